@@ -1,0 +1,107 @@
+# Tools are pinned in tools/go.mod and built by go on first use (about 80 s).
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+TOOL  := go tool -modfile=tools/go.mod
+FILES := git ls-files -co --exclude-standard '*.go' ':!api/gen'
+
+# PKG narrows test, race and bench: make test PKG=./leader
+PKG       ?= ./...
+# FUZZTIME is how long each fuzz target runs.
+FUZZTIME  ?= 10s
+# BENCH and COUNT choose and repeat benchmarks: make bench BENCH=Check COUNT=10
+BENCH     ?= .
+COUNT     ?= 1
+# BASE is what protos must stay compatible with: the last tag, else the commit before.
+BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
+
+.PHONY: help build test race system lint generate verify bench fuzz
+.PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+build: ## build bin/quorate
+	go build -trimpath -o bin/ ./cmd/...
+
+test: ## run the tests (PKG=./leader for one package)
+	CI=true go test $(PKG)
+
+race: ## run the tests under the race detector; needs a C compiler
+	CI=true go test -race $(PKG)
+
+system: ## run only the tests of whole nodes, with their figures; needs iproute2 and root
+	CI=true go test -count=1 -v ./systemtest
+
+lint: ## run golangci-lint
+	$(TOOL) golangci-lint run ./...
+
+generate: ## write api/gen from api/proto
+	$(TOOL) buf generate
+
+format: ## format Go files and protos in place
+	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
+	$(TOOL) buf format -w
+
+verify: check-format check-vet check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
+
+check-format: ## Go files are formatted
+	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
+	if [[ -n $$bad ]]; then
+		echo "not formatted, run: make format"
+		echo "$$bad"
+		exit 1
+	fi
+
+check-vet: ## go vet
+	go vet ./...
+
+check-tidy: ## go.mod and go.sum say what the code needs
+	go mod tidy -diff
+
+check-proto: ## protos are well-formed and formatted
+	$(TOOL) buf lint
+	$(TOOL) buf format -d --exit-code
+
+check-breaking: ## protos are compatible with BASE
+	@if [[ -z "$(BASE)" ]] || ! git cat-file -e "$(BASE):api/proto" 2>/dev/null; then
+		echo "buf breaking: skipped, no earlier commit here holds protos"
+		exit 0
+	fi
+	old=$$(mktemp -d)
+	trap 'rm -rf "$$old"' EXIT
+	git archive "$(BASE)" buf.yaml api/proto | tar -x -C "$$old"
+	echo "buf breaking: against $(BASE)"
+	$(TOOL) buf breaking --against "$$old"
+
+check-generated: ## api/gen is what the protos generate
+	@new=$$(mktemp -d)
+	trap 'rm -rf "$$new"' EXIT
+	$(TOOL) buf generate -o "$$new"
+	git --no-pager diff --no-index --stat --exit-code api/gen "$$new/api/gen" || { echo "api/gen is out of date, run: make generate"; exit 1; }
+
+check-arch: ## imports run one way, pure packages are pure
+	go test -count=1 ./internal/archtest
+
+bench: ## run benchmarks; compare two outputs with benchstat
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+# When the time is over in the middle of an input, go test may say that its own
+# deadline was exceeded and call that a failure, without a failing input. Such a
+# run says nothing, and is made again.
+fuzz: ## run each fuzz target for FUZZTIME
+	@log=$$(mktemp)
+	trap 'rm -f "$$log"' EXIT
+	while IFS=: read -r file name; do
+		echo "fuzz $$(dirname "$$file") $$name $(FUZZTIME)"
+		for try in 1 2 3; do
+			if go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "./$$(dirname "$$file")" </dev/null 2>&1 | tee "$$log"; then
+				break
+			fi
+			if [[ $$try -eq 3 ]] || grep -q 'Failing input written' "$$log" || ! grep -q 'context deadline exceeded' "$$log"; then
+				exit 1
+			fi
+		done
+	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^\./||; s/func //')
