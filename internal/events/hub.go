@@ -1,0 +1,110 @@
+package events
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of a watcher's buffer, in events.
+const (
+	DefaultBuffer = 1024
+	MaxBuffer     = 65536
+)
+
+// Hub passes events on. The zero Hub is ready; all methods are safe for
+// concurrent use, and a Hub must not be copied.
+type Hub struct {
+	watchers atomic.Pointer[[]*watcher] // never changed in place; nil while nobody watches
+	mu       sync.Mutex                 // guards the replacement of watchers
+}
+
+type watcher struct {
+	filter quota.EventFilter
+	events chan quota.Event
+	lost   atomic.Uint64
+}
+
+// Watched reports whether anybody watches: whoever publishes can spare itself
+// the making of an event.
+func (h *Hub) Watched() bool { return h.watchers.Load() != nil }
+
+// Publish passes an event on to the watchers whose filter it passes. It never
+// blocks and does not allocate.
+func (h *Hub) Publish(e quota.Event) {
+	if all := h.watchers.Load(); all != nil {
+		publish(*all, e)
+	}
+}
+
+// publish stands apart so that Publish is inlined.
+func publish(all []*watcher, e quota.Event) {
+	for _, w := range all {
+		if !w.filter.Matches(&e) {
+			continue
+		}
+		select {
+		case w.events <- e:
+		default:
+			w.lost.Add(1)
+		}
+	}
+}
+
+// Watch begins to watch. buffer is how many events wait for a slow reader: below
+// 1 it is DefaultBuffer, at most MaxBuffer. lost returns how many did not fit so
+// far. stop ends the watch; it may be called twice. The channel is never closed:
+// after stop it receives at most what was being published just then.
+func (h *Hub) Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func()) {
+	if buffer < 1 {
+		buffer = DefaultBuffer
+	}
+	f.Kinds = slices.Clone(f.Kinds)
+	w := &watcher{filter: f, events: make(chan quota.Event, min(buffer, MaxBuffer))}
+	h.change(func(all []*watcher) []*watcher { return append(all, w) })
+	return w.events, w.lost.Load, func() {
+		h.change(func(all []*watcher) []*watcher {
+			return slices.DeleteFunc(all, func(o *watcher) bool { return o == w })
+		})
+	}
+}
+
+func (h *Hub) change(f func([]*watcher) []*watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*watcher
+	if now := h.watchers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	if all = f(all); len(all) == 0 {
+		h.watchers.Store(nil)
+		return
+	}
+	h.watchers.Store(&all)
+}
+
+// Listen calls l for every event that passes the filter, one at a time, from a
+// goroutine of its own, until stop is called. stop returns when l has returned
+// for the last time: l must not call it. lost is as in Watch.
+func (h *Hub) Listen(l quota.Listener, f quota.EventFilter, buffer int) (lost func() uint64, stop func()) {
+	events, lost, unwatch := h.Watch(f, buffer)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case e := <-events:
+				l.Event(e)
+			}
+		}
+	}()
+	return lost, sync.OnceFunc(func() {
+		unwatch()
+		close(quit)
+		<-done
+	})
+}

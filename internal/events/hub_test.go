@@ -1,0 +1,162 @@
+package events
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func event(key string) quota.Event {
+	return quota.Event{Kind: quota.EventServed, Key: quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "login"}, Key: key}}
+}
+
+func TestWatch(t *testing.T) {
+	var h Hub
+	h.Publish(event("nobody watches"))
+	if h.Watched() {
+		t.Error("watched before anybody does")
+	}
+	all, _, stopAll := h.Watch(quota.EventFilter{}, 0)
+	one, _, stopOne := h.Watch(quota.EventFilter{Key: "b"}, 1)
+	if cap(all) != DefaultBuffer || !h.Watched() {
+		t.Errorf("buffer %d, watched %v", cap(all), h.Watched())
+	}
+	h.Publish(event("a"))
+	h.Publish(event("b"))
+	if len(all) != 2 || len(one) != 1 || (<-one).Key.Key != "b" {
+		t.Errorf("%d events for all, %d for b", len(all), len(one))
+	}
+	stopOne()
+	stopOne()
+	h.Publish(event("b"))
+	if len(one) != 0 || len(all) != 3 {
+		t.Errorf("after stop: %d for b, %d for all", len(one), len(all))
+	}
+	stopAll()
+	if h.Watched() {
+		t.Error("watched after all have stopped")
+	}
+	huge, _, stop := h.Watch(quota.EventFilter{}, 1<<30)
+	defer stop()
+	if cap(huge) != MaxBuffer {
+		t.Errorf("buffer %d, want %d", cap(huge), MaxBuffer)
+	}
+}
+
+func TestSlowWatchersLoseCountably(t *testing.T) {
+	var h Hub
+	slow, lostSlow, stopSlow := h.Watch(quota.EventFilter{}, 4)
+	defer stopSlow()
+	wide, lostWide, stopWide := h.Watch(quota.EventFilter{}, 100)
+	defer stopWide()
+	for range 50 {
+		h.Publish(event("k"))
+	}
+	if len(slow) != 4 || lostSlow() != 46 {
+		t.Errorf("slow: %d there, %d lost; want 4 and 46", len(slow), lostSlow())
+	}
+	if len(wide) != 50 || lostWide() != 0 {
+		t.Errorf("wide: %d there, %d lost; want 50 and 0", len(wide), lostWide())
+	}
+}
+
+// TestConcurrent: every event is either received or counted as lost.
+func TestConcurrent(t *testing.T) {
+	var h Hub
+	const publishers, each = 8, 2000
+	events, lost, stop := h.Watch(quota.EventFilter{}, 16)
+	var wg sync.WaitGroup
+	for range publishers {
+		wg.Go(func() {
+			for range each {
+				h.Publish(event("k"))
+			}
+		})
+		wg.Go(func() {
+			for range 100 {
+				_, _, stop := h.Watch(quota.EventFilter{Key: "k"}, 1)
+				stop()
+			}
+		})
+	}
+	published := make(chan struct{})
+	go func() { wg.Wait(); close(published) }()
+	got := uint64(0)
+	for done := false; !done; {
+		select {
+		case <-events:
+			got++
+		case <-published:
+			done = true
+		}
+	}
+	stop()
+	if got += uint64(len(events)); got+lost() != publishers*each {
+		t.Errorf("%d received and %d lost are not %d published", got, lost(), publishers*each)
+	}
+}
+
+func TestListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Hub
+		var got []string
+		hold := make(chan struct{})
+		lost, stop := h.Listen(quota.ListenerFunc(func(e quota.Event) {
+			<-hold
+			got = append(got, e.Key.Key)
+		}), quota.EventFilter{}, 1)
+		h.Publish(event("a"))
+		synctest.Wait() // a is with the listener, which is slow
+		h.Publish(event("b"))
+		h.Publish(event("c"))
+		if lost() != 1 {
+			t.Errorf("%d lost, want 1", lost())
+		}
+		close(hold)
+		synctest.Wait()
+		stop()
+		stop()
+		if len(got) != 2 || got[0] != "a" || got[1] != "b" {
+			t.Errorf("the listener got %q", got)
+		}
+	})
+}
+
+func BenchmarkPublish(b *testing.B) {
+	bench := func(name string, watch func(*Hub) func()) {
+		b.Run(name, func(b *testing.B) {
+			var h Hub
+			defer watch(&h)()
+			e := event("k")
+			b.ReportAllocs()
+			for b.Loop() {
+				h.Publish(e)
+			}
+		})
+	}
+	bench("nobody", func(*Hub) func() { return func() {} })
+	bench("one", func(h *Hub) func() {
+		events, _, stop := h.Watch(quota.EventFilter{}, 0)
+		quit := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-events:
+				case <-quit:
+					return
+				}
+			}
+		}()
+		return func() { stop(); close(quit) }
+	})
+	bench("full", func(h *Hub) func() {
+		_, _, stop := h.Watch(quota.EventFilter{}, 1)
+		return stop
+	})
+	bench("filtered", func(h *Hub) func() {
+		_, _, stop := h.Watch(quota.EventFilter{Key: "other"}, 1)
+		return stop
+	})
+}

@@ -1,0 +1,235 @@
+package quota
+
+import "time"
+
+// NodeID names a node of the cluster.
+type NodeID string
+
+// RangeID numbers a range: a contiguous slice of the key-hash space.
+type RangeID uint32
+
+// Term is a Raft term of a range's group.
+type Term uint64
+
+// Seq numbers messages; 0 is none.
+type Seq uint64
+
+// Incarnation tells one life of a process from the next; later is larger.
+type Incarnation uint64
+
+// Report is what a member tells the leader of a range: what it counted since
+// the last one, for the keys that changed.
+//
+// (Incarnation, Seq) make it idempotent: Seq rises with every report of this
+// member to this range, across terms; counters are cumulative.
+type Report struct {
+	Range       RangeID
+	Term        Term
+	From        NodeID
+	Incarnation Incarnation
+	Seq         Seq
+	// Full ends the list of everything that the member has open in this range,
+	// which it sends to a new leader (in one report or several): the leader has
+	// then learned all that this member knows.
+	Full    bool
+	Entries []ReportEntry
+}
+
+// ReportEntry is one key of a Report. Used, Overdrawn and Refused count from
+// the moment the member opened the key (Epoch); they never fall within it.
+type ReportEntry struct {
+	Key       Key
+	Epoch     Seq   // which opening of the key; larger is later
+	Used      Units // admitted out of held tokens
+	Overdrawn Units // admitted beyond them (soft only)
+	Refused   Units // cost of what was refused
+	Refunded  Units // given back by callers; counts as never used
+	InFlight  Units // Concurrency: acquired and not released now
+	Held      Units // spendable now
+	AccruedTo Time  // leader's time up to which Held includes the granted rate
+	Applied   Seq   // newest grant applied
+	// Want is what Held could not pay since the last report: the largest cost
+	// that was refused, or (soft) the sum of what callers wait for.
+	Want Units
+	// Unreported is the part of Used+Overdrawn that no leader has acknowledged:
+	// what a leader without a record of this Epoch has to charge.
+	Unreported Units
+	Final      bool // the member lets go of the key; Held is 0
+	// Window is the start of the window, on the leader's clock, that Used and
+	// Overdrawn beyond Before were charged to; 0 for kinds without windows. Before
+	// is what they were when it began.
+	Window Time
+	Before Units
+
+	// Learn is what a new leader needs to take over. It is set until that leader
+	// has granted.
+	Learn *Learn
+}
+
+// Learn is what a member knows of a key that an earlier leader told it.
+type Learn struct {
+	Told      bool          // whether Level and Age are known
+	Level     Units         // global level as last told
+	Age       time.Duration // how long ago that was true
+	Rate      Units         // granted refill, Units per second
+	Cap       Units         // where accrual stops
+	LeaseLeft time.Duration // how long Rate and Held last
+	// WindowEnd is when the window of Level ends on the earlier leader's clock; 0
+	// for kinds without windows.
+	WindowEnd Time
+}
+
+// Grant is what a leader answers: what each key's member may spend next.
+type Grant struct {
+	Range   RangeID
+	Term    Term
+	To      NodeID
+	From    NodeID
+	At      Time // leader's time; rates run from here
+	Entries []GrantEntry
+}
+
+// GrantEntry is one key of a Grant.
+type GrantEntry struct {
+	Key    Key
+	Epoch  Seq           // echoes the report's
+	Seq    Seq           // number of this grant to this member for this key
+	Ack    Seq           // the report it answers
+	Tokens Units         // to add to what the member holds
+	Rate   Units         // refill from Grant.At on, Units per second
+	Cap    Units         // accrual stops when the member holds this much
+	Lease  time.Duration // from Grant.At: then Rate ends and what is held is void
+	Level  Units         // what the whole cluster could still spend; below 0 is debt
+	Free   Units         // part of Level that nobody holds: worth asking for
+	Others Units         // the other members' demand, Units per second
+	Again  time.Duration // report again within this, if anything changed
+	// WindowStart and WindowEnd bound the window that Tokens and Level are for, on
+	// the leader's clock: what is held is void then. 0 for kinds without windows.
+	WindowStart, WindowEnd Time
+	Slope                  Units // what Level gains per second if nobody asks
+	Closed                 bool  // answers Final: the leader has forgotten the member
+}
+
+// Why says how a decision was made. The words are part of the API.
+type Why uint8
+
+// The values of Why.
+const (
+	WhyUnknown         Why = iota
+	WhyHeld                // admitted out of tokens that the node holds
+	WhyEstimate            // soft: admitted, or refused as WhyOverLimit, on the estimated global level
+	WhyLocal               // cut off from the leader: the whole limit, counted locally
+	WhyOverLimit           // refused: the global limit is used up
+	WhyOverBurst           // refused for ever: the cost exceeds what could ever fit
+	WhyNotHeld             // hard: refused, this node holds too little just now
+	WhyCutOff              // refused, cut off from the leader and nothing held, or closed
+	WhyTooManyKeys         // max_keys reached: undecided (soft passes, hard is refused)
+	WhyNoLimit             // no such limit
+	WhyReserved            // admitted out of tokens to come: the caller has to wait
+	WhyWaitTooLong         // refused: it would have to wait longer than it may
+	WhyOverMaxCost         // refused for ever: the cost exceeds max_cost
+	WhyUnlimited           // the limit or an override admits everything
+	WhyBanned              // the limit or an override refuses everything
+	WhyLeader              // admitted or refused by the range's leader itself
+	WhyShare               // cut off from the leader: the last share of the rate
+	WhyOpen                // cut off from the leader: everything passes
+	WhyFixedRate           // cut off from the leader: a rate of its own on every node
+	WhyNotEnforced         // enforcement is off
+	WhyFloor               // admitted out of the floor although a parent is used up
+	WhyParentOverLimit     // refused: a parent is used up
+	WhyUseAcquire          // refused for ever: the limit counts what is in flight, which is acquired and released
+)
+
+// whyWords are the spellings used in JSON, logs and metrics.
+var whyWords = [...]string{
+	"unknown", "held", "estimate", "local", "over_limit", "over_burst", "not_held", "cut_off", "too_many_keys", "no_limit",
+	"reserved", "wait_too_long", "over_max_cost", "unlimited", "banned", "leader", "share", "open", "fixed_rate",
+	"not_enforced", "floor", "parent_over_limit", "use_acquire",
+}
+
+// String returns the word used in JSON, logs and metrics.
+func (w Why) String() string { return word(whyWords[:], uint8(w)) }
+
+// Whys returns all values of Why, for metrics that want every label present.
+func Whys() []Why {
+	out := make([]Why, 0, len(whyWords)-1)
+	for w := range whyWords[1:] {
+		out = append(out, Why(w+1))
+	}
+	return out
+}
+
+// Decision is the answer to one check.
+type Decision struct {
+	Allowed bool
+	Why     Why
+	Limit   *Limit // the rule that decided; nil for WhyNoLimit
+	// Shadow says that it was allowed only because its limit is not enforced.
+	// Near says that the level is at or below the limit's near mark.
+	Shadow, Near bool
+	// Tier is which tier of Limit decided, from 1.
+	Tier int
+	// Wait is how long the caller has to wait before it goes ahead: the tokens
+	// are reserved for it.
+	Wait time.Duration
+	// ResetAfter is when the tier that decided would be full again if nobody
+	// asked: for a window, its end.
+	ResetAfter time.Duration
+	// Remaining is the estimated global level after this decision, in whole
+	// tokens, 0 to Burst.
+	Remaining int64
+	// RetryAfter is 0 when allowed; else the earliest moment at which the same
+	// cost could pass if nobody else asks. math.MaxInt64 when it never can.
+	RetryAfter time.Duration
+}
+
+// KeyLevel is the level of one key's bucket at a moment: what a checkpoint
+// keeps of it.
+type KeyLevel struct {
+	Key    Key
+	Level  Units // below 0 is debt
+	At     Time  // wall clock of the leader that knew it
+	FullAt Time  // when it is full again if nobody uses it
+	// WindowStart and Slope are those of the window that At was in; 0 for kinds
+	// without windows.
+	WindowStart Time
+	Slope       Units
+}
+
+// KeyRate is what a range's leader reports of one key.
+type KeyRate struct {
+	Key       Key
+	Rate      float64 // admitted tokens per second, averaged over a few seconds
+	Demand    float64 // attempted tokens per second, same average
+	Attempted int64   // tokens, since the leader first saw the key in this term
+	Admitted  int64
+	Refused   int64
+	Remaining int64 // global level, whole tokens, 0 to burst
+	Members   int   // how many report it now
+	Limit     *Limit
+}
+
+// Ask is a member's question to the leader of a range, for limits that the
+// leader itself decides and for tokens to come.
+type Ask struct {
+	Key     Key
+	Cost    Units         // below 0 gives back what was admitted
+	MaxWait time.Duration // the longest wait that is of use; 0 is none
+	// Force books the cost however low the level is, down to the limit's
+	// OwedUnits: it has been used.
+	Force bool
+	// Overdrawn is what the member overdrew since its last answered report: the
+	// leader may not have booked it yet.
+	Overdrawn Units
+}
+
+// Answer is what a leader says to an Ask.
+type Answer struct {
+	Term       Term
+	Allowed    bool
+	Why        Why
+	Wait       time.Duration
+	Level      Units // after it
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+}

@@ -1,0 +1,156 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Override changes one limit for one key at run time: a tenant that gets more
+// until Friday. It applies to all tiers and to the floor, not to parents.
+type Override struct {
+	Key Key
+	// Class Unlimited or Banned goes before the rest.
+	Class Class
+	// Burst and Rate replace those of a limit with one tier; for a window Burst is
+	// the count, and Rate stays zero. A Rate with Per 0 keeps the limit's; Burst
+	// below 0 keeps the limit's.
+	Rate  Rate
+	Burst int64
+	// Scale multiplies every tier, in parts per million; 0 changes nothing.
+	Scale int64
+	// Expires is a wall clock; 0 is never.
+	Expires Time
+	Comment string // at most MaxCommentLen bytes
+	By      string // who set it
+	At      Time   // when
+}
+
+// Bounds of overrides.
+const (
+	MaxCommentLen = 512
+	MaxOverrides  = 2_000_000
+	MaxScale      = 1_000_000 * Million
+)
+
+// Overrides finds the override of a key. Implementations are safe for
+// concurrent use; what they return is never changed.
+type Overrides interface {
+	// Override returns the override of a limit (not of one of its tiers) and key,
+	// nil if there is none.
+	Override(k Key) *Override
+}
+
+// Validate returns every fault of the override by itself, joined.
+func (o *Override) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := checkNames(o.Key.LimitName); err != nil {
+		errs = append(errs, err)
+	}
+	if n := len(o.Key.Key); n == 0 || n > MaxKeyLen {
+		add("key: is %d bytes; must be 1 to %d", n, MaxKeyLen)
+	}
+	if o.Class > Banned {
+		add("class: %d; must be unlimited or banned, or left out", o.Class)
+	}
+	if o.Burst > MaxTokens {
+		add("burst: %d; at most %d", o.Burst, MaxTokens)
+	}
+	if o.Rate.Per < 0 || o.Rate.Tokens < 0 || o.Rate.Tokens > MaxTokens || o.Rate.PerSecond() > FromTokens(MaxTokens) {
+		add("rate: %d per %v; must be 0 to %d tokens per positive period", o.Rate.Tokens, o.Rate.Per, MaxTokens)
+	}
+	if o.Scale < 0 || o.Scale > MaxScale {
+		add("scale: %d parts per million; must be 1 to %d", o.Scale, int64(MaxScale))
+	}
+	if o.Class == Counted && o.Burst < 0 && o.Rate.Per == 0 && o.Scale == 0 {
+		add("rate, burst, scale, unlimited, banned: none is given; an override changes something")
+	}
+	if len(o.Comment) > MaxCommentLen {
+		add("comment: is %d bytes; at most %d", len(o.Comment), MaxCommentLen)
+	}
+	return errors.Join(errs...)
+}
+
+// Fits returns an error if the override says what the limit cannot do.
+func (o *Override) Fits(l *Limit) error {
+	single := o.Burst >= 0 || o.Rate.Per > 0
+	switch {
+	case single && len(l.More) > 0:
+		return fmt.Errorf("rate, burst: %v has %d tiers; use scale, which multiplies them all", l.LimitName, len(l.More)+1)
+	case o.Rate.Per > 0 && l.Kind != TokenBucket:
+		return fmt.Errorf("rate: %v is no token bucket but %v; give burst, the count", l.LimitName, l.Kind)
+	}
+	return nil
+}
+
+// Effective returns what counts for a key of a limit or counter: l itself, or
+// l as an override of the key changes it. all may be nil.
+func Effective(l *Limit, all Overrides, key string) *Limit {
+	if all == nil {
+		return l
+	}
+	base, _ := l.Base()
+	if o := all.Override(Key{base, key}); o != nil {
+		return o.Apply(l)
+	}
+	return l
+}
+
+// Apply returns the limit, or one of its counters, as the override changes it.
+func (o *Override) Apply(l *Limit) *Limit {
+	out := *l
+	if o.Class != Counted || o.Burst >= 0 || o.Rate.Per > 0 {
+		out.Class = o.Class
+	}
+	if _, tier := l.Base(); tier == 1 && l.Kind != TokenBucket && o.Burst >= 0 {
+		out.Burst, out.Rate.Tokens = o.Burst, o.Burst
+	} else if tier == 1 && l.Kind == TokenBucket {
+		if o.Burst >= 0 {
+			out.Burst = o.Burst
+		}
+		if o.Rate.Per > 0 {
+			out.Rate = o.Rate
+		}
+	}
+	if o.Scale > 0 {
+		first := out.First()
+		out.SetFirst(first.scaled(o.Scale))
+		out.More = slices.Clone(l.More) // they bound what can ever fit
+		for i, t := range l.More {
+			out.More[i] = t.scaled(o.Scale)
+		}
+	}
+	return &out
+}
+
+// scaled multiplies the tier by parts per million.
+func (t Tier) scaled(parts int64) Tier {
+	t.Burst = min(MulDiv(t.Burst, parts, Million), MaxTokens)
+	switch {
+	case t.Kind.Windowed():
+		t.Rate.Tokens = t.Burst
+	case t.Kind == TokenBucket:
+		t.Rate = t.Rate.scaled(parts)
+	}
+	return t
+}
+
+// scaled multiplies the rate by parts per million: exactly where numerator and
+// denominator have room for that, else rounded down.
+func (r Rate) scaled(parts int64) Rate {
+	num, den := parts/gcd(parts, Million), Million/gcd(parts, Million)
+	if r.Tokens <= MaxTokens/num && int64(r.Per) <= math.MaxInt64/den {
+		return Rate{r.Tokens * num, r.Per * time.Duration(den)}
+	}
+	return Rate{min(MulDiv(r.Tokens, num, den), MaxTokens), r.Per}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

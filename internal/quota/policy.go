@@ -1,0 +1,146 @@
+package quota
+
+import (
+	"fmt"
+	"time"
+)
+
+// Class sets limits apart that do not count.
+type Class uint8
+
+const (
+	// Counted is every ordinary limit.
+	Counted Class = iota
+	// Unlimited admits everything.
+	Unlimited
+	// Banned refuses everything, for ever.
+	Banned
+)
+
+var classWords = [...]string{"counted", "unlimited", "banned"}
+
+// String returns the word.
+func (c Class) String() string { return word(classWords[:], uint8(c)) }
+
+// Enforcement says whether a refusal is carried out.
+type Enforcement uint8
+
+const (
+	// Enforce refuses. The default.
+	Enforce Enforcement = iota
+	// Shadow decides, counts and reports, but lets pass.
+	Shadow
+	// Off lets pass and counts nothing.
+	Off
+)
+
+var enforcementWords = [...]string{"enforce", "shadow", "off"}
+
+// Enforcements returns all values.
+func Enforcements() []Enforcement { return []Enforcement{Enforce, Shadow, Off} }
+
+// String returns the word used in limit files.
+func (e Enforcement) String() string { return word(enforcementWords[:], uint8(e)) }
+
+// Decide says where a limit is decided.
+type Decide uint8
+
+const (
+	// Locally is in the memory of the node that is asked. The default, always.
+	Locally Decide = iota
+	// AtLeader asks the leader of the key's range: one hop, exact.
+	AtLeader
+)
+
+var decideWords = [...]string{"local", "leader"}
+
+// Decides returns all values.
+func Decides() []Decide { return []Decide{Locally, AtLeader} }
+
+// String returns the word used in limit files.
+func (d Decide) String() string { return word(decideWords[:], uint8(d)) }
+
+// CutOffPolicy is what a member does that no leader has answered for a whole
+// lease.
+type CutOffPolicy uint8
+
+const (
+	// CutOffDefault is CutOffLocal under soft and CutOffHold under hard.
+	CutOffDefault CutOffPolicy = iota
+	// CutOffLocal applies the whole limit, counted on this node alone.
+	CutOffLocal
+	// CutOffShare applies the part of the rate that this node had last.
+	CutOffShare
+	// CutOffHold spends what is held, then refuses.
+	CutOffHold
+	// CutOffOpen admits everything.
+	CutOffOpen
+	// CutOffClosed refuses everything.
+	CutOffClosed
+	// CutOffRate applies a rate of its own on this node.
+	CutOffRate
+)
+
+var cutOffWords = [...]string{"default", "local", "share", "hold", "open", "closed", "rate"}
+
+// CutOffPolicies returns what a limit file can say by name.
+func CutOffPolicies() []CutOffPolicy {
+	return []CutOffPolicy{CutOffLocal, CutOffShare, CutOffHold, CutOffOpen, CutOffClosed}
+}
+
+// String returns the word used in limit files.
+func (p CutOffPolicy) String() string { return word(cutOffWords[:], uint8(p)) }
+
+// CutOff is a limit's policy without a leader, and what follows it after a time.
+type CutOff struct {
+	Policy CutOffPolicy
+	Rate   Rate // of CutOffRate, per node
+	// After this time without a leader Then takes over; 0 is never.
+	After    time.Duration
+	Then     CutOffPolicy
+	ThenRate Rate // of Then if that is CutOffRate
+}
+
+// At returns the policy that holds after being cut off for d, and its rate.
+func (c CutOff) At(d time.Duration, ceiling Ceiling) (CutOffPolicy, Rate) {
+	p, r := c.Policy, c.Rate
+	if c.After > 0 && d >= c.After {
+		p, r = c.Then, c.ThenRate
+	}
+	switch {
+	case p != CutOffDefault:
+		return p, r
+	case ceiling == Hard:
+		return CutOffHold, r
+	}
+	return CutOffLocal, r
+}
+
+func (c CutOff) validate(ceiling Ceiling, add func(error)) {
+	check := func(field string, p CutOffPolicy, r Rate) {
+		switch {
+		case int(p) >= len(cutOffWords):
+			add(fmt.Errorf("%s: %d; must be one of %v", field, p, CutOffPolicies()))
+		case ceiling == Hard && p != CutOffDefault && p != CutOffHold && p != CutOffClosed:
+			add(fmt.Errorf("%s: %v; a hard limit allows only hold or closed, anything else could admit too much", field, p))
+		case p == CutOffRate && (r.Per <= 0 || r.Tokens < 0 || r.PerSecond() > FromTokens(MaxTokens)):
+			add(fmt.Errorf("%s: rate %d per %v; must be 0 or more tokens per positive period", field, r.Tokens, r.Per))
+		}
+	}
+	check("when_cut_off", c.Policy, c.Rate)
+	if c.After < 0 {
+		add(fmt.Errorf("when_cut_off.after: %v; must be positive", c.After))
+	}
+	if c.After > 0 {
+		check("when_cut_off.then", c.Then, c.ThenRate)
+	}
+}
+
+// Match says which HTTP requests a limit is for.
+type Match struct {
+	// Methods are upper case; none is all.
+	Methods []string
+	// Path is a pattern: * is one segment or a part of one, ** any number of
+	// segments; everything else stands for itself.
+	Path string
+}
