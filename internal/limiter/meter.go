@@ -1,0 +1,159 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Meter is the level of one tier of one key: what can still be spent. Below
+// zero it is debt. All methods that take a tier are to be given the one that the
+// meter was made for, until [Meter.Retier] says that it changed.
+//
+// What the level does while nobody asks:
+//
+//   - TokenBucket: gains Rate, exactly, up to Burst.
+//   - FixedWindow, CalendarWindow: is Burst again when the window ends.
+//   - PeriodicRefill: is Burst again a period after the window began; the next
+//     window begins with the first use after that. Until then, whenever the meter
+//     is advanced and full, its window begins at that moment.
+//   - SlidingWindow: gains, over each window, what the window before it used.
+//   - Concurrency: stays.
+//
+// A Meter is a value: a copy is independent. It is not safe for concurrent use.
+// The zero Meter is not ready for use.
+//
+// Invariant: returns is 0 except for SlidingWindow, where it is what the level
+// gains from start to end.
+type Meter struct {
+	bucket     Bucket
+	start, end quota.Time
+	returns    quota.Units
+}
+
+// NewMeter returns a full meter.
+func NewMeter(t *quota.Tier, now quota.Time) Meter {
+	m := Meter{bucket: NewBucket(t.BurstUnits(), now)}
+	m.start, m.end = Window(t, now)
+	return m
+}
+
+// RestoreMeter returns the meter of a checkpoint: what it said of the moment at,
+// advanced to now. The window that windowStart began keeps its use; when it has
+// ended, the meter is as full as it would have become.
+//
+// windowStart 0 means that the window is not known; then it is the one that at
+// was in. The slope is rounded down to units per second, so a restored sliding
+// window may give back up to one unit per second too little until it ends; the
+// next one gives that back.
+//
+// Where the clock that wrote the checkpoint was ahead of now, nothing is earned
+// until now has come that far; if it was ahead by more than a window, or it is
+// a bucket, the level holds from now on.
+func RestoreMeter(t *quota.Tier, level quota.Units, at, windowStart quota.Time, slope quota.Units, now quota.Time) Meter {
+	if start, end := Window(t, at); at > now && start.Sub(now) >= end.Sub(start) {
+		at, windowStart = now, 0
+	}
+	m := Meter{bucket: NewBucket(clamp(level), at)}
+	m.start, m.end = Window(t, at)
+	switch {
+	case t.Kind == quota.PeriodicRefill && windowStart != 0:
+		m.start, m.end = Window(t, min(windowStart, at))
+	case t.Kind == quota.SlidingWindow && windowStart == m.start:
+		per := m.end.Sub(m.start)
+		m.returns = clamp(quota.Units(quota.MulDiv(int64(max(slope, 0)), int64(per), int64(time.Second))))
+	}
+	m.Advance(now, t)
+	return m
+}
+
+// Level returns what can be spent, as of the last Advance and what was added
+// since, in whole units rounded down. After Advance it is at most the burst.
+func (m *Meter) Level() quota.Units { return m.bucket.level }
+
+// Add changes the level by u, which may be negative, down to a debt of a little
+// more than MaxTokens and up to as much; so nothing overflows.
+func (m *Meter) Add(u quota.Units) {
+	level := m.bucket.level
+	switch {
+	case u > 0 && level > maxLevel-min(u, maxLevel):
+		m.bucket.level = maxLevel
+	case u < 0 && level < -maxLevel-max(u, -maxLevel):
+		m.bucket.level = -maxLevel
+	default:
+		m.bucket.level = clamp(level + u)
+	}
+}
+
+func clamp(u quota.Units) quota.Units { return min(max(u, -maxLevel), maxLevel) }
+
+// Cap lowers the level to top if it is above.
+func (m *Meter) Cap(top quota.Units) { m.bucket.Cap(top) }
+
+// Bounds returns the window that the level is for, as of the last Advance; 0, 0
+// for kinds without windows.
+func (m *Meter) Bounds() (start, end quota.Time) { return m.start, m.end }
+
+// Slope returns what the level gains now if nobody asks, in units per second
+// rounded down: a bucket's rate, what a sliding window gives back of the window
+// before; 0 for other kinds. It does not say that the level is full.
+func (m *Meter) Slope(t *quota.Tier) quota.Units {
+	switch t.Kind {
+	case quota.TokenBucket:
+		return t.Rate.PerSecond()
+	case quota.SlidingWindow:
+		if per := m.end.Sub(m.start); per > 0 {
+			return quota.Units(quota.MulDiv(int64(m.returns), int64(time.Second), int64(per)))
+		}
+	}
+	return 0
+}
+
+// Advance lets the meter gain what it gains until now, and ends windows. A now
+// in the past changes nothing, so a clock that jumps back earns nothing twice.
+func (m *Meter) Advance(now quota.Time, t *quota.Tier) {
+	top := t.BurstUnits()
+	now = max(now, m.bucket.at)
+	switch t.Kind {
+	case quota.TokenBucket:
+		m.bucket.Refill(now, t.Rate, top)
+		return
+	case quota.SlidingWindow:
+		m.slide(now, t, top)
+	case quota.FixedWindow, quota.CalendarWindow, quota.PeriodicRefill:
+		unused := t.Kind == quota.PeriodicRefill && m.bucket.level >= top
+		if now >= m.end || unused {
+			m.start, m.end = Window(t, now)
+			m.bucket.level = top
+		}
+	}
+	m.bucket.at = now
+	m.Cap(top)
+}
+
+// slide advances a sliding window. What is out when a window ends comes back
+// over the next one; so two windows later the meter is full.
+func (m *Meter) slide(now quota.Time, t *quota.Tier, top quota.Units) {
+	m.giveBack(min(now, m.end), top)
+	if now < m.end {
+		return
+	}
+	m.bucket.rem = 0
+	m.returns = top - m.bucket.level
+	m.start, m.end = Window(t, m.end)
+	m.giveBack(min(now, m.end), top)
+	if now < m.end {
+		return
+	}
+	m.bucket = NewBucket(top, now)
+	m.returns = 0
+	m.start, m.end = Window(t, now)
+}
+
+func (m *Meter) giveBack(until quota.Time, top quota.Units) {
+	if dt := until.Sub(m.bucket.at); dt > 0 {
+		m.bucket.gain(dt, m.returns, m.end.Sub(m.start))
+		m.bucket.at = until
+	}
+	m.Cap(top)
+}

@@ -1,0 +1,103 @@
+package limiter
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// never is the time for what does not happen.
+const never time.Duration = math.MaxInt64
+
+// ResetAfter returns the time until the meter is full if nobody asks: 0 if it
+// is, math.MaxInt64 if it never will be by itself (a rate of 0, Concurrency).
+func (m *Meter) ResetAfter(now quota.Time, t *quota.Tier) time.Duration {
+	at := m.advanced(now, t)
+	return at.timeFor(now, t, at.bucket.level, at.remainder(t), t.BurstUnits())
+}
+
+// TimeFor returns how long it takes, if nobody asks, until a level that is given
+// for now has reached cost: 0 if it has, math.MaxInt64 if it never does: cost is
+// above the burst, the rate is 0, or a Concurrency waits for a release that
+// nobody can foretell. It is exact, rounded up to a nanosecond. What the window
+// and the slope are is taken from the meter, which is not changed.
+func (m *Meter) TimeFor(now quota.Time, t *quota.Tier, level, cost quota.Units) time.Duration {
+	at := m.advanced(now, t)
+	return at.timeFor(now, t, clamp(level), 0, cost)
+}
+
+func (m *Meter) advanced(now quota.Time, t *quota.Tier) Meter {
+	at := *m
+	at.Advance(now, t)
+	return at
+}
+
+// remainder is the part of a unit that is earned beyond the level, as a
+// numerator over the period that it is earned in.
+func (m *Meter) remainder(t *quota.Tier) uint64 {
+	if t.Kind == quota.TokenBucket {
+		return min(m.bucket.rem, uint64(max(t.Rate.Per, 1))-1)
+	}
+	return m.bucket.rem
+}
+
+// timeFor is TimeFor on a meter that has been advanced to now. If the clock has
+// jumped back behind what the meter has seen, it first has to come back there.
+func (m *Meter) timeFor(now quota.Time, t *quota.Tier, level quota.Units, rem uint64, cost quota.Units) time.Duration {
+	if level >= cost {
+		return 0
+	}
+	if cost > t.BurstUnits() {
+		return never
+	}
+	late := m.bucket.at.Sub(now)
+	switch t.Kind {
+	case quota.TokenBucket:
+		return plus(late, gainTime(level, cost, rem, quota.FromTokens(t.Rate.Tokens), t.Rate.Per))
+	case quota.SlidingWindow:
+		return plus(late, m.slideTime(t, level, rem, cost))
+	case quota.Concurrency:
+		return never
+	}
+	return m.end.Sub(now)
+}
+
+// slideTime is the time from the meter's own moment.
+func (m *Meter) slideTime(t *quota.Tier, level quota.Units, rem uint64, cost quota.Units) time.Duration {
+	left, per := m.end.Sub(m.bucket.at), m.end.Sub(m.start)
+	if d := gainTime(level, cost, rem, m.returns, per); d <= left {
+		return d
+	}
+	next := Bucket{level: level, rem: rem}
+	next.gain(left, m.returns, per)
+	start, end := Window(t, m.end)
+	return plus(left, gainTime(next.level, cost, 0, t.BurstUnits()-next.level, end.Sub(start)))
+}
+
+// gainTime is how long u in per need to raise level and rem/per units to cost,
+// rounded up. Requires level < cost.
+func gainTime(level, cost quota.Units, rem uint64, u quota.Units, per time.Duration) time.Duration {
+	if u <= 0 || per <= 0 {
+		return never
+	}
+	hi, lo := bits.Mul64(uint64(cost)-uint64(level), uint64(per))
+	lo, borrow := bits.Sub64(lo, rem, 0)
+	hi -= borrow
+	lo, carry := bits.Add64(lo, uint64(u)-1, 0) // up
+	hi += carry
+	if hi >= uint64(u) {
+		return never
+	}
+	q, _ := bits.Div64(hi, lo, uint64(u))
+	return time.Duration(min(q, math.MaxInt64))
+}
+
+// plus adds durations of 0 or more, saturating.
+func plus(a, b time.Duration) time.Duration {
+	if a > never-b {
+		return never
+	}
+	return a + b
+}
