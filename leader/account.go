@@ -1,0 +1,357 @@
+package leader
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// account is the book of one key.
+//
+// Invariant after advance: pool + sum(holder.standing()) <= burst; with
+// Concurrency, less what is in flight.
+type account struct {
+	key     quota.Key
+	limit   *quota.Limit
+	tier    quota.Tier    // the limit's only one
+	pool    limiter.Meter // free tokens; below 0 is debt
+	holders []holder
+	ghosts  []ghost // Concurrency under hard: what dead members had in flight
+
+	attempted, admitted quota.Units // since the account was opened
+	lastUse             quota.Time
+	asked               asked // decided here, for members that asked
+
+	fullAt quota.Time // when the bucket may last have overflowed
+
+	keep quota.Time // do not forget before
+
+	dirty bool // the level moved since the last checkpoint
+	saved bool // the range's log holds a level of this account
+}
+
+func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
+	return &account{key: k, limit: limit, tier: limit.First(), pool: pool, saved: pool.Level() < limit.BurstUnits()}
+}
+
+// advance brings the account to now: the pool refills, less what the members'
+// rates yield, and everything together stays within the burst.
+func (a *account) advance(now quota.Time) {
+	if a.tier.Kind == quota.Concurrency {
+		a.recount(now)
+		return
+	}
+	a.turn(now)
+	for i := range a.holders {
+		a.pool.Add(-a.holders[i].accrue(now))
+	}
+	// The meter sees what is free and what stands with members as one level, so
+	// that only what is left after the rates overflows, and so that a sliding
+	// window does not take what stands for used.
+	standing := a.standing()
+	a.pool.Add(standing)
+	full := a.limit.BurstUnits()
+	a.pool.Advance(now, &a.tier)
+	if a.pool.Level() >= full {
+		a.fullAt = now
+	}
+	a.pool.Cap(full)
+	a.pool.Add(-standing)
+}
+
+// recount books what is in flight: nothing flows back but by a release.
+func (a *account) recount(now quota.Time) {
+	free := a.limit.BurstUnits()
+	for i := range a.holders {
+		h := &a.holders[i]
+		h.accrue(now) // ends leases
+		free = free.Plus(-h.out).Plus(-h.inFlight)
+	}
+	a.ghosts = slices.DeleteFunc(a.ghosts, func(g ghost) bool { return now >= g.until })
+	for _, g := range a.ghosts {
+		free = free.Plus(-g.places)
+	}
+	a.pool.Add(free.Plus(-a.pool.Level()))
+}
+
+// ghost is what a dead member had in flight, until its lease is over.
+type ghost struct {
+	until  quota.Time
+	places quota.Units
+}
+
+// maxGhosts bounds those of one account: nodes do not die that often in a lease.
+const maxGhosts = 64
+
+// bury keeps what a dead member had in flight for as long as its callers may.
+func (a *account) bury(now quota.Time, h *holder) {
+	if h.inFlight > 0 && a.limit.Ceiling == quota.Hard && len(a.ghosts) < maxGhosts {
+		a.ghosts = append(a.ghosts, ghost{now.Add(a.limit.LeaseOrDefault()), h.inFlight})
+	}
+}
+
+// turn voids what members hold when the window has ended that it was for. A
+// sliding window has no such end.
+func (a *account) turn(now quota.Time) {
+	if !a.tier.Kind.Windowed() || a.tier.Kind == quota.SlidingWindow {
+		return
+	}
+	if _, end := a.pool.Bounds(); now < end {
+		return
+	}
+	for i := range a.holders {
+		a.holders[i].void()
+	}
+}
+
+func (a *account) standing() quota.Units {
+	var sum quota.Units
+	for i := range a.holders {
+		sum = sum.Plus(a.holders[i].standing())
+	}
+	return sum
+}
+
+// perSecond is what the level gains now.
+func (a *account) perSecond() quota.Units { return a.pool.Slope(&a.tier) }
+
+// rates reports whether members may be given a refill rate. Windows are divided
+// by tokens alone, since a rate would outlast them; and what refills while
+// callers wait is theirs.
+func (a *account) rates() bool {
+	return a.tier.Kind == quota.TokenBucket && a.limit.MaxDebt == 0 && a.limit.Decide == quota.Locally
+}
+
+// relimit switches to a changed limit. What was used stays used.
+func (a *account) relimit(now quota.Time, limit *quota.Limit) {
+	a.advance(now)
+	next := limit.First()
+	if next != a.tier {
+		a.shrink(now, limit)
+		standing := a.standing()
+		a.pool.Add(standing)
+		a.pool.Retier(now, &a.tier, &next)
+		a.pool.Add(-standing)
+	}
+	a.limit, a.tier, a.dirty = limit, next, true
+	a.advance(now)
+}
+
+// shrink remembers the account until it would be full under the larger burst
+// that is being replaced: if that comes back, it must not find a new key.
+func (a *account) shrink(now quota.Time, next *quota.Limit) {
+	if next.Burst < a.limit.Burst {
+		a.keep = max(a.keep, now.Add(min(a.resetAfter(now), maxKeep)))
+	}
+}
+
+// maxKeep bounds how long a shrunken account is remembered.
+const maxKeep = 24 * time.Hour
+
+// whole is the meter of everything that is not used, wherever it stands.
+func (a *account) whole() limiter.Meter {
+	m := a.pool
+	m.Add(a.standing())
+	return m
+}
+
+// level is what the whole cluster could still spend; below 0 is debt.
+func (a *account) level() quota.Units {
+	return min(a.pool.Level().Plus(a.standing()), a.limit.BurstUnits())
+}
+
+// resetAfter is when the key is full again if nobody uses it.
+func (a *account) resetAfter(now quota.Time) time.Duration {
+	m := a.whole()
+	return m.ResetAfter(now, &a.tier)
+}
+
+// levelFor is the level as told to h: what callers at other members are waiting
+// for is as good as spent.
+func (a *account) levelFor(h *holder) quota.Units {
+	level := a.level()
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h {
+			level = level.Plus(-min(o.spoken, o.standing()))
+		}
+	}
+	return level
+}
+
+// idle reports whether the account is as good as new.
+func (a *account) idle() bool {
+	for i := range a.holders {
+		if h := &a.holders[i]; h.out != 0 || h.charged != 0 || !h.closed {
+			return false
+		}
+	}
+	return a.pool.Level() >= a.limit.BurstUnits() && len(a.ghosts) == 0
+}
+
+// holder returns the record of a member, dropping that of an earlier life: what
+// a dead process held counts as spent.
+func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation) *holder {
+	for i := range a.holders {
+		h := &a.holders[i]
+		if h.node != id {
+			continue
+		}
+		if h.inc == inc {
+			return h
+		}
+		a.bury(now, h)
+		a.remove(h)
+		return nil
+	}
+	return nil
+}
+
+// remove drops a holder. Its out leaves the books: it counts as spent.
+func (a *account) remove(h *holder) {
+	last := len(a.holders) - 1
+	*h = a.holders[last]
+	a.holders[last] = holder{}
+	a.holders = a.holders[:last]
+}
+
+// admit makes a record for a member whose epoch of the key is not known: a new
+// opening, or (e.Learn) an old one that an earlier leader knew.
+func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *holder {
+	h := a.holder(now, r.From, r.Incarnation)
+	if h == nil {
+		a.holders = append(a.holders, holder{node: r.From, inc: r.Incarnation})
+		h = &a.holders[len(a.holders)-1]
+	}
+	h.begin(now, e)
+	if e.Learn != nil {
+		a.learn(now, h, e)
+	}
+	return h
+}
+
+// learn takes over what an earlier leader had granted: the member keeps it, so
+// it leaves the pool, and the level is no higher than the member was told, less
+// what other members have told to have used since. What was told of a window
+// that has ended says nothing about this one.
+func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
+	if a.past(e) || a.tier.Kind == quota.Concurrency {
+		return
+	}
+	if a.tier.Kind == quota.PeriodicRefill && e.Window != 0 && a.admitted == 0 { // its window goes on
+		a.pool = limiter.RestoreMeter(&a.tier, a.pool.Level(), now, e.Window, 0, now)
+	}
+	if e.Learn.Told {
+		told := e.Learn.Level.Plus(a.refill(e.Learn.Age)).Plus(-a.admitted)
+		if level := a.level(); level > told {
+			a.pool.Add(told.Plus(-level))
+		}
+		a.dirty = true
+	}
+	h.inherit(now, e)
+	a.pool.Add(-h.out)
+}
+
+// past reports whether what the entry says was used belongs to a window that
+// has ended.
+func (a *account) past(e *quota.ReportEntry) bool {
+	if !a.tier.Kind.Windowed() || a.tier.Kind == quota.SlidingWindow || e.Window == 0 {
+		return false
+	}
+	start, _ := a.pool.Bounds()
+	if a.tier.Kind == quota.PeriodicRefill { // it begins anew, unnoticed, as long as nothing is used
+		return e.Window.Add(a.tier.Rate.Per) <= start
+	}
+	return e.Window < start
+}
+
+// refill is what the level gained in d at most.
+func (a *account) refill(d time.Duration) quota.Units {
+	switch a.tier.Kind {
+	case quota.TokenBucket:
+		return refill(a.limit.Rate, d)
+	case quota.SlidingWindow:
+		return perSecondCeil(a.perSecond(), min(d, a.tier.Rate.Per))
+	}
+	return 0
+}
+
+// book charges what a report said. since is when the member reported before.
+// What was not used goes back to the pool, except what the rate yielded beyond
+// the caps while the whole bucket was full: that has overflowed.
+func (a *account) book(since quota.Time, h *holder, d delta) {
+	if a.fullAt >= since {
+		d.back -= d.stored
+		h.out -= d.beyond
+	}
+	if h.pardon {
+		d.late, h.pardon = d.used+d.over, false
+	}
+	if a.tier.Kind != quota.Concurrency {
+		a.pool.Add(d.back.Plus(-d.over).Plus(d.late).Plus(d.refunded))
+	}
+	a.attempted = a.attempted.Plus(d.attempted())
+	a.admitted = a.admitted.Plus(d.used + d.over)
+	if d.used+d.over+d.refunded > 0 {
+		a.dirty = true
+	}
+}
+
+// close answers a member that lets go of the key. The record stays for a while
+// without tokens, so that a repeated final report is not counted again.
+func (a *account) close(now, since quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq) quota.GrantEntry {
+	if a.fullAt < since {
+		a.pool.Add(h.out)
+	}
+	h.void()
+	h.demand, h.closed = 0, true // what is in flight stays so until a later opening says more
+	a.advance(now)
+	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true}
+	a.window(&g)
+	return g
+}
+
+// window tells a member where the level is going.
+func (a *account) window(g *quota.GrantEntry) {
+	g.Slope = a.perSecond()
+	g.WindowStart, g.WindowEnd = a.pool.Bounds()
+}
+
+// others is the demand of everybody but h, Units per second, less one standard
+// deviation of a Poisson count in a second: few requests say little, and a
+// member that believes too much of them refuses what the cluster could serve.
+func (a *account) others(h *holder) quota.Units {
+	if a.tier.Kind == quota.Concurrency {
+		return 0 // what they acquire they release
+	}
+	var sum float64
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h {
+			sum += o.live
+		}
+	}
+	return quota.Units(max(0, sum-math.Sqrt(sum*float64(quota.Token))))
+}
+
+// keyLevel is the account's line in a checkpoint.
+func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
+	kl := quota.KeyLevel{Key: a.key, Level: a.level(), At: now, FullAt: max(a.keep, now.Add(min(a.resetAfter(now), maxFull)))}
+	if a.tier.Kind.Windowed() {
+		kl.WindowStart, _ = a.pool.Bounds()
+		kl.Slope = a.perSecond()
+	}
+	return kl
+}
+
+// maxFull bounds how long a checkpoint remembers a key that hardly refills.
+const maxFull = 400 * 24 * time.Hour
+
+// refill is what the rate yields in d, however full the bucket is.
+func refill(r quota.Rate, d time.Duration) quota.Units {
+	if r.Per <= 0 {
+		return 0
+	}
+	return min(quota.Most, quota.Units(quota.MulDiv(int64(quota.FromTokens(r.Tokens)), int64(max(0, d)), int64(r.Per))))
+}

@@ -1,0 +1,108 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Ask decides here, on the books themselves, what members do not decide on
+// their own: limits with decide: leader, and tokens to come. An answer is given
+// for every question; WhyNoLimit for keys that have none or are too many. Under
+// hard a new leader refuses (WhyNotHeld) until it has learned.
+//
+// A question is not numbered: one that is repeated is charged again.
+func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
+	l.settleLearning(now)
+	out := make([]quota.Answer, len(asks))
+	for i := range asks {
+		out[i] = l.answer(now, &asks[i])
+		out[i].Term = l.term
+	}
+	return out
+}
+
+func (l *Ledger) answer(now quota.Time, q *quota.Ask) quota.Answer {
+	a := l.open(now, q.Key)
+	if a == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
+		return quota.Answer{Why: quota.WhyNoLimit}
+	}
+	a.advance(now)
+	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
+		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync}
+	}
+	out := a.decide(now, q)
+	out.Level, out.ResetAfter = a.level(), a.resetAfter(now)
+	return out
+}
+
+// decide takes the cost out of the pool: what members hold is theirs.
+func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
+	switch {
+	case q.Cost < 0:
+		a.pool.Add(-q.Cost)
+		a.dirty = true
+		a.advance(now)
+		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
+	case q.Force:
+		booked := a.pool.Charge(now, a.limit, q.Cost)
+		a.count(now, booked, true)
+		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
+	}
+	unknown := min(max(0, q.Overdrawn), a.limit.BurstUnits())
+	a.pool.Add(-unknown)
+	v := a.pool.Take(now, a.limit, q.Cost, q.MaxWait)
+	a.pool.Add(unknown) // its report will book it
+	a.count(now, q.Cost, v.Allowed)
+	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
+	switch {
+	case v.Allowed && v.Wait > 0:
+		out.Why = quota.WhyReserved
+	case v.Never:
+		out.Why, out.RetryAfter = quota.WhyOverBurst, math.MaxInt64
+	case v.TooLong:
+		out.Why = quota.WhyWaitTooLong
+	case !v.Allowed:
+		out.Why = quota.WhyOverLimit
+	}
+	return out
+}
+
+func (a *account) count(now quota.Time, cost quota.Units, allowed bool) {
+	a.attempted, a.lastUse = a.attempted.Plus(cost), now
+	if allowed {
+		a.admitted = a.admitted.Plus(cost)
+		a.dirty = a.dirty || cost > 0
+	}
+	a.asked.count(now, cost, allowed)
+}
+
+// asked averages what was decided here, for people: rates that decay.
+type asked struct {
+	at           quota.Time
+	tried, admit float64 // Units per second
+}
+
+func (s *asked) count(now quota.Time, cost quota.Units, allowed bool) {
+	s.tried, s.admit = s.showing(now)
+	s.at = now
+	per := float64(cost) / shown.Seconds()
+	s.tried += per
+	if allowed {
+		s.admit += per
+	}
+}
+
+func (s *asked) showing(now quota.Time) (tried, admit float64) {
+	fade := math.Exp(-now.Sub(s.at).Seconds() / shown.Seconds())
+	return s.tried * fade, s.admit * fade
+}
+
+// inFlightLease is how long what a silent member has in flight is kept.
+func (a *account) inFlightLease() time.Duration {
+	if a.tier.Kind != quota.Concurrency {
+		return 0
+	}
+	return a.limit.LeaseOrDefault()
+}

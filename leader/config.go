@@ -1,0 +1,63 @@
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Config is how a ledger divides. The zero value of a field means its default.
+type Config struct {
+	// Sync is how often members report a contended key. 10ms to 10s, default
+	// 100ms. Must be the same on all nodes.
+	Sync time.Duration
+	// Lease is how long a member may spend and accrue what it was granted
+	// without hearing again. At least 3 x Sync, default 3s: longer than an
+	// election, so that decisions go on while a range has no leader.
+	Lease time.Duration
+	// Learn is how long a new leader waits for members that do not speak.
+	// Default 3 x Sync.
+	Learn time.Duration
+	// MaxKeys bounds the accounts. A report of a further key is not kept: its
+	// member decides by its own estimate. Default 1,000,000.
+	MaxKeys int
+	// Overrides of limits for single keys; nil is none.
+	Overrides quota.Overrides
+}
+
+// WithDefaults returns c with zero fields set to their defaults.
+func (c Config) WithDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.Sync, 100*time.Millisecond)
+	def(&c.Lease, max(3*time.Second, 3*c.Sync))
+	def(&c.Learn, 3*c.Sync)
+	if c.MaxKeys == 0 {
+		c.MaxKeys = 1_000_000
+	}
+	return c
+}
+
+// Validate returns every fault of c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Sync < 10*time.Millisecond || c.Sync > 10*time.Second {
+		errs = append(errs, fmt.Errorf("sync: %v; must be 10ms to 10s", c.Sync))
+	}
+	if c.Lease < 3*c.Sync {
+		errs = append(errs, fmt.Errorf("lease: %v; must be at least three times sync (%v)", c.Lease, 3*c.Sync))
+	}
+	if c.MaxKeys < 1 {
+		errs = append(errs, fmt.Errorf("max_keys: %d; must be 1 or more", c.MaxKeys))
+	}
+	return errors.Join(errs...)
+}
+
+// remember is how long a silent holder is kept, so that a report delayed or
+// repeated after a long partition is still settled exactly once.
+const remember = time.Minute

@@ -1,0 +1,236 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// The constants of the division. Each was chosen by the accuracy tests in
+// internal/sim; docs/ARCHITECTURE.md has the figures.
+const (
+	// ahead is how many intervals of demand a member is granted: more than one,
+	// so that a late report does not starve it.
+	ahead = 1.5
+	// deviations of a Poisson count are granted on top.
+	deviations = 3
+	// repay is how fast debt is paid back.
+	repay = 500 * time.Millisecond
+	// calm is how many sync intervals a member may stay silent when its use is
+	// far below the limit.
+	calm = 10
+	// calmShare of the burst is the most that a calm member uses in that time.
+	calmShare = 0.05
+	// spare of the pool beyond all foreseen demand is handed out under hard,
+	// where members cannot overdraw for a surge.
+	spare = 0.7
+	// spareFrom tokens per member have to be there for that: fewer are better
+	// kept for whoever asks first.
+	spareFrom = 20
+)
+
+// terms is what one division looks at; all amounts are Units, as floats: they
+// are estimates, and nothing of them is replicated.
+type terms struct {
+	rate, burst float64 // what the level gains per second; of the limit
+	avail       float64 // to divide per second
+	total       float64 // demand of all members
+	mine        float64 // of this member
+	fair        float64 // max-min fair part of the rate for this member
+	weight      float64 // fair / sum of fair parts: this member's part of a surplus
+	members     int     // with demand
+}
+
+// grant answers one entry of a report. A member that asks for nothing, because
+// it has counted nothing, is given back nothing of what it returned.
+func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEntry, ack quota.Seq, asks bool) quota.GrantEntry {
+	a.advance(now)
+	h.grants++
+	again := l.cfg.Sync
+	var tokens quota.Units
+	if l.mayGrant(now, a) {
+		t := l.weigh(now, a, h)
+		again = l.again(t)
+		l.setRate(a, h, t)
+		if asks {
+			tokens = l.tokens(a, h, e, t, again)
+		}
+		l.setCap(a, h, t, tokens)
+	}
+	h.lease, h.again = now.Add(l.cfg.Lease), again
+	if h.granted == 0 {
+		h.granted = now
+	}
+	h.charged = max(h.charged, h.rate)
+	h.spoken = min(tokens, e.Want)
+	if tokens > 0 {
+		a.pool.Add(-tokens)
+		h.out += tokens
+		h.flight = append(h.flight, flight{h.grants, tokens})
+	}
+	g := quota.GrantEntry{
+		Key: a.key, Epoch: e.Epoch, Seq: h.grants, Ack: ack,
+		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: l.cfg.Lease,
+		Level: a.levelFor(h), Others: a.others(h), Free: a.pool.Level(), Again: again,
+	}
+	a.window(&g)
+	return g
+}
+
+// weigh computes the fair part of the rate by water-filling: those who demand
+// less than an equal part get what they demand, the rest is shared equally.
+func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
+	t := terms{rate: float64(a.perSecond()), burst: float64(a.limit.BurstUnits()), mine: h.demand}
+	for i := range a.holders {
+		a.holders[i].fade(now, l.cfg.Sync)
+	}
+	avail := t.rate
+	if level := float64(a.pool.Level()); level < 0 && t.rate > 0 {
+		avail = max(0, t.rate+level/repay.Seconds())
+	} else if !a.rates() { // what there is now is all that there is to divide
+		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
+	}
+	for i := range a.holders {
+		if d := a.holders[i].live; d > 0 {
+			t.total += d
+			t.members++
+		}
+	}
+	t.avail = max(avail, t.rate)
+	level := waterLevel(a.holders, avail, t.members)
+	t.fair = min(t.mine, level)
+	var sum float64
+	for i := range a.holders {
+		sum += min(a.holders[i].live, level)
+	}
+	if sum > 0 {
+		t.weight = t.fair / sum
+	}
+	return t
+}
+
+// waterLevel returns the most that anyone gets when avail is divided max-min
+// fairly among n members by demand; infinite when there is enough for all.
+func waterLevel(holders []holder, avail float64, n int) float64 {
+	left, level, below := avail, 0.0, 0
+	for n > below {
+		next := left / float64(n-below)
+		if next <= level {
+			return level
+		}
+		level = next
+		left, below = avail, 0
+		for i := range holders {
+			if d := holders[i].live; d > 0 && d <= level {
+				left -= d
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
+}
+
+// again is when the member should report next: at every interval while the
+// limit is contended, rarely when the use is far below it.
+func (l *Ledger) again(t terms) time.Duration {
+	if t.total <= 0 || t.total > t.avail/2 {
+		return l.cfg.Sync
+	}
+	quiet := time.Duration(calmShare * t.burst / t.total * float64(time.Second))
+	n := min(max(quiet/l.cfg.Sync, 1), calm)
+	return n * l.cfg.Sync
+}
+
+// setRate gives the fair part as a refill rate, as far as what is charged to
+// the others leaves room. Less than a token per interval is not worth a rate.
+func (l *Ledger) setRate(a *account, h *holder, t terms) {
+	if !a.rates() {
+		h.rate = 0
+		return
+	}
+	others := quota.Units(0)
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h {
+			others += o.charged
+		}
+	}
+	rate := min(quota.Units(t.fair), a.limit.Rate.PerSecond()-others)
+	if float64(rate)*l.cfg.Sync.Seconds() < float64(quota.Token) {
+		rate = 0
+	}
+	h.rate = max(0, rate)
+}
+
+// tokens is what the member gets out of the pool.
+func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) quota.Units {
+	pool := float64(a.pool.Level())
+	if pool <= 0 || len(h.flight) >= maxFlight || a.limit.Decide == quota.AtLeader || a.limit.Class != quota.Counted {
+		return 0
+	}
+	const token = float64(quota.Token)
+	horizon := ahead * again.Seconds()
+	need := t.mine * horizon
+	need += deviations * math.Sqrt(need/token) * token
+	need = max(need, float64(e.Want))
+	want := max(0, need-float64(h.out))
+	got := min(want, fairPart(pool, t, horizon))
+	if a.limit.Ceiling == quota.Hard {
+		if left := pool - got - t.total*horizon; left > spareFrom*token*float64(t.members) {
+			got += left * spare * t.weight
+		}
+		got = min(got, l.room(a, h))
+	}
+	u := quota.Units(min(got, pool))
+	if h.rate == 0 {
+		u -= u % quota.Token // a fraction would lie there unused
+	}
+	return max(0, u)
+}
+
+// fairPart is how much of the pool a member may take: all of it when the pool
+// covers what everybody will need, else its part, at least one token.
+func fairPart(pool float64, t terms, horizon float64) float64 {
+	if t.total*horizon <= pool {
+		return pool
+	}
+	const token = float64(quota.Token)
+	part := pool * max(t.weight, 1/float64(max(t.members, 1)))
+	if part < token && pool >= token {
+		part = token
+	}
+	return part
+}
+
+// room is what the member may hold more without the caps of all members
+// exceeding the burst. Only hard limits need it.
+func (l *Ledger) room(a *account, h *holder) float64 {
+	return float64(max(0, a.limit.BurstUnits()-othersCap(a, h)-h.out))
+}
+
+func othersCap(a *account, h *holder) quota.Units {
+	var sum quota.Units
+	for i := range a.holders {
+		switch o := &a.holders[i]; {
+		case o == h:
+		case o.charged == 0: // holds what it holds, and accrues nothing
+			sum = sum.Plus(o.standing())
+		default:
+			sum = sum.Plus(max(o.capped, o.standing()))
+		}
+	}
+	return sum
+}
+
+// setCap says where accrual stops: far enough for a late report, and together
+// with the others' caps within the burst.
+func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
+	base := h.out + tokens
+	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
+	limit := max(base, quota.Units(t.burst*t.weight))
+	if a.limit.Ceiling == quota.Hard {
+		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
+	}
+	h.cap = max(base, min(want, limit))
+	h.capped = max(h.capped, h.cap)
+}

@@ -1,0 +1,262 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// holder is what the ledger knows of one member's part in one account.
+//
+// Invariants: charged >= rate; out counts every token that the member may
+// hold, be on its way to hold, or have spent since its last report.
+type holder struct {
+	node  quota.NodeID
+	inc   quota.Incarnation
+	epoch quota.Seq
+
+	// Counters as last reported in this epoch.
+	used, over, refused, refunded quota.Units
+
+	inFlight quota.Units // Concurrency; not part of out
+	out      quota.Units
+	held     quota.Units // as last reported
+	rate     quota.Units // granted refill per second
+	charged  quota.Units // largest refill that the member may still apply
+	cap      quota.Units // accrual stops there
+	capped   quota.Units // largest cap that the member may still apply
+	from     quota.Time  // out includes the rate up to here
+	lease    quota.Time  // when rate and held tokens end
+
+	grants  quota.Seq   // number of the last grant
+	granted quota.Time  // when the oldest unacknowledged one was made
+	flight  []flight    // grants of tokens that are not acknowledged
+	spoken  quota.Units // part of the last grant that callers wait for: as good as spent
+
+	demand   float64 // attempted Units per second, as of the last report
+	live     float64 // demand now: it fades while the member is silent
+	again    time.Duration
+	tried    float64 // attempted Units per second, averaged for people
+	admit    float64 // admitted Units per second, likewise
+	reported quota.Time
+	closed   bool
+	pardon   bool // the key was reset since the last report
+}
+
+type flight struct {
+	seq    quota.Seq
+	tokens quota.Units
+}
+
+// maxFlight bounds unacknowledged grants of tokens: past it a member gets no
+// tokens until it acknowledges.
+const maxFlight = 8
+
+// delta is what one report adds to the books.
+type delta struct {
+	used, over, refused quota.Units
+	refunded            quota.Units
+	late                quota.Units // part of used and over that was for a window that has ended
+	back                quota.Units // returned to the pool; may be negative
+	stored              quota.Units // part of back that was beyond what could stand
+	beyond              quota.Units // part of out that still is
+}
+
+func (d delta) attempted() quota.Units { return d.used + d.over + d.refused }
+
+// void takes everything from the member: the window has ended, or the key is
+// closed.
+func (h *holder) void() {
+	h.out, h.held, h.rate, h.charged = 0, 0, 0, 0
+	h.cap, h.capped, h.spoken, h.flight = 0, 0, 0, h.flight[:0]
+}
+
+// begin starts an epoch. Counters start so that the first settle charges what
+// no leader has acknowledged.
+func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
+	h.epoch, h.closed = e.Epoch, false
+	total := e.Used + e.Overdrawn
+	known := total - min(e.Unreported, total)
+	h.used = min(known, e.Used)
+	h.over = known - h.used
+	h.refused, h.refunded = 0, 0
+	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
+	h.from, h.demand = now, 0
+	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so told before
+		h.refused, h.refunded = e.Refused, e.Refunded
+	}
+}
+
+// inherit takes over a grant of an earlier leader. What was used out of it and
+// not acknowledged was granted too, so it is part of out.
+func (h *holder) inherit(now quota.Time, e *quota.ReportEntry) {
+	h.out = e.Held.Plus(max(0, e.Used-h.used))
+	h.rate, h.charged = e.Learn.Rate, e.Learn.Rate
+	h.lease = now.Add(e.Learn.LeaseLeft)
+	h.from = now.Add(-inheritMargin) // the report was on its way for a while
+	h.cap = max(h.out, e.Learn.Cap)
+	h.capped = h.cap
+}
+
+// inheritMargin is charged for the time that a report to a new leader took;
+// the next report returns what was too much.
+const inheritMargin = 50 * time.Millisecond
+
+// accrue moves the holder to now and returns what its rate yielded, rounded up:
+// the member rounds down.
+func (h *holder) accrue(now quota.Time) quota.Units {
+	end := min(now, h.lease.Add(leaseSlack))
+	dt := end.Sub(h.from)
+	var got quota.Units
+	if dt > 0 && h.charged > 0 {
+		got = perSecondCeil(h.charged, dt)
+	}
+	h.from = max(h.from, now)
+	if now >= h.lease.Add(leaseSlack) {
+		h.rate, h.charged, h.demand = 0, 0, 0
+	}
+	h.out = h.out.Plus(got)
+	return got
+}
+
+// leaseSlack is how much later than the leader a member may see its lease end:
+// the grant took time to arrive.
+const leaseSlack = 50 * time.Millisecond
+
+// standing is the most that the member can spend at one moment: it accrues up
+// to its cap, and granted tokens that are on their way come on top.
+func (h *holder) standing() quota.Units {
+	most := max(h.capped, h.held)
+	for _, f := range h.flight {
+		most = most.Plus(f.tokens)
+	}
+	return max(0, min(h.out, most))
+}
+
+// settle compares a report with the books and returns the difference. past says
+// that the report is all about a window that has ended: what is held there is
+// void.
+func (h *holder) settle(now quota.Time, e *quota.ReportEntry, burst quota.Units, past bool) delta {
+	spent := h.used + h.over
+	d := delta{
+		used: max(0, e.Used-h.used), over: max(0, e.Overdrawn-h.over), refused: max(0, e.Refused-h.refused),
+		refunded: max(0, e.Refunded-h.refunded),
+	}
+	h.used, h.over, h.refused, h.refunded = max(h.used, e.Used), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
+	before := h.standing()
+	h.acknowledge(e.Applied)
+	held := e.Held
+	switch {
+	case past:
+		held, d.late, d.refunded = 0, d.used+d.over, 0
+	case e.Window != 0:
+		d.late = min(max(0, e.Before-spent), d.used+d.over)
+	}
+	standing := min(held.Plus(h.coming(now, e)), burst) // nobody is granted more
+	d.back = h.out - d.used - standing
+	d.stored = max(0, min(d.back, h.out-before))
+	h.out, h.held, h.inFlight = standing, min(held, burst), e.InFlight
+	d.beyond = h.out - h.standing()
+	if h.applied(e) {
+		h.charged, h.capped, h.granted = h.rate, h.cap, 0
+	}
+	return d
+}
+
+func (h *holder) applied(e *quota.ReportEntry) bool { return e.Applied >= h.grants }
+
+// acknowledge forgets the grants that the member has applied or will never
+// apply.
+func (h *holder) acknowledge(applied quota.Seq) {
+	kept := h.flight[:0]
+	for _, f := range h.flight {
+		if f.seq > applied {
+			kept = append(kept, f)
+		}
+	}
+	h.flight = kept
+}
+
+// coming is what the member does not hold yet but may: the rate since it last
+// accrued, and tokens of grants that it has not applied.
+func (h *holder) coming(now quota.Time, e *quota.ReportEntry) quota.Units {
+	var sum quota.Units
+	from := e.AccruedTo
+	if !h.applied(e) && (from == 0 || h.granted < from) {
+		from = h.granted // it may yet apply the last grant, from its start
+	}
+	if dt := min(now, h.lease.Add(leaseSlack)).Sub(from); from > 0 && h.charged > 0 {
+		sum = perSecondCeil(h.charged, min(dt, maxComing))
+	}
+	for _, f := range h.flight {
+		sum = sum.Plus(f.tokens)
+	}
+	return min(sum, quota.Most)
+}
+
+// maxComing bounds what a report with a strange clock can claim.
+const maxComing = time.Minute
+
+// observe updates the averages of demand and admission. Demand follows a
+// surge up and silence down at once, when the count differs from the expected
+// one by more than three standard deviations of a Poisson count.
+func (h *holder) observe(now quota.Time, d delta, sync time.Duration) {
+	dt := 10 * sync
+	if h.reported > 0 {
+		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
+	}
+	h.reported = now
+	seconds := dt.Seconds()
+	h.demand = follow(h.demand, float64(d.attempted()), seconds, sync)
+	alpha := 1 - math.Exp(-seconds/shown.Seconds())
+	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
+	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
+}
+
+// shown is how long the rates are averaged that people read: long enough to be
+// steady, where the division has to follow every surge.
+const shown = 2 * time.Second
+
+// showing returns the averages for people; they fade while the member is
+// silent.
+func (h *holder) showing(now quota.Time) (tried, admit float64) {
+	silent := max(0, now.Sub(h.reported)-h.again)
+	fade := math.Exp(-silent.Seconds() / shown.Seconds())
+	return h.tried * fade, h.admit * fade
+}
+
+// fade updates live: a member that had something to count would have reported.
+func (h *holder) fade(now quota.Time, sync time.Duration) {
+	h.live = h.demand
+	if silent := now.Sub(h.reported) - h.again - sync/2; silent > 0 {
+		h.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
+	}
+}
+
+func follow(avg, count, seconds float64, sync time.Duration) float64 {
+	const token = float64(quota.Token)
+	rate := count / seconds
+	expected := avg * seconds / token
+	got := count / token
+	margin := 3*math.Sqrt(expected) + 1
+	switch {
+	case got > expected+margin && seconds > sync.Seconds()/25:
+		return rate
+	case got < expected-margin:
+		return rate
+	case count == 0 && avg < token/2:
+		return 0
+	}
+	alpha := 1 - math.Exp(-seconds/(3*sync.Seconds()))
+	return avg + alpha*(rate-avg)
+}
+
+// perSecond returns what a rate yields in d, rounded down.
+func perSecond(rate quota.Units, d time.Duration) quota.Units {
+	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
+}
+
+func perSecondCeil(rate quota.Units, d time.Duration) quota.Units {
+	return quota.Units(quota.MulDivCeil(int64(rate), int64(d), int64(time.Second)))
+}

@@ -1,0 +1,330 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Ledger is the book of one range in one term. Not safe for concurrent use.
+type Ledger struct {
+	cfg    Config
+	id     quota.RangeID
+	term   quota.Term
+	self   quota.NodeID
+	limits *quota.Limits
+
+	members  map[quota.NodeID]*member
+	accounts map[quota.Key]*account
+	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
+
+	started   quota.Time
+	learning  bool
+	untracked int64 // reports of keys beyond MaxKeys
+}
+
+// savedLevel is a level that an account begins with. tier is what it was counted
+// by if that is known: the limit may come back as another.
+type savedLevel struct {
+	quota.KeyLevel
+	tier *quota.Tier
+}
+
+// member is what the ledger knows of a reporter as a whole.
+type member struct {
+	inc   quota.Incarnation
+	seq   quota.Seq
+	spoke bool // has told all that it holds, in this term
+	gone  bool // known to be dead
+}
+
+// New returns the ledger of a range whose leadership began at now. nodes are
+// all nodes that may hold tokens of an earlier term; levels are the range's
+// checkpoint.
+func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes []quota.NodeID,
+	limits *quota.Limits, levels []quota.KeyLevel, now quota.Time,
+) *Ledger {
+	l := &Ledger{
+		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
+		members:  map[quota.NodeID]*member{},
+		accounts: map[quota.Key]*account{},
+		saved:    make(map[quota.Key]savedLevel, len(levels)),
+		started:  now, learning: true,
+	}
+	for _, n := range nodes {
+		l.members[n] = &member{}
+	}
+	for _, kl := range levels {
+		l.saved[kl.Key] = savedLevel{KeyLevel: kl}
+	}
+	return l
+}
+
+// Term returns the term that the ledger serves.
+func (l *Ledger) Term() quota.Term { return l.term }
+
+// Learning reports whether the ledger still waits for members to tell what
+// they hold.
+func (l *Ledger) Learning() bool { return l.learning }
+
+// Len returns the number of accounts.
+func (l *Ledger) Len() int { return len(l.accounts) }
+
+// Untracked returns how many entries were not kept because MaxKeys was reached.
+func (l *Ledger) Untracked() int64 { return l.untracked }
+
+// Report books a member's report and answers it. A report of another range or
+// term, an old incarnation or a repeated sequence number changes nothing and
+// gets an error; the member sends its cumulative counters again.
+func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
+	m, err := l.admit(r)
+	if err != nil {
+		return quota.Grant{}, err
+	}
+	m.spoke = m.spoke || r.Full
+	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now}
+	g.Entries = make([]quota.GrantEntry, 0, len(r.Entries))
+	l.settleLearning(now)
+	for i := range r.Entries {
+		if ge, ok := l.entry(now, &r, &r.Entries[i]); ok {
+			g.Entries = append(g.Entries, ge)
+		}
+	}
+	return g, nil
+}
+
+func (l *Ledger) admit(r quota.Report) (*member, error) {
+	if r.Range != l.id || r.Term != l.term {
+		return nil, fmt.Errorf("report of range %d term %d; this is range %d term %d", r.Range, r.Term, l.id, l.term)
+	}
+	m := l.members[r.From]
+	if m == nil {
+		m = &member{}
+		l.members[r.From] = m
+	}
+	if r.Incarnation < m.inc {
+		return nil, fmt.Errorf("report of incarnation %d of %s; it has been restarted as %d", r.Incarnation, r.From, m.inc)
+	}
+	if r.Incarnation > m.inc {
+		*m = member{inc: r.Incarnation}
+	}
+	if r.Seq <= m.seq {
+		return nil, fmt.Errorf("report %d of %s is old; %d is known", r.Seq, r.From, m.seq)
+	}
+	m.seq, m.gone = r.Seq, false
+	return m, nil
+}
+
+// entry books one key of a report. It answers nothing for keys without a limit
+// (the member will learn of the change) and beyond MaxKeys.
+func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
+	if !sane(e) {
+		return quota.GrantEntry{}, false
+	}
+	a := l.open(now, e.Key)
+	if a == nil {
+		return quota.GrantEntry{}, false
+	}
+	a.advance(now)
+	h := a.holder(now, r.From, r.Incarnation)
+	if h == nil || h.epoch != e.Epoch {
+		h = a.admit(now, r, e)
+	}
+	since := h.reported
+	d := h.settle(now, e, a.limit.BurstUnits(), a.past(e))
+	a.book(since, h, d)
+	if d.attempted() > 0 {
+		a.lastUse = now
+	}
+	h.observe(now, d, l.cfg.Sync)
+	if e.Final {
+		return a.close(now, since, h, e, r.Seq), true
+	}
+	return l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0), true
+}
+
+// sane rejects entries that no member would send.
+func sane(e *quota.ReportEntry) bool {
+	for _, u := range [...]quota.Units{
+		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before,
+	} {
+		if u < 0 || u > quota.Most {
+			return false
+		}
+	}
+	l := e.Learn
+	return l == nil || l.Level >= -quota.Most && l.Level <= quota.Most && l.Rate >= 0 && l.Rate <= quota.Most && l.Cap >= 0 && l.Cap <= quota.Most
+}
+
+// open returns the account of a key, opening it from the checkpoint or full.
+func (l *Ledger) open(now quota.Time, k quota.Key) *account {
+	if a := l.accounts[k]; a != nil {
+		return a
+	}
+	limit := l.limitOf(k)
+	if limit == nil {
+		return nil
+	}
+	if len(l.accounts) >= l.cfg.MaxKeys {
+		l.untracked++
+		return nil
+	}
+	a := newAccount(k, limit, l.poolOf(now, k, limit))
+	l.accounts[k] = a
+	return a
+}
+
+// limitOf returns what counts for a key; nil if there is no such limit.
+func (l *Ledger) limitOf(k quota.Key) *quota.Limit {
+	limit, ok := l.limits.Find(k.LimitName)
+	if !ok {
+		return nil
+	}
+	return quota.Effective(limit, l.cfg.Overrides, k.Key)
+}
+
+// poolOf returns what a key starts with: everything, unless the range's log
+// remembers less.
+func (l *Ledger) poolOf(now quota.Time, k quota.Key, limit *quota.Limit) limiter.Meter {
+	tier := limit.First()
+	kl, ok := l.saved[k]
+	if !ok || tier.Kind == quota.Concurrency {
+		return limiter.NewMeter(&tier, now)
+	}
+	delete(l.saved, k)
+	was := &tier
+	if kl.tier != nil {
+		was = kl.tier
+	}
+	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, now)
+	m.Retier(now, was, &tier)
+	return m
+}
+
+// settleLearning ends learning when all members have spoken or are dead, or
+// the time for it is over.
+func (l *Ledger) settleLearning(now quota.Time) {
+	if l.learning && (l.allSpoke() || now.Sub(l.started) >= l.cfg.Learn) {
+		l.learning = false
+	}
+}
+
+func (l *Ledger) allSpoke() bool {
+	for _, m := range l.members {
+		if !m.spoke && !m.gone {
+			return false
+		}
+	}
+	return true
+}
+
+// mayGrant reports whether tokens and new rates may be given for the account.
+// Under hard, nothing that an unexpired lease of an earlier term might still
+// spend is given again.
+func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
+	if a.limit.Ceiling == quota.Hard && l.term > 1 {
+		return l.allSpoke() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
+	}
+	return !l.learning
+}
+
+// MemberGone tells the ledger that a node's process is certainly dead: its
+// rates are free, and what it held counts as spent. What was in flight there is
+// free at once under soft; under hard after the limit's lease, because the work
+// that it was acquired for may go on without the node.
+func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
+	if m := l.members[id]; m != nil {
+		m.gone = true
+	}
+	for _, a := range l.accounts {
+		a.advance(now)
+		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool {
+			if h.node == id {
+				a.bury(now, &h)
+			}
+			return h.node == id
+		})
+	}
+	l.settleLearning(now)
+}
+
+// SetLimits applies changed limits. No level is refilled: what was used stays
+// used. The level of a key without a limit is remembered for as long as it would
+// have mattered, should the limit come back.
+func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
+	l.limits = limits
+	for k, a := range l.accounts {
+		l.relimit(now, k, a)
+	}
+}
+
+// Overridden applies changed overrides of these keys of limits (not of their
+// counters); of all keys if there are none.
+func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
+	if keys == nil {
+		l.SetLimits(now, l.limits)
+	}
+	for _, k := range keys {
+		for _, c := range l.limits.Charges(k.LimitName) {
+			own := quota.Key{LimitName: c.Limit.LimitName, Key: k.Key}
+			if a := l.accounts[own]; a != nil && c.Up == 0 {
+				l.relimit(now, own, a)
+			}
+		}
+	}
+}
+
+func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
+	if limit := l.limitOf(k); limit != nil {
+		a.relimit(now, limit)
+		return
+	}
+	a.advance(now)
+	tier := a.tier
+	l.saved[k] = savedLevel{a.keyLevel(now), &tier}
+	delete(l.accounts, k)
+}
+
+// Reset makes a key as good as new: full, without debt. What members hold of it
+// stays with them, and what they tell next that they have used, they used before.
+func (l *Ledger) Reset(now quota.Time, k quota.Key) {
+	delete(l.saved, k)
+	a := l.open(now, k)
+	if a == nil {
+		return
+	}
+	a.advance(now)
+	a.pool.Add(a.limit.BurstUnits() - a.level())
+	for i := range a.holders {
+		a.holders[i].pardon = true
+	}
+	a.dirty = true
+	a.advance(now)
+}
+
+// linger is how long a key that is as good as new keeps its counts for people,
+// where there is room.
+const linger = 10 * time.Second
+
+// Sweep does what time alone asks for: it ends learning, forgets holders that
+// have been silent for a minute, and drops accounts that are full and that
+// nobody holds: such a key is as good as new. Call it about once a second.
+func (l *Ledger) Sweep(now quota.Time) {
+	l.settleLearning(now)
+	for k, a := range l.accounts {
+		a.advance(now)
+		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now.Sub(h.reported) > max(remember, a.inFlightLease()) })
+		shown := now.Sub(a.lastUse) < linger && len(l.accounts) < l.cfg.MaxKeys/2
+		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
+			delete(l.accounts, k)
+		}
+	}
+	for k, kl := range l.saved {
+		if now >= kl.FullAt {
+			delete(l.saved, k)
+		}
+	}
+}

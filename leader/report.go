@@ -1,0 +1,87 @@
+package leader
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Checkpoint returns the levels that moved since the last call, at most max of
+// them (the rest stays for the next call), and of accounts that have become
+// full again, so that the log forgets them. wall is the wall clock at now.
+func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
+	var out []quota.KeyLevel
+	for _, a := range l.accounts {
+		if !a.dirty || a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
+			continue
+		}
+		if len(out) >= limit {
+			break
+		}
+		a.advance(now)
+		out = append(out, a.keyLevel(now))
+		a.dirty, a.saved = false, true
+	}
+	slices.SortFunc(out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
+	return out
+}
+
+// Rates returns the keys with the highest demand that match, best first.
+func (l *Ledger) Rates(now quota.Time, top int, match func(quota.LimitName) bool) []quota.KeyRate {
+	var out []quota.KeyRate
+	for _, a := range l.accounts {
+		if !match(a.key.LimitName) {
+			continue
+		}
+		a.advance(now)
+		out = append(out, a.keyRate(now))
+	}
+	slices.SortFunc(out, CompareRates)
+	return out[:min(top, len(out))]
+}
+
+// CompareRates orders by demand, highest first, and then by key.
+func CompareRates(x, y quota.KeyRate) int {
+	return cmp.Or(cmp.Compare(y.Demand, x.Demand), x.Key.Compare(y.Key))
+}
+
+// Key returns what the ledger knows of one key; false if it has no limit.
+// Looking at a key does not open it.
+func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
+	a := l.accounts[k]
+	if a == nil {
+		limit := l.limitOf(k)
+		if limit == nil {
+			return quota.KeyRate{}, false
+		}
+		kl, saved := l.saved[k]
+		a = newAccount(k, limit, l.poolOf(now, k, limit))
+		if saved {
+			l.saved[k] = kl
+		}
+	}
+	a.advance(now)
+	return a.keyRate(now), true
+}
+
+func (a *account) keyRate(now quota.Time) quota.KeyRate {
+	k := quota.KeyRate{
+		Key: a.key, Limit: a.limit,
+		Attempted: a.attempted.Tokens(), Admitted: a.admitted.Tokens(),
+		Refused:   (a.attempted - a.admitted).Tokens(),
+		Remaining: max(0, a.level().Tokens()),
+	}
+	tried, admit := a.asked.showing(now)
+	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)
+	for i := range a.holders {
+		h := &a.holders[i]
+		tried, admit := h.showing(now)
+		k.Demand += tried / float64(quota.Token)
+		k.Rate += admit / float64(quota.Token)
+		if !h.closed {
+			k.Members++
+		}
+	}
+	return k
+}

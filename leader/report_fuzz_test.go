@@ -1,0 +1,223 @@
+package leader
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// FuzzReports sends reports with any field values, and questions, while limits
+// and overrides of all kinds come and go: the ledger never panics, and free + what
+// members can spend + what is in flight never exceeds the burst.
+func FuzzReports(f *testing.F) {
+	for kind := range uint8(2 * len(fuzzed)) {
+		f.Add(kind, []byte("anything at all, read as a row of reports and of pauses between them"))
+		f.Add(kind, []byte("\x00\xff\xff\xff\xff\xff\xff\xff\x7f\x01\xff\xff\xff\xff\xff\xff\xff\xff"))
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		play(t, kind, &source{data: data})
+	})
+}
+
+// fuzzed are limits of all kinds.
+var fuzzed = []quota.Tier{
+	{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 50},
+	quota.Window(quota.FixedWindow, 50, time.Second),
+	quota.Window(quota.SlidingWindow, 50, time.Second),
+	quota.Window(quota.PeriodicRefill, 50, time.Second),
+	quota.Per(50, quota.Calendar{Unit: quota.Minute}),
+	{Kind: quota.Concurrency, Burst: 50},
+	{Rate: quota.Rate{Tokens: 1, Per: 365 * 24 * time.Hour}, Burst: 1},
+	{Rate: quota.Rate{Tokens: 0, Per: time.Second}, Burst: 0},
+	quota.Window(quota.FixedWindow, quota.MaxTokens, time.Minute),
+}
+
+// fuzzLimit is limit number n, hard if that is odd, with all that the kind can
+// have.
+func fuzzLimit(n uint8) quota.Limit {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
+	l.SetFirst(fuzzed[int(n/2)%len(fuzzed)])
+	switch {
+	case n%2 == 1:
+		l.Ceiling = quota.Hard
+	case n%4 == 0 && l.Kind == quota.TokenBucket:
+		l.MaxWait, l.MaxDebt = time.Second, 2*time.Second
+	}
+	if n >= 128 && l.Kind != quota.Concurrency {
+		l.Decide = quota.AtLeader
+	}
+	return l
+}
+
+// TestReports plays what FuzzReports does from seeds.
+func TestReports(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		data := make([]byte, 3000)
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		play(t, uint8(seed), &source{data: data})
+	}
+}
+
+// source reads numbers out of fuzzed bytes; it is empty for ever at the end.
+type source struct{ data []byte }
+
+func (s *source) byte() byte {
+	if len(s.data) == 0 {
+		return 0
+	}
+	b := s.data[0]
+	s.data = s.data[1:]
+	return b
+}
+
+// units is mostly a few tokens, sometimes anything.
+func (s *source) units() quota.Units {
+	switch b := s.byte(); {
+	case b < 100:
+		return 0
+	case b < 230:
+		return quota.Units(s.byte()) * quota.Token / 4
+	default:
+		var raw [8]byte
+		for i := range raw {
+			raw[i] = s.byte()
+		}
+		return quota.Units(binary.LittleEndian.Uint64(raw[:]))
+	}
+}
+
+func (s *source) report(term quota.Term) quota.Report {
+	r := quota.Report{
+		Term: term, From: quota.NodeID([]string{"a", "b", "c"}[s.byte()%3]),
+		Incarnation: quota.Incarnation(s.byte() / 100), Full: s.byte()%4 == 0,
+		Seq: quota.Seq(s.byte()) + quota.Seq(1000-len(s.data)/20)*4,
+	}
+	if s.byte() > 250 {
+		r.Term++
+	}
+	e := quota.ReportEntry{
+		Key:   quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"},
+		Epoch: quota.Seq(s.byte() / 120), Used: s.units(), Overdrawn: s.units(), Refused: s.units(), Held: s.units(),
+		AccruedTo: quota.Time(s.units()), Applied: quota.Seq(s.byte() / 8), Want: s.units(), Unreported: s.units(),
+		Final: s.byte() > 230,
+	}
+	if b := s.byte(); b > 60 {
+		e.Refunded, e.InFlight, e.Before = s.units(), s.units(), s.units()
+		if e.Window = quota.Time(s.units()); b > 128 {
+			e.Window = quota.Time(time.Hour).Add(time.Duration(b%8) * time.Second)
+		}
+	}
+	if s.byte() > 200 {
+		e.Learn = &quota.Learn{
+			Told: s.byte() > 100, Level: s.units(), Age: time.Duration(s.units()),
+			Rate: s.units(), Cap: s.units(), LeaseLeft: time.Duration(s.units()),
+		}
+	}
+	r.Entries = []quota.ReportEntry{e}
+	return r
+}
+
+// oneOverride is the override of the key, nil is none.
+type oneOverride struct{ o *quota.Override }
+
+func (o *oneOverride) Override(quota.Key) *quota.Override { return o.o }
+
+func play(t *testing.T, kind uint8, s *source) {
+	t.Helper()
+	version := uint64(0)
+	set := func(list ...quota.Limit) *quota.Limits {
+		version++
+		limits, err := quota.NewLimits(version, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limits
+	}
+	now := quota.Time(time.Hour)
+	over := &oneOverride{}
+	l := New(Config{Overrides: over}, 0, 2, "a", []quota.NodeID{"a", "b"}, set(fuzzLimit(kind)), nil, now)
+	for len(s.data) > 0 {
+		now = now.Add(time.Duration(s.byte()) * time.Millisecond)
+		switch b := s.byte(); {
+		case b > 250:
+			l.Sweep(now)
+		case b > 247:
+			l.MemberGone(now, "b")
+		case b > 240:
+			l.SetLimits(now, set(fuzzLimit(s.byte())))
+		case b > 238:
+			l.SetLimits(now, set())
+		case b > 234:
+			over.o = s.override()
+			l.Overridden(now, []quota.Key{{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}})
+		case b > 232:
+			l.Reset(now, quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"})
+		case b > 230:
+			l.Checkpoint(now, 10)
+		case b > 190:
+			checkAnswer(t, l.Ask(now, []quota.Ask{s.ask()})[0])
+		default:
+			_, _ = l.Report(now, s.report(2)) // refusing it is fine
+		}
+		checkBooks(t, l, now)
+	}
+}
+
+func (s *source) override() *quota.Override {
+	o := &quota.Override{Burst: -1}
+	switch s.byte() % 5 {
+	case 0:
+		return nil
+	case 1:
+		o.Scale = 1 + int64(s.byte())*quota.Million/50
+	case 2:
+		o.Burst = int64(s.byte())
+	case 3:
+		o.Class = quota.Unlimited
+	case 4:
+		o.Class = quota.Banned
+	}
+	return o
+}
+
+func (s *source) ask() quota.Ask {
+	return quota.Ask{
+		Key:  quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"},
+		Cost: s.units(), MaxWait: time.Duration(s.units()), Force: s.byte() > 200, Overdrawn: s.units(),
+	}
+}
+
+func checkAnswer(t *testing.T, a quota.Answer) {
+	t.Helper()
+	if a.Wait < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Allowed && a.RetryAfter != 0 || !a.Allowed && a.Wait != 0 {
+		t.Fatalf("answered %+v", a)
+	}
+}
+
+func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
+	t.Helper()
+	for _, a := range l.accounts {
+		a.advance(now)
+		sum := a.pool.Level()
+		for i := range a.holders {
+			h := &a.holders[i]
+			if h.standing() < 0 || h.charged < h.rate || h.inFlight < 0 {
+				t.Fatalf("%s: standing %d, rate %d, charged %d, in flight %d", h.node, h.standing(), h.rate, h.charged, h.inFlight)
+			}
+			sum = sum.Plus(h.standing())
+			if a.tier.Kind == quota.Concurrency {
+				sum = sum.Plus(h.inFlight)
+			}
+		}
+		// What is in flight beyond what there is cannot be told from nothing free.
+		if full := a.limit.BurstUnits(); sum > full || a.pool.Level() > full {
+			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", a.tier.Kind, a.pool.Level(), sum, full)
+		}
+	}
+}

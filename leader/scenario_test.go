@@ -1,0 +1,386 @@
+package leader
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestScenarios plays testdata/*.txt; -rewrite writes what comes out. Words:
+//
+//	limit rate=10/s burst=20 [hard]   set or change the one limit; "limit none" removes it
+//	    [debt=] [wait=] [decide=leader]
+//	limit kind=fixed burst=20 per=1m  of another kind: fixed, sliding, periodic, concurrency
+//	override burst=5 | scale=2 | none of the key k
+//	ask [cost=] [wait=] [force]       a member's question to the leader
+//	    [overdrawn=] [key=]
+//	reset                             makes the key k as good as new
+//	leader term=1 nodes=(a,b)         a new leader, with the checkpoint last taken
+//	report a used=1 refused=2 ...     a tells what it did since; the answer reaches it
+//	    [over=] [want=] [key=] [lost] [final] [full] [term=] [flight=] [refunded=] [window]
+//	repeat a                          a's last report arrives again
+//	restart a | gone a                a's process begins anew | is known to be dead
+//	advance 1s | sweep | books | checkpoint
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if strings.Contains(path, "fuzz") {
+			return
+		}
+		w := &world{members: map[string]*fakeMember{}, now: start}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return w.command(t, d)
+		})
+	})
+}
+
+const start = quota.Time(1_000_000_000_000)
+
+// world is one ledger and simple members that believe what they are granted.
+type world struct {
+	limits  *quota.Limits
+	ledger  *Ledger
+	now     quota.Time
+	saved   []quota.KeyLevel
+	members map[string]*fakeMember
+	version uint64
+	over    oneOverride
+}
+
+type fakeMember struct {
+	inc  quota.Incarnation
+	seq  quota.Seq
+	keys map[string]*fakeKey
+	last quota.Report
+}
+
+type fakeKey struct {
+	epoch               quota.Seq
+	used, over, refused quota.Units
+	refunded            quota.Units
+	acked               quota.Units
+	held                quota.Units
+	from                quota.Time
+	term                quota.Term
+	grant               quota.GrantEntry // last applied
+	at                  quota.Time
+}
+
+func (w *world) command(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	switch d.Cmd {
+	case "limit":
+		return w.limit(t, d)
+	case "leader":
+		return w.lead(t, d)
+	case "override":
+		return w.override(t, d)
+	case "ask":
+		return w.ask(t, d)
+	case "reset":
+		w.ledger.Reset(w.now, theKey("k"))
+		return w.books()
+	case "advance":
+		dt, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		w.now = w.now.Add(dt)
+		return ""
+	case "report":
+		return w.report(t, d)
+	case "repeat":
+		return w.send(w.member(d.CmdArgs[0].Key).last, nil)
+	case "restart":
+		m := w.member(d.CmdArgs[0].Key)
+		*m = fakeMember{inc: m.inc + 1, keys: map[string]*fakeKey{}}
+		return ""
+	case "gone":
+		w.ledger.MemberGone(w.now, quota.NodeID(d.CmdArgs[0].Key))
+		return w.books()
+	case "sweep":
+		w.ledger.Sweep(w.now)
+		return w.books()
+	case "books":
+		return w.books()
+	case "checkpoint":
+		return w.checkpoint()
+	}
+	d.Fatalf(t, "unknown command %q", d.Cmd)
+	return ""
+}
+
+func (w *world) limit(t *testing.T, d *datadriven.TestData) string {
+	w.version++
+	var list []quota.Limit
+	if !d.HasArg("none") {
+		list = append(list, scanLimit(t, d))
+	}
+	var err error
+	if w.limits, err = quota.NewLimits(w.version, list); err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	if w.ledger == nil {
+		return ""
+	}
+	w.ledger.SetLimits(w.now, w.limits)
+	return w.books()
+}
+
+func scanLimit(t *testing.T, d *datadriven.TestData) quota.Limit {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
+	d.ScanArgs(t, "burst", &l.Burst)
+	if d.HasArg("hard") {
+		l.Ceiling = quota.Hard
+	}
+	if d.HasArg("decide") {
+		l.Decide = quota.AtLeader
+	}
+	l.MaxWait, l.MaxDebt = scanTime(t, d, "wait"), scanTime(t, d, "debt")
+	kind := quota.TokenBucket.String()
+	d.MaybeScanArgs(t, "kind", &kind)
+	for _, k := range quota.Kinds() {
+		if k.String() == kind {
+			l.Kind = k
+		}
+	}
+	switch {
+	case l.Kind.Windowed():
+		l.SetFirst(quota.Window(l.Kind, l.Burst, scanTime(t, d, "per")))
+	case l.Kind == quota.TokenBucket:
+		var rate string
+		d.ScanArgs(t, "rate", &rate)
+		var err error
+		if l.Rate, err = quota.ParseRate(rate); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+	}
+	return l
+}
+
+// scanTime reads a duration, 0 if it is not there.
+func scanTime(t *testing.T, d *datadriven.TestData, arg string) time.Duration {
+	text := "0s"
+	d.MaybeScanArgs(t, arg, &text)
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		d.Fatalf(t, "%s: %v", arg, err)
+	}
+	return v
+}
+
+func theKey(k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}
+}
+
+func (w *world) override(t *testing.T, d *datadriven.TestData) string {
+	w.over.o = nil
+	if !d.HasArg("none") {
+		o := &quota.Override{Burst: -1}
+		d.MaybeScanArgs(t, "burst", &o.Burst)
+		d.MaybeScanArgs(t, "scale", &o.Scale)
+		o.Scale *= quota.Million
+		w.over.o = o
+	}
+	w.ledger.Overridden(w.now, []quota.Key{theKey("k")})
+	return w.books()
+}
+
+func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
+	key, cost, overdrawn := "k", 0.0, 0.0
+	d.MaybeScanArgs(t, "key", &key)
+	d.MaybeScanArgs(t, "cost", &cost)
+	d.MaybeScanArgs(t, "overdrawn", &overdrawn)
+	a := w.ledger.Ask(w.now, []quota.Ask{{
+		Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"), Force: d.HasArg("force"),
+		Overdrawn: quota.Units(overdrawn * float64(quota.Token)),
+	}})[0]
+	word := "refused"
+	if a.Allowed {
+		word = "allowed"
+	}
+	out := fmt.Sprintf("%s, %v, level %s", word, a.Why, show(a.Level))
+	if a.Wait > 0 {
+		out += fmt.Sprintf(", wait %v", a.Wait)
+	}
+	if a.RetryAfter == math.MaxInt64 {
+		out += ", never"
+	} else if a.RetryAfter > 0 {
+		out += fmt.Sprintf(", again in %v", a.RetryAfter)
+	}
+	return out + "\n"
+}
+
+func (w *world) lead(t *testing.T, d *datadriven.TestData) string {
+	var term uint64
+	var nodes []quota.NodeID
+	cfg := Config{Overrides: &w.over}
+	d.ScanArgs(t, "term", &term)
+	d.MaybeScanArgs(t, "max-keys", &cfg.MaxKeys)
+	if arg, ok := d.Arg("nodes"); ok {
+		for _, n := range arg.Vals {
+			nodes = append(nodes, quota.NodeID(n))
+		}
+	}
+	w.ledger = New(cfg, 0, quota.Term(term), "leader", nodes, w.limits, w.saved, w.now)
+	return ""
+}
+
+func (w *world) member(name string) *fakeMember {
+	if w.members[name] == nil {
+		w.members[name] = &fakeMember{inc: 1, keys: map[string]*fakeKey{}}
+	}
+	return w.members[name]
+}
+
+func (w *world) report(t *testing.T, d *datadriven.TestData) string {
+	name, key := d.CmdArgs[0].Key, "k"
+	d.MaybeScanArgs(t, "key", &key)
+	m := w.member(name)
+	k := m.keys[key]
+	if k == nil {
+		k = &fakeKey{epoch: 1, from: w.now}
+		m.keys[key] = k
+	}
+	tokens := func(arg string) quota.Units {
+		v := 0.0
+		d.MaybeScanArgs(t, arg, &v)
+		return quota.Units(math.Round(v * float64(quota.Token)))
+	}
+	k.accrue(w.now)
+	used := tokens("used")
+	if used > k.held {
+		d.Fatalf(t, "%s holds %s only", name, show(k.held))
+	}
+	k.used, k.held, k.over, k.refused = k.used+used, k.held-used, k.over+tokens("over"), k.refused+tokens("refused")
+	term := uint64(w.ledger.Term())
+	d.MaybeScanArgs(t, "term", &term)
+	e := k.entry(quota.Term(term))
+	e.Key = quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: key}
+	e.Want, e.Final = tokens("want"), d.HasArg("final")
+	k.refunded += tokens("refunded")
+	e.Refunded, e.InFlight = k.refunded, tokens("flight")
+	if d.HasArg("window") { // all of it was used in the window that was granted last
+		e.Window = k.grant.WindowStart
+	}
+	if e.Final {
+		k.held, e.Held = 0, 0
+	}
+	if e.Learn != nil {
+		e.Learn.Age = w.now.Sub(k.at)
+	}
+	m.seq++
+	m.last = quota.Report{
+		Term: quota.Term(term), From: quota.NodeID(name), Incarnation: m.inc, Seq: m.seq,
+		Full: d.HasArg("full"), Entries: []quota.ReportEntry{e},
+	}
+	if d.HasArg("lost") {
+		return w.send(m.last, nil) + "lost\n"
+	}
+	return w.send(m.last, m)
+}
+
+func (k *fakeKey) entry(term quota.Term) quota.ReportEntry {
+	e := quota.ReportEntry{
+		Epoch: k.epoch, Used: k.used, Overdrawn: k.over, Refused: k.refused, Held: k.held,
+		Unreported: k.used + k.over - k.acked,
+	}
+	switch {
+	case k.term == term:
+		e.Applied, e.AccruedTo = k.grant.Seq, k.from
+	case k.term > 0:
+		e.Learn = &quota.Learn{
+			Told: true, Level: k.grant.Level, Rate: k.grant.Rate, Cap: k.grant.Cap,
+			LeaseLeft: k.at.Add(k.grant.Lease).Sub(k.from),
+		}
+	}
+	return e
+}
+
+func (k *fakeKey) accrue(now quota.Time) {
+	lease := k.at.Add(k.grant.Lease)
+	got := perSecond(k.grant.Rate, min(now, lease).Sub(k.from))
+	k.held, k.from = k.held+min(got, max(0, k.grant.Cap-k.held)), now
+	if k.grant.Lease > 0 && now >= lease {
+		k.held = 0
+	}
+}
+
+// send hands a report to the leader; its answer reaches m unless that is nil.
+func (w *world) send(r quota.Report, m *fakeMember) string {
+	g, err := w.ledger.Report(w.now, r)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var out strings.Builder
+	for i := range g.Entries {
+		e := g.Entries[i]
+		if e.Closed {
+			fmt.Fprintf(&out, "%s %s: closed, level %s\n", r.From, e.Key.Key, show(e.Level))
+		} else {
+			fmt.Fprintf(&out, "%s %s: %s tokens, rate %s/s, cap %s, level %s, others %s/s, again %v\n", r.From, e.Key.Key,
+				show(e.Tokens), show(e.Rate), show(e.Cap), show(e.Level), show(e.Others), e.Again)
+		}
+		if m != nil {
+			m.keys[e.Key.Key].apply(e, g, &r.Entries[i])
+		}
+	}
+	if len(g.Entries) == 0 {
+		fmt.Fprintf(&out, "%s: no answer\n", r.From)
+	}
+	return out.String()
+}
+
+func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry) {
+	k.acked = r.Used + r.Overdrawn
+	if e.Closed {
+		*k = fakeKey{epoch: k.epoch + 1, from: g.At, term: g.Term, at: g.At, grant: quota.GrantEntry{Level: e.Level}}
+		return
+	}
+	k.held, k.from = k.held+e.Tokens, g.At
+	k.grant, k.at, k.term = e, g.At, g.Term
+}
+
+// books shows every account: what is free, and what each member may hold.
+func (w *world) books() string {
+	var out strings.Builder
+	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.accounts), quota.Key.Compare) {
+		a := w.ledger.accounts[k]
+		a.advance(w.now)
+		fmt.Fprintf(&out, "%s: free %s, level %s", k.Key, show(a.pool.Level()), show(a.level()))
+		for i := range a.holders {
+			h := &a.holders[i]
+			fmt.Fprintf(&out, "; %s at most %s, rate %s/s", h.node, show(h.standing()), show(h.charged))
+		}
+		out.WriteString("\n")
+	}
+	if out.Len() == 0 {
+		return "no keys\n"
+	}
+	return out.String()
+}
+
+func (w *world) checkpoint() string {
+	w.saved = w.ledger.Checkpoint(w.now, 100)
+	var out strings.Builder
+	for _, kl := range w.saved {
+		fmt.Fprintf(&out, "%s: level %s, full in %v\n", kl.Key.Key, show(kl.Level), kl.FullAt.Sub(kl.At))
+	}
+	if out.Len() == 0 {
+		return "nothing moved\n"
+	}
+	return out.String()
+}
+
+// show writes tokens with up to three decimal places.
+func show(u quota.Units) string {
+	return strconv.FormatFloat(math.Round(float64(u)/1000)/1000, 'f', -1, 64)
+}
