@@ -1,0 +1,144 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Clock returns the time now. It is called only when a decision needs it.
+type Clock func() quota.Time
+
+// Aggregator is a member's table of keys. Allow, Check, Try, Decide, Charge,
+// Refund and Release may be called by any goroutine; all other methods by one at
+// a time.
+type Aggregator struct {
+	cfg    Config
+	table  table
+	urgent stack
+	member
+}
+
+// New returns an empty table.
+func New(cfg Config, now quota.Time) *Aggregator {
+	cfg = cfg.WithDefaults()
+	a := &Aggregator{cfg: cfg}
+	a.table.maxKeys, a.table.ranges, a.table.overrides = int64(cfg.MaxKeys), cfg.Ranges, cfg.Overrides
+	a.table.created, a.table.removed = cfg.Created, cfg.Removed
+	a.member.init(cfg, now)
+	return a
+}
+
+// Len returns the number of keys in the table.
+func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
+
+// Allow decides and charges, as Check, and returns only whether the request
+// may pass. It is the fastest way in.
+func (a *Aggregator) Allow(clock Clock, n quota.LimitName, key string, cost int64) bool {
+	if s := a.table.find(n); s != nil && s.rule.Load().simple {
+		if b, ok := s.keys.Load(key); ok && cost > 0 && cost <= quota.MaxTokens && b.own.Load() == nil && b.take(cost*int64(quota.Token), &a.urgent) {
+			return true
+		}
+	}
+	return a.Check(clock, n, key, cost).Allowed
+}
+
+// Check decides whether a request of that cost may pass and charges it if so.
+// A cost of 0 charges nothing and tells whether a cost of 1 would pass. It never
+// blocks on anything but the lock of this one key.
+func (a *Aggregator) Check(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
+	d, _ := a.check(clock, n, key, cost, true)
+	return d
+}
+
+// Try is Check for a caller that can wait for a grant, or ask a leader, and will
+// come again: it says what the decision needs, counting nothing, where that would
+// tell. That is when this node holds too little of a hard limit, when it would
+// have to guess about a soft one, and when the leader itself decides.
+func (a *Aggregator) Try(clock Clock, n quota.LimitName, key string, cost int64) (quota.Decision, Need) {
+	return a.check(clock, n, key, cost, false)
+}
+
+// TrySimple is Try for limits with one counter; false for all others, of which
+// nothing has been decided. What needs something is to be decided by Decide.
+func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost int64) (d quota.Decision, need Need, ok bool) {
+	s, key := a.table.resolve(n, key)
+	if s == nil {
+		return quota.Decision{Why: quota.WhyNoLimit}, Nothing, true
+	}
+	r := s.rule.Load()
+	if !r.simple {
+		return d, Nothing, false
+	}
+	d, need = a.checkSimple(clock, s, r, key, cost, false, true)
+	return d, need, true
+}
+
+func (a *Aggregator) check(clock Clock, n quota.LimitName, key string, cost int64, final bool) (quota.Decision, Need) {
+	if s, key := a.table.resolve(n, key); s != nil {
+		if r := s.rule.Load(); r.simple {
+			return a.checkSimple(clock, s, r, key, cost, final, false)
+		}
+	}
+	var c Call
+	c.Reset([]quota.Request{{Key: quota.Key{LimitName: n, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
+	c.Final, c.Alone = final, final
+	a.Decide(clock, &c)
+	return c.Out[0], c.Need
+}
+
+// checkSimple is Decide for one limit with one counter: it allocates nothing.
+// waits says that the call comes again, as one that waits.
+func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final, waits bool) (quota.Decision, Need) {
+	b, _ := s.keys.Load(key)
+	if b != nil && cost > 0 && cost <= quota.MaxTokens && b.own.Load() == nil && b.take(cost*int64(quota.Token), &a.urgent) {
+		return b.held1(r.limit, quota.FromTokens(cost)), Nothing
+	}
+	l := r.limit
+	if b != nil {
+		l = b.limit()
+	} else {
+		l = quota.Effective(l, a.table.overrides, key)
+	}
+	if d, ok := a.known(s, r, l, key, cost, false); ok {
+		return enforced(d, l, key), Nothing
+	}
+	t := turn{
+		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(cost), maxWait: quota.LimitsWait,
+		final: final, alone: final, waits: waits, at: b,
+	}
+	d := a.charge(clock, &t, s)
+	d.Limit = l
+	if t.need != Nothing {
+		return d, t.need
+	}
+	return enforced(d, l, key), Nothing
+}
+
+// held1 is the answer to a cost that was just taken out of what is held.
+func (b *bucket) held1(l *quota.Limit, cost quota.Units) quota.Decision {
+	b.mu.Lock()
+	est := b.lastEstimate()
+	b.mu.Unlock()
+	return decision(l, quota.WhyHeld, true, est, cost)
+}
+
+// openBucket starts an epoch. Whatever the estimate was, it goes on: a key
+// that was idle for an hour has refilled, one that was idle for a second not.
+func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
+	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
+	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
+	b.held.Store(0)
+	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
+	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
+	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
+	if b.estAt == 0 { // never seen before: as good as full
+		b.est, b.estAt, b.as = l.BurstUnits(), now, l
+		b.firstWindow(now, l)
+	}
+	b.others, b.ceded = 0, 0
+	a.urgent.push(b)
+}
+
+// retryAfter is how long an unanswered report waits before it is sent again.
+func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }

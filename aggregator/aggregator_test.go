@@ -1,0 +1,351 @@
+package aggregator
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const start = quota.Time(1_000_000_000_000)
+
+var (
+	softName = quota.LimitName{Namespace: "n", Limit: "soft"}
+	hardName = quota.LimitName{Namespace: "n", Limit: "hard"}
+)
+
+// rig is a member with a clock, and a leader that grants what the test says.
+type rig struct {
+	*Aggregator
+	t       *testing.T
+	now     quota.Time
+	version uint64
+	grants  quota.Seq
+}
+
+// newRig has a soft and a hard limit of 10/s, burst 20, and a leader.
+func newRig(t *testing.T, cfg Config) *rig {
+	t.Helper()
+	cfg.Self, cfg.Ranges, cfg.Incarnation = "a", 1, 1
+	r := &rig{Aggregator: New(cfg, start), t: t, now: start}
+	r.limits(limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard))
+	r.SetLeader(0, "a", 1)
+	return r
+}
+
+func limit(n quota.LimitName, burst int64, c quota.Ceiling) quota.Limit {
+	return quota.Limit{LimitName: n, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: burst, Ceiling: c}
+}
+
+func (r *rig) limits(list ...quota.Limit) {
+	r.t.Helper()
+	r.version++
+	limits, err := quota.NewLimits(r.version, list)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.SetLimits(r.now, limits)
+}
+
+func (r *rig) clock() quota.Time { return r.now }
+
+func (r *rig) check(n quota.LimitName, key string, cost int64) quota.Decision {
+	return r.Check(r.clock, n, key, cost)
+}
+
+// want fails unless a check of that cost ends as said.
+func (r *rig) want(n quota.LimitName, cost int64, allowed bool, why quota.Why) {
+	r.t.Helper()
+	if d := r.check(n, "k", cost); d.Allowed != allowed || d.Why != why {
+		r.t.Errorf("%v, cost %d: allowed %v, %v; want %v, %v", n, cost, d.Allowed, d.Why, allowed, why)
+	}
+}
+
+// collect passes time until there is a report with entries.
+func (r *rig) collect() quota.Report {
+	r.t.Helper()
+	for range 100 {
+		for _, rep := range r.Collect(r.now) {
+			if len(rep.Entries) > 0 {
+				return rep
+			}
+		}
+		r.now = r.now.Add(10 * time.Millisecond)
+	}
+	r.t.Fatal("nothing to report for a second")
+	return quota.Report{}
+}
+
+// grant answers a report: every key gets what e says.
+func (r *rig) grant(rep quota.Report, e quota.GrantEntry) quota.Grant {
+	g := quota.Grant{Range: rep.Range, Term: rep.Term, To: "a", From: "a", At: r.now}
+	for i := range rep.Entries {
+		r.grants++
+		e.Key, e.Epoch, e.Ack, e.Seq = rep.Entries[i].Key, rep.Entries[i].Epoch, rep.Seq, r.grants
+		e.Lease, e.Again, e.Closed = 3*time.Second, 100*time.Millisecond, rep.Entries[i].Final
+		g.Entries = append(g.Entries, e)
+	}
+	return g
+}
+
+func (r *rig) answer(rep quota.Report, e quota.GrantEntry) {
+	r.Apply(r.now, r.grant(rep, e))
+}
+
+const tokens = quota.Token
+
+func TestReasons(t *testing.T) {
+	t.Run("no limit", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.want(quota.LimitName{Namespace: "n", Limit: "nobody"}, 1, false, quota.WhyNoLimit)
+	})
+	t.Run("over burst", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.want(softName, 21, false, quota.WhyOverBurst)
+		r.want(hardName, 21, false, quota.WhyOverBurst)
+	})
+	t.Run("held", func(t *testing.T) {
+		for _, n := range []quota.LimitName{softName, hardName} {
+			r := newRig(t, Config{})
+			r.check(n, "k", 1)
+			r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Cap: 5 * tokens, Level: 10 * tokens})
+			r.want(n, 5, true, quota.WhyHeld)
+		}
+	})
+	t.Run("estimate, then over limit", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.want(softName, 20, true, quota.WhyEstimate)
+		r.want(softName, 1, false, quota.WhyOverLimit)
+		if d := r.check(softName, "k", 1); d.RetryAfter != 100*time.Millisecond || d.Remaining != 0 {
+			t.Errorf("retry after %v with %d remaining, want a token's time and 0", d.RetryAfter, d.Remaining)
+		}
+	})
+	t.Run("the leader's level counts", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.want(softName, 1, true, quota.WhyEstimate)
+		r.answer(r.collect(), quota.GrantEntry{Level: -2 * tokens})
+		r.want(softName, 1, false, quota.WhyOverLimit)
+	})
+	t.Run("not held, then over limit", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.want(hardName, 1, false, quota.WhyNotHeld)
+		r.answer(r.collect(), quota.GrantEntry{Level: 0})
+		r.want(hardName, 1, false, quota.WhyOverLimit)
+	})
+	t.Run("cut off after a lease: local and cut_off", func(t *testing.T) {
+		r := newRig(t, Config{})
+		for _, n := range []quota.LimitName{softName, hardName} {
+			r.check(n, "k", 1)
+		}
+		r.answer(r.collect(), quota.GrantEntry{Tokens: tokens, Cap: tokens, Level: 20 * tokens, Others: 1000 * tokens})
+		r.now = r.now.Add(4 * time.Second)
+		r.Collect(r.now) // at every sync interval in life: what was held is void
+		r.want(softName, 20, true, quota.WhyLocal)
+		r.want(softName, 1, false, quota.WhyOverLimit)
+		r.want(hardName, 1, false, quota.WhyCutOff)
+		r.now = r.now.Add(100 * time.Millisecond) // the whole limit, locally
+		r.want(softName, 1, true, quota.WhyLocal)
+	})
+	t.Run("too many keys", func(t *testing.T) {
+		r := newRig(t, Config{MaxKeys: 1})
+		r.check(softName, "first", 1)
+		r.want(softName, 1, true, quota.WhyTooManyKeys)
+		r.want(hardName, 1, false, quota.WhyTooManyKeys)
+	})
+}
+
+// TestCeilingsWithoutLeader never had an answer: soft counts locally, hard has
+// nothing to spend.
+func TestCeilingsWithoutLeader(t *testing.T) {
+	r := newRig(t, Config{})
+	r.want(softName, 1, true, quota.WhyEstimate)
+	r.want(hardName, 1, false, quota.WhyNotHeld)
+	r.now = r.now.Add(3 * time.Second)
+	r.want(softName, 1, true, quota.WhyLocal)
+	r.want(hardName, 1, false, quota.WhyCutOff)
+}
+
+func TestRetryKeepsCounters(t *testing.T) {
+	r := newRig(t, Config{})
+	r.check(softName, "k", 3)
+	first := r.collect()
+	r.check(softName, "k", 4)
+	sent := r.now
+	second := r.collect() // the first is never answered
+	if d := r.now.Sub(sent); d < 200*time.Millisecond || d > 400*time.Millisecond {
+		t.Errorf("sent again after %v, want about three sync intervals", d)
+	}
+	a, b := first.Entries[0], second.Entries[0]
+	if a.Overdrawn != 3*tokens || b.Overdrawn != 7*tokens || b.Unreported != 7*tokens || a.Epoch != b.Epoch || second.Seq <= first.Seq {
+		t.Errorf("first %+v\nthen  %+v\nwant 3 and 7 overdrawn in the same epoch", first, second)
+	}
+	r.answer(second, quota.GrantEntry{Level: 10 * tokens})
+	r.check(softName, "k", 1)
+	third := r.collect().Entries[0]
+	if third.Overdrawn != 8*tokens || third.Unreported != tokens {
+		t.Errorf("after the answer: %+v, want 8 overdrawn, 1 of it unreported", third)
+	}
+}
+
+func TestNewLeaderIsTold(t *testing.T) {
+	r := newRig(t, Config{})
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Rate: 2 * tokens, Cap: 6 * tokens, Level: 9 * tokens})
+	r.want(hardName, 2, true, quota.WhyHeld)
+	r.SetLeader(0, "b", 2)
+	told := r.Collect(r.now)
+	if len(told) != 1 || !told[0].Full || told[0].Term != 2 || len(told[0].Entries) != 1 {
+		t.Fatalf("told %+v, want one full report of one key", told)
+	}
+	e := told[0].Entries[0]
+	if e.Used != 2*tokens || e.Held != 3*tokens || e.Unreported != 2*tokens || e.Applied != 0 || e.Learn == nil {
+		t.Errorf("told %+v", e)
+	} else if l := e.Learn; !l.Told || l.Level != 9*tokens || l.Rate != 2*tokens || l.Cap != 6*tokens || l.LeaseLeft != 3*time.Second {
+		t.Errorf("taught %+v", l)
+	}
+
+	// It got lost: everything is said again, with what there is to learn.
+	again := r.collect()
+	if !again.Full || again.Entries[0].Learn == nil {
+		t.Errorf("told again %+v, want it full and with what a new leader needs", again)
+	}
+	g := r.grant(again, quota.GrantEntry{Level: 4 * tokens})
+	g.From = "b"
+	r.Apply(r.now, g)
+	r.check(hardName, "k", 1)
+	if rep := r.collect(); rep.Full || rep.Entries[0].Learn != nil {
+		t.Errorf("once it has granted: %+v, want an ordinary report", rep)
+	}
+}
+
+func TestOldGrantsAreIgnored(t *testing.T) {
+	r := newRig(t, Config{})
+	r.check(hardName, "k", 1)
+	rep := r.collect()
+	five := quota.GrantEntry{Tokens: 5 * tokens, Cap: 5 * tokens, Level: 20 * tokens}
+	g := r.grant(rep, five)
+	key := rep.Entries[0].Key
+
+	stranger := g
+	stranger.From = "b"
+	r.Apply(r.now, stranger)
+	outOfRange := g
+	outOfRange.Range = 7
+	r.Apply(r.now, outOfRange)
+	r.SetLeader(0, "b", 2)
+	r.Apply(r.now, g)
+	if held := r.Held(key); held != 0 {
+		t.Errorf("holds %d after grants of a stranger and of a lower term, want 0", held)
+	}
+
+	r.SetLeader(0, "c", 1) // lower: ignored
+	if who, term := r.Leader(0); who != "b" || term != 2 {
+		t.Errorf("led by %v in term %d, want b in 2", who, term)
+	}
+	now := r.grant(r.collect(), five)
+	now.From = "b"
+	r.Apply(r.now, now)
+	r.Apply(r.now, now) // repeated
+	if held := r.Held(key); held != 5*tokens {
+		t.Errorf("holds %d after one grant of 5 that came twice", held)
+	}
+}
+
+// idle lets a key close: it reports, is answered, and lets go.
+func (r *rig) idle(level quota.Units) {
+	r.t.Helper()
+	for range 50 {
+		for _, rep := range r.Collect(r.now) {
+			r.answer(rep, quota.GrantEntry{Level: level})
+		}
+		r.now = r.now.Add(100 * time.Millisecond)
+	}
+}
+
+func TestIdleKeys(t *testing.T) {
+	r := newRig(t, Config{Idle: time.Minute, MaxKeys: 64})
+	r.check(softName, "k", 5)
+	r.idle(-100 * tokens)
+	if d := r.check(softName, "k", 1); d.Allowed {
+		t.Error("a closed key has a fresh burst")
+	}
+	r.idle(-100 * tokens)
+	r.Sweep(r.now)
+	if r.Len() != 1 {
+		t.Errorf("%d keys right after the last use, want 1", r.Len())
+	}
+	r.now = r.now.Add(2 * time.Minute)
+	r.Sweep(r.now)
+	if r.Len() != 0 {
+		t.Errorf("%d keys after two minutes without use, want none", r.Len())
+	}
+
+	// Back after it was dropped: as good as full, until the leader says more.
+	r.want(softName, 1, true, quota.WhyEstimate)
+	r.answer(r.collect(), quota.GrantEntry{Level: -5 * tokens})
+	r.want(softName, 1, false, quota.WhyOverLimit)
+}
+
+func TestIdleKeysGoWhenTheTableIsFull(t *testing.T) {
+	r := newRig(t, Config{MaxKeys: 32})
+	for i := range 32 {
+		r.check(softName, strconv.Itoa(i), 1)
+	}
+	if d := r.check(softName, "one more", 1); d.Why != quota.WhyTooManyKeys {
+		t.Errorf("key 33 of 32: %v", d.Why)
+	}
+	r.idle(19 * tokens)
+	r.Sweep(r.now)
+	if n := r.Len(); n > 30 || n < 28 {
+		t.Errorf("%d keys after a sweep of a full table, want a sixteenth dropped", n)
+	}
+	if d := r.check(softName, "one more", 1); d.Why != quota.WhyEstimate {
+		t.Errorf("a new key after the sweep: %v", d.Why)
+	}
+}
+
+func TestLimitsSwapped(t *testing.T) {
+	r := newRig(t, Config{})
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 15 * tokens, Cap: 15 * tokens, Level: 15 * tokens})
+	r.want(hardName, 10, true, quota.WhyHeld)
+
+	r.limits(limit(hardName, 1000, quota.Hard)) // soft is gone
+	r.want(softName, 1, false, quota.WhyNoLimit)
+	r.want(hardName, 6, false, quota.WhyOverLimit)
+	r.want(hardName, 5, true, quota.WhyHeld)
+
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 15 * tokens, Cap: 15 * tokens, Level: 15 * tokens})
+	r.limits(limit(hardName, 3, quota.Hard))
+	r.want(hardName, 4, false, quota.WhyOverBurst)
+	r.want(hardName, 3, true, quota.WhyHeld)
+	if d := r.check(hardName, "k", 1); d.Allowed {
+		t.Errorf("a burst of 3 let 4 tokens pass: %v", d.Why)
+	}
+
+	r.limits(limit(softName, 20, quota.Soft)) // hard is gone; soft is back, as new
+	r.want(hardName, 1, false, quota.WhyNoLimit)
+	r.want(softName, 20, true, quota.WhyEstimate)
+	if n := r.Len(); n != 1 {
+		t.Errorf("%d keys, want that of the limit that is left", n)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if err := (Config{Ranges: 1}).WithDefaults().Validate(); err != nil {
+		t.Errorf("the defaults are invalid: %v", err)
+	}
+	for want, c := range map[string]Config{
+		"ranges: 0":    {},
+		"ranges: 257":  {Ranges: 257},
+		"sync: 1ms":    {Ranges: 1, Sync: time.Millisecond},
+		"max_keys: -1": {Ranges: 1, MaxKeys: -1},
+		"idle: 1ms":    {Ranges: 1, Idle: time.Millisecond},
+	} {
+		if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want an error with %q", c, err, want)
+		}
+	}
+}

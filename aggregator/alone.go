@@ -1,0 +1,124 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// decideAlone decides by the limit's when_cut_off: no leader has answered for a
+// whole lease, or none could be asked.
+func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+	cost := t.cost
+	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
+	if l.Kind == quota.Concurrency && (policy == quota.CutOffLocal || policy == quota.CutOffShare) {
+		return b.inFlightAlone(now, t, l, policy, a.cfg.Nodes)
+	}
+	switch policy {
+	case quota.CutOffOpen:
+		return b.decided(now, l, quota.WhyOpen, true, est, cost)
+	case quota.CutOffShare:
+		return b.alone(now, t, l, quota.WhyShare, b.shareOf(l, a.cfg.Nodes), est)
+	case quota.CutOffRate:
+		return b.alone(now, t, l, quota.WhyFixedRate, rate, est)
+	case quota.CutOffLocal:
+		if est >= cost {
+			return b.overdraw(now, t, l, quota.WhyLocal, est)
+		}
+		if l.MaxDebt > 0 {
+			return b.reserveAlone(now, t, l, est)
+		}
+		b.refused += cost
+		return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+	}
+	b.refused += cost
+	return b.decided(now, l, quota.WhyCutOff, false, est, cost)
+}
+
+// peekAlone says what decideAlone would say to one token.
+func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+	was := b.state
+	if b.apart != nil {
+		own := *b.apart
+		b.apart = &own
+	}
+	try := *t
+	try.cost = quota.Token
+	d := a.decideAlone(now, &try, b, l, est)
+	b.state = was
+	if d.Allowed {
+		d.Remaining++
+	}
+	return d
+}
+
+// inFlightAlone counts what this node has in flight, and nobody else's: the
+// whole limit, or an equal part of it.
+func (b *bucket) inFlightAlone(now quota.Time, t *turn, l *quota.Limit, p quota.CutOffPolicy, nodes int) quota.Decision {
+	most, why := l.BurstUnits(), quota.WhyLocal
+	if p == quota.CutOffShare {
+		most, why = min(most, max(quota.Token, most/quota.Units(nodes))), quota.WhyShare
+	}
+	left := most - b.inFlight
+	if left < t.cost {
+		b.refused += t.cost
+		return b.decided(now, l, quota.WhyOverLimit, false, left, t.cost)
+	}
+	return b.overdraw(now, t, l, why, left)
+}
+
+// apart is a bucket that this node keeps for itself while it is cut off.
+type apart struct {
+	limiter.Bucket
+	since quota.Time // end of the lease that it follows
+	rate  quota.Rate
+}
+
+// alone decides by a rate of this node's own, with a burst in proportion.
+func (b *bucket) alone(now quota.Time, t *turn, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
+	cost := t.cost
+	burst := burstFor(l, rate)
+	if b.apart == nil || b.apart.since != b.lease || b.apart.rate != rate {
+		b.apart = &apart{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
+	}
+	if !b.apart.Take(now, rate, burst, cost) {
+		b.refused += cost
+		d := b.decided(now, l, quota.WhyOverLimit, false, b.apart.Level(), cost)
+		d.RetryAfter = max(rate.TimeFor(cost-b.apart.Level()), spacing)
+		if cost > burst {
+			d.RetryAfter = never
+		}
+		return d
+	}
+	return b.overdraw(now, t, l, why, est)
+}
+
+// burstFor is the part of the burst that goes with a part of the rate, at least
+// one token.
+func burstFor(l *quota.Limit, rate quota.Rate) quota.Units {
+	if l.Kind == quota.Concurrency || l.Rate.PerSecond() <= 0 || rate.Per <= 0 {
+		return quota.Token
+	}
+	part := quota.MulDiv(int64(l.BurstUnits()), rate.Tokens, l.Rate.Tokens)
+	part = quota.MulDiv(part, int64(l.Rate.Per), int64(rate.Per))
+	return max(quota.Token, min(l.BurstUnits(), quota.Units(part)))
+}
+
+// shareOf is the part of the limit's rate that was this node's when it last
+// heard: by demand, at least an equal part.
+func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
+	parts := max(b.share, (quota.Million+int64(nodes)-1)/int64(nodes))
+	return quota.Rate{Tokens: l.Rate.Tokens, Per: time.Duration(quota.MulDiv(int64(l.Rate.Per), quota.Million, parts))}
+}
+
+// noteShare keeps this node's part of the demand for when it is cut off.
+func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry) {
+	b.share = 0
+	if whole := l.Rate.PerSecond(); e.Rate > 0 && whole > 0 {
+		b.share = quota.MulDiv(int64(e.Rate), quota.Million, int64(whole)) // the leader's word, which is steadier
+	} else if sum := b.demand + e.Others; sum > 0 {
+		b.share = quota.MulDiv(quota.Million, int64(b.demand), int64(sum))
+	}
+	b.share = min(b.share, quota.Million)
+}

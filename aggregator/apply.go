@@ -1,0 +1,135 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Apply takes a grant. A grant of a lower term than known, of a leader that is
+// not the range's, or applied already changes nothing.
+func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
+	if int(g.Range) >= len(a.ranges) {
+		return
+	}
+	rt := &a.ranges[g.Range]
+	if g.Term < rt.term || g.Term == rt.term && g.From != rt.leader {
+		return
+	}
+	if g.Term > rt.term {
+		a.SetLeader(g.Range, g.From, g.Term)
+		return // it answers a report of ours that it could not have had
+	}
+	rt.heard(&g)
+	off := a.offset(g.From, now, g.At)
+	at := g.At + quota.Time(off)
+	for i := range g.Entries {
+		if b, ok := a.find(g.Entries[i].Key); ok {
+			a.apply(now, at, off, b, rt, &g.Entries[i])
+		}
+	}
+}
+
+// heard notes that the leader has been told everything: the grant answers the
+// report that ended it, which alone may be empty.
+func (rt *route) heard(g *quota.Grant) {
+	if len(g.Entries) == 0 || g.Entries[0].Ack == rt.told {
+		rt.told = 0
+	}
+}
+
+func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead || e.Epoch != b.epoch || b.phase == closed {
+		return
+	}
+	b.answer(now, rt, e)
+	if b.phase == closing {
+		if e.Closed && b.pending == 0 {
+			a.closeBucket(now, at, off, b, rt, e)
+		}
+		return
+	}
+	if e.Closed || b.term == rt.term && e.Seq <= b.applied {
+		return
+	}
+	b.applied, b.term = e.Seq, rt.term
+	b.roll(now, b.limit())
+	if !b.reframe(now, off, e) {
+		a.wheel.add(b, now)
+		return
+	}
+	b.regrant(now, at, off, e)
+	b.anchor(now, at, e)
+	b.noteShare(b.limit(), e)
+	b.dry = e.Free < max(b.wanted, quota.Token)
+	b.low.Store(int64(b.lowWater(rt, e)))
+	a.wheel.add(b, now.Add(e.Again))
+	if b.hurry && quota.Units(b.held.Load()) < max(b.want, quota.Units(b.low.Load())) {
+		a.urgent.push(b)
+	}
+}
+
+// answer notes that a report arrived, and how long the way took.
+func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry) {
+	if b.pending == 0 || e.Ack != b.pending {
+		return
+	}
+	b.pending, b.acked, b.ackedOver, b.ackedBack = 0, b.sent.spent(), b.sent.over, b.sent.back
+	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
+	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
+}
+
+// regrant switches from the old rate to the new one at the leader's moment.
+func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
+	b.accrue(min(now, at))
+	if b.rate > e.Rate && b.from > at { // accrued too much since: take it back
+		over := perSecond(b.rate-e.Rate, b.from.Sub(at))
+		b.held.Add(int64(-over))
+		b.in, b.base = b.in-over, b.base-over
+	}
+	b.rate, b.cap, b.offset = e.Rate, e.Cap, off
+	b.from = max(b.from, at)
+	b.lease = at.Add(e.Lease)
+	b.put(e.Tokens)
+	b.accrue(now)
+}
+
+// anchor sets the estimate to what the leader told: the level at its moment,
+// which included our use up to the report it answers.
+func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
+	b.told, b.toldAt, b.level = true, at, e.Level
+	b.est, b.estAt, b.others, b.ceded = e.Level, min(at, now), e.Others, 0
+	b.estUsed, b.estBack = b.acked, b.ackedBack
+}
+
+// lowWater is when to ask for more: when what is held covers less than the
+// time that asking takes, provided that the cluster has more than that.
+func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
+	low := perSecond(b.demand, 2*rt.rtt)
+	if e.Level <= quota.Units(b.held.Load()) || b.dry {
+		return 0
+	}
+	return low
+}
+
+// closeBucket ends an epoch. What was used since the final report, or is in
+// flight, starts the next one.
+func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
+	c, sent := b.counts(), b.sent
+	b.reframe(now, off, e)
+	b.anchor(now, at, e)
+	b.phase, b.term = closed, rt.term
+	if c == sent && b.inFlight == 0 {
+		b.closedAt = now
+		a.unlist(b)
+		a.idle = append(a.idle, idleBucket{b, now})
+		return
+	}
+	est, at2 := b.est, b.estAt
+	a.openBucket(now, b, b.limit())
+	b.est, b.estAt = est, at2
+	b.sentAt = 0 // nothing of this one has been reported
+	b.over, b.refused, b.refunded = max(0, c.over-sent.over), max(0, c.refused-sent.refused), max(0, c.back-sent.back)
+}

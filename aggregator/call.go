@@ -1,0 +1,342 @@
+package aggregator
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// Need is what could change a refusal.
+type Need uint8
+
+const (
+	// Nothing says that the decision stands.
+	Nothing Need = iota
+	// Grant says that the next grant of Call.Key would tell.
+	Grant
+	// Leader says that the leader of Call.Key's range has to be asked Call.Ask.
+	Leader
+)
+
+// Call is one call under way: limits that must all pass, or none is charged.
+// While Decide says that it needs something, nothing has been counted, and the
+// caller comes again: after a grant, or with Answer, or with Final set.
+//
+// A Call is for one goroutine, and for one call; Reset makes it fit for another.
+type Call struct {
+	Requests []quota.Request
+	Out      []quota.Decision // one per request
+	// Final takes no for an answer: what needs a grant is decided as it is.
+	Final bool
+	// Alone says that leaders cannot be reached: limits that need one follow
+	// their when_cut_off.
+	Alone bool
+	// Acquires says that what is taken will be released: without it limits that
+	// count what is in flight refuse.
+	Acquires bool
+
+	Need Need
+	Key  quota.Key // the counter that Need is about
+	Ask  quota.Ask
+
+	waits   quota.Key // the counter that knows that this call waits for a grant
+	answers []answer
+	taken   []taken
+	room    [4]taken
+}
+
+// answer is what a leader said.
+type answer struct {
+	ask  quota.Ask
+	is   quota.Answer
+	used bool // by this turn of Decide: a counter may be asked twice in one call
+}
+
+// taken is a cost that a counter has been charged with, so that it can be taken
+// back.
+type taken struct {
+	b     *bucket
+	cost  quota.Units
+	epoch quota.Seq
+	win   quota.Time // the window, by its start
+	over  bool       // beyond what was held
+}
+
+// Reset prepares the call for these requests. out has room for their decisions.
+func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
+	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0]}
+	c.taken = c.room[:0]
+}
+
+// Woken says that the call has waited for a grant: the counter that it waited
+// for is asked anew.
+func (c *Call) Woken() { c.waits = quota.Key{} }
+
+// Answer adds what the leader said to c.Ask.
+func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
+
+// answered returns an answer about that cost of the counter that no charge of
+// this turn has taken for itself.
+func (c *Call) answered(k quota.Key, cost quota.Units) (quota.Answer, bool) {
+	for i := range c.answers {
+		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used {
+			an.used = true
+			return an.is, true
+		}
+	}
+	return quota.Answer{}, false
+}
+
+// Decide decides a call. If c.Need is set it is not done.
+func (a *Aggregator) Decide(clock Clock, c *Call) bool {
+	c.Need = Nothing
+	for i := range c.answers {
+		c.answers[i].used = false
+	}
+	for i := range c.Requests {
+		c.Out[i] = a.one(clock, c, &c.Requests[i])
+		if !c.Out[i].Allowed || c.Need != Nothing {
+			c.undo(0)
+			if c.Need == Nothing {
+				a.giveBack(clock, c)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// one decides one request: the limit that its name resolves to, unless that is
+// not enforced.
+func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision {
+	s, key := a.table.resolve(q.Key.LimitName, q.Key.Key)
+	if s == nil {
+		return quota.Decision{Why: quota.WhyNoLimit}
+	}
+	r := s.rule.Load()
+	l := a.effective(s, r, key)
+	if d, ok := a.known(s, r, l, key, q.Cost, c.Acquires); ok {
+		return enforced(d, l, key)
+	}
+	mark := len(c.taken)
+	d := a.chargeAll(clock, c, q, r, key)
+	d.Limit = l
+	if c.Need != Nothing {
+		return d
+	}
+	if !d.Allowed {
+		c.undo(mark)
+	}
+	return enforced(d, l, key)
+}
+
+// effective returns what counts for a key, without making a bucket for it.
+func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
+	if b, ok := s.keys.Load(key); ok {
+		return b.limit()
+	}
+	return quota.Effective(r.limit, a.table.overrides, key)
+}
+
+// known decides what needs no counting.
+func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
+	d, ok := fixed(l, cost, acquires)
+	if !ok {
+		return d, false
+	}
+	if l.Class != quota.Counted {
+		d.Limit = r.limit // not a copy for every key that is banned
+	} else if b, there := s.keys.Load(key); there {
+		d.Remaining = b.remaining(l)
+	}
+	return d, true
+}
+
+// fixed decides what the limit and the cost alone decide.
+func fixed(l *quota.Limit, cost int64, acquires bool) (quota.Decision, bool) {
+	d := quota.Decision{Limit: l, Remaining: l.Burst, RetryAfter: math.MaxInt64, Tier: 1}
+	switch {
+	case l.Enforcement == quota.Off:
+		d.Why, d.Allowed, d.RetryAfter = quota.WhyNotEnforced, true, 0
+	case l.Class == quota.Unlimited:
+		d.Why, d.Allowed, d.RetryAfter, d.Remaining = quota.WhyUnlimited, true, 0, quota.MaxTokens
+	case l.Class == quota.Banned:
+		d.Why, d.Remaining = quota.WhyBanned, 0
+	case cost < 0:
+		d.Why = quota.WhyUnknown
+	case l.Kind == quota.Concurrency && !acquires && cost > 0:
+		d.Why = quota.WhyUseAcquire
+	case l.MaxCost > 0 && cost > l.MaxCost:
+		d.Why = quota.WhyOverMaxCost
+	case cost > l.MostCost():
+		d.Why = quota.WhyOverBurst
+	default:
+		return d, false
+	}
+	return d, true
+}
+
+// enforced lets a refusal pass if the limit, or this key of it, is in shadow.
+func enforced(d quota.Decision, l *quota.Limit, key string) quota.Decision {
+	if d.Allowed || l.Enforcement == quota.Enforce && inFraction(l, key) {
+		return d
+	}
+	d.Allowed, d.Shadow, d.Wait = true, true, 0
+	return d
+}
+
+// remaining is what the key has left as far as is known without reading a clock.
+func (b *bucket) remaining(l *quota.Limit) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return min(max(0, b.lastEstimate().Tokens()), l.Burst)
+}
+
+// inFraction picks the keys that a partly enforced limit applies to: always the
+// same ones, and more of them as the fraction grows.
+func inFraction(l *quota.Limit, key string) bool {
+	if l.Fraction == 0 || l.Fraction == quota.Million {
+		return true
+	}
+	h := shard.Hash(quota.Key{LimitName: quota.LimitName{Limit: "fraction"}, Key: key})
+	return int64(h%quota.Million) < l.Fraction
+}
+
+// chargeAll charges everything that the limit charges.
+func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, key string) quota.Decision {
+	var d quota.Decision
+	i, n := 0, len(r.charges)
+	for ; i < n && r.charges[i].up == 0 && !r.charges[i].floor; i++ {
+		t := a.counter(clock, c, q, r.charges[i].slot, key)
+		t.Tier = i + 1
+		d = worse(d, t)
+		if !t.Allowed {
+			return t
+		}
+	}
+	if i == n {
+		return d
+	}
+	if r.charges[i].floor {
+		if a.takeFloor(clock, c, q, r.charges[i].slot, key) {
+			return a.overParents(clock, c, q, r.charges[i+1:], key, d)
+		}
+		i++
+	}
+	for ; i < n; i++ {
+		p := a.parent(clock, c, q, r.charges[i].slot, quota.ParentKey(key, r.charges[i].up))
+		if !p.Allowed {
+			if p.Why == quota.WhyOverLimit {
+				p.Why = quota.WhyParentOverLimit
+			}
+			return p
+		}
+		d.Remaining, d.Wait, d.Near = min(d.Remaining, p.Remaining), max(d.Wait, p.Wait), d.Near || p.Near
+	}
+	return d
+}
+
+// parent charges a counter of a parent, as far as that limit is enforced.
+func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
+	r := s.rule.Load()
+	l := a.effective(s, r, key)
+	d, ok := a.known(s, r, l, key, q.Cost, false)
+	if !ok {
+		d = a.counter(clock, c, q, s, key)
+	}
+	if c.Need != Nothing {
+		return d
+	}
+	return enforced(d, l, key)
+}
+
+// worse is the one of two admissions that says more: it has less left.
+func worse(d, t quota.Decision) quota.Decision {
+	if d.Tier == 0 {
+		return t
+	}
+	wait, near := max(d.Wait, t.Wait), d.Near || t.Near
+	if t.Remaining < d.Remaining {
+		d = t
+	}
+	d.Wait, d.Near = wait, near
+	return d
+}
+
+// takeFloor charges the floor if it has that much here. It never asks anybody:
+// without it the parents decide.
+func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *slot, key string) bool {
+	quiet := Call{Final: true, Alone: true, taken: c.taken}
+	d := a.counter(clock, &quiet, q, s, key)
+	c.taken = quiet.taken
+	return d.Allowed
+}
+
+// overParents charges the parents whatever they have left: the floor is
+// guaranteed.
+func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []charge, key string, d quota.Decision) quota.Decision {
+	for _, p := range up {
+		if l := p.slot.rule.Load().limit; l.Class != quota.Counted || l.Enforcement == quota.Off {
+			continue
+		}
+		b, was := a.force(clock, p.slot, quota.ParentKey(key, p.up), quota.FromTokens(q.Cost), c)
+		if b == nil {
+			continue
+		}
+		if was < quota.FromTokens(q.Cost) {
+			d.Why = quota.WhyFloor
+		}
+	}
+	return d
+}
+
+// undo takes back what the call has been charged with since the mark.
+func (c *Call) undo(mark int) {
+	for _, t := range c.taken[mark:] {
+		t.b.undo(t)
+	}
+	c.taken = c.taken[:mark]
+}
+
+// giveBack returns to the leaders what they admitted for a call that was
+// refused.
+func (a *Aggregator) giveBack(clock Clock, c *Call) {
+	for i := range c.answers {
+		if an := &c.answers[i]; an.is.Allowed && an.ask.Cost > 0 {
+			a.refund(clock, an.ask.Key, an.ask.Cost)
+		}
+	}
+	c.answers = c.answers[:0]
+}
+
+// undo takes one charge back, unless the window or opening that it was made in
+// has ended: it is void then.
+func (b *bucket) undo(t taken) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.epoch != t.epoch || b.win != t.win || b.dead {
+		return
+	}
+	if b.limit().Kind == quota.Concurrency {
+		b.inFlight -= t.cost
+		if t.over {
+			b.lent -= min(b.lent, t.cost)
+		}
+	}
+	if !t.over {
+		b.held.Add(int64(t.cost))
+		return
+	}
+	b.over -= t.cost
+	b.est, b.estUsed = b.est+t.cost, b.estUsed-t.cost
+}
+
+// waitOf is the longest wait that the request and the limit allow.
+func waitOf(l *quota.Limit, max time.Duration) time.Duration {
+	if max < 0 || max > l.MaxWait {
+		return l.MaxWait
+	}
+	return max
+}

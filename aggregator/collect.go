@@ -1,0 +1,263 @@
+package aggregator
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// batch gathers the entries of one Collect by range, with their buckets.
+type batch map[quota.RangeID]*lines
+
+type lines struct {
+	entries []quota.ReportEntry
+	buckets []*bucket
+}
+
+func (l *lines) add(b *bucket, e quota.ReportEntry) {
+	l.entries, l.buckets = append(l.entries, e), append(l.buckets, b)
+}
+
+func (bt batch) of(r quota.RangeID) *lines {
+	l := bt[r]
+	if l == nil {
+		l = &lines{}
+		bt[r] = l
+	}
+	return l
+}
+
+// Collect returns the reports to send now: of keys that are due, of keys that
+// run low, and everything to leaders that are new. Every report has the leader
+// and term that the member knows; those of ranges without a leader wait.
+func (a *Aggregator) Collect(now quota.Time) []quota.Report {
+	out := a.tellAll(now)
+	bt := batch{}
+	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
+	a.collectSoon(now, bt)
+	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, bt, false) })
+	for _, r := range slices.Sorted(maps.Keys(bt)) {
+		out = append(out, a.reports(r, bt[r], false)...)
+	}
+	return out
+}
+
+// NextWake returns when Collect has something to do if nobody asks before.
+func (a *Aggregator) NextWake() quota.Time {
+	if len(a.soon) > 0 {
+		return min(a.soonAt, a.wheel.next)
+	}
+	return a.wheel.next
+}
+
+// Urgent reports whether a key has asked to report since the last Collect.
+func (a *Aggregator) Urgent() bool { return a.urgent.wake.Load() }
+
+// reports cuts lines into messages of bounded size, numbers them, and notes in
+// each bucket which message carries it.
+func (a *Aggregator) reports(r quota.RangeID, l *lines, full bool) []quota.Report {
+	rt := &a.ranges[r]
+	var out []quota.Report
+	for done := false; !done; {
+		n := min(len(l.entries), maxEntries)
+		rt.seq++
+		for _, b := range l.buckets[:n] {
+			b.mu.Lock()
+			b.pending = rt.seq
+			b.mu.Unlock()
+		}
+		done = n == len(l.entries)
+		out = append(out, quota.Report{
+			Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
+			Full: full && done, Entries: l.entries[:n],
+		})
+		l.entries, l.buckets = l.entries[n:], l.buckets[n:]
+	}
+	return out
+}
+
+func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
+	s := a.table.find(k.LimitName)
+	if s == nil {
+		return nil, false
+	}
+	return s.keys.Load(k.Key)
+}
+
+// tellAll reports all open keys of ranges that have a new leader, until it has
+// answered.
+func (a *Aggregator) tellAll(now quota.Time) []quota.Report {
+	var out []quota.Report
+	for r := range a.ranges {
+		rt := &a.ranges[r]
+		lost := rt.told > 0 && now.Sub(rt.toldAt) >= a.retryAfter()
+		if !rt.tell && !lost {
+			continue
+		}
+		l := &lines{}
+		for _, b := range rt.open {
+			b.mu.Lock()
+			b.roll(now, b.limit())
+			b.accrue(now)
+			l.add(b, b.entry(now, rt.term))
+			b.mu.Unlock()
+		}
+		out = append(out, a.reports(quota.RangeID(r), l, true)...)
+		rt.tell, rt.told, rt.toldAt = false, rt.seq, now
+	}
+	return out
+}
+
+// collectSoon reports urgent keys, or keeps them until the spacing is over.
+func (a *Aggregator) collectSoon(now quota.Time, bt batch) {
+	waiting := a.soon[:0]
+	a.soonAt = now.Add(time.Hour)
+	for _, b := range a.soon {
+		if at := a.mayHurry(now, b); at > now {
+			a.soonAt = min(a.soonAt, at)
+			waiting = append(waiting, b)
+			continue
+		}
+		b.asked.Store(false)
+		a.collect(now, b, bt, true)
+	}
+	clear(a.soon[len(waiting):])
+	a.soon = waiting
+}
+
+// mayHurry returns when an urgent key may report: a little after its last
+// report, later if the last grant brought nothing.
+func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.sentAt == 0:
+		return now
+	case b.dry:
+		return b.sentAt.Add(a.cfg.Sync / 2)
+	case b.guessing:
+		return b.sentAt.Add(spacing / 5)
+	}
+	return b.sentAt.Add(spacing)
+}
+
+// collect adds a key's entry to the batch if it has something to say.
+func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
+	rt := &a.ranges[b.rng]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead || b.phase == closed {
+		return
+	}
+	a.list(b)
+	b.roll(now, b.limit())
+	b.accrue(now)
+	if rt.leader == "" {
+		a.wheel.add(b, now.Add(a.cfg.Sync))
+		return
+	}
+	if b.pending != 0 && now.Sub(b.sentAt) < a.retryAfter() {
+		b.hurry = b.hurry || urgent
+		a.wheel.add(b, b.sentAt.Add(a.retryAfter()))
+		return
+	}
+	if b.prepare(now, a, rt) {
+		bt.of(b.rng).add(b, b.entry(now, rt.term))
+		a.wheel.add(b, now.Add(a.retryAfter()))
+		return
+	}
+	a.wheel.add(b, now.Add(a.cfg.Sync))
+}
+
+// prepare decides whether a key reports now, what it keeps, and whether it
+// lets go. Held by b.mu.
+func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
+	c := b.counts()
+	changed := c != b.sent
+	if (changed || b.want > 0 || b.curious) && c.attempted() <= fullCounters {
+		b.measure(now, c)
+		b.lastUse = now
+		b.keep(b.kept(rt.rtt))
+		return true
+	}
+	if b.phase == closing || b.pending != 0 { // not answered: say it again
+		return true
+	}
+	b.demand = 0
+	if b.inFlight > 0 { // or the leader takes it for released
+		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
+			return false
+		}
+		b.keep(0)
+		return true
+	}
+	if now.Sub(b.lastUse) >= patience*a.cfg.Sync || c.attempted() > fullCounters {
+		b.phase = closing
+		b.expire()
+		return true
+	}
+	if b.held.Load() > 0 || b.rate > 0 {
+		b.keep(0)
+		return true
+	}
+	return false
+}
+
+// fullCounters is where a key begins a new epoch, with counters from 0: far
+// enough from overflow, and rarely reached.
+const fullCounters = quota.Most / 2
+
+// measure updates the key's own demand.
+func (b *bucket) measure(now quota.Time, c counts) {
+	since := b.sentAt
+	if since == 0 {
+		since = b.opened
+	}
+	dt := max(now.Sub(since), time.Millisecond)
+	b.demand = quota.Units(quota.MulDiv(int64(c.attempted()-b.sent.attempted()), int64(time.Second), int64(dt)))
+}
+
+// reserve is what a reporting member keeps until the answer is there.
+func (b *bucket) reserve(rtt time.Duration) quota.Units {
+	return perSecond(b.demand, 2*rtt) + quota.Token
+}
+
+// kept is what a report leaves here. Of what is in flight no rate completes a
+// fraction: it would lie here unused, and the rest of its place with the leader.
+func (b *bucket) kept(rtt time.Duration) quota.Units {
+	keep := b.reserve(rtt)
+	if b.limit().Kind == quota.Concurrency {
+		keep -= keep % quota.Token
+	}
+	return keep
+}
+
+func perSecond(rate quota.Units, d time.Duration) quota.Units {
+	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
+}
+
+// entry is the key's line in a report to the leader of that term. One that has
+// not granted yet is told what an earlier one has. Held by b.mu.
+func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
+	held := quota.Units(b.held.Load())
+	c := counts{b.in - held, b.over, b.refused, b.refunded}
+	e := quota.ReportEntry{
+		Key: quota.Key{LimitName: b.slot.name, Key: b.key}, Epoch: b.epoch,
+		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
+		Held: max(0, held), Want: b.want, Window: b.window(), Before: b.before,
+		Unreported: c.spent() - b.acked,
+		Final:      b.phase == closing,
+	}
+	switch {
+	case b.term == term && b.applied > 0:
+		e.Applied, e.AccruedTo = b.applied, b.from-quota.Time(b.offset)
+	case b.term != term && b.told:
+		e.Learn = &quota.Learn{Told: true, Level: b.level, Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
+	}
+	b.sent, b.sentAt, b.hurry = c, now, false
+	b.wanted, b.want, b.curious = b.want, 0, false
+	b.low.Store(0) // one report at a time
+	return e
+}

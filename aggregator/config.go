@@ -1,0 +1,80 @@
+package aggregator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Config is how a member reports. The zero value of a field means its default.
+type Config struct {
+	Self        quota.NodeID
+	Incarnation quota.Incarnation
+	// Nodes of the cluster; default 1.
+	Nodes int
+	// Ranges of the cluster, 1 to 256.
+	Ranges int
+	// Sync is the interval of reports, 10ms to 10s, default 100ms. The same on
+	// all nodes.
+	Sync time.Duration
+	// Lease is how long a member that never got an answer waits before it
+	// counts as cut off. Default 3s, as the leaders'.
+	Lease time.Duration
+	// MaxKeys bounds the table. Default 1,000,000.
+	MaxKeys int
+	// Idle is how long an unused key is remembered at least. Default 10m.
+	Idle time.Duration
+	// Overrides of limits for single keys; nil is none.
+	Overrides quota.Overrides
+	// Created and Removed are told of every bucket that comes or goes, from
+	// whatever goroutine; they must not block. Nil is nobody.
+	Created, Removed func(quota.Key)
+}
+
+// WithDefaults returns c with zero fields set to their defaults.
+func (c Config) WithDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.Sync, 100*time.Millisecond)
+	def(&c.Lease, max(3*time.Second, 3*c.Sync))
+	def(&c.Idle, 10*time.Minute)
+	c.Nodes = max(c.Nodes, 1)
+	if c.MaxKeys == 0 {
+		c.MaxKeys = 1_000_000
+	}
+	return c
+}
+
+// Validate returns every fault of c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Ranges < 1 || c.Ranges > 256 {
+		errs = append(errs, fmt.Errorf("ranges: %d; must be 1 to 256", c.Ranges))
+	}
+	if c.Sync < 10*time.Millisecond || c.Sync > 10*time.Second {
+		errs = append(errs, fmt.Errorf("sync: %v; must be 10ms to 10s", c.Sync))
+	}
+	if c.MaxKeys < 1 {
+		errs = append(errs, fmt.Errorf("max_keys: %d; must be 1 or more", c.MaxKeys))
+	}
+	if c.Idle < time.Second {
+		errs = append(errs, fmt.Errorf("idle: %v; must be at least 1s", c.Idle))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	// spacing is the least time between two reports of a key that runs low.
+	spacing = 5 * time.Millisecond
+	// patience, in sync intervals, is how long an unused key stays open.
+	patience = 10
+	// retry, in sync intervals, is when an unanswered report is sent again.
+	retry = 3
+	// maxEntries bounds one report.
+	maxEntries = 4096
+)

@@ -1,0 +1,305 @@
+package aggregator
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// turn is the charging of one counter: how it may be decided, and what came of
+// it.
+type turn struct {
+	at       *bucket // where it is counted, if that has been looked up already
+	key      quota.Key
+	cost     quota.Units
+	maxWait  time.Duration
+	final    bool // as in Call
+	alone    bool
+	wanted   quota.Units // what the bucket wanted before
+	waits    bool        // its cost is in what the bucket wants already
+	answered bool        // is holds what the leader said
+	is       quota.Answer
+
+	need  Need
+	ask   quota.Ask
+	taken taken // its bucket is nil if nothing was
+}
+
+// counter charges one counter of a call.
+func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
+	t := turn{
+		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait,
+		final: c.Final, alone: c.Alone,
+	}
+	t.waits = c.waits == t.key
+	t.is, t.answered = c.answered(t.key, t.cost)
+	d := a.charge(clock, &t, s)
+	if c.Need == Nothing && t.need != Nothing {
+		c.Need, c.Key, c.Ask = t.need, t.key, t.ask
+	}
+	if t.need == Grant && t.waits {
+		c.waits = t.key
+	}
+	if t.taken.b != nil {
+		c.taken = append(c.taken, t.taken)
+	}
+	return d
+}
+
+// charge charges one counter.
+func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
+	for {
+		if s.gone.Load() {
+			return quota.Decision{Why: quota.WhyNoLimit}
+		}
+		b := t.at
+		if t.at = nil; b == nil {
+			b = a.table.bucket(s, t.key.Key)
+		}
+		if b == nil {
+			l := s.rule.Load().limit
+			return quota.Decision{Why: quota.WhyTooManyKeys, Allowed: l.Ceiling == quota.Soft, Limit: l, RetryAfter: a.cfg.Sync}
+		}
+		if d, ok := a.decide(clock, t, b); ok {
+			return d
+		}
+	}
+}
+
+// decide returns false when the bucket has just been dropped from the table.
+// Tokens that are held decide without the clock, unless they are for a window.
+func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bool) {
+	l := b.limit()
+	quick := l.Kind == quota.TokenBucket && l.Decide == quota.Locally && t.cost > 0
+	taken := quick && b.take(int64(t.cost), &a.urgent)
+	var now quota.Time
+	if !taken {
+		now = clock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead {
+		return quota.Decision{}, false // what was taken here was void
+	}
+	if taken {
+		t.took(b, false)
+		return decision(l, quota.WhyHeld, true, b.lastEstimate(), t.cost), true
+	}
+	return a.decideSlow(now, t, b, l), true
+}
+
+// took notes a charge of b, which is locked.
+func (t *turn) took(b *bucket, over bool) {
+	t.taken = taken{b, t.cost, b.epoch, b.win, over}
+	if b.limit().Kind == quota.Concurrency {
+		b.inFlight += t.cost
+		if over {
+			b.lent += t.cost
+		}
+	}
+}
+
+// decideSlow decides with b locked.
+func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Limit) quota.Decision {
+	cost := t.cost
+	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
+		t.answered, t.alone = false, true
+	}
+	if l.Decide == quota.AtLeader || l.MaxDebt > 0 {
+		if d, ok := a.toldByLeader(now, t, b, l); ok {
+			return d
+		}
+	}
+	if l.Decide == quota.AtLeader && !t.alone {
+		return b.askLeader(t, l)
+	}
+	if b.phase == closed {
+		a.openBucket(now, b, l)
+	}
+	b.roll(now, l)
+	b.accrue(now)
+	cut := b.cutOff(now, a.cfg.Lease) || l.Decide == quota.AtLeader
+	if cost == 0 {
+		return a.peek(now, t, b, l, cut)
+	}
+	if b.take(int64(cost), &a.urgent) {
+		est := b.estimate(now, l, cut)
+		t.took(b, false)
+		return b.decided(now, l, quota.WhyHeld, true, est, cost)
+	}
+	est := b.estimate(now, l, cut)
+	t.wanted = b.want
+	b.want = max(b.want, min(cost, l.BurstUnits()))
+	if est >= cost {
+		a.urgent.push(b) // the cluster has tokens: ask for them
+	}
+	if cut {
+		return a.decideAlone(now, t, b, l, est)
+	}
+	if l.MaxDebt > 0 && est < cost && !t.alone {
+		return b.askLeader(t, l)
+	}
+	return a.decideOpen(now, t, b, l, est)
+}
+
+// decideOpen decides on the estimate, while there is a leader.
+func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
+	cost := t.cost
+	b.guessing = b.guesses(l, cost, a.cfg.Nodes)
+	// The others' demand is a guess too: a fraction of a token that they may have
+	// used refuses nobody, and what it alone would refuse is asked for.
+	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
+		est = min(cost, est+b.ceded)
+	}
+	doubt := l.Ceiling == quota.Soft && est < cost && est+b.ceded >= cost && !b.dry
+	if !t.final && (est >= cost && b.guessing || doubt) {
+		b.want = t.wanted
+		if !t.waits { // once for every caller that waits: this much is used at once
+			b.want = min(t.wanted+cost, l.BurstUnits())
+		}
+		t.waits = true
+		t.need = Grant
+		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+	}
+	if l.Ceiling == quota.Soft && est >= cost {
+		return b.overdraw(now, t, l, quota.WhyEstimate, est)
+	}
+	if est >= cost { // hard
+		if !t.final {
+			t.need = Grant
+			return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+		}
+		b.refused += cost
+		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+	}
+	if l.MaxDebt > 0 {
+		return b.reserveAlone(now, t, l, est)
+	}
+	b.refused += cost
+	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+}
+
+// overdraw admits on the estimate.
+func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
+	cost := t.cost
+	b.over += cost
+	b.est, b.estUsed = b.est-cost, b.estUsed+cost
+	t.took(b, true)
+	return b.decided(now, l, why, true, est-cost, cost)
+}
+
+// peek tells whether a cost of one token would pass. A key of which no leader
+// has told anything waits for that.
+func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cut bool) quota.Decision {
+	est := b.estimate(now, l, cut)
+	if cut {
+		return a.peekAlone(now, t, b, l, est)
+	}
+	if !t.final && (!b.told || now.Sub(b.toldAt) > a.cfg.Sync) { // it may be old news
+		b.curious = true
+		a.urgent.push(b)
+		t.need = Grant
+	}
+	if est >= quota.Token {
+		return b.decided(now, l, quota.WhyEstimate, true, est, 0)
+	}
+	if l.MaxDebt > 0 && !t.alone { // it may be worth waiting
+		return b.askLeader(t, l)
+	}
+	return b.decided(now, l, quota.WhyOverLimit, false, est, quota.Token)
+}
+
+// askLeader leaves the decision to the leader.
+func (b *bucket) askLeader(t *turn, l *quota.Limit) quota.Decision {
+	t.need = Leader
+	t.ask = quota.Ask{Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver)}
+	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
+}
+
+// toldByLeader is what the leader has answered to this call. The key is open
+// from then on, so that the next leader is told of the level.
+func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.Limit) (quota.Decision, bool) {
+	if !t.answered {
+		return quota.Decision{}, false
+	}
+	an := &t.is
+	if b.phase == closed {
+		a.openBucket(now, b, l)
+	}
+	// A new leader has to be told what the last one said, until it has granted.
+	if an.Term == b.term || !b.told {
+		b.term, b.told, b.level, b.toldAt = an.Term, true, an.Level, now
+	}
+	b.lastUse = now
+	// The leader does not know yet what was used here since the last report.
+	b.est, b.estAt, b.estUsed, b.estBack = an.Level, now, b.acked, b.ackedBack
+	d := decision(l, an.Why, an.Allowed, b.lastEstimate(), t.cost)
+	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter
+	if !an.Allowed && an.Why == quota.WhyLeader {
+		d.Why = quota.WhyOverLimit
+	}
+	return d, true
+}
+
+// reserveAlone reserves tokens to come on this node's estimate: when the leader
+// cannot be asked.
+func (b *bucket) reserveAlone(now quota.Time, t *turn, l *quota.Limit, est quota.Units) quota.Decision {
+	cost := t.cost
+	m := limiter.RestoreMeter(&quota.Tier{Rate: l.Rate, Burst: l.Burst}, est, now, 0, 0, now)
+	v := m.Take(now, l, cost, waitOf(l, t.maxWait))
+	if !v.Allowed {
+		b.refused += cost
+		d := b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+		if v.TooLong {
+			d.Why = quota.WhyWaitTooLong
+		}
+		d.RetryAfter = v.RetryAfter
+		return d
+	}
+	d := b.overdraw(now, t, l, quota.WhyEstimate, est)
+	if d.Wait = v.Wait; v.Wait > 0 {
+		d.Why = quota.WhyReserved
+	}
+	return d
+}
+
+// decision is the answer without a clock: of a token bucket.
+func decision(l *quota.Limit, why quota.Why, allowed bool, est, cost quota.Units) quota.Decision {
+	d := quota.Decision{
+		Allowed: allowed, Why: why, Limit: l, Tier: 1,
+		Remaining: min(max(0, est.Tokens()), l.Burst), Near: est <= l.NearUnits(),
+	}
+	if l.Kind == quota.TokenBucket {
+		d.ResetAfter = l.Rate.TimeFor(l.BurstUnits() - est)
+	}
+	if !allowed {
+		d.RetryAfter = max(l.Rate.TimeFor(cost-est), spacing)
+	}
+	return d
+}
+
+// decided is the answer now.
+func (b *bucket) decided(now quota.Time, l *quota.Limit, why quota.Why, allowed bool, est, cost quota.Units) quota.Decision {
+	d := decision(l, why, allowed, est, cost)
+	switch l.Kind {
+	case quota.TokenBucket:
+	case quota.Concurrency:
+		d.RetryAfter = 0
+		if !allowed {
+			d.RetryAfter = busy
+		}
+	default:
+		m := b.meter(now, l, est)
+		t := l.First()
+		d.ResetAfter = m.ResetAfter(now, &t)
+		if d.RetryAfter = 0; !allowed {
+			d.RetryAfter = max(m.TimeFor(now, &t, est, cost), spacing)
+		}
+	}
+	return d
+}
+
+// never is what no wait helps against.
+const never = math.MaxInt64

@@ -1,0 +1,51 @@
+// Package aggregator is a member's table of keys: the local decision, the
+// counting, the batching of reports and what happens without a leader.
+//
+// # Request path
+//
+// A limit with one token bucket is the common case: Allow and Check find the
+// limit, find the key's bucket and subtract the cost from what it holds: one map
+// lookup and one compare-and-swap. That takes no lock, allocates nothing and
+// reads no clock while tokens are held. Only when the bucket looks empty, or is
+// for a window, is that one key locked, the clock read through the function that
+// the caller passed, and decided (decide.go):
+//
+//	held >= cost               take it (held)
+//	soft, estimate >= cost     take it as overdraft (estimate)
+//	debt allowed, or the       ask the leader (reserved, leader)
+//	leader decides
+//	otherwise                  refuse (over_limit, not_held)
+//
+// The estimate is the last global level that the leader told, plus refill,
+// less the others' demand, less own use since. Without a leader for a whole
+// lease the limit's when_cut_off decides (alone.go).
+//
+// Everything else is a Call (call.go): limits that must all pass, each charging
+// its tiers, its floor and its parents in turn; what was taken is given back if
+// one refuses. A Call that cannot be decided yet says what it needs, a grant or
+// a leader's answer, and is decided again by whoever drives it.
+//
+// # Reports and grants
+//
+// One goroutine at a time calls Collect (what to send now), Apply (a grant
+// came), SetLeader, SetLimits and Sweep. An open key is on a timing wheel with
+// slots of one sync interval; a key that opens, or runs low while the cluster
+// has tokens left, is put on a lock-free stack and reported at once.
+//
+// Counters are cumulative within an epoch (one opening of a key). A report
+// that is not acknowledged is sent again with the counters of then, so nothing
+// is lost and nothing counted twice.
+//
+// # Clocks
+//
+// Rates run in the leader's time. The member maps it to its own clock by the
+// smallest difference it has seen, so that its view of the leader's clock lags
+// and it never accrues early.
+//
+// # Bounds
+//
+// At most MaxKeys buckets. A key that nobody used for a while lets go of its
+// tokens, and is dropped when it has been idle for Idle and its estimate is
+// full again; when the table is nearly full, the longest idle go first. When
+// none is idle a new key is not tracked: the decision says too_many_keys.
+package aggregator

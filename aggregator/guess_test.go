@@ -1,0 +1,54 @@
+package aggregator
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestGuess: one of three nodes passes its part of a new soft key on the
+// estimate; beyond that Try waits, uncounted, and says how much it wants; Check
+// passes.
+func TestGuess(t *testing.T) {
+	r := newRig(t, Config{Nodes: 3})
+	try := func() quota.Decision {
+		d, _ := r.Try(r.clock, softName, "k", 1)
+		return d
+	}
+	for i := range 3 { // 20 / (2 x 3)
+		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {
+			t.Fatalf("try %d: %v, %v", i, d.Allowed, d.Why)
+		}
+	}
+	for range 4 {
+		if d := try(); d.Allowed || d.Why != quota.WhyNotHeld {
+			t.Fatalf("beyond its part: %v, %v; want to wait", d.Allowed, d.Why)
+		}
+	}
+	r.want(softName, 1, true, quota.WhyEstimate)
+	rep := r.collect()
+	e := rep.Entries[0]
+	if e.Overdrawn != 4*tokens || e.Refused != 0 || e.Want != 5*tokens {
+		t.Errorf("reported overdrawn %d, refused %d, want %d; want 4, 0 and 5 tokens", e.Overdrawn, e.Refused, e.Want)
+	}
+	// Nothing is free: there is nothing to wait for, the estimate decides.
+	r.answer(rep, quota.GrantEntry{Level: 10 * tokens, Free: 0})
+	for range 5 {
+		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {
+			t.Fatalf("nothing free: %v, %v; want the estimate to pass it", d.Allowed, d.Why)
+		}
+	}
+}
+
+// TestOverBurstSaysWhatRemains: a cost that can never fit is refused without a
+// charge, and the answer still tells what is left.
+func TestOverBurstSaysWhatRemains(t *testing.T) {
+	r := newRig(t, Config{})
+	for _, left := range []int64{20, 17} {
+		d := r.check(softName, "k", 21)
+		if d.Allowed || d.Why != quota.WhyOverBurst || d.Remaining != left {
+			t.Errorf("allowed %v, %v, remaining %d; want over_burst and %d", d.Allowed, d.Why, d.Remaining, left)
+		}
+		r.want(softName, 3, true, quota.WhyEstimate)
+	}
+}

@@ -1,0 +1,266 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// member is the part that one goroutine at a time drives: who leads what, what
+// is due, what is idle.
+type member struct {
+	ranges  []route
+	offsets map[quota.NodeID]*offset
+	wheel   wheel
+	soon    []*bucket // urgent, waiting for the spacing
+	soonAt  quota.Time
+	idle    []idleBucket // closed, oldest first
+	looked  int          // where the next sweep goes on among them
+}
+
+// route is what the member knows of one range.
+type route struct {
+	leader quota.NodeID // "" when unknown
+	term   quota.Term
+	seq    quota.Seq // of the last report
+	tell   bool      // a new leader has to be told everything
+	told   quota.Seq // of the report that ended it, until that is answered
+	toldAt quota.Time
+	open   []*bucket
+	rtt    time.Duration // averaged
+}
+
+type idleBucket struct {
+	b  *bucket
+	at quota.Time
+}
+
+func (m *member) init(cfg Config, now quota.Time) {
+	m.ranges = make([]route, cfg.Ranges)
+	for i := range m.ranges {
+		m.ranges[i].rtt = 2 * time.Millisecond
+	}
+	m.offsets = map[quota.NodeID]*offset{}
+	m.wheel.init(cfg.Sync, now)
+}
+
+// SetLeader tells who leads a range in which term. A lower term than known is
+// ignored. The new leader is told everything that is open, at the next Collect.
+func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.Term) {
+	rt := &a.ranges[r]
+	if term < rt.term || term == rt.term && (leader == rt.leader || leader == "") {
+		return
+	}
+	rt.leader, rt.term = leader, term
+	rt.tell, rt.told = leader != "", 0
+}
+
+// Leader returns who leads a range as far as the member knows.
+func (a *Aggregator) Leader(r quota.RangeID) (quota.NodeID, quota.Term) {
+	return a.ranges[r].leader, a.ranges[r].term
+}
+
+// SetLimits swaps in changed limits. Levels stay; keys of removed limits go.
+func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
+	for _, s := range a.table.setLimits(limits) {
+		s.keys.Range(func(_ string, b *bucket) bool {
+			a.forget(b)
+			return true
+		})
+	}
+	a.Overridden(now, nil)
+}
+
+// Overridden takes over changed overrides of these keys of limits (not of their
+// counters); of all keys if there are none.
+func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
+	if keys == nil {
+		for _, s := range a.slots() {
+			s.keys.Range(func(_ string, b *bucket) bool {
+				a.relimit(now, b)
+				return true
+			})
+		}
+	}
+	for _, k := range keys {
+		s := a.table.find(k.LimitName)
+		if s == nil {
+			continue
+		}
+		for _, c := range s.rule.Load().charges {
+			if b, ok := c.slot.keys.Load(k.Key); ok && c.up == 0 {
+				a.relimit(now, b)
+			}
+		}
+	}
+}
+
+func (a *Aggregator) slots() map[quota.LimitName]*slot {
+	if m := a.table.slots.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// relimit applies a changed limit to a key. What was used stays used.
+func (a *Aggregator) relimit(now quota.Time, b *bucket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.relimit(a.table.overrides)
+	b.roll(now, b.limit())
+	if b.phase != closed {
+		a.wheel.add(b, now)
+	}
+}
+
+// forget drops a bucket whatever it holds.
+func (a *Aggregator) forget(b *bucket) {
+	b.mu.Lock()
+	b.dead, b.phase = true, closed
+	b.expire()
+	b.mu.Unlock()
+	a.unlist(b)
+	a.table.drop(b)
+}
+
+// Sweep drops keys that have been idle long enough and are full again, and the
+// longest idle when the table is nearly full. Call it about once a second.
+func (a *Aggregator) Sweep(now quota.Time) {
+	n := 0
+	for n < len(a.idle) && a.idleDone(now, a.idle[n]) {
+		n++
+	}
+	// One that stays, because it is not full for long, must not keep those behind
+	// it: a part of them is looked at each time, and all within a minute.
+	from := max(n, min(a.looked, len(a.idle)))
+	to := min(len(a.idle), from+max(leastLooked, len(a.idle)/60+1))
+	kept := copy(a.idle, a.idle[n:from])
+	for _, e := range a.idle[from:to] {
+		if !a.idleDone(now, e) {
+			a.idle[kept] = e
+			kept++
+		}
+	}
+	a.looked = kept
+	kept += copy(a.idle[kept:], a.idle[to:])
+	if a.looked == kept {
+		a.looked = 0
+	}
+	clear(a.idle[kept:])
+	a.idle = a.idle[:kept]
+}
+
+// leastLooked is how many idle keys a sweep looks at, if there are that many.
+const leastLooked = 4096
+
+// idleDone reports whether the entry may leave the queue of idle keys.
+func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
+	b := e.b
+	b.mu.Lock()
+	if b.phase != closed || b.closedAt != e.at || b.dead {
+		b.mu.Unlock()
+		return true // used again since
+	}
+	l := b.limit()
+	b.roll(now, l)
+	full := b.estimate(now, l, true) >= l.BurstUnits() && b.inFlight == 0
+	idle := a.cfg.Idle
+	if l.Idle > 0 {
+		idle = l.Idle
+	}
+	tight := a.table.size.Load() > a.table.maxKeys-a.table.maxKeys/16
+	if !tight && (now.Sub(e.at) < idle || !full) {
+		b.mu.Unlock()
+		return false
+	}
+	b.dead = true
+	b.mu.Unlock()
+	a.table.drop(b)
+	return true
+}
+
+func (a *Aggregator) list(b *bucket) {
+	rt := &a.ranges[b.rng]
+	if b.openIdx == 0 {
+		rt.open = append(rt.open, b)
+		b.openIdx = len(rt.open)
+	}
+}
+
+func (a *Aggregator) unlist(b *bucket) {
+	if b.openIdx == 0 {
+		return
+	}
+	rt := &a.ranges[b.rng]
+	last := len(rt.open) - 1
+	moved := rt.open[last]
+	rt.open[b.openIdx-1], moved.openIdx = moved, b.openIdx
+	rt.open[last] = nil
+	rt.open, b.openIdx = rt.open[:last], 0
+}
+
+// offset maps a leader's clock to the member's: the smallest difference seen
+// in this and the last window, so that the mapped time lags and follows drift.
+type offset struct {
+	now, last int64
+	since     quota.Time
+}
+
+const offsetWindow = 30 * time.Second
+
+func (m *member) offset(from quota.NodeID, local, leader quota.Time) int64 {
+	d := int64(local - leader)
+	o := m.offsets[from]
+	if o == nil {
+		o = &offset{now: d, last: d, since: local}
+		m.offsets[from] = o
+	}
+	if local.Sub(o.since) > offsetWindow {
+		o.last, o.now, o.since = o.now, d, local
+	}
+	o.now = min(o.now, d)
+	return min(o.now, o.last)
+}
+
+// wheel holds open buckets by the sync interval in which they are due.
+type wheel struct {
+	step  time.Duration
+	next  quota.Time // end of the interval of slots[pos]
+	slots [2 * patience][]*bucket
+	pos   int
+}
+
+func (w *wheel) init(step time.Duration, now quota.Time) { w.step, w.next = step, now.Add(step) }
+
+// add puts a bucket into the interval that ends at or after due. A bucket may
+// be on the wheel more than once: only the entry of its due time counts.
+func (w *wheel) add(b *bucket, due quota.Time) {
+	n := int(due.Sub(w.next)+w.step-1) / int(w.step)
+	n = min(max(n, 0), len(w.slots)-1)
+	at := w.next.Add(time.Duration(n) * w.step)
+	if b.due == at {
+		return
+	}
+	b.due = at
+	i := (w.pos + n) % len(w.slots)
+	w.slots[i] = append(w.slots[i], b)
+}
+
+// turn passes every bucket that is due to f.
+func (w *wheel) turn(now quota.Time, f func(*bucket)) {
+	for w.next <= now {
+		due, at := w.slots[w.pos], w.next
+		w.slots[w.pos] = nil
+		w.pos = (w.pos + 1) % len(w.slots)
+		w.next = w.next.Add(w.step)
+		for _, b := range due {
+			if b.due == at {
+				b.due = 0
+				f(b)
+			}
+		}
+		if w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] == nil {
+			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = due[:0]
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package aggregator
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestPlacesAreWhole: what a member keeps of a concurrency limit are whole
+// places. A fraction would lie there, and the rest of its place with the leader,
+// so that all are refused although one is free.
+func TestPlacesAreWhole(t *testing.T) {
+	r := newRig(t, Config{})
+	r.limits(quota.Limit{LimitName: hardName, Kind: quota.Concurrency, Burst: 9, Ceiling: quota.Hard})
+	acquire := func() bool {
+		reqs := []quota.Request{{Key: quota.Key{LimitName: hardName, Key: "k"}, Cost: 1, MaxWait: quota.LimitsWait}}
+		c := &Call{}
+		c.Reset(reqs, make([]quota.Decision, 1))
+		c.Acquires, c.Final = true, true
+		return r.Decide(r.clock, c)
+	}
+	if acquire() {
+		t.Fatal("acquired what nobody has granted")
+	}
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Level: 9 * tokens, Free: 4 * tokens, Cap: 5 * tokens})
+	if !acquire() {
+		t.Fatal("refused although 5 are held")
+	}
+	e := r.collect().Entries[0]
+	if e.InFlight != tokens || e.Held >= 4*tokens || e.Held%tokens != 0 {
+		t.Errorf("%v in flight, %v kept of 4; want 1, and whole places fewer than 4", e.InFlight, e.Held)
+	}
+}

@@ -1,0 +1,88 @@
+package aggregator
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestCountsUnderLoad has many callers on one key and on many, while the driver
+// collects, grants, swaps limits and sweeps: what callers were let pass is what
+// the reports say in the end, to the token.
+func TestCountsUnderLoad(t *testing.T) {
+	const callers, checks = 8, 20_000
+	r := newRig(t, Config{MaxKeys: 10_000})
+	var now atomic.Int64
+	now.Store(int64(start))
+	clock := func() quota.Time { return quota.Time(now.Load()) }
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(c), 4))
+			for i := range checks {
+				name, key, cost := softName, "one", 1+rng.Int64N(2)
+				if i%2 == 0 {
+					name = hardName
+				}
+				if i%3 == 0 {
+					key = strconv.Itoa(rng.IntN(200))
+				}
+				if i%5 == 0 && r.Check(clock, name, key, cost).Allowed || i%5 != 0 && r.Allow(clock, name, key, cost) {
+					admitted.Add(cost)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+
+	type opening struct {
+		key   quota.Key
+		epoch quota.Seq
+	}
+	spent := map[opening]quota.Units{}
+	rng := rand.New(rand.NewPCG(1, 5))
+	drive := func(tokens quota.Units) {
+		r.now = quota.Time(now.Add(int64(5 * time.Millisecond)))
+		for _, rep := range r.Collect(r.now) {
+			for i := range rep.Entries {
+				e := &rep.Entries[i]
+				spent[opening{e.Key, e.Epoch}] = e.Used + e.Overdrawn
+			}
+			if rng.IntN(10) > 0 { // else the answer is lost
+				r.answer(rep, quota.GrantEntry{Tokens: tokens, Rate: tokens, Cap: 2 * tokens, Level: 20 * quota.Token})
+			}
+		}
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+		default:
+			drive(quota.Units(rng.IntN(20)) * quota.Token)
+			if i%50 == 0 {
+				burst := 10 + rng.Int64N(20)
+				r.limits(limit(softName, burst, quota.Soft), limit(hardName, burst, quota.Hard))
+				r.Sweep(r.now)
+			}
+			continue
+		}
+		break
+	}
+	for range 1000 { // long enough for every key to report and let go
+		drive(0)
+	}
+	var sum quota.Units
+	for _, u := range spent {
+		sum += u
+	}
+	if got, want := sum, quota.FromTokens(admitted.Load()); got != want {
+		t.Errorf("reports say %d units, callers were let pass %d", got, want)
+	}
+	t.Logf("%d tokens passed in %d openings of keys", admitted.Load(), len(spent))
+}

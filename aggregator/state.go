@@ -1,0 +1,225 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// phase of a bucket.
+type phase uint8
+
+const (
+	closed  phase = iota // holds nothing; the leader does not know this member
+	open                 // reports and is granted
+	closing              // has sent its final report
+)
+
+// state is the slow part of a bucket, guarded by bucket.mu. Times are local.
+//
+// Invariant: used = in - held, whatever the hot path does meanwhile.
+type state struct {
+	phase phase
+	dead  bool // dropped from the table
+	epoch quota.Seq
+	term  quota.Term // of the last applied grant
+
+	in      quota.Units // everything put into held in this epoch, less returns
+	over    quota.Units // admitted beyond held
+	refused quota.Units
+	want    quota.Units // largest cost that held could not pay
+
+	refunded quota.Units // given back by callers, or released
+	inFlight quota.Units // Concurrency: acquired and not released
+	lent     quota.Units // part of it that was beyond held: what is released pays it back first
+
+	since, until quota.Time  // the window, local times; 0 for kinds without
+	win          quota.Time  // its start on the leader's clock
+	before       quota.Units // used and over when it began
+	slope        quota.Units // SlidingWindow: what the level gains per second
+
+	rate, cap quota.Units
+	from      quota.Time  // held includes the rate up to here
+	base      quota.Units // what was held then, and put in or given back since
+	lease     quota.Time
+	offset    int64 // local minus leader's clock, for from
+	applied   quota.Seq
+
+	as *quota.Limit // the limit that is counted by: b.limit(), unless that has just changed
+
+	est     quota.Units // estimated global level at estAt
+	estAt   quota.Time
+	estUsed quota.Units // own use that est includes
+	estBack quota.Units // own refunds that est includes
+	others  quota.Units // their demand per second
+	ceded   quota.Units // taken off est for them since the leader told it
+	told    bool        // a leader has told the level
+	toldAt  quota.Time
+	level   quota.Units // as told
+
+	opened quota.Time
+	demand quota.Units // own, per second, as of the last report
+	wanted quota.Units // want of the last report
+
+	pending   quota.Seq // report that is not answered; 0 is none
+	sentAt    quota.Time
+	sent      counts      // as of the last report
+	acked     quota.Units // used+over as of the last answered report
+	ackedOver quota.Units // over as of then
+	ackedBack quota.Units // refunded as of then
+	guessing  bool        // the last estimate was a guess: ask at once
+	curious   bool        // somebody waits to be told the level
+	lastUse   quota.Time  // last report that found a change
+	due       quota.Time
+	dry       bool // nothing was left to ask for after the last grant
+	hurry     bool // asked for more while a report was on its way
+	closedAt  quota.Time
+	openIdx   int
+	share     int64  // part of the rate when last heard, in millionths
+	apart     *apart // while cut off
+}
+
+// counts are the cumulative counters at one moment.
+type counts struct{ used, over, refused, back quota.Units }
+
+func (c counts) spent() quota.Units     { return c.used + c.over }
+func (c counts) attempted() quota.Units { return c.used + c.over + c.refused }
+
+func (b *bucket) counts() counts {
+	return counts{b.in - quota.Units(b.held.Load()), b.over, b.refused, b.refunded}
+}
+
+// earned returns what a rate yields from from to to, and the moment up to which
+// that is exact, so that rounding down loses nothing over time.
+func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
+	dt := to.Sub(from)
+	if dt == 0 {
+		return 0, from
+	}
+	if rate <= 0 {
+		return 0, to
+	}
+	got := quota.MulDiv(int64(rate), int64(dt), int64(time.Second))
+	return quota.Units(got), from.Add(time.Duration(quota.MulDivCeil(got, int64(time.Second), int64(rate))))
+}
+
+// accrue adds the granted rate up to now or the end of the lease, up to cap.
+func (b *bucket) accrue(now quota.Time) {
+	end := min(now, b.lease)
+	if b.rate > 0 && end > b.from {
+		got, from := earned(b.rate, b.from, end)
+		b.from = from
+		// When the tokens gone since then were taken is not known: had they been
+		// there until just now, this much would have overflowed.
+		room := max(0, b.cap-b.base)
+		b.put(min(got, room))
+		b.base = quota.Units(b.held.Load())
+	}
+	if now >= b.lease {
+		b.expire()
+	}
+}
+
+// put adds to held, never a negative amount.
+func (b *bucket) put(u quota.Units) {
+	if u > 0 {
+		b.held.Add(int64(u))
+		b.in, b.base = b.in+u, b.base+u
+	}
+}
+
+// keep returns everything above u to the leader: the next report shows it.
+func (b *bucket) keep(u quota.Units) {
+	for {
+		h := b.held.Load()
+		if h <= int64(u) {
+			return
+		}
+		if b.held.CompareAndSwap(h, int64(u)) {
+			b.in -= quota.Units(h) - u
+			b.base = u
+			return
+		}
+	}
+}
+
+// expire ends the lease: what is held is void.
+func (b *bucket) expire() {
+	b.rate = 0
+	b.keep(0)
+	b.low.Store(0)
+}
+
+// estimate brings the estimated global level to now and returns it.
+func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units {
+	spent := b.counts().spent()
+	b.est -= spent - b.estUsed
+	b.est += b.refunded - b.estBack
+	b.estUsed, b.estBack = spent, b.refunded
+	if cut { // nobody knows what the others used since: the limit is all ours
+		b.est += b.ceded
+		b.ceded, b.others = 0, 0
+	}
+	if l.Kind == quota.TokenBucket && b.others == 0 {
+		b.refillExactly(now, l.Rate)
+	} else {
+		b.refill(now, b.gains(l))
+	}
+	b.est = min(b.est, l.BurstUnits())
+	return b.est
+}
+
+// refill adds to the estimate what the limit yielded since, less what the
+// others may have used of it; ceded sums up the latter.
+func (b *bucket) refill(now quota.Time, rate quota.Units) {
+	before, since := b.est, b.estAt
+	if slope := rate - b.others; slope >= 0 {
+		got, at := earned(slope, b.estAt, now)
+		b.est, b.estAt = b.est+got, at
+	} else {
+		lost, at := earned(-slope, b.estAt, now)
+		b.est, b.estAt = max(b.est-lost, min(b.est, 0)), at
+	}
+	if b.others > 0 {
+		b.ceded += before + perSecond(rate, b.estAt.Sub(since)) - b.est
+	}
+}
+
+// refillExactly adds what the rate yielded since: also of a rate that is less
+// than a unit per second.
+func (b *bucket) refillExactly(now quota.Time, r quota.Rate) {
+	dt := now.Sub(b.estAt)
+	tokens := int64(quota.FromTokens(r.Tokens))
+	if dt == 0 || tokens <= 0 {
+		return
+	}
+	got := quota.MulDiv(tokens, int64(dt), int64(r.Per))
+	b.est = b.est.Plus(quota.Units(got))
+	b.estAt = b.estAt.Add(time.Duration(quota.MulDivCeil(got, int64(r.Per), tokens)))
+}
+
+// lastEstimate is the estimate of the moment at which it was last brought up to
+// date, less own use since: what can be said without reading the clock.
+func (b *bucket) lastEstimate() quota.Units {
+	return b.est - (b.counts().spent() - b.estUsed) + (b.refunded - b.estBack)
+}
+
+// guesses reports whether admitting the cost on the estimate of a soft limit
+// would be a mere guess: since the leader last told the level, this node has
+// overdrawn what would be its part if all nodes saw the same burst, and there
+// is something to ask for.
+func (b *bucket) guesses(l *quota.Limit, cost quota.Units, nodes int) bool {
+	known := l.BurstUnits()
+	if b.applied > 0 {
+		known = b.level
+	}
+	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+cost > known/quota.Units(2*nodes)
+}
+
+// cutOff reports whether no leader has answered for a whole lease.
+func (b *bucket) cutOff(now quota.Time, lease time.Duration) bool {
+	if b.told {
+		return b.phase != closed && now >= b.lease
+	}
+	return b.phase != closed && now.Sub(b.opened) >= lease
+}

@@ -1,0 +1,142 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// busy is when to try again what is in flight elsewhere: nobody knows when it
+// will be released.
+const busy = 100 * time.Millisecond
+
+// firstWindow guesses the window of a key that no leader has told anything of:
+// by the leader's clock if that is known, else by this node's.
+func (b *bucket) firstWindow(now quota.Time, l *quota.Limit) {
+	b.win, b.since, b.until, b.slope = 0, 0, 0, 0
+	if l.Kind.Windowed() {
+		t := l.First()
+		off := quota.Time(b.offset)
+		start, end := limiter.Window(&t, now-off)
+		b.win, b.since, b.until = start, start+off, end+off
+	}
+}
+
+// roll brings the bucket to now: it follows a change of the limit, and ends the
+// window if it is over.
+func (b *bucket) roll(now quota.Time, l *quota.Limit) {
+	if b.as != l {
+		b.adopt(now, l)
+	}
+	b.turn(now, l)
+}
+
+// adopt goes on under a changed limit: what was used stays used, as at the
+// leader.
+func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
+	old := b.as
+	b.as = l
+	if old == nil || old.First() == l.First() {
+		return
+	}
+	b.turn(now, old)
+	was, is := old.First(), l.First()
+	est := b.estimate(now, old, false)
+	m := b.meter(now, old, est)
+	m.Retier(now, &was, &is)
+	b.est, b.estAt = m.Level(), now
+	b.level += m.Level() - est
+	b.keep(l.BurstUnits())
+	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
+		b.keep(0)
+		b.firstWindow(now, l)
+	}
+}
+
+// turn ends the window if it is over. What was held for it is void, and what was
+// used in it is not counted in the next; of a sliding window both go on, and
+// what was used comes back over the next period.
+func (b *bucket) turn(now quota.Time, l *quota.Limit) {
+	if b.until == 0 || now < b.until {
+		return
+	}
+	spent := b.counts().spent()
+	if l.Kind == quota.SlidingWindow {
+		b.slide(now, l)
+		return
+	}
+	b.keep(0)
+	b.est, b.estAt, b.estUsed, b.estBack = l.BurstUnits(), now, spent, b.refunded
+	b.before, b.ceded = spent, 0
+	b.firstWindow(now, l)
+}
+
+// slide moves a sliding window on, one window at a time; a key that was idle for
+// two is full.
+func (b *bucket) slide(now quota.Time, l *quota.Limit) {
+	full, per := l.BurstUnits(), l.Rate.Per
+	for range 2 {
+		if now < b.until {
+			return
+		}
+		b.estimate(b.until, l, false)
+		b.slope = perSecond(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
+		b.win, b.since, b.until = b.win.Add(per), b.until, b.until.Add(per)
+	}
+	if now >= b.until {
+		b.est, b.estAt = full, now
+		b.firstWindow(now, l)
+	}
+}
+
+// gains is what the global level gains per second if nobody asks.
+func (b *bucket) gains(l *quota.Limit) quota.Units {
+	switch l.Kind {
+	case quota.TokenBucket:
+		return l.Rate.PerSecond()
+	case quota.SlidingWindow:
+		return b.slope
+	}
+	return 0
+}
+
+// meter is the estimate as a meter of its own.
+func (b *bucket) meter(now quota.Time, l *quota.Limit, est quota.Units) limiter.Meter {
+	t := l.First()
+	return limiter.RestoreMeter(&t, est, now, b.since, b.slope, now)
+}
+
+// window is the start of the bucket's window on the leader's clock.
+func (b *bucket) window() quota.Time {
+	if b.until == 0 || !b.told {
+		return 0
+	}
+	return b.win
+}
+
+// reframe takes over the window that a grant is for. It returns false for a
+// grant of a window that has ended here.
+func (b *bucket) reframe(now quota.Time, off int64, e *quota.GrantEntry) bool {
+	b.slope = e.Slope
+	if e.WindowEnd == 0 {
+		b.win, b.since, b.until = 0, 0, 0
+		return true
+	}
+	l := b.limit()
+	since, until := e.WindowStart+quota.Time(off), e.WindowEnd+quota.Time(off)
+	if l.Kind == quota.SlidingWindow {
+		b.win, b.since, b.until = e.WindowStart, since, until
+		return true
+	}
+	if now >= until || b.told && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
+		return false
+	}
+	if e.WindowStart > b.win && b.told { // a new one
+		spent := b.counts().spent()
+		b.keep(0)
+		b.before, b.estUsed = spent, spent
+	}
+	b.win, b.since, b.until = e.WindowStart, since, until
+	return true
+}
