@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// until ends a load after d.
+func until(d time.Duration, load func(int, time.Duration) float64) func(int, time.Duration) float64 {
+	return func(i int, t time.Duration) float64 {
+		if t >= d {
+			return 0
+		}
+		return load(i, t)
+	}
+}
+
+// TestNothingLost stops the load of random scenarios: a few seconds later the
+// leader has booked what the members admitted, to the token, whatever was lost,
+// repeated or reordered on the way.
+func TestNothingLost(t *testing.T) {
+	for seed := range uint64(150) {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			s, line := random(seed, c)
+			s.KillLeader, s.KillAgain = 0, 0
+			s.Load = until(s.Duration, s.Load)
+			s.Duration += 5 * time.Second
+			if res := Run(s); res.Lost != 0 {
+				t.Errorf("%s\n\t%d of %d admitted tokens are not in the books", line, res.Lost, res.Admitted)
+			}
+		}
+	}
+}
+
+// TestLeaderKilled overloads a limit three times and kills the leader, with and
+// without its member. Decisions go on meanwhile, and nothing is admitted twice.
+func TestLeaderKilled(t *testing.T) {
+	const (
+		grows   = .02 // worst excess, in bursts, beyond that of the run without a kill
+		outage  = .8  // of the limit is admitted while nobody leads
+		learned = 20 * time.Millisecond
+	)
+	for _, w := range []way{soft, hard} {
+		for _, nodes := range []int{3, 10} {
+			for _, member := range []bool{false, true} {
+				for seed := uint64(1); seed <= 3; seed++ {
+					s := Scenario{
+						Seed: seed, Nodes: nodes, Duration: 8 * time.Second, Limit: limit(1000, 1000, w.ceiling),
+						Delay: time.Millisecond, Load: patterns[2].on(nodes, 1000),
+					}
+					quiet := Run(s)
+					s.KillLeader, s.KillMember = 3*time.Second, member
+					res := Run(s)
+					t.Logf("%s, %d nodes, with its member %v, seed %d: %+.2f%%, excess %.1f tokens (%.1f without a kill), learned %v after the death, %d of %d admitted meanwhile",
+						w.name, nodes, member, seed, 100*res.Error(), res.Excess, quiet.Excess, res.Learned, res.OutageAdmitted, res.OutageAttempted)
+					if res.Excess > quiet.Excess+grows*1000 {
+						t.Errorf("seed %d: excess %.1f, without a kill %.1f: grows by more than %v bursts", seed, res.Excess, quiet.Excess, grows)
+					}
+					alive := float64(nodes)
+					if member {
+						alive--
+					}
+					share := 1000 * res.Learned.Seconds() * alive / float64(nodes)
+					if float64(res.OutageAdmitted) < outage*share {
+						t.Errorf("seed %d: %d admitted in %v without a leader, want %.0f", seed, res.OutageAdmitted, res.Learned, outage*share)
+					}
+					if over := res.Learned - 500*time.Millisecond; over < 0 || over > learned {
+						t.Errorf("seed %d: learned %v after the death, want %v after the election of 500ms", seed, res.Learned, learned)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestQuietKeys bounds what a key costs that is far below its limit.
+func TestQuietKeys(t *testing.T) {
+	reports := func(perNode float64, load time.Duration) (during, after float64) {
+		s := Scenario{
+			Seed: 1, Nodes: 3, Duration: 30 * time.Second, Limit: limit(1000, 1000, quota.Soft), Delay: time.Millisecond,
+			Load: until(load, func(int, time.Duration) float64 { return perNode }),
+		}
+		first := Run(s).Reports
+		s.Duration *= 2
+		return float64(first) / 30 / 3, float64(Run(s).Reports - first)
+	}
+	for _, rate := range []float64{1, 10} {
+		if got, _ := reports(rate, time.Hour); got > 1.2 {
+			t.Errorf("%v requests/s at a node, limit 1000/s: %.2f reports/s, want at most 1.2", rate, got)
+		}
+	}
+	if _, got := reports(10, 20*time.Second); got != 0 {
+		t.Errorf("a key unused for 10 s sends %v reports in the next 30 s, want none", got)
+	}
+}
+
+// TestRunRepeats plays the same scenario twice.
+func TestRunRepeats(t *testing.T) {
+	for seed := range uint64(20) {
+		s, line := random(seed, quota.Soft)
+		if a, b := Run(s), Run(s); a != b {
+			t.Errorf("%s\n\tfirst %+v\n\tthen  %+v", line, a, b)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// kind is a limit that counts over time, about 100 a second.
+type kind struct {
+	name  string
+	limit func(quota.Ceiling) quota.Limit
+}
+
+// bound is what the kind is held to. Tiers are refused by the strictest, so
+// their excess is that of the largest, in bursts of the first. A periodic window
+// begins with the first use that the leader hears of, not with the first use: its
+// windows are not quite the ideal's.
+func (k kind) bound(c quota.Ceiling) bound {
+	l := k.limit(c)
+	switch {
+	case l.Kind == quota.PeriodicRefill:
+		return bound{15, 4, .08}
+	case c == quota.Hard && len(l.More) > 0: // two counters may have to be waited for
+		return bound{18, .001, rounding / float64(l.Burst)}
+	case c == quota.Hard:
+		return bound{12, .001, rounding / float64(l.Burst)}
+	case len(l.More) > 0:
+		return bound{8, 3, .4}
+	}
+	return bound{4, 4, .1}
+}
+
+var kinds = []kind{
+	{"fixed 500 in 5s", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Window(quota.FixedWindow, 500, 5*time.Second))
+	}},
+	{"sliding 500 in 5s", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Window(quota.SlidingWindow, 500, 5*time.Second))
+	}},
+	{"periodic 500 in 5s", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Window(quota.PeriodicRefill, 500, 5*time.Second))
+	}},
+	{"calendar 6000 a minute", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Per(6000, quota.Calendar{Unit: quota.Minute}))
+	}},
+	{"tiers 200 in 1s, 500 in 5s", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Window(quota.FixedWindow, 200, time.Second), quota.Window(quota.SlidingWindow, 500, 5*time.Second))
+	}},
+	{"bucket 200/s and 500 in 5s", func(c quota.Ceiling) quota.Limit {
+		return tiered(c, quota.Tier{Rate: quota.Rate{Tokens: 200, Per: time.Second}, Burst: 50}, quota.Window(quota.FixedWindow, 500, 5*time.Second))
+	}},
+}
+
+func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Ceiling: c, More: tiers[1:]}
+	l.SetFirst(tiers[0])
+	return l
+}
+
+// TestKinds compares limits of every kind with the ideal, on three and ten
+// nodes, under loads from below the limit to three times of it.
+func TestKinds(t *testing.T) {
+	for _, k := range kinds {
+		for _, w := range []way{soft, hardHop} {
+			for _, nodes := range clusterSizes() {
+				for _, p := range patterns {
+					if p.surges {
+						continue
+					}
+					s := Scenario{
+						Nodes: nodes, Duration: 20 * time.Second, Limit: k.limit(w.ceiling), Skew: -1,
+						Delay: time.Millisecond, Hop: 20 * time.Millisecond, Load: p.on(nodes, 100),
+					}
+					checkAccuracy(t, s, k.bound(w.ceiling), fmt.Sprintf("%-28s %2d nodes %-15s %-13s", k.name, nodes, w.name, p.name))
+				}
+			}
+		}
+	}
+}
+
+// TestHardWindows plays random scenarios with faults on limits of every kind:
+// whatever fails, no window of a hard limit admits more than its count.
+func TestHardWindows(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 60
+	}
+	for seed := range seeds {
+		s, line := random(seed, quota.Hard)
+		k := kinds[seed%uint64(len(kinds))]
+		if k.limit(quota.Hard).Kind == quota.PeriodicRefill {
+			continue // its windows are not the ideal's
+		}
+		s.Limit, s.Skew = k.limit(quota.Hard), -1
+		s.Load = patterns[seed%uint64(len(patterns))].on(s.Nodes, 100)
+		if res := Run(s); res.Excess >= allowed(s) {
+			t.Errorf("%s\n%s\n\t%.2f tokens beyond the count (%d admitted, ideal %d)", k.name, line, res.Excess, res.Admitted, res.Ideal)
+		}
+	}
+}
+
+// TestSkewedWindows: clocks that differ by up to 300 ms move the windows, and
+// cost no more than what passes in that time.
+func TestSkewedWindows(t *testing.T) {
+	for _, k := range kinds {
+		l := k.limit(quota.Soft)
+		s := Scenario{
+			Seed: 5, Nodes: 5, Duration: 20 * time.Second, Limit: l, Skew: 300 * time.Millisecond, KillLeader: 7 * time.Second,
+			Delay: time.Millisecond, Hop: 20 * time.Millisecond, Load: patterns[2].on(5, 100),
+		}
+		if res := Run(s); res.Error() < -.10 || res.Error() > .15 {
+			t.Errorf("%s: %+.2f%% (%d admitted, ideal %d)", k.name, 100*res.Error(), res.Admitted, res.Ideal)
+		}
+	}
+}
+
+// TestWaiting: what callers are told to wait is what one central limiter would
+// have told them, and as many are admitted, at whatever node they ask.
+func TestWaiting(t *testing.T) {
+	for _, nodes := range []int{1, 3, 10} {
+		l := limit(100, 50, quota.Soft)
+		l.MaxWait, l.MaxDebt = time.Second, 2*time.Second
+		for seed := range uint64(3) {
+			s := Scenario{
+				Seed: seed, Nodes: nodes, Duration: 20 * time.Second, Limit: l, Delay: time.Millisecond,
+				Hop: 20 * time.Millisecond, Load: patterns[2].on(nodes, 100),
+			}
+			res := Run(s)
+			mean := func(d time.Duration, n int64) time.Duration { return d / time.Duration(max(1, n)) }
+			got, want := mean(res.Waits, res.Admitted), mean(res.IdealWaits, res.Ideal)
+			t.Logf("%2d nodes, seed %d: admitted %d, ideal %d; mean wait %v, ideal %v; asked %d of %d", nodes, seed, res.Admitted, res.Ideal, got, want, res.Asked, res.Attempted)
+			if res.Error() < -.02 || res.Error() > .02 || got < want-20*time.Millisecond || got > want+20*time.Millisecond {
+				t.Errorf("%d nodes, seed %d: %+.2f%%, mean wait %v, want %v", nodes, seed, 100*res.Error(), got, want)
+			}
+		}
+	}
+}
+
+// TestDecideLeader: one login a second over ten nodes is exact when the leader
+// decides, and goes on when the leader is gone.
+func TestDecideLeader(t *testing.T) {
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		l := limit(1, 1, c)
+		l.Decide = quota.AtLeader
+		s := Scenario{Seed: 1, Nodes: 10, Duration: 30 * time.Second, Limit: l, Delay: time.Millisecond, Load: patterns[2].on(10, 1)}
+		if res := Run(s); res.Over+res.Under > 2 || res.Excess > rounding {
+			t.Errorf("%v: %d over, %d under, excess %.2f (%d admitted, ideal %d)", c, res.Over, res.Under, res.Excess, res.Admitted, res.Ideal)
+		}
+		s.KillLeader = 10 * time.Second
+		res := Run(s)
+		t.Logf("%v, leader killed: admitted %d, ideal %d, excess %.2f", c, res.Admitted, res.Ideal, res.Excess)
+		if c == quota.Hard && res.Excess > rounding || res.Error() < -.3 || res.Error() > .4 {
+			t.Errorf("%v, leader killed: %+.2f%%, excess %.2f", c, 100*res.Error(), res.Excess)
+		}
+	}
+}
+
+// TestOneNode: a member alone with its leader admits as much as the central
+// limiter, whatever the kind. (Single decisions may change places: a token that
+// is there a microsecond earlier goes to another request.)
+func TestOneNode(t *testing.T) {
+	waits := limit(100, 50, quota.Soft)
+	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second
+	asked := limit(100, 50, quota.Hard)
+	asked.Decide = quota.AtLeader
+	limits := []quota.Limit{limit(100, 50, quota.Soft), limit(100, 50, quota.Hard), waits, asked}
+	for _, k := range kinds {
+		if l := k.limit(quota.Soft); l.Kind != quota.PeriodicRefill {
+			limits = append(limits, l, k.limit(quota.Hard))
+		}
+	}
+	for _, l := range limits {
+		for _, p := range patterns {
+			s := Scenario{Seed: 4, Nodes: 1, Duration: 20 * time.Second, Limit: l, Skew: -1, Load: p.on(1, 100)}
+			res := Run(s)
+			t.Logf("%v %v %v debt %v, %s: %+.2f%%, excess %.2f", l.Tiers(), l.Ceiling, l.Decide, l.MaxDebt, p.name, 100*res.Error(), res.Excess)
+			if e := res.Error(); e < -.09 || e > .005 || res.Excess > .5 && l.MaxDebt == 0 {
+				t.Errorf("%v %v %v debt %v, %s: %d admitted, ideal %d, excess %.2f", l.Tiers(), l.Ceiling, l.Decide, l.MaxDebt, p.name, res.Admitted, res.Ideal, res.Excess)
+			}
+		}
+	}
+}

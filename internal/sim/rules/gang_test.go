@@ -1,0 +1,249 @@
+package rules
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+const (
+	start  = quota.Time(1_000_000_000_000)
+	tokens = quota.Token
+)
+
+// gang is some members and one real ledger. What they tell each other arrives at
+// once, unless they are cut off.
+type gang struct {
+	t       *testing.T
+	now     quota.Time
+	members []*aggregator.Aggregator
+	ledger  *leader.Ledger
+	set     *quota.Limits
+	over    overrides
+	term    quota.Term
+	version uint64
+	cut     bool // nothing arrives, nobody can be asked
+	asked   int  // questions to the leader
+}
+
+// overrides is the simplest store of overrides.
+type overrides map[quota.Key]*quota.Override
+
+func (o overrides) Override(k quota.Key) *quota.Override { return o[k] }
+
+// newGang returns n members that serve the limits.
+func newGang(t *testing.T, n int, limits ...quota.Limit) *gang {
+	t.Helper()
+	g := &gang{t: t, now: start, over: overrides{}}
+	for i := range n {
+		g.members = append(g.members, aggregator.New(aggregator.Config{
+			Self: quota.NodeID("m" + strconv.Itoa(i)), Incarnation: 1, Nodes: n, Ranges: 1, Overrides: g.over,
+		}, g.now))
+	}
+	g.limits(limits...)
+	g.elect(nil)
+	return g
+}
+
+// elect begins a new term, with the levels of a checkpoint.
+func (g *gang) elect(levels []quota.KeyLevel) {
+	g.term++
+	ids := make([]quota.NodeID, len(g.members))
+	for i := range g.members {
+		ids[i] = quota.NodeID("m" + strconv.Itoa(i))
+	}
+	g.ledger = leader.New(leader.Config{Overrides: g.over}, 0, g.term, "m0", ids, g.set, levels, g.now)
+	for _, m := range g.members {
+		m.SetLeader(0, "m0", g.term)
+	}
+	g.sync()
+}
+
+func (g *gang) limits(list ...quota.Limit) {
+	g.t.Helper()
+	g.version++
+	set, err := quota.NewLimits(g.version, list)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.set = set
+	if g.ledger != nil {
+		g.ledger.SetLimits(g.now, set)
+	}
+	for _, m := range g.members {
+		m.SetLimits(g.now, set)
+	}
+}
+
+// override sets (or with nil removes) the override of a key.
+func (g *gang) override(k quota.Key, o *quota.Override) {
+	if o == nil {
+		delete(g.over, k)
+	} else {
+		o.Key = k
+		g.over[k] = o
+	}
+	g.ledger.Overridden(g.now, []quota.Key{k})
+	for _, m := range g.members {
+		m.Overridden(g.now, []quota.Key{k})
+	}
+}
+
+func (g *gang) clock() quota.Time { return g.now }
+
+// sync delivers what there is to report, and the answers.
+func (g *gang) sync() {
+	for _, m := range g.members {
+		for _, r := range m.Collect(g.now) {
+			if g.cut {
+				continue
+			}
+			if grant, err := g.ledger.Report(g.now, r); err == nil {
+				m.Apply(g.now, grant)
+			}
+		}
+	}
+}
+
+// pass lets time go by, in steps of 10 ms at most.
+func (g *gang) pass(d time.Duration) {
+	for end := g.now.Add(d); g.now < end; {
+		g.now = min(end, g.now.Add(10*time.Millisecond))
+		g.sync()
+	}
+}
+
+// settle is long enough for everything to be reported: a calm member reports
+// once a second.
+func (g *gang) settle() { g.pass(1200 * time.Millisecond) }
+
+// level is what the leader says that the cluster could still spend.
+func (g *gang) level(k quota.Key) quota.Units {
+	return g.ledger.Ask(g.now, []quota.Ask{{Key: k}})[0].Level
+}
+
+// call decides a call on a member as a node does: it waits a moment for grants,
+// and asks the leader.
+func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.Decision) {
+	g.t.Helper()
+	var c aggregator.Call
+	out := make([]quota.Decision, len(reqs))
+	c.Reset(reqs, out)
+	c.Acquires = acquires
+	for round := 0; ; round++ {
+		ok := g.members[m].Decide(g.clock, &c)
+		switch {
+		case c.Need == aggregator.Nothing:
+			return ok, out
+		case round > 50:
+			g.t.Fatalf("a call never ends: needs %d of %v", c.Need, c.Key)
+		case c.Need == aggregator.Leader && g.cut:
+			c.Alone = true
+		case c.Need == aggregator.Leader:
+			g.asked++
+			c.Answer(g.ledger.Ask(g.now, []quota.Ask{c.Ask})[0])
+		case round >= 3:
+			c.Final = true
+		default:
+			g.now = g.now.Add(5 * time.Millisecond)
+			g.sync()
+		}
+	}
+}
+
+func ask(l quota.LimitName, key string, cost int64) quota.Request {
+	return quota.Request{Key: quota.Key{LimitName: l, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}
+}
+
+// take asks a member for tokens of one key.
+func (g *gang) take(m int, k quota.Key, cost int64) quota.Decision {
+	g.t.Helper()
+	_, out := g.call(m, true, ask(k.LimitName, k.Key, cost))
+	return out[0]
+}
+
+// drain takes single tokens until one is refused, at most n, and returns how many
+// passed.
+func (g *gang) drain(m int, k quota.Key, n int) (passed int) {
+	g.t.Helper()
+	for range n {
+		if !g.take(m, k, 1).Allowed {
+			return passed
+		}
+		passed++
+	}
+	return passed
+}
+
+// ruleOf makes a limit n/l of one tier.
+func ruleOf(name string, tier quota.Tier, set ...func(*quota.Limit)) quota.Limit {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: name}}
+	l.SetFirst(tier)
+	for _, f := range set {
+		f(&l)
+	}
+	return l
+}
+
+// perHour is a bucket that yields next to nothing during a test.
+func perHour(burst int64) quota.Tier {
+	return quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst}
+}
+
+func hard(l *quota.Limit)     { l.Ceiling = quota.Hard }
+func atLeader(l *quota.Limit) { l.Decide = quota.AtLeader }
+
+func child(parent string) func(*quota.Limit) {
+	return func(l *quota.Limit) { l.Parent = parent }
+}
+
+func waiting(wait, debt time.Duration) func(*quota.Limit) {
+	return func(l *quota.Limit) { l.MaxWait, l.MaxDebt = wait, debt }
+}
+
+func key(name, k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: name}, Key: k}
+}
+
+// eachSlow runs a test for each limit of slow but the parent.
+func eachSlow(t *testing.T, members int, test func(t *testing.T, g *gang, l quota.Limit, k quota.Key)) {
+	for _, l := range slow() {
+		if l.LimitName.Limit == "parent" {
+			continue
+		}
+		t.Run(l.LimitName.Limit, func(t *testing.T) {
+			test(t, newGang(t, members, slow()...), l, quota.Key{LimitName: l.LimitName, Key: "k"})
+		})
+	}
+}
+
+// slow are limits of all kinds that admit 10 at once and yield nothing while a
+// test runs.
+func slow() []quota.Limit {
+	return []quota.Limit{
+		ruleOf("bucket", perHour(10)),
+		ruleOf("hard", perHour(10), hard),
+		ruleOf("waits", perHour(10), waiting(time.Second, time.Second)),
+		ruleOf("precious", perHour(10), atLeader),
+		ruleOf("precious-hard", perHour(10), atLeader, hard),
+		ruleOf("fixed", quota.Window(quota.FixedWindow, 10, 24*time.Hour)),
+		ruleOf("sliding", quota.Window(quota.SlidingWindow, 10, 24*time.Hour)),
+		ruleOf("periodic", quota.Window(quota.PeriodicRefill, 10, 24*time.Hour)),
+		ruleOf("calendar", quota.Per(10, quota.Calendar{Unit: quota.Year})),
+		ruleOf("tiers", perHour(10), func(l *quota.Limit) {
+			l.More = []quota.Tier{perHour(20), quota.Window(quota.FixedWindow, 30, 24*time.Hour)}
+		}),
+		ruleOf("flight", quota.Tier{Kind: quota.Concurrency, Burst: 10}),
+		ruleOf("max-cost", perHour(10), func(l *quota.Limit) { l.MaxCost = 5 }),
+		ruleOf("shadow", perHour(10), func(l *quota.Limit) { l.Enforcement = quota.Shadow }),
+		ruleOf("parent", perHour(100)),
+		ruleOf("child", perHour(10), child("parent")),
+		ruleOf("floored", perHour(10), child("parent"), func(l *quota.Limit) {
+			l.Floor, l.FloorBurst = quota.Rate{Tokens: 1, Per: time.Hour}, 3
+		}),
+	}
+}

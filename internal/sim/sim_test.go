@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func limit(rate, burst int64, c quota.Ceiling) quota.Limit {
+	return quota.Limit{
+		LimitName: quota.LimitName{Namespace: "n", Limit: "l"},
+		Rate:      quota.Rate{Tokens: rate, Per: time.Second}, Burst: burst, Ceiling: c,
+	}
+}
+
+type pattern struct {
+	name   string
+	load   func(i, n int, r float64, t time.Duration) float64
+	surges bool // from less than the limit to ten times of it and more at once
+}
+
+// on returns the pattern's load on n nodes, in multiples of rate.
+func (p pattern) on(n int, rate int64) func(int, time.Duration) float64 {
+	return func(i int, t time.Duration) float64 { return p.load(i, n, float64(rate), t) }
+}
+
+var patterns = []pattern{
+	{name: "even 0.8x", load: func(_, n int, r float64, _ time.Duration) float64 { return .8 * r / float64(n) }},
+	{name: "even 1x", load: func(_, n int, r float64, _ time.Duration) float64 { return r / float64(n) }},
+	{name: "even 3x", load: func(_, n int, r float64, _ time.Duration) float64 { return 3 * r / float64(n) }},
+	{name: "even 20x", surges: true, load: func(_, n int, r float64, _ time.Duration) float64 { return 20 * r / float64(n) }},
+	{name: "skew 90% 3x", load: func(i, n int, r float64, _ time.Duration) float64 {
+		if i == 0 {
+			return 2.7 * r
+		}
+		return .3 * r / float64(max(1, n-1))
+	}},
+	{name: "moving 0.95x", load: func(i, n int, r float64, t time.Duration) float64 {
+		if int(t/(500*time.Millisecond))%n == i {
+			return .95 * r
+		}
+		return 0
+	}},
+	{name: "moving 3x", load: func(i, n int, r float64, t time.Duration) float64 {
+		if int(t/(500*time.Millisecond))%n == i {
+			return 3 * r
+		}
+		return 0
+	}},
+	{name: "on/off 3x", load: func(_, n int, r float64, t time.Duration) float64 {
+		if int(t/time.Second)%2 == 0 {
+			return 3 * r / float64(n)
+		}
+		return 0
+	}},
+	{name: "surge 10x", surges: true, load: func(_, n int, r float64, t time.Duration) float64 {
+		if t > 5*time.Second {
+			return 10 * r / float64(n)
+		}
+		return 0
+	}},
+}
+
+// way is how a limit is enforced; hop lets a hard check wait for a grant.
+type way struct {
+	name    string
+	ceiling quota.Ceiling
+	hop     time.Duration
+}
+
+var (
+	soft    = way{"soft", quota.Soft, 0}
+	hard    = way{"hard", quota.Hard, 0}
+	hardHop = way{"hard, 20 ms hop", quota.Hard, 20 * time.Millisecond}
+)
+
+// bound is how far a run may be from the ideal: admitted in percent below and
+// above it, and the worst excess over the envelope, in bursts.
+type bound struct{ under, over, excess float64 }
+
+// anyUnder marks what is known to be bad: a hard limit of few tokens a second
+// without a hop, where the token lies at the wrong node.
+const anyUnder = 100
+
+// TestAccuracy compares every pattern with the ideal central bucket, the worst
+// of several seeds against the bound.
+func TestAccuracy(t *testing.T) {
+	const none = rounding / 1000
+	for _, tc := range []struct {
+		rate, burst int64
+		way         way
+		bound       bound
+		surge       float64 // excess, in bursts, of the patterns with 10 and 20x
+	}{
+		{1000, 1000, soft, bound{5, 1.5, .06}, .45},
+		{1000, 1000, hard, bound{10, 0, none}, none},
+		{1000, 1000, hardHop, bound{7, 0, none}, none},
+		{10, 20, soft, bound{4, 5, .5}, 1},
+		{10, 20, hard, bound{anyUnder, 0, none}, none},
+		{10, 20, hardHop, bound{12, 0, none}, none},
+	} {
+		for _, nodes := range clusterSizes() {
+			for _, p := range patterns {
+				b := tc.bound
+				if p.surges {
+					b.excess = tc.surge
+				}
+				s := Scenario{
+					Nodes: nodes, Duration: 10 * time.Second, Limit: limit(tc.rate, tc.burst, tc.way.ceiling),
+					Delay: time.Millisecond, Hop: tc.way.hop, Load: p.on(nodes, tc.rate),
+				}
+				checkAccuracy(t, s, b, fmt.Sprintf("%2d nodes %4d/s b%-4d %-15s %-13s", nodes, tc.rate, tc.burst, tc.way.name, p.name))
+			}
+		}
+	}
+}
+
+// clusterSizes and seedsEach are fewer with -short, as under the race detector:
+// there is nothing concurrent here to find.
+func clusterSizes() []int {
+	if testing.Short() {
+		return []int{3}
+	}
+	return []int{3, 10}
+}
+
+func seedsEach() uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return 3
+}
+
+func checkAccuracy(t *testing.T, s Scenario, b bound, line string) {
+	t.Helper()
+	var under, over, excess, reports float64
+	for s.Seed = 1; s.Seed <= seedsEach(); s.Seed++ {
+		res := Run(s)
+		e, x := 100*res.Error(), res.Excess/float64(s.Limit.Burst)
+		under, over, excess = min(under, e), max(over, e), max(excess, x)
+		reports = max(reports, float64(res.Reports)/s.Duration.Seconds()/float64(s.Nodes))
+		if e < -b.under || e > b.over || x > b.excess {
+			t.Errorf("%s: seed %d: %+.2f%%, excess %.3f bursts; must be -%v%% to +%v%%, excess %v", line, s.Seed, e, x, b.under, b.over, b.excess)
+		}
+	}
+	t.Logf("%s %+7.2f%% to %+.2f%%, excess %.3f bursts, %4.1f reports/s/node", line, under, over, excess, reports)
+}
