@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// finish derives what is left, checks the settings against each other, and
+// returns them, or every fault of every layer.
+func (s *nodeSettings) finish() (Node, error) {
+	s.complete(s.isGiven)
+	s.checkNode()
+	s.checkListen()
+	s.checkTimes()
+	file, env := s.file.err(), s.env.err()
+	switch {
+	case file == nil && env == nil:
+		return s.Node, nil
+	case env == nil:
+		return Node{}, file
+	case file == nil:
+		return Node{}, env
+	}
+	return Node{}, errors.Join(file, env)
+}
+
+func (s *nodeSettings) isGiven(path string) bool {
+	_, ok := s.given[path]
+	return ok
+}
+
+// checkNode requires this node to be one of the nodes. Where there are others,
+// it must say which it is: two nodes must never both be the default one.
+func (s *nodeSettings) checkNode() {
+	if !s.isGiven("nodes") {
+		return
+	}
+	var ids []string
+	for _, p := range s.Nodes {
+		if p.ID == s.Node.Node && (s.isGiven("node") || len(s.Nodes) == 1) {
+			return
+		}
+		ids = append(ids, string(p.ID))
+	}
+	these := strings.Join(ids[:min(len(ids), 10)], ", ")
+	if s.isGiven("node") {
+		s.conflict([]string{"node", "nodes"}, "%s is not in nodes; must be one of %s", clip(string(s.Node.Node)), these)
+		return
+	}
+	s.conflict([]string{"nodes", "node"}, "node is missing; say which of the nodes this one is: %s", these)
+}
+
+// checkListen requires the addresses to be different ones.
+func (s *nodeSettings) checkListen() {
+	l := s.Listen
+	s.checkApart("listen.http", l.HTTP, "listen.grpc", l.GRPC)
+	s.checkApart("listen.http", l.HTTP, "listen.peer", l.Peer)
+	s.checkApart("listen.grpc", l.GRPC, "listen.peer", l.Peer)
+}
+
+func (s *nodeSettings) checkApart(pathA, a, pathB, b string) {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	if portA == portB && portA != "0" && (hostA == hostB || everyHost(hostA) || everyHost(hostB)) {
+		s.conflict([]string{pathB, pathA, "nodes"}, "%s %s and %s %s take the same port; must be different", pathA, a, pathB, b)
+	}
+}
+
+func everyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// checkTimes requires the durations to be in the order that Raft needs, and
+// keys to live longer than it takes to report them.
+func (s *nodeSettings) checkTimes() {
+	r := s.Raft
+	if r.Lease > r.Heartbeat {
+		s.conflict([]string{"raft.lease", "raft.heartbeat"}, "raft.lease %s is longer than raft.heartbeat %s; must be at most as long", short(r.Lease), short(r.Heartbeat))
+	}
+	if r.Election < r.Heartbeat {
+		s.conflict([]string{"raft.election", "raft.heartbeat"}, "raft.election %s is shorter than raft.heartbeat %s; must be at least as long", short(r.Election), short(r.Heartbeat))
+	}
+	if s.Idle <= s.Sync {
+		s.conflict([]string{"idle", "sync"}, "idle %s is not longer than sync %s; must be longer", short(s.Idle), short(s.Sync))
+	}
+}
+
+// conflict reports a fault between settings at the first of them that was
+// given, unless one of them was refused already.
+func (s *nodeSettings) conflict(paths []string, format string, args ...any) {
+	for _, path := range paths {
+		if s.given[path].bad {
+			return
+		}
+	}
+	message := fmt.Sprintf(format, args...)
+	for _, path := range paths {
+		o, ok := s.given[path]
+		switch {
+		case !ok:
+			continue
+		case o.variable != "":
+			s.env.at(0, 0, o.variable, "%s", message)
+		default:
+			s.file.node(o.place.value, o.place.path, "%s", message)
+		}
+		return
+	}
+}

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Converted is what became of another system's file.
+type Converted struct {
+	Limits []quota.Limit // sorted by name
+	YAML   []byte        // the same as a limit file
+	Notes  []Note        // what to know and to do, in the order of the source
+}
+
+// A Note says what could not be carried over as it was, or what callers have
+// to change.
+type Note struct {
+	Path string // the field in the source; empty for all of it
+	What string // what is so
+	Do   string // what to do; empty for nothing
+}
+
+// String returns path: what; do, without what is empty.
+func (n Note) String() string {
+	s := n.What
+	if n.Path != "" {
+		s = n.Path + ": " + s
+	}
+	if n.Do != "" {
+		s += "; " + n.Do
+	}
+	return s
+}
+
+// converters read the forms of others.
+var converters = []struct {
+	from    string
+	start   string // what a file begins with
+	convert func(c *conversion, p place)
+}{
+	{"quotaservice", "namespaces:", (*conversion).quotaservice},
+	{"envoy-ratelimit", "domain: web", (*conversion).envoy},
+	{"slas", "slas:", (*conversion).slaFile},
+}
+
+// ConvertFrom returns the forms that Convert reads: the YAML configurations of
+// square/quotaservice and of envoyproxy/ratelimit, and a file with slas alone.
+func ConvertFrom() []string {
+	var out []string
+	for _, c := range converters {
+		out = append(out, c.from)
+	}
+	return out
+}
+
+// Convert reads another system's file as one of ConvertFrom and writes it as
+// ours. Its error is a *FileError with every fault of the source, or says that
+// the form is unknown.
+func Convert(from, source string, data []byte) (Converted, error) {
+	i := slices.Index(ConvertFrom(), from)
+	if i < 0 {
+		return Converted{}, fmt.Errorf("from: is %s; must be one of %s", clip(from), strings.Join(ConvertFrom(), ", "))
+	}
+	r := &report{source: source, data: data}
+	c := &conversion{limitFile: limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}, twins: map[quota.LimitName]int{}}
+	if root := r.root(converters[i].start); root != nil {
+		converters[i].convert(c, place{value: root})
+	}
+	if err := r.err(); err != nil {
+		return Converted{}, err
+	}
+	slices.SortFunc(c.limits, compareLimits)
+	return Converted{Limits: c.limits, YAML: FormatLimits(c.limits), Notes: c.notes}, nil
+}
+
+// conversion is a source on its way to limits.
+type conversion struct {
+	limitFile
+	notes []Note
+	twins map[quota.LimitName]int // how many limits would like to have a name
+}
+
+func (c *conversion) note(path, do, what string, args ...any) {
+	c.notes = append(c.notes, Note{Path: path, What: fmt.Sprintf(what, args...), Do: do})
+}
+
+// noted reads a field of the source that we have nothing for.
+func (c *conversion) noted(name, do, what string) field {
+	return field{name, "", func(p place) { c.note(p.path, do, "%s", what) }}
+}
+
+// keep adds a limit that was made from a place of the source.
+func (c *conversion) keep(l quota.Limit, p place) {
+	if c.room(p) {
+		c.add(draft{Limit: l, place: p})
+	}
+}
+
+// slaFile converts a file that has slas and nothing else.
+func (c *conversion) slaFile(p place) {
+	c.object(p, "slas: ["+slaExample+"]", []field{{"slas", "slas: [" + slaExample + "]", c.slas}})
+	for i := range c.limits {
+		l := &c.limits[i]
+		where := c.drafts[l.LimitName].place.path
+		c.note(where, "check a request by its method and path, with the tenant as the key",
+			"becomes the limit %v, counted by key in windows aligned to the Unix epoch", l.LimitName)
+		if l.Enforcement == quota.Off {
+			c.note(where+".enabled", "remove the limit, or use enforcement: shadow to see what it would refuse", "is false, which becomes enforcement: off")
+		}
+	}
+}

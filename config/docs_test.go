@@ -1,0 +1,46 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocs parses the examples of docs/limits.md, and finds all rules there.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml( overrides)?\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 5 {
+		t.Errorf("%d examples; want 5 or more", len(blocks))
+	}
+	for _, b := range blocks {
+		if b[1] != "" {
+			_, err = ParseOverrides("docs/limits.md", []byte(b[2]), goldenNow)
+		} else {
+			_, err = ParseLimits("docs/limits.md", []byte(b[2]))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, rule := range LintRules() {
+		if !strings.Contains(string(text), "| `"+rule+"` |") {
+			t.Errorf("docs/limits.md does not have the rule %s", rule)
+		}
+	}
+	for _, from := range ConvertFrom() {
+		if !strings.Contains(string(text), "`"+from+"`") {
+			t.Errorf("docs/limits.md does not say that %s is converted", from)
+		}
+	}
+	l := &limitFile{}
+	for _, f := range append(l.limitFields(&draft{}), l.templateFields(&draft{})...) {
+		if !strings.Contains(string(text), "`"+f.name) {
+			t.Errorf("docs/limits.md does not explain the field %s", f.name)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the parsers say into testdata; then read the diff")
+
+// goldenNow is the clock by which golden overrides expire: 2026-11-21.
+const goldenNow = quota.Time(1795219200e9)
+
+// TestGolden reads testdata/{limits,node,overrides}-*.{good,bad}.yaml. Beside each is a
+// .txt: the exact error of a bad file, what was read from a good one.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := 0
+	for _, file := range files {
+		source := filepath.Base(file)
+		t.Run(source, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := describeFile(source, data)
+			isBad := strings.HasSuffix(file, ".bad.yaml")
+			if (err != nil) != isBad {
+				t.Fatalf("error: %v", err)
+			}
+			if isBad {
+				bad++
+				got = err.Error() + "\n"
+			}
+			compareGolden(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
+		})
+	}
+	if bad < 25 {
+		t.Errorf("%d bad files; want 25 or more", bad)
+	}
+}
+
+// describeFile reads a file by its name and writes what it holds.
+func describeFile(source string, data []byte) (string, error) {
+	if strings.HasPrefix(source, "limits-") {
+		limits, err := ParseLimits(source, data)
+		return string(FormatLimits(limits)), err
+	}
+	if strings.HasPrefix(source, "overrides-") {
+		overrides, err := ParseOverrides(source, data, goldenNow)
+		return string(FormatOverrides(overrides)), err
+	}
+	n, err := ParseNode(source, data)
+	return describeNode(n), err
+}
+
+func describeNode(n Node) string {
+	return strings.ReplaceAll(fmt.Sprintf("%+v\n", n), " ", "\n")
+}
+
+func compareGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -rewrite writes it):\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// notBoth reports two fields of which a map may have one.
+func (l *limitFile) notBoth(g given, a, b string) {
+	if g.any(a) && g.any(b) {
+		second := g[g.inOrder()[0]]
+		for _, name := range g.inOrder() {
+			if name == a || name == b {
+				second = g[name]
+			}
+		}
+		l.node(second.where(), second.path, "%s and %s cannot stand together; choose one", a, b)
+	}
+}
+
+// bothOrNone reports a field without which another means nothing.
+func (l *limitFile) bothOrNone(p place, g given, a, b, writeA, writeB string) {
+	switch {
+	case g.any(a) && !g.any(b):
+		l.node(p.where(), join(p.path, b), "is missing beside %s; write %s", a, writeB)
+	case g.any(b) && !g.any(a):
+		l.node(p.where(), join(p.path, a), "is missing beside %s; write %s", b, writeA)
+	}
+}
+
+// saidBy names the fields of a file that an error of package quota about
+// another one may be about.
+var saidBy = map[string][]string{
+	"rate":        {"rate", "limit", "in_flight"},
+	"burst":       {"burst", "limit", "in_flight"},
+	"calendar":    {"per", "tiers"},
+	"kind":        {"tiers", "window"},
+	"concurrency": {"in_flight"},
+	"max_wait":    {"max_wait", "max_debt"},
+	"max_debt":    {"max_debt", "max_wait"},
+	"fraction":    {"enforcement"},
+}
+
+// locate reports an error of package quota about a limit at the field that it
+// begins with. What it joins is reported one by one.
+func (l *limitFile) locate(d *draft, err error) {
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		name, what, ok := strings.Cut(text, ": ")
+		if !ok {
+			name, what = "", text
+		}
+		root := name
+		if i := strings.IndexAny(name, ".["); i >= 0 {
+			root = name[:i]
+		}
+		at, path := d.place.where(), d.place.path
+		for _, field := range append(saidBy[root], root) {
+			if p, there := d.given[field]; there {
+				at, path = p.value, p.path+strings.TrimPrefix(name, root)
+				break
+			}
+		}
+		l.node(at, path, "%s", what)
+	}
+}
+
+// checkTogether reports what is wrong between limits: parents.
+func (l *limitFile) checkTogether() {
+	_, err := quota.NewLimits(1, l.limits)
+	if err == nil {
+		return
+	}
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		rest, _ := strings.CutPrefix(text, "limit ")
+		name, what, _ := strings.Cut(rest, ": ")
+		namespace, limit, _ := strings.Cut(name, "/")
+		d, ok := l.drafts[quota.LimitName{Namespace: namespace, Limit: limit}]
+		if !ok {
+			l.at(0, 0, "", "%s", text)
+			continue
+		}
+		l.locate(&d, errors.New(what))
+	}
+}

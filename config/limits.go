@@ -1,0 +1,160 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// FormatVersion is the version that limit files say they are written in.
+const FormatVersion = 1
+
+// LoadLimits reads a limit file. Its error is a *FileError, unless the file
+// cannot be read at all.
+func LoadLimits(path string) ([]quota.Limit, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimits(path, data)
+}
+
+// ParseLimits reads a limit file and returns its limits sorted by name, a set
+// that quota.NewLimits accepts. Its error is a *FileError with every fault;
+// source is what that calls the file.
+func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
+	limits, _, err := parseLimits(source, data)
+	return limits, err
+}
+
+// parseLimits returns also where each limit is.
+func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]draft, error) {
+	r := &report{source: source, data: data}
+	l := limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}
+	if root := r.root("version: 1"); root != nil {
+		l.file(place{value: root})
+	}
+	if err := r.err(); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(l.limits, compareLimits)
+	l.checkTogether()
+	if err := r.err(); err != nil {
+		return nil, nil, err
+	}
+	return l.limits, l.drafts, nil
+}
+
+func compareLimits(a, b quota.Limit) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
+}
+
+// limitFile decodes a limit file. Its methods ending in fields are all that
+// the form knows; a test holds the JSON schema to them.
+type limitFile struct {
+	decoder
+	seen   int // limits so far, good or bad
+	limits []quota.Limit
+	drafts map[quota.LimitName]draft // the limits as they stand in the file
+}
+
+const (
+	limitExample      = "{rate: 10/s, burst: 20}"
+	namespaceExample  = "{limits: {per_client: " + limitExample + "}}"
+	namespacesExample = "{web: " + namespaceExample + "}"
+)
+
+func (l *limitFile) file(p place) {
+	given, ok := l.fieldsOf(p, "version: 1", l.fields())
+	if ok && !given.any("namespaces", "slas", "global_default") {
+		l.node(p.where(), "namespaces", "is missing; write namespaces: %s, slas or global_default", namespacesExample)
+	}
+}
+
+func (l *limitFile) fields() []field {
+	return []field{
+		{"version", "version: 1", func(p place) { l.scalar(p, version()) }},
+		{"global_default", "", func(p place) { l.limit(quota.Global, p) }},
+		{"namespaces", "", func(p place) { l.named(p, namespacesExample, l.namespace) }},
+		{"slas", "", l.slas},
+	}
+}
+
+// version reads the version of the form: there is one so far.
+func version() scalar {
+	want := strconv.Itoa(FormatVersion) + ", the version of this form"
+	return scalar{number: true, want: want, set: func(text string) error {
+		if text != strconv.Itoa(FormatVersion) {
+			return wrong(text, want)
+		}
+		return nil
+	}}
+}
+
+func (l *limitFile) namespace(name string, p place) {
+	given, ok := l.fieldsOf(p, namespaceExample, l.namespaceFields(name))
+	if ok && !given.any("limits", "template", "default") {
+		l.node(p.where(), join(p.path, "limits"), "is missing; write limits: {per_client: %s}, template or default", limitExample)
+	}
+}
+
+func (l *limitFile) namespaceFields(namespace string) []field {
+	return []field{
+		{"default", "", func(p place) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Default}, p) }},
+		{"template", "", func(p place) { l.limit(quota.LimitName{Namespace: namespace, Limit: quota.Template}, p) }},
+		{"limits", "", func(p place) {
+			l.named(p, "{per_client: "+limitExample+"}", func(name string, p place) {
+				l.limit(quota.LimitName{Namespace: namespace, Limit: name}, p)
+			})
+		}},
+	}
+}
+
+// room counts a limit, and reports the first that is too many.
+func (l *limitFile) room(p place) bool {
+	l.seen++
+	if l.seen == quota.MaxLimits+1 {
+		l.node(p.where(), p.path, "is one limit too many; at most %d in a file", quota.MaxLimits)
+	}
+	return l.seen <= quota.MaxLimits
+}
+
+// limit reads one limit, and checks it by itself.
+func (l *limitFile) limit(name quota.LimitName, p place) {
+	if !l.room(p) {
+		return
+	}
+	d := draft{Limit: quota.Limit{LimitName: name}, tier: newTier(), place: p}
+	faults := len(l.faults)
+	fields := l.limitFields(&d)
+	if name.Limit == quota.Template {
+		fields = append(fields, l.templateFields(&d)...)
+	}
+	var ok bool
+	if d.given, ok = l.fieldsOf(p, limitExample, fields); !ok {
+		return
+	}
+	if !l.finish(&d) || len(l.faults) > faults {
+		return
+	}
+	l.add(d)
+}
+
+// add checks a finished limit by itself, and keeps it.
+func (l *limitFile) add(d draft) {
+	unnamed := d.Limit
+	unnamed.LimitName = quota.Global // names are checked where they are read
+	if err := unnamed.Validate(); err != nil {
+		l.locate(&d, err)
+		return
+	}
+	if first, twice := l.drafts[d.LimitName]; twice {
+		l.node(d.place.where(), d.place.path, "%v is there twice, first in line %d; remove one", d.LimitName, first.place.where().Line)
+		return
+	}
+	l.drafts[d.LimitName] = d
+	l.limits = append(l.limits, d.Limit)
+}

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func lintMaxCost(_ *lint, l *quota.Limit, say say) {
+	free := *l
+	free.MaxCost = 0
+	if most := free.MostCost(); l.MaxCost > most {
+		say("max_cost is %d, but more than %d can never pass; raise the burst, or lower max_cost", l.MaxCost, most)
+	}
+}
+
+func lintDebt(_ *lint, l *quota.Limit, say say) {
+	if l.MaxDebt == 0 || l.MaxCost == 0 || l.Kind != quota.TokenBucket {
+		return
+	}
+	if takes := l.Rate.TimeFor(quota.FromTokens(l.MaxCost)); takes > l.MaxDebt {
+		say("max_cost %d takes %s to refill, but only max_debt %s can be reserved: on an empty bucket it is refused whatever the caller would wait; raise max_debt",
+			l.MaxCost, aboutPause(takes), formatPause(l.MaxDebt))
+	}
+}
+
+// aboutPause writes a duration in whole seconds if it has some.
+func aboutPause(d time.Duration) string {
+	if d > quota.MaxPause {
+		return "more than a year"
+	}
+	if d > time.Second {
+		d = d.Round(time.Second)
+	}
+	return formatPause(d)
+}
+
+func lintNear(_ *lint, l *quota.Limit, say say) {
+	if l.Near == 100 {
+		say("near is 100%%: the warning comes when nothing is left; give a lower percentage")
+	}
+}
+
+func lintFraction(_ *lint, l *quota.Limit, say say) {
+	switch {
+	case l.Fraction == 0:
+	case l.Enforcement != quota.Enforce:
+		say("a fraction of %s%% means nothing under %v; use enforce, or leave the fraction out", formatParts(l.Fraction, quota.Million/100), l.Enforcement)
+	case l.Fraction == quota.Million:
+		say("a fraction of 100%% is all keys, as without it; leave it out")
+	}
+}
+
+func lintOff(_ *lint, l *quota.Limit, say say) {
+	if l.Enforcement == quota.Off {
+		say("is off: everything passes and nothing is counted; use shadow to see what it would refuse, or remove it")
+	}
+}
+
+func lintCutOffRate(_ *lint, l *quota.Limit, say say) {
+	for _, c := range []struct {
+		policy quota.CutOffPolicy
+		rate   quota.Rate
+	}{{l.CutOff.Policy, l.CutOff.Rate}, {l.CutOff.Then, l.CutOff.ThenRate}} {
+		if c.policy == quota.CutOffRate && l.Kind != quota.Concurrency && faster(c.rate, l.Rate) {
+			say("when cut off, each node admits %v by itself, more than the %v that all have together; give a lower rate", formatRate(c.rate), formatRate(l.Rate))
+			return
+		}
+	}
+}
+
+// faster compares rates exactly where they can be.
+func faster(a, b quota.Rate) bool { return compareRates(a, b, 1) > 0 }
+
+func lintZeroBurst(_ *lint, l *quota.Limit, say say) {
+	if l.Kind == quota.TokenBucket && l.Burst == 0 && l.Rate.Tokens > 0 {
+		say("a burst of 0 refuses everything, whatever the rate; give it a burst, or write ban: true")
+	}
+}
+
+func lintNeverRefilled(_ *lint, l *quota.Limit, say say) {
+	if l.Kind == quota.TokenBucket && l.Burst > 0 && l.Rate.Tokens == 0 {
+		say("a rate of 0 never refills: a key has %d and then nothing; give it a rate", l.Burst)
+	}
+}
+
+func lintSlowly(_ *lint, l *quota.Limit, say say) {
+	if l.Kind != quota.TokenBucket || l.Rate.Tokens == 0 {
+		return
+	}
+	if l.Rate.TimeFor(l.BurstUnits()) > quota.MaxPause {
+		say("a burst of %d takes more than a year to come back at %s; raise the rate, or lower the burst", l.Burst, formatRate(l.Rate))
+	}
+}
+
+func lintBucketDoubles(_ *lint, l *quota.Limit, say say) {
+	if l.Kind == quota.TokenBucket && l.Rate.Per >= 24*time.Hour && l.Rate.Tokens > 1 && l.Burst >= l.Rate.Tokens {
+		say("a full bucket and what comes back admit up to %d in the first %s; use window: sliding or calendar, or a smaller burst",
+			l.Burst+l.Rate.Tokens-1, formatPause(l.Rate.Per))
+	}
+}
+
+func lintBoundary(_ *lint, l *quota.Limit, say say) {
+	if l.Ceiling != quota.Hard {
+		return
+	}
+	for _, t := range l.Tiers() {
+		if t.Kind == quota.FixedWindow && t.Burst >= 2 {
+			say("is hard, but up to %d can pass within %s, around the end of a window; use window: sliding if that matters", 2*t.Burst, formatPause(t.Rate.Per))
+			return
+		}
+	}
+}
+
+func lintLeaderSuits(_ *lint, l *quota.Limit, say say) {
+	slow := l.Rate.Per > 0 && compareRates(l.Rate, quota.Rate{Tokens: 1, Per: time.Second}, 1) <= 0
+	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && l.Decide == quota.Locally {
+		say("one at a time cannot be divided among nodes, so that several may each let one pass; use decide: leader where that matters")
+	}
+}

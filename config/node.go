@@ -1,0 +1,140 @@
+package config
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Node is the settings of one node: what `quorate serve --config` reads.
+type Node struct {
+	// Cluster is the name that all nodes of a cluster share. A node never
+	// joins a cluster of another name.
+	Cluster string
+	// Node is this node's id, unique in the cluster.
+	Node quota.NodeID
+	// Data is the directory for everything durable; data/<node> by default.
+	Data string
+	// Nodes are the nodes that the cluster is made of, this one included; the
+	// same list on every node. By default it is this node alone.
+	Nodes []Peer
+	// Listen is where this node serves.
+	Listen Listen
+	// Limits is a limit file, loaded when the cluster has no limits yet; empty
+	// for none.
+	Limits string
+	// Ranges is how many ranges the keys are split into, 1 to 256. It is fixed
+	// when the cluster is made.
+	Ranges int
+	// Replicas is how many nodes keep each range: 1, 3 or 5. A cluster of
+	// fewer nodes keeps every range on each of them.
+	Replicas int
+	// Sync is how often a member reports to the leaders, 10ms to 10s.
+	Sync time.Duration
+	// MaxKeys bounds the keys that this node counts at a time.
+	MaxKeys int
+	// Idle is how long a key may be unused before it is dropped.
+	Idle time.Duration
+	Log  Log
+	Raft Raft
+}
+
+// Peer is one node of the cluster, and where the others reach it.
+type Peer struct {
+	ID   quota.NodeID
+	Peer string // host:port
+}
+
+// Listen is the addresses that a node serves on, host:port each. Port 0 takes
+// any free port.
+type Listen struct {
+	HTTP string
+	GRPC string
+	Peer string // from other nodes; this node's address in Nodes by default
+}
+
+// Log is how the node writes its log.
+type Log struct {
+	Level  slog.Level
+	Format string // text or json
+}
+
+// Raft is the timing of the Raft groups.
+type Raft struct {
+	Heartbeat time.Duration // without one for so long, a follower stands for election
+	Election  time.Duration // how long a candidate waits for votes; at least Heartbeat
+	Lease     time.Duration // how long a leader leads without its quorum; at most Heartbeat
+}
+
+// Default returns the settings of a node that is given none: a cluster of one.
+func Default() Node {
+	n := defaults()
+	n.complete(func(string) bool { return false })
+	return n
+}
+
+// defaults are the settings before those that follow from others.
+func defaults() Node {
+	return Node{
+		Cluster:  "quorate",
+		Node:     "n1",
+		Listen:   Listen{HTTP: "127.0.0.1:7411", GRPC: "127.0.0.1:7412", Peer: "127.0.0.1:7413"},
+		Ranges:   64,
+		Replicas: 3,
+		Sync:     100 * time.Millisecond,
+		MaxKeys:  1_000_000,
+		Idle:     10 * time.Minute,
+		Log:      Log{Level: slog.LevelInfo, Format: "text"},
+		Raft:     Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+	}
+}
+
+// complete derives what is not given from what is.
+func (n *Node) complete(given func(path string) bool) {
+	if n.Data == "" {
+		n.Data = filepath.Join("data", string(n.Node))
+	}
+	if len(n.Nodes) == 0 {
+		n.Nodes = []Peer{{ID: n.Node, Peer: n.Listen.Peer}}
+		return
+	}
+	for _, p := range n.Nodes {
+		if p.ID == n.Node && !given("listen.peer") {
+			n.Listen.Peer = p.Peer
+		}
+	}
+}
+
+// LoadNode returns the defaults, overridden by the file, overridden by the
+// environment (see [Variables]). An empty path reads no file. Its error holds
+// a *FileError for the file, for the environment, or both, unless the file
+// cannot be read at all.
+func LoadNode(path string) (Node, error) {
+	return loadNode(path, os.Environ())
+}
+
+func loadNode(path string, environ []string) (Node, error) {
+	s := newSettings(path, nil)
+	if path != "" {
+		data, err := readFile(path)
+		if err != nil {
+			return Node{}, err
+		}
+		s = newSettings(path, data)
+		s.readFile()
+	}
+	s.readEnviron(environ)
+	return s.finish()
+}
+
+// ParseNode reads node settings over the defaults, without the environment.
+// Its error is a *FileError with every fault; source is what that calls the
+// file, and what relative paths inside it start from.
+func ParseNode(source string, data []byte) (Node, error) {
+	s := newSettings(source, data)
+	s.readFile()
+	return s.finish()
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDefault(t *testing.T) {
+	n, err := loadNode("", nil)
+	if err != nil || !reflect.DeepEqual(n, Default()) {
+		t.Errorf("no file and no variables: %+v, %v", n, err)
+	}
+	if n.Data != "data/n1" || !slices.Equal(n.Nodes, []Peer{{"n1", "127.0.0.1:7413"}}) {
+		t.Errorf("a cluster of one: %+v", n)
+	}
+	// Every default is a value that its own setting accepts.
+	environ := []string{
+		"QUORATE_CLUSTER=quorate", "QUORATE_NODE=n1", "QUORATE_DATA=data/n1", "QUORATE_NODES=n1=127.0.0.1:7413",
+		"QUORATE_LISTEN_HTTP=127.0.0.1:7411", "QUORATE_LISTEN_GRPC=127.0.0.1:7412", "QUORATE_LISTEN_PEER=127.0.0.1:7413",
+		"QUORATE_RANGES=64", "QUORATE_REPLICAS=3", "QUORATE_SYNC=100ms", "QUORATE_MAX_KEYS=1000000", "QUORATE_IDLE=10m",
+		"QUORATE_LOG_LEVEL=info", "QUORATE_LOG_FORMAT=text",
+		"QUORATE_RAFT_HEARTBEAT=1s", "QUORATE_RAFT_ELECTION=1s", "QUORATE_RAFT_LEASE=500ms",
+	}
+	n, err = loadNode("", environ)
+	if err != nil || !reflect.DeepEqual(n, Default()) {
+		t.Errorf("the defaults as variables: %+v, %v", n, err)
+	}
+	if got, want := len(Variables()), len(environ)+1; got != want { // and QUORATE_LIMITS
+		t.Errorf("%d variables, %d tested", got, want)
+	}
+}
+
+// TestEverySetting holds the table of settings to the fields of Node: each
+// field can be set, and no two settings are the same field.
+func TestEverySetting(t *testing.T) {
+	values := map[string]string{
+		"nodes": "n7=a:1", "ranges": "7", "replicas": "5", "max_keys": "7", "log.level": "debug", "log.format": "json",
+		"listen.http": ":7", "listen.grpc": ":7", "listen.peer": ":7",
+	}
+	var set Node
+	for _, one := range set.settings() {
+		before := set
+		value, ok := values[one.path]
+		if !ok {
+			value = "7s"
+		}
+		if err := one.set(value); err != nil {
+			t.Errorf("%s: %v", one.path, err)
+		}
+		if reflect.DeepEqual(before, set) {
+			t.Errorf("%s sets nothing that was not set", one.path)
+		}
+	}
+	eachField(reflect.ValueOf(set), "Node", func(path string, v reflect.Value) {
+		if v.IsZero() {
+			t.Errorf("%s has no setting", path)
+		}
+	})
+}
+
+func eachField(v reflect.Value, path string, visit func(string, reflect.Value)) {
+	if v.Kind() != reflect.Struct {
+		visit(path, v)
+		return
+	}
+	for i := range v.NumField() {
+		eachField(v.Field(i), path+"."+v.Type().Field(i).Name, visit)
+	}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLayers(t *testing.T) {
+	file := writeFile(t, "node: n2\ndata: d\nlimits: /etc/l.yaml\nsync: 1s\nlog: {level: warn}\nnodes: [{id: n1, peer: 'a:1'}, {id: n2, peer: 'b:2'}]\n")
+	n, err := loadNode(file, []string{
+		"HOME=/", "QUORATE_SYNC=2s", "QUORATE_LOG_FORMAT=json", "QUORATE_DATA=here", "QUORATE_NODE=n1",
+		"QUORATE_ADDR=x", "QUORATE_TOKEN=y", "QUORATE_USER=z", "QUORATE_SERVICE_HOST=10.0.0.1", "QUORATE_PORT=tcp://10.0.0.1:1",
+		"QUORATE_PORT_7411_TCP_ADDR=10.0.0.1", "QUORATE_HEADLESS_SERVICE_PORT_GRPC=1", "quorate_x=1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Node, want.Data, want.Limits, want.Sync = "n1", "here", "/etc/l.yaml", 2*time.Second
+	want.Log = Log{Level: slog.LevelWarn, Format: "json"}
+	want.Nodes, want.Listen.Peer = []Peer{{"n1", "a:1"}, {"n2", "b:2"}}, "a:1"
+	if !reflect.DeepEqual(n, want) {
+		t.Errorf("got  %+v\nwant %+v", n, want)
+	}
+	n, err = loadNode(file, nil)
+	if err != nil || n.Data != filepath.Join(filepath.Dir(file), "d") {
+		t.Errorf("data starts at the file's directory: %q, %v", n.Data, err)
+	}
+	t.Setenv("QUORATE_RANGES", "3")
+	if n, err = LoadNode(file); err != nil || n.Ranges != 3 {
+		t.Errorf("the process's environment: %+v, %v", n, err)
+	}
+}
+
+func TestEnvironFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		file    string
+		environ []string
+		want    string
+	}{
+		"value":   {"", []string{"QUORATE_RANGES=0"}, `environment: QUORATE_RANGES: is "0"; must be a whole number from 1 to 256`},
+		"empty":   {"", []string{"QUORATE_LIMITS="}, `environment: QUORATE_LIMITS: is ""; must be a path`},
+		"slip":    {"", []string{"QUORATE_LISTEN_HTPP=secret"}, `environment: QUORATE_LISTEN_HTPP: unknown variable; did you mean QUORATE_LISTEN_HTTP?`},
+		"port":    {"", []string{"QUORATE_LISTEN_PORT=7411"}, `environment: QUORATE_LISTEN_PORT: unknown variable; must be one of ` + strings.Join(Variables(), ", ")},
+		"strange": {"", []string{"QUORATE_\x1b[31m=1"}, `environment: "QUORATE_\x1b[31m": unknown variable; must be one of ` + strings.Join(Variables(), ", ")},
+		"nodes":   {"", []string{"QUORATE_NODES=n1=a:1,n2"}, `environment: QUORATE_NODES: is "n1=a:1,n2"; must be id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413`},
+		"peer":    {"", []string{"QUORATE_NODES=n1=a:1,n2=b"}, `environment: QUORATE_NODES: peer of nodes[1] is "b"; must be host:port that the other nodes can reach, such as 10.0.0.1:7413`},
+		"twice":   {"", []string{"QUORATE_NODES=n1=a:1,n1=b:1"}, `environment: QUORATE_NODES: nodes[1] has the id "n1" of nodes[0]; must be an id of its own`},
+		"which":   {"", []string{"QUORATE_NODES=n1=a:1,n2=b:1"}, `environment: QUORATE_NODES: node is missing; say which of the nodes this one is: n1, n2`},
+		"both": {"node: n1\nsync: 5s\nranges: 300\n", []string{"QUORATE_IDLE=3s", "QUORATE_REPLICAS=2"}, "FILE:3:9: ranges: is \"300\"; must be a whole number from 1 to 256\n" +
+			"    3 | ranges: 300\n      |         ^\n" +
+			"environment: QUORATE_REPLICAS: is \"2\"; must be 1, 3 or 5\n" +
+			"environment: QUORATE_IDLE: idle 3s is not longer than sync 5s; must be longer"},
+	} {
+		file := ""
+		if c.file != "" {
+			file = writeFile(t, c.file)
+		}
+		_, err := loadNode(file, c.environ)
+		want := strings.ReplaceAll(c.want, "FILE", file)
+		var fe *FileError
+		if !errors.As(err, &fe) || err.Error() != want {
+			t.Errorf("%s: got\n%v\nwant\n%s", name, err, want)
+		}
+	}
+}

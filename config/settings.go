@@ -1,0 +1,119 @@
+package config
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A setting is one value of Node: its path in the file, which is also its
+// variable's name, and how to read it.
+type setting struct {
+	path string
+	scalar
+	read func(decoder, place) bool // in a file, when it is more than a scalar
+}
+
+// settings lists every setting, in the order of the documentation.
+func (n *Node) settings() []setting {
+	return []setting{
+		{path: "cluster", scalar: name(&n.Cluster)},
+		{path: "node", scalar: name(&n.Node)},
+		{path: "data", scalar: filePath(&n.Data)},
+		{path: "nodes", scalar: peers(&n.Nodes), read: readPeers(&n.Nodes)},
+		{path: "listen.http", scalar: address(&n.Listen.HTTP, true)},
+		{path: "listen.grpc", scalar: address(&n.Listen.GRPC, true)},
+		{path: "listen.peer", scalar: address(&n.Listen.Peer, true)},
+		{path: "limits", scalar: filePath(&n.Limits)},
+		{path: "ranges", scalar: whole(&n.Ranges, 1, 256)},
+		{path: "replicas", scalar: numberOf(&n.Replicas, 1, 3, 5)},
+		{path: "sync", scalar: duration(&n.Sync, 10*time.Millisecond, 10*time.Second)},
+		{path: "max_keys", scalar: whole(&n.MaxKeys, 1, 100_000_000)},
+		{path: "idle", scalar: duration(&n.Idle, time.Second, 7*24*time.Hour)},
+		{path: "log.level", scalar: oneOf(&n.Log.Level, levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError)},
+		{path: "log.format", scalar: oneOf(&n.Log.Format, itself, "text", "json")},
+		{path: "raft.heartbeat", scalar: duration(&n.Raft.Heartbeat, 20*time.Millisecond, time.Minute)},
+		{path: "raft.election", scalar: duration(&n.Raft.Election, 20*time.Millisecond, time.Minute)},
+		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
+	}
+}
+
+func itself(s string) string { return s }
+
+func levelWord(l slog.Level) string { return strings.ToLower(l.String()) }
+
+// nodeSettings gathers the layers of a node's settings, and their faults.
+type nodeSettings struct {
+	Node
+	file  report
+	env   report
+	given map[string]origin // by path, what a layer has set
+}
+
+// An origin is where a setting was last set: a place in the file, or a variable.
+type origin struct {
+	place    place
+	variable string
+	bad      bool // the value was refused: what follows from it is no fault
+}
+
+func newSettings(source string, data []byte) *nodeSettings {
+	return &nodeSettings{
+		Node:  defaults(),
+		file:  report{source: source, data: data},
+		env:   report{source: "environment"},
+		given: map[string]origin{},
+	}
+}
+
+// readFile decodes the file's layer.
+func (s *nodeSettings) readFile() {
+	root := s.file.root("settings, such as node: n1")
+	if root == nil {
+		return
+	}
+	d := decoder{&s.file}
+	d.object(place{value: root}, "{node: n1}", s.fields(d))
+	dir := filepath.Dir(s.file.source)
+	for path, to := range map[string]*string{"data": &s.Data, "limits": &s.Limits} {
+		if o, ok := s.given[path]; ok && !o.bad && !filepath.IsAbs(*to) {
+			*to = filepath.Join(dir, *to)
+		}
+	}
+}
+
+// fields turns the settings with their dotted paths into the fields of a file.
+func (s *nodeSettings) fields(d decoder) []field {
+	var out []field
+	groups := map[string][]field{}
+	for _, one := range s.settings() {
+		group, name, nested := strings.Cut(one.path, ".")
+		if !nested {
+			out = append(out, field{name: one.path, read: s.reader(d, one)})
+			continue
+		}
+		if groups[group] == nil {
+			out = append(out, field{name: group, read: func(p place) {
+				d.object(p, "{"+name+": "+groupExamples[group]+"}", groups[group])
+			}})
+		}
+		groups[group] = append(groups[group], field{name: name, read: s.reader(d, one)})
+	}
+	return out
+}
+
+// groupExamples is a value of the first field of each group, for errors.
+var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s"}
+
+func (s *nodeSettings) reader(d decoder, one setting) func(place) {
+	return func(p place) {
+		ok := false
+		if one.read != nil {
+			ok = one.read(d, p)
+		} else {
+			ok = d.scalar(p, one.scalar)
+		}
+		s.given[one.path] = origin{place: p, bad: !ok}
+	}
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// oneDocument reports whatever follows the first document.
+func (r *report) oneDocument(loader *yaml.Loader) {
+	var second yaml.Node
+	switch err := loader.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		r.syntax(err)
+	default:
+		r.node(&second, "", "a second document starts here; must be one document in a file")
+	}
+}
+
+// syntaxHints say what would be right, for the parser's commonest complaints.
+var syntaxHints = []struct{ complaint, hint string }{
+	{"cannot start any token", "put the text in quotes"},
+	{"mapping values are not allowed", "check the indentation, and put text that has ': ' in quotes"},
+	{"expected ',' or", "separate with commas, and close every bracket"},
+	{"could not find expected ':'", "write it as name: value"},
+	{"unexpected end of stream", "close the quote"},
+	{"incompatible YAML document", "leave the %YAML line out"},
+	{"unknown anchor", "write the value out, anchors and aliases are not allowed"},
+	{"exceeded max depth", "check the brackets, no file nests as deep"},
+	{"expected key", "check the indentation and the brackets"},
+	{"expected '-'", "check the indentation and the brackets"},
+	{"expected node content", "write a value, and close every bracket"},
+}
+
+// syntax reports where the parser gave up. What follows that place is unread.
+func (r *report) syntax(err error) {
+	var le *yaml.LoadError
+	if !errors.As(err, &le) {
+		r.at(0, 0, "", "is not valid YAML: %v", err)
+		return
+	}
+	at, begun := le.Mark, le.ContextMark
+	if at.Line > bytes.Count(r.data, []byte("\n")) && begun.Line > 0 {
+		at = begun // what is never closed says more than the end of the file
+	}
+	message := le.Message
+	if le.ContextMsg != "" {
+		message = le.ContextMsg + ": " + message
+	}
+	if begun.Line > 0 && begun.Line < at.Line {
+		message += fmt.Sprintf(" (begun at %d:%d)", begun.Line, begun.Column)
+	}
+	r.at(at.Line, at.Column, "", "is not valid YAML, and is not read beyond: %s; %s", message, syntaxHint(message))
+}
+
+func syntaxHint(message string) string {
+	for _, h := range syntaxHints {
+		if strings.Contains(message, h.complaint) {
+			return h.hint
+		}
+	}
+	return "check the line and the one before it"
+}
+
+// plainOnly reports the parts of YAML that these files do without: anchors,
+// aliases and tags. Aliases are never followed, so they cannot be a bomb.
+func (r *report) plainOnly(n *yaml.Node) {
+	if n.Anchor != "" {
+		r.node(n, "", "has the anchor %s; must be the value alone, anchors are not allowed", clip(n.Anchor))
+	}
+	if n.Kind == yaml.AliasNode {
+		r.node(n, "", "is an alias of %s; write the value out, aliases are not allowed", clip(n.Value))
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		r.node(n, "", "has the tag %s; must be the value alone, tags are not allowed", clip(n.Tag))
+	}
+	for _, c := range n.Content {
+		r.plainOnly(c)
+	}
+}
