@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+	"github.com/quorate/quorate/shard"
+)
+
+// Bounds of questions to leaders.
+const (
+	maxAsking   = 4096 // questions that wait for one range
+	maxAskBatch = 512  // questions in one message
+)
+
+var (
+	errNotAsked = errors.New("the leader of the key's range cannot be asked")
+	errAskLost  = errors.New("the leader did not answer in time")
+)
+
+// question waits for an answer.
+type question struct {
+	ask    quota.Ask
+	answer quota.Answer
+	err    error
+	done   chan struct{}
+}
+
+// asker gathers the questions for one range. One message is under way at a
+// time: what is asked meanwhile leaves together in the next.
+type asker struct {
+	mu    sync.Mutex
+	queue []*question
+	busy  bool
+}
+
+// ask puts a question to the leader of the key's range: here, if this node
+// leads it, else in one hop. An error means that the leader may or may not have
+// booked it; nobody asks twice.
+func (n *Node) ask(q quota.Ask) (quota.Answer, error) {
+	r := shard.Of(q.Key, n.cfg.Ranges)
+	if s := n.seats[r]; s != nil {
+		var out []quota.Answer
+		if s.with(func(l *leader.Ledger, now quota.Time) { out = l.Ask(now, []quota.Ask{q}) }) {
+			return out[0], nil
+		}
+	}
+	p := &question{ask: q, done: make(chan struct{})}
+	if !n.enqueue(r, p) {
+		return quota.Answer{}, errNotAsked
+	}
+	timer := time.NewTimer(n.cfg.AskWait)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return p.answer, p.err
+	case <-timer.C:
+		return quota.Answer{}, errAskLost
+	case <-n.stop:
+		return quota.Answer{}, errNotAsked
+	}
+}
+
+func (n *Node) enqueue(r quota.RangeID, p *question) bool {
+	a := &n.askers[r]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) >= maxAsking {
+		return false
+	}
+	a.queue = append(a.queue, p)
+	if !a.busy {
+		a.busy = true
+		go n.runAsker(r)
+	}
+	return true
+}
+
+// runAsker sends what is queued until there is nothing left.
+func (n *Node) runAsker(r quota.RangeID) {
+	a := &n.askers[r]
+	for {
+		a.mu.Lock()
+		batch := a.queue[:min(len(a.queue), maxAskBatch)]
+		a.queue = a.queue[len(batch):]
+		if len(batch) == 0 {
+			a.busy, a.queue = false, nil
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Unlock()
+		n.sendAsks(r, batch)
+	}
+}
+
+func (n *Node) sendAsks(r quota.RangeID, batch []*question) {
+	answers, err := n.askLeader(r, batch)
+	if err == nil && len(answers) != len(batch) {
+		err = errNotAsked // it no longer leads the range
+	}
+	for i, p := range batch {
+		if p.err = err; err == nil {
+			p.answer = decodeAnswer(answers[i])
+		}
+		close(p.done)
+	}
+}
+
+func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswer, error) {
+	to := n.routes.leader(r)
+	if to == "" || to == n.cfg.Self {
+		return nil, errNotAsked
+	}
+	msg := &peerv1.CallAsk{Range: uint32(r)}
+	for _, p := range batch {
+		msg.Asks = append(msg.Asks, encodeAsk(&p.ask))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.AskWait)
+	defer cancel()
+	c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Ask{Ask: msg}})
+	return c.GetAskResult().GetAnswers(), err
+}
+
+// answerAsks decides a peer's questions, if this node leads the range.
+func (n *Node) answerAsks(msg *peerv1.CallAsk) *peerv1.CallAskResult {
+	out := &peerv1.CallAskResult{}
+	s := n.seats[quota.RangeID(msg.Range)]
+	if s == nil || len(msg.Asks) > maxAskBatch {
+		return out
+	}
+	asks := make([]quota.Ask, len(msg.Asks))
+	for i, a := range msg.Asks {
+		asks[i] = decodeAsk(a)
+	}
+	s.with(func(l *leader.Ledger, now quota.Time) {
+		for _, a := range l.Ask(now, asks) {
+			out.Answers = append(out.Answers, encodeAnswer(a))
+		}
+	})
+	return out
+}
+
+func encodeAsk(a *quota.Ask) *peerv1.Ask {
+	return &peerv1.Ask{
+		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
+		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
+	}
+}
+
+func decodeAsk(a *peerv1.Ask) quota.Ask {
+	return quota.Ask{
+		Key: key(a.GetNamespace(), a.GetLimit(), a.GetKey()), Cost: quota.Units(a.GetCost()),
+		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
+	}
+}
+
+func encodeAnswer(a quota.Answer) *peerv1.AskAnswer {
+	return &peerv1.AskAnswer{
+		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
+		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter),
+	}
+}
+
+func decodeAnswer(a *peerv1.AskAnswer) quota.Answer {
+	return quota.Answer{
+		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
+		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()),
+	}
+}

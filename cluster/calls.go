@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// NoLeaderError says that a call needs a leader that there is not now. Try
+// again: elections take less than two seconds.
+type NoLeaderError struct{ Reason string }
+
+func (e *NoLeaderError) Error() string { return "no leader: " + e.Reason }
+
+// NoLeader marks the error for package api.
+func (e *NoLeaderError) NoLeader() bool { return true }
+
+const callTimeout = 2 * time.Second
+
+// handle dispatches a frame of a peer. It runs on the goroutine that reads the
+// connection.
+func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
+	switch b := f.Body.(type) {
+	case *peerv1.Frame_Raft:
+		n.host.HandleFrame(from, f, answer)
+	case *peerv1.Frame_Reports:
+		n.onReports(from, b.Reports)
+	case *peerv1.Frame_Grants:
+		n.onGrants(from, b.Grants)
+	case *peerv1.Frame_Beacon:
+		n.onBeacon(from, b.Beacon)
+	case *peerv1.Frame_Call:
+		go n.onCall(b.Call, answer)
+	default:
+		answer(&peerv1.Frame{Error: "this version does not know the message"})
+	}
+}
+
+// onCall answers a peer's call.
+func (n *Node) onCall(c *peerv1.Call, answer func(*peerv1.Frame)) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	var out peerv1.Call
+	switch b := c.Body.(type) {
+	case *peerv1.Call_SetLimits:
+		res, err := n.applyMeta(ctx, b.SetLimits.Command)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_SetLimitsResult{SetLimitsResult: encodeLimitsResult(res)}
+	case *peerv1.Call_Overrides:
+		res, err := n.applyMeta(ctx, b.Overrides.Command)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}
+	case *peerv1.Call_Rates:
+		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
+	case *peerv1.Call_Ask:
+		out.Body = &peerv1.Call_AskResult{AskResult: n.answerAsks(b.Ask)}
+	case *peerv1.Call_Settle:
+		out.Body = &peerv1.Call_SettleResult{SettleResult: &peerv1.CallSettleResult{Found: n.settle(b.Settle) == nil}}
+	case *peerv1.Call_Keys:
+		out.Body = &peerv1.Call_KeysResult{KeysResult: n.ownCounters(b.Keys)}
+	case *peerv1.Call_Replica:
+		out.Body = &peerv1.Call_ReplicaResult{ReplicaResult: n.replica(b.Replica.Group)}
+	default:
+		answer(&peerv1.Frame{Error: "this version does not know the call"})
+		return
+	}
+	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: &out}})
+}
+
+func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+	if err != nil {
+		return nil, err
+	}
+	return f.GetCall(), nil
+}
+
+// replica is how far this node's replica of a group is.
+func (n *Node) replica(id uint32) *peerv1.CallReplicaResult {
+	g := n.host.Group(id)
+	if g == nil {
+		return &peerv1.CallReplicaResult{LastContactMillis: time.Hour.Milliseconds()}
+	}
+	index, contact := g.Progress()
+	lead, _, _ := g.Leader()
+	return &peerv1.CallReplicaResult{LastIndex: index, LastContactMillis: contact.Milliseconds(), Leader: string(lead)}
+}
+
+func (n *Node) replicaProgress(ctx context.Context, node quota.NodeID, id uint32) (uint64, time.Duration, error) {
+	c, err := n.call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Replica{Replica: &peerv1.CallReplica{Group: id}}})
+	if err != nil {
+		return 0, 0, err
+	}
+	r := c.GetReplicaResult()
+	return r.GetLastIndex(), time.Duration(r.GetLastContactMillis()) * time.Millisecond, nil
+}
+
+// MaxTop bounds the keys of one answer.
+const MaxTop = 1000
+
+// TopRates asks all leaders for the keys with the highest demand and merges
+// what they say. Nodes that do not answer in a second are left out, and the
+// answer says how many ranges it covers.
+func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+	ask := &peerv1.CallRates{Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answers := []*peerv1.CallRatesResult{n.ownRates(ask)}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, id := range n.routes.upNodes() {
+		wg.Go(func() {
+			c, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
+			if err != nil {
+				return // its ranges are missing from the count
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers = append(answers, c.GetRatesResult())
+		})
+	}
+	wg.Wait()
+	return n.mergeRates(answers, int(ask.Top)), nil
+}
+
+func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, top int) *quoratev1.TopRatesResponse {
+	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges)}
+	covered := map[uint32]bool{}
+	best := map[quota.Key]*quoratev1.KeyRate{}
+	for _, a := range answers {
+		for _, r := range a.GetRanges() {
+			covered[r] = true
+		}
+		for _, data := range a.GetKeys() {
+			k := &quoratev1.KeyRate{}
+			if proto.Unmarshal(data, k) != nil {
+				continue
+			}
+			id := key(k.Namespace, k.Limit, k.Key)
+			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
+				best[id] = k
+			}
+		}
+	}
+	for _, k := range best {
+		out.Keys = append(out.Keys, k)
+	}
+	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {
+		return leader.CompareRates(quota.KeyRate{Key: key(a.Namespace, a.Limit, a.Key), Demand: a.Demand},
+			quota.KeyRate{Key: key(b.Namespace, b.Limit, b.Key), Demand: b.Demand})
+	})
+	out.Keys = out.Keys[:min(top, len(out.Keys))]
+	out.RangesCovered = int32(len(covered))
+	return out
+}
+
+// ownRates are the rates of the ranges led here.
+func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
+	out := &peerv1.CallRatesResult{}
+	match := func(l quota.LimitName) bool {
+		return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
+	}
+	for _, s := range n.seats {
+		s.with(func(l *leader.Ledger, now quota.Time) {
+			out.Ranges = append(out.Ranges, uint32(s.id))
+			for _, k := range l.Rates(now, int(min(max(req.Top, 1), MaxTop)), match) {
+				out.Keys = append(out.Keys, encode(n.keyRate(s, l.Term(), &k)))
+			}
+		})
+	}
+	return out
+}
+
+func (n *Node) keyRate(s *seat, term quota.Term, k *quota.KeyRate) *quoratev1.KeyRate {
+	return &quoratev1.KeyRate{
+		Namespace: k.Key.Namespace, Limit: k.Key.Limit, Key: k.Key.Key,
+		Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
+		Remaining: k.Remaining, Range: uint32(s.id), Leader: string(n.cfg.Self), Term: uint64(term),
+		Rule: limitProto(k.Limit), Members: int32(k.Members),
+	}
+}
+
+func limitProto(l *quota.Limit) *quoratev1.Limit {
+	c := quoratev1.Ceiling_CEILING_SOFT
+	if l.Ceiling == quota.Hard {
+		c = quoratev1.Ceiling_CEILING_HARD
+	}
+	return &quoratev1.Limit{Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Ceiling: c}
+}

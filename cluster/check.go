@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Check decides whether a request of that cost may pass, and charges it if so.
+// A cost of 0 charges nothing and tells whether a cost of 1 would pass. It
+// decides from this node's memory and waits for nobody, with two exceptions.
+// Where the leader's next grant would tell and this node does not know, it waits
+// for that, at most Config.GrantWait: when it holds too little of a hard limit
+// while the cluster seems to have enough, and when admitting on the estimate of
+// a soft limit would be a guess, because the key is in a burst that other nodes
+// may see as well. And where the limit says so (decide: leader), or tokens to
+// come are to be reserved (max_debt), it asks the leader, at most
+// Config.AskWait.
+func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
+	d, need, simple := n.agg.TrySimple(n.clock.now, k.LimitName, k.Key, cost)
+	if n.agg.Urgent() {
+		n.poke()
+	}
+	if !simple || need != aggregator.Nothing || n.hub.Watched() {
+		c := calls.Get().(*pooled)
+		defer calls.Put(c)
+		c.reqs[0] = quota.Request{Key: k, Cost: cost, MaxWait: quota.LimitsWait}
+		if simple && need == aggregator.Nothing { // decided; somebody watches
+			c.out[0] = d
+			n.publish(c.reqs[:], c.out[:])
+			return d
+		}
+		n.decide(&c.Call, c.reqs[:], c.out[:], false)
+		return c.out[0]
+	}
+	return d
+}
+
+// pooled is a call with room for one request.
+type pooled struct {
+	aggregator.Call
+	reqs [1]quota.Request
+	out  [1]quota.Decision
+}
+
+var calls = sync.Pool{New: func() any { return new(pooled) }}
+
+// Decide decides limits that must all pass: if one refuses, none is charged.
+// out has room for a decision of every request; those after the one that refused
+// are zero. It waits as Check does.
+func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
+	c := calls.Get().(*pooled)
+	defer calls.Put(c)
+	return n.decide(&c.Call, reqs, out, false)
+}
+
+func (n *Node) decide(c *aggregator.Call, reqs []quota.Request, out []quota.Decision, acquires bool) bool {
+	clear(out)
+	c.Reset(reqs, out)
+	c.Acquires = acquires
+	ok := n.agg.Decide(n.clock.now, c)
+	if n.agg.Urgent() {
+		n.poke()
+	}
+	if c.Need != aggregator.Nothing {
+		ok = n.pursue(c)
+	}
+	n.publish(reqs, out)
+	return ok
+}
+
+// pursue gets what the call needs until it is decided.
+func (n *Node) pursue(c *aggregator.Call) (ok bool) {
+	deadline := n.clock.now().Add(n.cfg.GrantWait)
+	for c.Need != aggregator.Nothing {
+		if c.Need == aggregator.Leader {
+			if a, err := n.ask(c.Ask); err == nil {
+				c.Answer(a)
+			} else {
+				c.Alone = true
+				n.stats.unasked.Inc()
+			}
+			ok = n.agg.Decide(n.clock.now, c)
+			continue
+		}
+		ok = n.awaitGrant(c, deadline)
+	}
+	return ok
+}
+
+// awaitGrant decides again after the next grant of the key, or finally when the
+// wait is over.
+func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
+	left := deadline.Sub(n.clock.now())
+	w, waits := n.wait.add(c.Key)
+	if !waits || left == 0 {
+		n.stats.waitTimeouts.Inc()
+		c.Final = true
+		return n.agg.Decide(n.clock.now, c)
+	}
+	k := c.Key
+	// The grant may have come before the wait began.
+	if ok := n.agg.Decide(n.clock.now, c); c.Need != aggregator.Grant || c.Key != k {
+		n.wait.remove(k, w)
+		return ok
+	}
+	n.poke()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-w:
+		c.Woken()
+	case <-timer.C:
+		n.wait.remove(k, w)
+	case <-n.stop:
+		n.wait.remove(k, w)
+		c.Final = true
+	}
+	return n.agg.Decide(n.clock.now, c)
+}
+
+// Refund gives back tokens that a request took and did not use. Limit is nil in
+// the decision if there is no such limit.
+func (n *Node) Refund(k quota.Key, cost int64) quota.Decision {
+	d := n.agg.Refund(n.clock.now, k.LimitName, k.Key, cost)
+	n.poke()
+	return d
+}
+
+// Charge books what has been used already, however little is left, down to
+// quota.Limit.OwedUnits below zero. It returns how many tokens were booked.
+func (n *Node) Charge(k quota.Key, used int64) (int64, quota.Decision) {
+	booked, d := n.agg.Charge(n.clock.now, k.LimitName, k.Key, used)
+	n.poke()
+	return booked, d
+}
+
+// maxWaiters bounds the checks that wait at one time.
+const maxWaiters = 1024
+
+// waiters are checks that wait for a grant of their key.
+type waiters struct {
+	n    atomic.Int64
+	mu   sync.Mutex
+	keys map[quota.Key][]chan struct{}
+}
+
+func (w *waiters) add(k quota.Key) (chan struct{}, bool) {
+	if w.n.Add(1) > maxWaiters {
+		w.n.Add(-1)
+		return nil, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys == nil {
+		w.keys = map[quota.Key][]chan struct{}{}
+	}
+	c := make(chan struct{})
+	w.keys[k] = append(w.keys[k], c)
+	return c, true
+}
+
+func (w *waiters) remove(k quota.Key, c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, o := range w.keys[k] {
+		if o == c {
+			w.keys[k] = append(w.keys[k][:i:i], w.keys[k][i+1:]...)
+			w.n.Add(-1)
+			break
+		}
+	}
+	if len(w.keys[k]) == 0 {
+		delete(w.keys, k)
+	}
+}
+
+// notify wakes the checks that wait for a key of the grant.
+func (w *waiters) notify(g *quota.Grant) {
+	if w.n.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range g.Entries {
+		k := g.Entries[i].Key
+		for _, c := range w.keys[k] {
+			close(c)
+			w.n.Add(-1)
+		}
+		delete(w.keys, k)
+	}
+}

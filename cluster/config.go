@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// Config is what a node needs to know. Cluster, Nodes, Ranges, Replicas and
+// Sync must be the same on all nodes; the first two of them are checked when
+// nodes connect.
+type Config struct {
+	Cluster  string
+	Self     quota.NodeID
+	Nodes    map[quota.NodeID]string // all nodes and where their peer port is
+	Listener net.Listener            // of this node's peer port
+	Dir      string                  // data; made if missing
+	Ranges   int                     // 1 to 256, fixed when the cluster is made
+	Replicas int                     // 1, 3 or 5
+	Sync     time.Duration           // interval of reports, 10ms to 10s
+	MaxKeys  int                     // bound on keys of this node
+	Idle     time.Duration           // how long an unused key is remembered
+	// GrantWait is how long a check may wait for the leader's next grant, 0 to
+	// 1s; 0 never waits. It waits when this node holds too little of a hard
+	// limit while the cluster seems to have enough, and when it would have to
+	// guess about a soft one: see docs/rfcs/20261121_grant_wait.md.
+	GrantWait time.Duration
+	// AskWait is how long a check waits for the leader that it asks: limits with
+	// decide: leader, and tokens to come. 10ms to 10s; 0 is DefaultAskWait.
+	AskWait  time.Duration
+	Timing   multiraft.Timing
+	Logger   *slog.Logger
+	Registry prometheus.Registerer
+	Version  string
+}
+
+// DefaultGrantWait is a few round trips in one data centre.
+const DefaultGrantWait = 20 * time.Millisecond
+
+// DefaultAskWait is a few hops in one region.
+const DefaultAskWait = 250 * time.Millisecond
+
+// Validate returns every fault of c, joined.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := quota.CheckName("cluster", c.Cluster); err != nil {
+		errs = append(errs, err)
+	}
+	if _, ok := c.Nodes[c.Self]; !ok {
+		bad("node: %q is not among the nodes of the cluster", c.Self)
+	}
+	if c.Ranges < 1 || c.Ranges > shard.MaxRanges {
+		bad("ranges: %d; must be 1 to %d", c.Ranges, shard.MaxRanges)
+	}
+	if !slices.Contains([]int{1, 3, 5}, c.Replicas) {
+		bad("replicas: %d; must be 1, 3 or 5", c.Replicas)
+	}
+	if c.Listener == nil {
+		bad("listener: missing")
+	}
+	if c.GrantWait < 0 || c.GrantWait > time.Second {
+		bad("grant_wait: %v; must be 0 to 1s", c.GrantWait)
+	}
+	if c.AskWait != 0 && (c.AskWait < 10*time.Millisecond || c.AskWait > 10*time.Second) {
+		bad("ask_wait: %v; must be 10ms to 10s", c.AskWait)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func key(ns, limit, k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: ns, Limit: limit}, Key: k}
+}
+
+func encodeReport(r *quota.Report) *peerv1.Report {
+	out := &peerv1.Report{
+		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Incarnation: uint64(r.Incarnation),
+		Entries: make([]*peerv1.ReportEntry, len(r.Entries)),
+	}
+	for i := range r.Entries {
+		out.Entries[i] = encodeReportEntry(&r.Entries[i])
+	}
+	return out
+}
+
+func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
+	out := &peerv1.ReportEntry{
+		Namespace: e.Key.Namespace, Limit: e.Key.Limit, Key: e.Key.Key,
+		Epoch: uint64(e.Epoch), Used: int64(e.Used), Overdrawn: int64(e.Overdrawn), Refused: int64(e.Refused),
+		Held: int64(e.Held), AccruedTo: int64(e.AccruedTo), Applied: uint64(e.Applied), Final: e.Final,
+		Want: int64(e.Want), Unreported: int64(e.Unreported), Refunded: int64(e.Refunded), InFlight: int64(e.InFlight),
+		Window: int64(e.Window), Before: int64(e.Before),
+	}
+	if l := e.Learn; l != nil {
+		out.Learn = &peerv1.Learn{
+			Told: l.Told, Level: int64(l.Level), AgeNanos: int64(l.Age), Rate: int64(l.Rate),
+			LeaseLeftNanos: int64(l.LeaseLeft), Cap: int64(l.Cap), WindowEnd: int64(l.WindowEnd),
+		}
+	}
+	return out
+}
+
+func decodeReport(from quota.NodeID, r *peerv1.Report) quota.Report {
+	out := quota.Report{
+		Range: quota.RangeID(r.Range), Term: quota.Term(r.Term), Seq: quota.Seq(r.Seq), Full: r.Full, From: from,
+		Incarnation: quota.Incarnation(r.Incarnation), Entries: make([]quota.ReportEntry, len(r.Entries)),
+	}
+	for i, e := range r.Entries {
+		out.Entries[i] = decodeReportEntry(e)
+	}
+	return out
+}
+
+func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
+	out := quota.ReportEntry{
+		Key: key(e.Namespace, e.Limit, e.Key), Epoch: quota.Seq(e.Epoch),
+		Used: quota.Units(e.Used), Overdrawn: quota.Units(e.Overdrawn), Refused: quota.Units(e.Refused),
+		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Applied: quota.Seq(e.Applied), Final: e.Final,
+		Want: quota.Units(e.Want), Unreported: quota.Units(e.Unreported), Refunded: quota.Units(e.Refunded), InFlight: quota.Units(e.InFlight),
+		Window: quota.Time(e.Window), Before: quota.Units(e.Before),
+	}
+	if l := e.Learn; l != nil {
+		out.Learn = &quota.Learn{
+			Told: l.Told, Level: quota.Units(l.Level), Age: max(0, time.Duration(l.AgeNanos)), Rate: max(0, quota.Units(l.Rate)),
+			LeaseLeft: max(0, time.Duration(l.LeaseLeftNanos)), Cap: max(0, quota.Units(l.Cap)), WindowEnd: quota.Time(l.WindowEnd),
+		}
+	}
+	return out
+}
+
+func encodeGrant(g *quota.Grant) *peerv1.Grant {
+	out := &peerv1.Grant{
+		Range: uint32(g.Range), Term: uint64(g.Term), At: int64(g.At),
+		Entries: make([]*peerv1.GrantEntry, len(g.Entries)),
+	}
+	for i := range g.Entries {
+		e := &g.Entries[i]
+		out.Entries[i] = &peerv1.GrantEntry{
+			Namespace: e.Key.Namespace, Limit: e.Key.Limit, Key: e.Key.Key,
+			Epoch: uint64(e.Epoch), Seq: uint64(e.Seq), Ack: uint64(e.Ack),
+			Tokens: int64(e.Tokens), Rate: int64(e.Rate), Cap: int64(e.Cap), LeaseNanos: int64(e.Lease),
+			Level: int64(e.Level), Others: int64(e.Others), Free: int64(e.Free), AgainNanos: int64(e.Again), Closed: e.Closed,
+			WindowStart: int64(e.WindowStart), WindowEnd: int64(e.WindowEnd), Slope: int64(e.Slope),
+		}
+	}
+	return out
+}
+
+func decodeGrant(from, to quota.NodeID, g *peerv1.Grant) quota.Grant {
+	out := quota.Grant{
+		Range: quota.RangeID(g.Range), Term: quota.Term(g.Term), At: quota.Time(g.At), From: from, To: to,
+		Entries: make([]quota.GrantEntry, len(g.Entries)),
+	}
+	for i, e := range g.Entries {
+		out.Entries[i] = quota.GrantEntry{
+			Key: key(e.Namespace, e.Limit, e.Key), Epoch: quota.Seq(e.Epoch), Seq: quota.Seq(e.Seq), Ack: quota.Seq(e.Ack),
+			Tokens: quota.Units(e.Tokens), Rate: quota.Units(e.Rate), Cap: quota.Units(e.Cap), Lease: time.Duration(e.LeaseNanos),
+			Level: quota.Units(e.Level), Others: quota.Units(e.Others), Free: quota.Units(e.Free), Again: time.Duration(e.AgainNanos), Closed: e.Closed,
+			WindowStart: quota.Time(e.WindowStart), WindowEnd: quota.Time(e.WindowEnd), Slope: quota.Units(e.Slope),
+		}
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// identity is what a data directory belongs to, in node.json.
+type identity struct {
+	Format      int          `json:"format"`
+	Cluster     string       `json:"cluster"`
+	Node        quota.NodeID `json:"node"`
+	Ranges      int          `json:"ranges"`
+	Incarnation uint64       `json:"incarnation"`
+}
+
+const dirFormat = 1
+
+// dirLock keeps a second process out of a data directory.
+type dirLock struct{ f *os.File }
+
+func (l *dirLock) close() error { return l.f.Close() }
+
+// openDir makes or opens a data directory, locks it, checks whose it is, and
+// returns the incarnation of this start: larger than every earlier one.
+func openDir(cfg Config) (*dirLock, quota.Incarnation, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, 0, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(cfg.Dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("data directory: %w", err)
+	}
+	lock := &dirLock{f}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("data directory %s: is in use by another process", cfg.Dir), lock.close())
+	}
+	inc, err := identify(cfg)
+	if err != nil {
+		return nil, 0, errors.Join(err, lock.close())
+	}
+	return lock, inc, nil
+}
+
+func identify(cfg Config) (quota.Incarnation, error) {
+	path := filepath.Join(cfg.Dir, "node.json")
+	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Self, Ranges: cfg.Ranges}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return 0, fmt.Errorf("data directory: %w", err)
+	default:
+		var have identity
+		if err := json.Unmarshal(data, &have); err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		if err := have.check(id, cfg.Dir); err != nil {
+			return 0, err
+		}
+		id.Incarnation = have.Incarnation
+	}
+	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
+	return quota.Incarnation(id.Incarnation), writeFile(path, id)
+}
+
+func (have identity) check(want identity, dir string) error {
+	switch {
+	case have.Format != want.Format:
+		return fmt.Errorf("data directory %s: has format %d; this version reads %d", dir, have.Format, want.Format)
+	case have.Cluster != want.Cluster:
+		return fmt.Errorf("data directory %s: belongs to cluster %q, not %q", dir, have.Cluster, want.Cluster)
+	case have.Node != want.Node:
+		return fmt.Errorf("data directory %s: belongs to node %q, not %q", dir, have.Node, want.Node)
+	case have.Ranges != want.Ranges:
+		return fmt.Errorf("data directory %s: has %d ranges, not %d; the number is fixed when a cluster is made", dir, have.Ranges, want.Ranges)
+	}
+	return nil
+}
+
+// writeFile replaces the file in one step, so that a crash leaves the old one
+// or the new one.
+func writeFile(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}

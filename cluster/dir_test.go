@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func TestDirectoryOfAnother(t *testing.T) {
+	c := newTrio(t, 4)
+	for _, tc := range []struct {
+		name string
+		edit func(*Config)
+		want string
+		stop bool // the owner, before
+	}{
+		{"in use", func(*Config) {}, "is in use by another process", false},
+		{"node", func(cfg *Config) { cfg.Self = "n2" }, `belongs to node "n1", not "n2"`, true},
+		{"cluster", func(cfg *Config) { cfg.Cluster = "other" }, `belongs to cluster "test", not "other"`, true},
+		{"ranges", func(cfg *Config) { cfg.Ranges = 8 }, "has 4 ranges, not 8", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if n := c.nodes["n1"]; tc.stop && n != nil {
+				c.kill("n1")
+			}
+			addrs := c.addrs
+			c.addrs = map[quota.NodeID]string{"n1": "127.0.0.1:0", "n2": addrs["n2"], "n3": addrs["n3"]}
+			cfg := c.config("n1", nil)
+			c.addrs = addrs
+			tc.edit(&cfg)
+			if n, err := Start(cfg); err == nil {
+				_ = n.Kill()
+				t.Fatal("started")
+			} else if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), cfg.Dir) {
+				t.Errorf("got %q; want %q and the directory", err, tc.want)
+			}
+			_ = cfg.Listener.Close()
+		})
+	}
+	path := filepath.Join(c.dir, "n1", "node.json")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.config("n1", nil)
+	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("broken node.json: %v", err)
+	}
+	_ = cfg.Listener.Close()
+}
+
+func TestIncarnationsRise(t *testing.T) {
+	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: filepath.Join(t.TempDir(), "deep", "data")}
+	var last quota.Incarnation
+	for range 3 {
+		lock, inc, err := openDir(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inc <= last {
+			t.Errorf("incarnation %d after %d", inc, last)
+		}
+		last = inc
+		if err := lock.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestConfigFaults(t *testing.T) {
+	err := (&Config{Cluster: "a b", Self: "n1", Ranges: 1000, Replicas: 2, GrantWait: -1}).Validate()
+	if err == nil {
+		t.Fatal("valid")
+	}
+	for _, want := range []string{"cluster:", "node:", "ranges: 1000", "replicas: 2", "listener:", "grant_wait:"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}

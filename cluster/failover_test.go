@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestKill: the survivors go on deciding, and no bucket is refilled.
+func TestKill(t *testing.T) {
+	c := newTrio(t, 6)
+	soft, hard, busy := limit("soft", 30, quota.Soft), limit("hard", 30, quota.Hard), limit("busy", 1_000_000, quota.Soft)
+	busy.Rate = quota.Rate{Tokens: 1_000_000, Per: time.Second}
+	c.apply(soft, hard, busy)
+	const victim = "n2"
+	var keys []quota.Key
+	for _, l := range []quota.LimitName{soft.LimitName, hard.LimitName} {
+		for i := range 3 {
+			k := c.keyLedBy(l, victim, fmt.Sprintf("k%d.", i))
+			for _, n := range c.running() {
+				use(t, n, k, 10)
+			}
+			c.awaitRemaining(k, 0)
+			keys = append(keys, k)
+		}
+	}
+	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
+	fresh := c.keyLedBy(soft.LimitName, victim, "fresh")
+	for _, n := range c.running() { // not checkpointed, but the members know
+		use(t, n, fresh, 10)
+	}
+	c.awaitRemaining(fresh, 0)
+	c.eventually(time.Second, "members know the level", func() error {
+		for _, n := range c.running() {
+			if d := n.Check(fresh, 1); d.Allowed {
+				return fmt.Errorf("%s allows", n.cfg.Self)
+			}
+		}
+		return nil
+	})
+	keys = append(keys, fresh)
+
+	hot := c.keyLedBy(busy.LimitName, victim, "hot")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	gaps := make(map[quota.NodeID]time.Duration)
+	var mu sync.Mutex
+	for _, n := range c.running() {
+		if n.cfg.Self == victim {
+			continue
+		}
+		wg.Go(func() {
+			var gap time.Duration
+			refused := 0
+			for last := time.Now(); ; {
+				select {
+				case <-stop:
+					mu.Lock()
+					gaps[n.cfg.Self] = gap
+					mu.Unlock()
+					if refused > 0 {
+						t.Errorf("%s refused %d checks far below the limit", n.cfg.Self, refused)
+					}
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if !n.Check(hot, 1).Allowed {
+					refused++
+				}
+				gap, last = max(gap, time.Since(last)), time.Now()
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	began := time.Now()
+	c.kill(victim)
+	c.eventually(5*time.Second, "the survivors lead all ranges", func() error {
+		for _, n := range c.running() {
+			st := n.Status()
+			for _, r := range st.Ranges {
+				if !st.Ready || r.Leader == victim {
+					return fmt.Errorf("%s: %s; range %d is led by %q", st.Node, st.Reason, r.Id, r.Leader)
+				}
+			}
+		}
+		return nil
+	})
+	took := time.Since(began)
+	close(stop)
+	wg.Wait()
+	t.Logf("ready again %v after the kill; longest gap between checks %v", took.Round(time.Millisecond), gaps)
+	if took > 2*time.Second {
+		t.Errorf("the ranges have leaders again after %v; at most 2s", took)
+	}
+	for id, gap := range gaps {
+		if gap > 250*time.Millisecond {
+			t.Errorf("%s did not decide for %v", id, gap)
+		}
+	}
+	for _, n := range c.running() {
+		for _, k := range keys {
+			if d := n.Check(k, 1); d.Allowed {
+				t.Errorf("%v was used up; after the failover %s says %+v", k, n.cfg.Self, d)
+			}
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	for _, n := range c.running() {
+		for _, k := range keys {
+			if d := n.Check(k, 1); d.Allowed {
+				t.Errorf("%v was used up; half a second later %s says %+v", k, n.cfg.Self, d)
+			}
+		}
+	}
+	c.start(victim, nil)
+	c.awaitReady(10 * time.Second)
+	if v := c.nodes[victim].Limits().Version; v != 1 {
+		t.Errorf("after its return the node has version %d of the limits", v)
+	}
+	for _, k := range keys[3:6] { // hard: exact even on a node that knows nothing
+		if d := c.nodes[victim].Check(k, 1); d.Allowed {
+			t.Errorf("%v was used up; the node that came back says %+v", k, d)
+		}
+	}
+}
+
+// TestCutOff: a node without a way to the others does not say that it is ready,
+// and knows no leaders; the others do without it.
+func TestCutOff(t *testing.T) {
+	c := newTrio(t, 3)
+	lone := c.nodes["n3"]
+	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) wire.Fault {
+		return func(id quota.NodeID, _ peerv1.Lane) wire.Fault { return wire.Fault{Cut: to == "" || id == to} }
+	}
+	c.nodes["n1"].net.SetFault(cut("n3"))
+	c.nodes["n2"].net.SetFault(cut("n3"))
+	lone.net.SetFault(cut(""))
+	c.eventually(5*time.Second, "the lone node knows no leaders", func() error {
+		st := lone.Status()
+		for _, r := range st.Ranges {
+			if r.Leader != "" {
+				return fmt.Errorf("range %d: %s", r.Id, r.Leader)
+			}
+		}
+		if st.Ready {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	c.eventually(5*time.Second, "the others lead all ranges", func() error {
+		for _, id := range []quota.NodeID{"n1", "n2"} {
+			st := c.nodes[id].Status()
+			for _, r := range st.Ranges {
+				if !st.Ready || r.Leader == "n3" {
+					return fmt.Errorf("%s: %s; range %d is led by %q", id, st.Reason, r.Id, r.Leader)
+				}
+			}
+		}
+		return nil
+	})
+	for _, n := range c.running() {
+		n.net.SetFault(nil)
+	}
+	healed := time.Now()
+	c.awaitReady(10 * time.Second)
+	t.Logf("ready %v after the healing", time.Since(healed).Round(time.Millisecond))
+}
+
+// TestRestartAll: limits and levels survive the end of all processes.
+func TestRestartAll(t *testing.T) {
+	for _, how := range []string{"close", "kill"} {
+		t.Run(how, func(t *testing.T) {
+			c := newTrio(t, 4)
+			soft, hard := limit("soft", 5, quota.Soft), limit("hard", 5, quota.Hard)
+			c.apply(soft, hard)
+			var keys []quota.Key
+			for _, l := range []quota.LimitName{soft.LimitName, hard.LimitName} {
+				for i, n := range c.running() {
+					k := quota.Key{LimitName: l, Key: strconv.Itoa(i)}
+					use(t, n, k, 5)
+					c.awaitRemaining(k, 0)
+					keys = append(keys, k)
+				}
+			}
+			if how == "close" { // writes a checkpoint of its own
+				c.stop()
+			} else {
+				time.Sleep(1300 * time.Millisecond)
+				for _, id := range c.ids() {
+					c.kill(id)
+				}
+			}
+			for _, id := range c.ids() {
+				c.start(id, nil)
+			}
+			c.awaitReady(15 * time.Second)
+			for _, n := range c.running() {
+				if got := n.Limits(); got.Version != 1 || len(got.All()) != 2 {
+					t.Errorf("%s has version %d of the limits: %v", n.cfg.Self, got.Version, got.All())
+				}
+			}
+			for _, k := range keys {
+				if k.Limit != "hard" {
+					// A node that knows nothing lets the first through and learns
+					// better: the leader books it as debt.
+					c.running()[0].Check(k, 1)
+					c.awaitRemaining(k, 0)
+					time.Sleep(50 * time.Millisecond)
+				}
+				for i, n := range c.running() {
+					if i > 0 && k.Limit != "hard" {
+						continue
+					}
+					if d := n.Check(k, 1); d.Allowed {
+						t.Errorf("%v was used up; after the restart %s says %+v", k, n.cfg.Self, d)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCloseIsSafe closes nodes in odd moments.
+func TestCloseIsSafe(t *testing.T) {
+	c := newTrio(t, 4)
+	c.apply(limit("a", 1_000_000, quota.Soft))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, n := range c.running() {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n.Check(key("test", "a", strconv.Itoa(i%1000)), 1)
+				if i%100 == 0 {
+					n.Status()
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, n := range c.running() {
+		if err := n.Close(ended); err != nil { // no time to hand over
+			t.Errorf("close: %v", err)
+		}
+		if err := n.Close(ended); err != nil {
+			t.Errorf("second close: %v", err)
+		}
+		if err := n.Kill(); err != nil {
+			t.Errorf("kill after close: %v", err)
+		}
+		n.Check(key("test", "a", "late"), 1)
+		n.Status()
+		if _, _, err := n.SetLimits(ended, nil); err == nil {
+			t.Error("a closed node took limits")
+		}
+	}
+	close(stop)
+	wg.Wait()
+}

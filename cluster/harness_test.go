@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testGrantWait is long, so that a busy machine refuses nothing that a free one
+// would allow.
+const testGrantWait = 500 * time.Millisecond
+
+// trio is a cluster of three nodes in this process.
+type trio struct {
+	t      testing.TB
+	ranges int
+	dir    string
+	addrs  map[quota.NodeID]string
+	nodes  map[quota.NodeID]*Node // those that run
+}
+
+// newTrio starts three nodes and waits until all are ready.
+func newTrio(t testing.TB, ranges int) *trio {
+	t.Helper()
+	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
+	listeners := map[quota.NodeID]net.Listener{}
+	for _, id := range []quota.NodeID{"n1", "n2", "n3"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[id], c.addrs[id] = l, l.Addr().String()
+	}
+	t.Cleanup(c.stop)
+	for _, id := range c.ids() {
+		c.start(id, listeners[id])
+	}
+	c.awaitReady(15 * time.Second)
+	return c
+}
+
+func (c *trio) ids() []quota.NodeID { return slices.Sorted(maps.Keys(c.addrs)) }
+
+// running returns the nodes that run, by id.
+func (c *trio) running() []*Node {
+	var out []*Node
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		out = append(out, c.nodes[id])
+	}
+	return out
+}
+
+// config is that of a node; l is nil to listen where it did before.
+func (c *trio) config(id quota.NodeID, l net.Listener) Config {
+	c.t.Helper()
+	for end := time.Now().Add(5 * time.Second); l == nil; time.Sleep(5 * time.Millisecond) {
+		var err error
+		if l, err = net.Listen("tcp", c.addrs[id]); err != nil && time.Now().After(end) {
+			c.t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("QUORATE_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", id)
+	}
+	return Config{
+		Cluster: "test", Self: id, Nodes: c.addrs, Listener: l, Dir: filepath.Join(c.dir, string(id)),
+		Ranges: c.ranges, Replicas: 3, Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute,
+		GrantWait: testGrantWait, Timing: multiraft.DefaultTiming(), Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
+	}
+}
+
+func (c *trio) start(id quota.NodeID, l net.Listener) {
+	c.t.Helper()
+	n, err := Start(c.config(id, l))
+	if err != nil {
+		c.t.Fatalf("start %s: %v", id, err)
+	}
+	c.nodes[id] = n
+}
+
+// stop closes what still runs.
+func (c *trio) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, n := range c.running() {
+		if err := n.Close(ctx); err != nil {
+			c.t.Errorf("close %s: %v", n.cfg.Self, err)
+		}
+	}
+	c.nodes = map[quota.NodeID]*Node{}
+}
+
+// kill stops a node as a crash would.
+func (c *trio) kill(id quota.NodeID) {
+	c.t.Helper()
+	n := c.nodes[id]
+	delete(c.nodes, id)
+	if err := n.Kill(); err != nil {
+		c.t.Fatalf("kill %s: %v", id, err)
+	}
+}
+
+func (c *trio) awaitReady(within time.Duration) {
+	c.t.Helper()
+	c.eventually(within, "all nodes are ready", func() error {
+		for _, n := range c.running() {
+			if st := n.Status(); !st.Ready {
+				return fmt.Errorf("%s: %s", n.cfg.Self, st.Reason)
+			}
+		}
+		return nil
+	})
+}
+
+// eventually polls until check returns nil.
+func (c *trio) eventually(within time.Duration, what string, check func() error) {
+	c.t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("not within %v: %s: %v", within, what, err)
+		}
+	}
+}
+
+// apply sets the limits through any node.
+func (c *trio) apply(limits ...quota.Limit) {
+	c.t.Helper()
+	if _, _, err := c.running()[0].SetLimits(c.t.Context(), limits); err != nil {
+		c.t.Fatalf("limits: %v", err)
+	}
+}
+
+// leaderOf returns the node that leads the range of a key.
+func (c *trio) leaderOf(k quota.Key) quota.NodeID {
+	return quota.NodeID(c.running()[0].Status().Ranges[shard.Of(k, c.ranges)].Leader)
+}
+
+// keyLedBy returns a key of the limit whose range that node leads.
+func (c *trio) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota.Key {
+	c.t.Helper()
+	for i := range 10_000 {
+		if k := (quota.Key{LimitName: l, Key: fmt.Sprintf("%s%d", prefix, i)}); c.leaderOf(k) == id {
+			return k
+		}
+	}
+	c.t.Fatalf("no key is led by %s", id)
+	return quota.Key{}
+}
+
+// rate returns what the leaders report of a key.
+func (c *trio) rate(k quota.Key) (*quoratev1.KeyRate, error) {
+	res, err := c.running()[0].TopRates(c.t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: k.Namespace, Limit: k.Limit})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range res.Keys {
+		if r.Key == k.Key {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("no leader reports %v", k)
+}
+
+// awaitRemaining waits until the leader says that so much of a key is left.
+func (c *trio) awaitRemaining(k quota.Key, want int64) {
+	c.t.Helper()
+	c.eventually(5*time.Second, fmt.Sprintf("%v has %d left", k, want), func() error {
+		r, err := c.rate(k)
+		if err == nil && r.Remaining != want {
+			err = fmt.Errorf("it has %d left (%v)", r.Remaining, r)
+		}
+		return err
+	})
+}
+
+// limit is one that yields nothing while a test runs.
+func limit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
+	return quota.Limit{
+		LimitName: quota.LimitName{Namespace: "test", Limit: name},
+		Rate:      quota.Rate{Tokens: 5, Per: time.Hour}, Burst: burst, Ceiling: ceiling,
+	}
+}
+
+// use takes tokens through a node, one by one. The last tokens of a hard limit
+// may lie in parts on several nodes for a moment: it asks again.
+func use(t testing.TB, n *Node, k quota.Key, tokens int) {
+	t.Helper()
+	for i := range tokens {
+		d := n.Check(k, 1)
+		for end := time.Now().Add(3 * time.Second); !d.Allowed && time.Now().Before(end); d = n.Check(k, 1) {
+			time.Sleep(300 * time.Millisecond)
+		}
+		if !d.Allowed {
+			t.Fatalf("check %d of %v on %s: refused: %v", i, k, n.cfg.Self, d.Why)
+		}
+	}
+}

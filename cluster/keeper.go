@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// checkpointEvery, with the time that reports and the log take, is how much of
+// what was counted a full restart may forget: about a second.
+const checkpointEvery = 750 * time.Millisecond
+
+// beaconEvery bounds how long a lost beacon matters.
+const beaconEvery = time.Second
+
+// herald sends beacons: on every change and once a second. It waits for
+// nothing else, so that new leaders are known at once.
+func (n *Node) herald() {
+	defer n.done.Done()
+	tick := time.NewTicker(beaconEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-n.beaconNow:
+		case <-tick.C:
+		}
+		n.broadcast(n.beacon())
+	}
+}
+
+// keeper sweeps and checkpoints once a second.
+func (n *Node) keeper() {
+	defer n.done.Done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-n.stop
+		cancel()
+	}()
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+			n.clock.steer()
+			n.expire(n.clock.now())
+			n.tend(ctx)
+		}
+	}
+}
+
+// tend sweeps and checkpoints the ranges led here. Checkpoints of different
+// ranges go to different logs: they wait for the disk together.
+func (n *Node) tend(ctx context.Context) {
+	slots := make(chan struct{}, 8)
+	for _, s := range n.seats {
+		if !s.with(func(l *leader.Ledger, now quota.Time) { l.Sweep(now) }) {
+			continue
+		}
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			s.checkpoint(ctx)
+		}()
+	}
+	for range cap(slots) { // wait for the last ones
+		slots <- struct{}{}
+	}
+}
+
+// announce asks for a beacon now.
+func (n *Node) announce() {
+	select {
+	case n.beaconNow <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Node) beacon() *peerv1.Beacon {
+	b := &peerv1.Beacon{}
+	for _, s := range n.seats {
+		s.with(func(l *leader.Ledger, _ quota.Time) {
+			b.Leads = append(b.Leads, &peerv1.Lead{Range: uint32(s.id), Term: uint64(l.Term())})
+		})
+	}
+	if g := n.host.Group(metaGroup); g != nil {
+		if _, term, serving := g.Leader(); serving {
+			b.Meta, b.MetaTerm = true, term
+		}
+	}
+	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
+	if b.Meta {
+		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion)
+	}
+	return b
+}
+
+func (n *Node) broadcast(b *peerv1.Beacon) {
+	for _, id := range n.routes.upNodes() {
+		// An error means that the peer is not connected: it gets one when it is.
+		_ = n.net.Send(id, peerv1.Lane_LANE_CONTROL, &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: b}})
+	}
+}
+
+func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
+	if b.Leaving {
+		n.net.MarkDead(from)
+		return
+	}
+	leads := make(map[quota.RangeID]bool, len(b.Leads))
+	for _, l := range b.Leads {
+		r, term := quota.RangeID(l.Range), quota.Term(l.Term)
+		if int(r) >= n.cfg.Ranges {
+			continue
+		}
+		leads[r] = true
+		if n.routes.set(r, from, term) {
+			n.post(func(quota.Time) { n.agg.SetLeader(r, from, term) })
+		}
+	}
+	n.routes.keepOnly(from, leads)
+	if b.Meta {
+		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion)
+	}
+	n.routes.peer(from, func(p *peer) { p.version = b.LimitsVersion })
+}
+
+// onPeer is told when a peer comes, is lost, or is definitely dead.
+func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
+	n.log.Info("peer "+e.String(), "peer", id)
+	n.routes.peer(id, func(p *peer) { p.up, p.dead = e == wire.Up, e == wire.Dead })
+	switch e {
+	case wire.Up:
+		n.announce()
+	case wire.Dead:
+		n.routes.lost(id)
+		n.host.PeerDead(id)
+		for _, s := range n.seats {
+			s.with(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id) })
+		}
+	}
+}
+
+// limitsChanged applies limits that the meta group has committed.
+func (n *Node) limitsChanged(limits *quota.Limits) {
+	n.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
+	for _, s := range n.seats {
+		s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, limits) })
+	}
+	n.post(func(now quota.Time) { n.agg.SetLimits(now, limits) })
+	n.hub.Publish(quota.Event{At: n.clock.now(), Kind: quota.EventLimitsChanged})
+	n.announce()
+}

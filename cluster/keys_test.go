@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestKeysOfALimit: a key's counters are told one by one, parents included, and
+// a reset fills its own tiers on every node, not the parents'.
+func TestKeysOfALimit(t *testing.T) {
+	c := newTrio(t, 4)
+	parent, l := limit("parent", 50, quota.Soft), limit("tiers", 20, quota.Soft)
+	l.Parent, l.More = "parent", []quota.Tier{{Rate: quota.Rate{Tokens: 5, Per: time.Hour}, Burst: 30}}
+	c.apply(parent, l)
+	nodes := c.running()
+	k := key("test", "tiers", "tenant/user")
+	use(t, nodes[0], k, 8)
+	use(t, nodes[1], k, 4)
+	told := func(n *Node) map[string]int64 {
+		lines, err := n.Key(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]int64{}
+		for _, r := range lines {
+			out[r.Limit+" "+r.Key] = r.Remaining
+		}
+		return out
+	}
+	await := func(first, second, above int64) {
+		t.Helper()
+		for _, n := range nodes {
+			c.eventually(5*time.Second, "the counters are known everywhere", func() error {
+				got := told(n)
+				if got["tiers tenant/user"] != first || got["tiers#2 tenant/user"] != second || got["parent tenant"] != above || len(got) != 3 {
+					return errCounters(got)
+				}
+				return nil
+			})
+		}
+	}
+	await(8, 18, 38)
+	if err := nodes[2].ResetKey(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	await(20, 30, 38)
+	use(t, nodes[1], k, 15) // more than was left before
+	if lines, err := nodes[0].Key(t.Context(), key("test", "nothing", "k")); err != nil || len(lines) != 0 {
+		t.Errorf("of no limit: %v, %v", lines, err)
+	}
+}
+
+type errCounters map[string]int64
+
+func (e errCounters) Error() string {
+	out := "they are"
+	for k, v := range e {
+		out += " " + k + ": " + time.Duration(v).String()
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// levelsFSM is the state of a range's group: the levels of keys that are not
+// full, as of the last checkpoint. A new leader starts from it.
+type levelsFSM struct {
+	mu     sync.Mutex
+	levels map[quota.Key]quota.KeyLevel
+	now    quota.Time // newest time in the log
+	prune  int        // size at which full keys are dropped next
+}
+
+func newLevelsFSM() *levelsFSM { return &levelsFSM{levels: map[quota.Key]quota.KeyLevel{}} }
+
+// all returns the levels of keys that are not full again.
+func (f *levelsFSM) all() []quota.KeyLevel {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]quota.KeyLevel, 0, len(f.levels))
+	for _, kl := range f.levels {
+		if kl.FullAt > f.now {
+			out = append(out, kl)
+		}
+	}
+	return out
+}
+
+// Apply implements multiraft.StateMachine.
+func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
+	var cmd raftlogv1.RangeCommand
+	if err := proto.Unmarshal(data, &cmd); err != nil {
+		return fmt.Errorf("range command: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cp := cmd.GetCheckpoint(); cp != nil {
+		f.checkpoint(cp)
+	}
+	return nil
+}
+
+func (f *levelsFSM) checkpoint(cp *raftlogv1.Checkpoint) {
+	at := quota.Time(cp.AtUnixNanos)
+	f.now = max(f.now, at)
+	for _, l := range cp.Levels {
+		kl := decodeLevel(l)
+		kl.At = at
+		f.levels[kl.Key] = kl
+	}
+	if len(f.levels) >= f.prune {
+		maps.DeleteFunc(f.levels, func(_ quota.Key, kl quota.KeyLevel) bool { return kl.FullAt <= f.now })
+		f.prune = 2*len(f.levels) + minPrune
+	}
+}
+
+// minPrune keeps small maps from being pruned at every entry.
+const minPrune = 1024
+
+// Snapshot implements multiraft.StateMachine. Its bytes are the same on every
+// replica.
+func (f *levelsFSM) Snapshot() (func(io.Writer) error, error) {
+	levels := f.all()
+	slices.SortFunc(levels, func(a, b quota.KeyLevel) int { return a.Key.Compare(b.Key) })
+	f.mu.Lock()
+	snap := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(f.now)}
+	f.mu.Unlock()
+	for _, kl := range levels {
+		l := encodeLevel(kl)
+		l.AtUnixNanos = int64(kl.At)
+		snap.Levels = append(snap.Levels, l)
+	}
+	return writer(snap), nil
+}
+
+// Restore implements multiraft.StateMachine.
+func (f *levelsFSM) Restore(r io.Reader) error {
+	var snap raftlogv1.RangeSnapshot
+	if err := read(r, &snap); err != nil {
+		return fmt.Errorf("range snapshot: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.levels, f.now = make(map[quota.Key]quota.KeyLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
+	for _, l := range snap.Levels {
+		kl := decodeLevel(l)
+		kl.At = quota.Time(l.AtUnixNanos)
+		f.levels[kl.Key] = kl
+	}
+	return nil
+}
+
+func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
+	return &raftlogv1.KeyLevel{
+		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
+		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
+		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope),
+	}
+}
+
+func decodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
+	return quota.KeyLevel{
+		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
+		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),
+		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens),
+	}
+}

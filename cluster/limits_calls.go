@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Limits returns the limits in force on this node.
+func (n *Node) Limits() *quota.Limits { return n.meta.current() }
+
+// SetLimits is ChangeLimits whatever version is in force, by nobody.
+func (n *Node) SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error) {
+	v, changed, err := n.ChangeLimits(ctx, quota.Change{Limits: limits, Expect: quota.AnyVersion})
+	return v.Number, changed, err
+}
+
+// ChangeLimits replaces the cluster's limits, through the leader of the meta
+// group, and waits (at most two seconds) until every connected node has them. It
+// returns the version that it made, or, if these limits were in force already,
+// that one and false. With RollbackTo the limits are those of that version, and
+// c.Limits is not looked at.
+//
+// Nothing is changed after a ConflictError (another version than c.Expect is in
+// force), an UnknownVersionError (the history has no RollbackTo), and an error
+// that says what is wrong with the limits. Without a leader for ten seconds or
+// until ctx ends the error is a NoLeaderError; then the change may be made later
+// nevertheless.
+func (n *Node) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error) {
+	p, err := limitsProposal(&c)
+	if err != nil {
+		return v, false, err
+	}
+	out, err := n.propose(ctx, p)
+	if err != nil {
+		return v, false, err
+	}
+	res, ok := out.(limitsResult)
+	if !ok {
+		return v, false, fmt.Errorf("limits: the log answered %v", out)
+	}
+	if res.err == nil {
+		n.waitSpread(ctx, res.version.Number)
+	}
+	return res.version, res.changed, res.err
+}
+
+// LimitVersions returns at most count versions of the limits, newest first, of
+// those with a number below before (0: of all), as far as this node has applied
+// them. The history has the newest 1000 versions, fewer if they are large.
+func (n *Node) LimitVersions(_ context.Context, before uint64, count int) ([]quota.Version, error) {
+	return n.meta.versions(before, count), nil
+}
+
+// LimitsAt returns one version and its limits, sorted by name, if this node has
+// applied it and the history still has it: else an UnknownVersionError.
+func (n *Node) LimitsAt(_ context.Context, version uint64) (quota.Version, []quota.Limit, error) {
+	v, err := n.meta.version(version)
+	if err != nil {
+		return quota.Version{}, nil, err
+	}
+	limits, err := v.decode()
+	return v.info, limits.All(), err
+}
+
+// limitsProposal has an id of its own: repeated after its answer was lost, it
+// must not conflict with itself.
+func limitsProposal(c *quota.Change) (proposal, error) {
+	set, err := encodeChange(c)
+	if err != nil {
+		return proposal{}, err
+	}
+	set.RequestId = make([]byte, 16)
+	_, _ = rand.Read(set.RequestId) // never fails
+	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})
+	p.call = func(command []byte) *peerv1.Call {
+		return &peerv1.Call{Body: &peerv1.Call_SetLimits{SetLimits: &peerv1.CallSetLimits{Command: command}}}
+	}
+	p.result = func(c *peerv1.Call) any { return decodeLimitsResult(c.GetSetLimitsResult()) }
+	return p, err
+}
+
+func encodeChange(c *quota.Change) (*raftlogv1.SetLimits, error) {
+	errs := []error{checkText("by", c.By, quota.MaxNameLen), checkText("comment", c.Comment, quota.MaxCommentLen)}
+	if c.Expect < quota.AnyVersion {
+		errs = append(errs, fmt.Errorf("expected version: %d; must be a version, 0 for none yet, or %d for any", c.Expect, quota.AnyVersion))
+	}
+	list := c.Limits
+	if c.RollbackTo > 0 {
+		list = nil
+	}
+	limits, err := quota.NewLimits(0, list)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	set := encodeLimits(limits.All(), time.Time{})
+	set.AtUnixNanos, set.By, set.Comment, set.RollbackTo = 0, c.By, c.Comment, c.RollbackTo
+	if c.Expect != quota.AnyVersion {
+		set.Expect = new(uint64(c.Expect))
+	}
+	return set, nil
+}
+
+// encodeLimitsResult keeps errors that callers look for as what they are.
+func encodeLimitsResult(out any) *peerv1.CallSetLimitsResult {
+	res, ok := out.(limitsResult)
+	if !ok {
+		res.err = fmt.Errorf("limits: the log answered %v", out)
+	}
+	r := &peerv1.CallSetLimitsResult{
+		Version: res.version.Number, Changed: res.changed, Info: encode(encodeVersion(&res.version, nil)),
+	}
+	var conflict *quota.ConflictError
+	var unknown *quota.UnknownVersionError
+	switch {
+	case errors.As(res.err, &conflict):
+		r.Conflict = &peerv1.LimitsConflict{Expected: conflict.Expected, Current: conflict.Current, By: conflict.By}
+	case errors.As(res.err, &unknown):
+		r.Unknown = &peerv1.LimitsUnknown{Version: unknown.Version, Oldest: unknown.Oldest, Newest: unknown.Newest}
+	case res.err != nil:
+		r.Fault = res.err.Error()
+	}
+	return r
+}
+
+func decodeLimitsResult(r *peerv1.CallSetLimitsResult) limitsResult {
+	var info raftlogv1.LimitsVersion
+	if err := proto.Unmarshal(r.GetInfo(), &info); err != nil {
+		return limitsResult{err: fmt.Errorf("limits: answer of the meta leader: %w", err)}
+	}
+	info.Number = r.GetVersion() // all that an older node says
+	res := limitsResult{version: decodeVersion(&info), changed: r.GetChanged()}
+	switch {
+	case r.GetConflict() != nil:
+		c := r.GetConflict()
+		res.err = &quota.ConflictError{Expected: c.GetExpected(), Current: c.GetCurrent(), By: c.GetBy()}
+	case r.GetUnknown() != nil:
+		u := r.GetUnknown()
+		res.err = &quota.UnknownVersionError{Version: u.GetVersion(), Oldest: u.GetOldest(), Newest: u.GetNewest()}
+	case r.GetFault() != "":
+		res.err = errors.New(r.GetFault())
+	}
+	return res
+}
+
+// waitSpread waits until this node and all connected peers have the version.
+func (n *Node) waitSpread(ctx context.Context, version uint64) {
+	behind := func() []quota.NodeID {
+		return n.routes.where(func(p *peer) bool { return p.up && p.version < version })
+	}
+	spread := func() bool { return n.meta.current().Version >= version && len(behind()) == 0 }
+	if n.waitHere(ctx, spread); !spread() {
+		n.log.Warn("limits are not in force everywhere yet", "version", version, "behind", behind())
+	}
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// metaFSM is the state of the meta group: the limits, their history, and the
+// overrides. Apply uses nothing but the entry and that state, so that all
+// replicas hold the same.
+type metaFSM struct {
+	mu      sync.Mutex // of limits and history
+	limits  *quota.Limits
+	history history
+
+	overrides    atomic.Pointer[overrideTable] // replaced by Apply and Restore only
+	maxOverrides int
+
+	// Both are called under no lock, after the change.
+	changed    func(*quota.Limits)    // with every new set
+	overridden func(keys []quota.Key) // with what Override answers otherwise now; nil is all
+}
+
+// limitsResult is what applying a SetLimits returns.
+type limitsResult struct {
+	version quota.Version // that the entry made; if it made none, the one in force
+	changed bool
+	err     error
+}
+
+func newMetaFSM(changed func(*quota.Limits), overridden func(keys []quota.Key)) *metaFSM {
+	empty, _ := quota.NewLimits(0, nil)
+	m := &metaFSM{limits: empty, maxOverrides: quota.MaxOverrides, changed: changed, overridden: overridden}
+	m.overrides.Store(&overrideTable{})
+	return m
+}
+
+// current returns the limits in force.
+func (m *metaFSM) current() *quota.Limits {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.limits
+}
+
+// versions returns at most count versions below a number, newest first; 0 is
+// from the newest.
+func (m *metaFSM) versions(before uint64, count int) []quota.Version {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.history.before(before, count)
+}
+
+// version returns one version of the history, or an UnknownVersionError.
+func (m *metaFSM) version(number uint64) (*pastLimits, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.history.find(number)
+}
+
+// Apply implements multiraft.StateMachine.
+func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
+	var cmd raftlogv1.MetaCommand
+	if err := proto.Unmarshal(data, &cmd); err != nil {
+		return limitsResult{err: fmt.Errorf("meta command: %w", err)}
+	}
+	switch c := cmd.Change.(type) {
+	case *raftlogv1.MetaCommand_SetLimits:
+		return m.setLimits(c.SetLimits)
+	case *raftlogv1.MetaCommand_SetOverrides:
+		return m.setOverrides(c.SetOverrides)
+	case *raftlogv1.MetaCommand_DeleteOverrides:
+		return m.deleteOverrides(c.DeleteOverrides)
+	case *raftlogv1.MetaCommand_PurgeOverrides:
+		return m.purgeOverrides(quota.Time(c.PurgeOverrides.GetBeforeUnixNanos()))
+	}
+	return nil
+}
+
+func (m *metaFSM) setLimits(set *raftlogv1.SetLimits) limitsResult {
+	m.mu.Lock()
+	made, err := m.makeVersion(set)
+	if made == nil || err != nil {
+		defer m.mu.Unlock()
+		return limitsResult{version: m.history.newest().info, err: err}
+	}
+	if made.info.Number <= m.limits.Version { // a repetition: the first one was applied
+		defer m.mu.Unlock()
+		return limitsResult{version: made.info, changed: true}
+	}
+	limits, err := made.decode()
+	if err != nil {
+		defer m.mu.Unlock()
+		return limitsResult{version: m.history.newest().info, err: err}
+	}
+	m.install(set, made, limits)
+	m.mu.Unlock()
+	m.changed(limits)
+	return limitsResult{version: made.info, changed: true}
+}
+
+// makeVersion returns the version that the entry makes or has made, nil if it
+// changes nothing.
+func (m *metaFSM) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
+	if v := m.history.madeBy(set.GetRequestId()); v != nil {
+		return v, nil
+	}
+	newest := m.history.newest()
+	if set.Expect != nil && set.GetExpect() != m.limits.Version {
+		return nil, &quota.ConflictError{Expected: int64(set.GetExpect()), Current: m.limits.Version, By: newest.info.By}
+	}
+	encoded, err := m.limitsOf(set)
+	if err != nil || bytes.Equal(encoded, newest.limits) {
+		return nil, err
+	}
+	return &pastLimits{limits: encoded, id: set.GetRequestId(), info: quota.Version{
+		Number: m.limits.Version + 1, At: quota.Time(set.GetAtUnixNanos()),
+		By: set.GetBy(), Comment: set.GetComment(), RollbackTo: set.GetRollbackTo(),
+	}}, nil
+}
+
+// limitsOf returns the entry's encoded limits: its own, or those of the version
+// that it brings back.
+func (m *metaFSM) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
+	if set.GetRollbackTo() == 0 {
+		return canonical.Marshal(&raftlogv1.LimitList{Limits: set.GetLimits()})
+	}
+	v, err := m.history.find(set.GetRollbackTo())
+	if err != nil {
+		return nil, err
+	}
+	return v.limits, nil
+}
+
+// install puts a version in force. An entry from before there was a history
+// begins it anew and counts no differences: replicas that took such entries in a
+// snapshot and those that replay them from the log have to hold the same.
+func (m *metaFSM) install(set *raftlogv1.SetLimits, v *pastLimits, limits *quota.Limits) {
+	if len(set.GetRequestId()) == 0 {
+		m.history = history{}
+		v.info.Limits = len(limits.All())
+	} else {
+		v.count(m.limits.All(), limits.All())
+	}
+	m.history.add(v)
+	m.limits = limits
+}

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func quietMeta() *metaFSM { return newMetaFSM(func(*quota.Limits) {}, func([]quota.Key) {}) }
+
+// change is an entry that replaces the limits; id is that of the proposal.
+func change(id string, expect int64, limits ...quota.Limit) *raftlogv1.SetLimits {
+	set := encodeLimits(limits, time.Unix(0, int64(len(id))))
+	set.RequestId, set.By, set.Comment = []byte(id), "by "+id, "for "+id
+	if expect != quota.AnyVersion {
+		set.Expect = new(uint64(expect))
+	}
+	return set
+}
+
+func (m *metaFSM) take(t *testing.T, set *raftlogv1.SetLimits) limitsResult {
+	t.Helper()
+	res, ok := m.Apply(1, 1, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})).(limitsResult)
+	if !ok {
+		t.Fatal("no limitsResult")
+	}
+	return res
+}
+
+func TestVersions(t *testing.T) {
+	m := quietMeta()
+	a, b, c := limit("a", 1, quota.Soft), limit("b", 2, quota.Hard), limit("c", 3, quota.Soft)
+	a2 := limit("a", 9, quota.Soft)
+	m.take(t, change("one", 0, a, b))
+	m.take(t, change("two!", 1, a2, c))
+	m.take(t, change("three", quota.AnyVersion))
+	back := change("back", 3)
+	back.RollbackTo = 1
+	if r := m.take(t, back); r.err != nil || !r.changed || r.version.Number != 4 {
+		t.Errorf("rollback: %+v", r)
+	}
+	want := []quota.Version{
+		{Number: 4, At: 4, By: "by back", Comment: "for back", RollbackTo: 1, Limits: 2, Added: 2},
+		{Number: 3, At: 5, By: "by three", Comment: "for three", Removed: 2},
+		{Number: 2, At: 4, By: "by two!", Comment: "for two!", Limits: 2, Added: 1, Changed: 1, Removed: 1},
+		{Number: 1, At: 3, By: "by one", Comment: "for one", Limits: 2, Added: 2},
+	}
+	if got := m.versions(0, 10); !slices.Equal(got, want) {
+		t.Errorf("versions\n%+v\nwant\n%+v", got, want)
+	}
+	if got := m.versions(4, 2); !slices.Equal(got, want[1:3]) {
+		t.Errorf("two before 4: %+v", got)
+	}
+	if got := m.versions(1, 2); len(got) != 0 {
+		t.Errorf("before the first: %+v", got)
+	}
+	for number, list := range map[uint64][]quota.Limit{1: {a, b}, 2: {a2, c}, 3: nil, 4: {a, b}} {
+		v, err := m.version(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits, err := v.decode()
+		if err != nil || !slices.EqualFunc(limits.All(), list, func(x, y quota.Limit) bool { return x.Equal(&y) }) {
+			t.Errorf("version %d has %v, %v; want %v", number, limits.All(), err, list)
+		}
+	}
+}
+
+// TestVersionErrors: nothing but the answer tells of a change that is refused.
+func TestVersionErrors(t *testing.T) {
+	m := quietMeta()
+	a, b := limit("a", 1, quota.Soft), limit("b", 2, quota.Soft)
+	m.take(t, change("one", 0, a))
+	before := snapshot(t, m)
+	rollback := change("two", quota.AnyVersion)
+	rollback.RollbackTo = 7
+	for name, c := range map[string]struct {
+		set  *raftlogv1.SetLimits
+		want error
+	}{
+		"not the first":   {change("two", 0, b), &quota.ConflictError{Expected: 0, Current: 1, By: "by one"}},
+		"from the future": {change("two", 2, b), &quota.ConflictError{Expected: 2, Current: 1, By: "by one"}},
+		"same, but stale": {change("two", 0, a), &quota.ConflictError{Expected: 0, Current: 1, By: "by one"}},
+		"no such version": {rollback, &quota.UnknownVersionError{Version: 7, Oldest: 1, Newest: 1}},
+	} {
+		r := m.take(t, c.set)
+		if r.changed || fmt.Sprintf("%#v", r.err) == "" || r.err == nil || r.err.Error() != c.want.Error() || r.version.Number != 1 {
+			t.Errorf("%s: %+v; want %v", name, r, c.want)
+		}
+		// The error is the same after the way from the leader to another node.
+		if over := decodeLimitsResult(encodeLimitsResult(r)); fmt.Sprintf("%T %v", over.err, over.err) != fmt.Sprintf("%T %v", c.want, c.want) {
+			t.Errorf("%s: over the wire %T %v", name, over.err, over.err)
+		}
+	}
+	if r := m.take(t, change("two", 1, a)); r.changed || r.err != nil || r.version.By != "by one" {
+		t.Errorf("the same limits: %+v", r)
+	}
+	if !bytes.Equal(before, snapshot(t, m)) {
+		t.Error("a refused change left something behind")
+	}
+}
+
+func TestLimitsResultOverTheWire(t *testing.T) {
+	want := limitsResult{version: filled[quota.Version](t), changed: true}
+	if got := decodeLimitsResult(encodeLimitsResult(want)); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got := decodeLimitsResult(encodeLimitsResult(limitsResult{err: errors.New("burst: -1")}))
+	if got.err == nil || got.err.Error() != "burst: -1" || got.changed {
+		t.Errorf("a fault became %+v", got)
+	}
+	if got := decodeLimitsResult(encodeLimitsResult(nil)); got.err == nil {
+		t.Error("an entry without a result became success")
+	}
+}
+
+// TestRetry: the answer of a proposal is lost, and it is made again.
+func TestRetry(t *testing.T) {
+	m := quietMeta()
+	calls := 0
+	m.changed = func(*quota.Limits) { calls++ }
+	first := change("one", 0, limit("a", 1, quota.Soft))
+	m.take(t, first)
+	m.take(t, change("two", 1, limit("b", 1, quota.Soft)))
+	if r := m.take(t, first); r.err != nil || !r.changed || r.version.Number != 1 || r.version.By != "by one" {
+		t.Errorf("repeated after another change: %+v", r)
+	}
+	if v := m.current(); v.Version != 2 || v.All()[0].LimitName.Limit != "b" || calls != 2 {
+		t.Errorf("the repetition was applied again: version %d, %d calls", v.Version, calls)
+	}
+}
+
+func TestHistoryBounds(t *testing.T) {
+	m := quietMeta()
+	for i := range maxVersions + 10 {
+		m.take(t, change(strconv.Itoa(i), int64(i), limit("a", int64(i), quota.Soft)))
+	}
+	if got := m.versions(0, 5000); len(got) != maxVersions || got[0].Number != maxVersions+10 || got[maxVersions-1].Number != 11 {
+		t.Errorf("%d versions, newest %v", len(got), got[0])
+	}
+	_, err := m.version(10)
+	if unknown := (*quota.UnknownVersionError)(nil); !errors.As(err, &unknown) || unknown.Oldest != 11 || unknown.Newest != maxVersions+10 {
+		t.Errorf("a dropped version: %v", err)
+	}
+	big := func(n int) *pastLimits { return &pastLimits{limits: make([]byte, n)} }
+	var h history
+	h.add(big(maxHistoryBytes / 2))
+	h.add(big(maxHistoryBytes / 2))
+	if len(h.list) != 2 {
+		t.Errorf("%d versions of just the bound", len(h.list))
+	}
+	if h.add(big(1)); len(h.list) != 2 || h.bytes != maxHistoryBytes/2+1 {
+		t.Errorf("beyond the bound: %d versions, %d bytes", len(h.list), h.bytes)
+	}
+	if h.add(big(maxHistoryBytes + 1)); len(h.list) != 1 || h.bytes != maxHistoryBytes+1 {
+		t.Errorf("one that is too large by itself: %d versions, %d bytes", len(h.list), h.bytes)
+	}
+}
+
+// oldEntry and oldSnapshot were written before there was a history.
+const (
+	oldEntry    = "0a2a0a1e0a03776562120a7065725f636c69656e74180a2080b09dc2df0128143001108080e0f082d7fdbc18"
+	oldSnapshot = "0a2a0a1e0a03776562120a7065725f636c69656e74180a2080b09dc2df0128143001108080e0f082d7fdbc181009"
+)
+
+func TestOldEntriesAndSnapshots(t *testing.T) {
+	bytesOf := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	want := quota.Limit{
+		LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"},
+		Rate:      quota.Rate{Tokens: 10, Per: time.Minute}, Burst: 20, Ceiling: quota.Hard,
+	}
+	replayed, restored := quietMeta(), quietMeta()
+	for i := range 8 {
+		replayed.take(t, encodeLimits([]quota.Limit{limit("a", int64(i), quota.Soft)}, time.Unix(int64(i), 0)))
+	}
+	if r, ok := replayed.Apply(9, 1, bytesOf(oldEntry)).(limitsResult); !ok || r.err != nil || r.version.Number != 9 {
+		t.Fatalf("old entry: %+v", r)
+	}
+	if err := restored.Restore(bytes.NewReader(bytesOf(oldSnapshot))); err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range map[string]*metaFSM{"replayed": replayed, "restored": restored} {
+		if all := m.current().All(); len(all) != 1 || !all[0].Equal(&want) || m.current().Version != 9 {
+			t.Errorf("%s: version %d: %+v", name, m.current().Version, all)
+		}
+		if v := m.versions(0, 9); len(v) != 1 || v[0] != (quota.Version{Number: 9, At: 1763712000000000000, Limits: 1}) {
+			t.Errorf("%s: history %+v", name, v)
+		}
+	}
+	if !bytes.Equal(snapshot(t, replayed), snapshot(t, restored)) {
+		t.Error("a replica that replayed old entries differs from one that took an old snapshot")
+	}
+}
+
+// TestStoredNumbers: choices are stored as numbers, for ever.
+func TestStoredNumbers(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  fmt.Stringer
+		want string
+	}{
+		"kind 5": {quota.Kind(5), "concurrency"}, "kind 3": {quota.Kind(3), "calendar"}, "kind 0": {quota.Kind(0), "bucket"},
+		"kind 1": {quota.Kind(1), "fixed"}, "kind 2": {quota.Kind(2), "sliding"}, "kind 4": {quota.Kind(4), "periodic"},
+		"unit 1": {quota.CalendarUnit(1), "minute"}, "unit 3": {quota.CalendarUnit(3), "day"}, "unit 6": {quota.CalendarUnit(6), "year"},
+		"class 1": {quota.Class(1), "unlimited"}, "class 2": {quota.Class(2), "banned"},
+		"enforcement 1": {quota.Enforcement(1), "shadow"}, "enforcement 2": {quota.Enforcement(2), "off"},
+		"decide 1":  {quota.Decide(1), "leader"},
+		"cut off 1": {quota.CutOffPolicy(1), "local"}, "cut off 2": {quota.CutOffPolicy(2), "share"}, "cut off 3": {quota.CutOffPolicy(3), "hold"},
+		"cut off 4": {quota.CutOffPolicy(4), "open"}, "cut off 5": {quota.CutOffPolicy(5), "closed"}, "cut off 6": {quota.CutOffPolicy(6), "rate"},
+	} {
+		if c.got.String() != c.want {
+			t.Errorf("%s is %v; logs were written with it as %s", name, c.got, c.want)
+		}
+	}
+	l, err := decodeLimit(&raftlogv1.StoredLimit{Namespace: "n", Name: "l", RatePeriodNanos: 1, Kind: 256})
+	if err != nil || l.Validate() == nil {
+		t.Errorf("a kind of a later version is taken for %v, %v", l.Kind, err)
+	}
+	if _, err := decodeLimit(&raftlogv1.StoredLimit{Zone: "Mars/Olympus"}); err == nil {
+		t.Error("an unknown zone was taken")
+	}
+}
+
+// TestBrokenSnapshots cuts a snapshot at every byte.
+func TestBrokenSnapshots(t *testing.T) {
+	m := quietMeta()
+	m.take(t, change("one", 0, limit("a", 1, quota.Soft)))
+	m.take(t, change("two", 1, limit("a", 2, quota.Soft)))
+	m.Apply(1, 1, encode(setOverridesCommand(
+		quota.Override{Key: key("test", "a", "k"), Burst: 7, Expires: 99}, quota.Override{Key: key("test", "a", "m"), Burst: 0},
+	)))
+	whole := snapshot(t, m)
+	for end := range whole {
+		r := quietMeta()
+		if err := r.Restore(bytes.NewReader(whole[:end])); err == nil && end > 0 {
+			t.Errorf("the first %d of %d bytes were taken for a snapshot", end, len(whole))
+		}
+		if r.current().Version != 0 || r.overrides.Load().count != 0 {
+			t.Errorf("the first %d of %d bytes changed the state", end, len(whole))
+		}
+	}
+	r := quietMeta()
+	told := false
+	r.overridden = func(keys []quota.Key) { told = keys == nil }
+	if err := r.Restore(bytes.NewReader(whole)); err != nil || !told {
+		t.Errorf("whole: %v, told %v", err, told)
+	}
+	if o := r.Override(key("test", "a", "k")); o == nil || o.Burst != 7 || o.Expires != 99 {
+		t.Errorf("restored %+v", o)
+	}
+}

@@ -1,0 +1,74 @@
+package multiraft
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// balance gives leadership back to preferred leaders, and looks after the size
+// of logs, until the host closes.
+func (h *Host) balance() {
+	since := map[quota.NodeID]time.Time{} // connected since, as seen here
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, maxTransfers)
+	for h.sleep(h.cfg.BalanceEvery) {
+		now := time.Now()
+		for _, g := range h.all() {
+			g.snapshotIfLarge(&wg)
+			to := g.opts.Voters[0]
+			if to == h.cfg.Self || !h.settled(since, to, now) || !g.moves.due(now) {
+				continue
+			}
+			if _, _, serving := g.Leader(); !serving {
+				continue
+			}
+			select {
+			case slots <- struct{}{}:
+				wg.Go(func() {
+					g.giveBack(to)
+					<-slots
+				})
+			default: // at the next look
+			}
+		}
+	}
+}
+
+// settled says whether a node has been connected for long enough.
+func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now time.Time) bool {
+	if !h.cfg.Net.Connected(id) {
+		delete(since, id)
+		return false
+	}
+	if since[id].IsZero() {
+		since[id] = now
+	}
+	return now.Sub(since[id]) >= h.cfg.BalanceAfter
+}
+
+func (g *Group) giveBack(to quota.NodeID) {
+	ctx, cancel := context.WithTimeout(g.host.ctx, 2*g.host.cfg.Timing.rpcTimeout())
+	defer cancel()
+	if err := g.TransferTo(ctx, to); err != nil {
+		g.log.Debug("leadership not given back", "to", to, "error", err)
+		return
+	}
+	g.log.Info("leadership given back", "to", to)
+}
+
+// snapshotIfLarge bounds the log by bytes. Raft itself counts entries only.
+func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
+	if g.fsm.bytes.Load() < snapshotBytes {
+		return
+	}
+	g.fsm.bytes.Store(0)
+	wg.Go(func() {
+		if err := g.Snapshot(g.host.ctx); err != nil {
+			g.log.Warn("snapshot failed", "error", err)
+		}
+	})
+}

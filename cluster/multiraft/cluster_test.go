@@ -1,0 +1,201 @@
+package multiraft
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func TestLeadersAreWhereTheyShouldBe(t *testing.T) {
+	for _, groups := range []int{1, 16, 64} {
+		t.Run(strconv.Itoa(groups), func(t *testing.T) {
+			start := time.Now()
+			c := newCluster(t, groups, nil)
+			opened := time.Since(start)
+			c.eventually(5*time.Second, "all groups are served by their preferred leaders", c.preferred)
+			took := time.Since(start)
+			t.Logf("%d groups served after %v, %v of it opening", groups, took.Round(time.Millisecond), opened.Round(time.Millisecond))
+			if groups <= 16 && took > 2*time.Second {
+				t.Errorf("took %v", took)
+			}
+			c.eventually(5*time.Second, "all replicas see the leaders", func() bool { return c.viewsAreRight() })
+		})
+	}
+}
+
+func (c *cluster) viewsAreRight() bool {
+	for _, m := range c.members {
+		m.mu.Lock()
+		for g := range c.groups {
+			if m.host != nil && m.views[uint32(g)] != c.members[g%3].id {
+				m.mu.Unlock()
+				return false
+			}
+		}
+		m.mu.Unlock()
+	}
+	return true
+}
+
+func TestApplyReplicates(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	for g := range 3 {
+		c.apply(g, 300)
+		c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(g, 300) })
+	}
+	if _, err := c.members[1].groups[0].Apply(within(t, time.Second), []byte("x")); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a follower answers %v", err)
+	}
+	if got, err := c.members[0].groups[0].Apply(within(t, time.Second), []byte("x")); err != nil || got != uint64(301) {
+		t.Errorf("result %v, %v", got, err)
+	}
+}
+
+func TestCrashedLeaderIsReplaced(t *testing.T) {
+	const groups = 48
+	c := newCluster(t, groups, nil)
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	for g := range groups {
+		c.apply(g, 5)
+	}
+	killed := time.Now()
+	go c.members[0].net.Close() // what peers see of a crash; the rest is cleaning up
+	c.eventually(4*time.Second, "new leaders", func() bool {
+		for g := 0; g < groups; g += 3 {
+			if !c.servedByOthers(g, c.members[0]) {
+				return false
+			}
+		}
+		return true
+	})
+	took := time.Since(killed)
+	t.Logf("%d groups of the dead node are served again after %v", groups/3, took.Round(time.Millisecond))
+	if took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	c.crash(0)
+	for g := range groups {
+		c.apply(g, 5)
+	}
+	for g := range groups {
+		c.eventually(5*time.Second, fmt.Sprintf("survivors of group %d are equal", g), func() bool { return c.equal(g, 10) })
+	}
+}
+
+func (c *cluster) servedByOthers(g int, dead *member) bool {
+	for _, m := range c.members {
+		if m == dead {
+			continue
+		}
+		m.mu.Lock()
+		_, ok := m.leading[uint32(g)]
+		m.mu.Unlock()
+		if ok {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRestartOfAllKeepsState(t *testing.T) {
+	c := newCluster(t, 6, nil)
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	for g := range 6 {
+		c.apply(g, 50)
+	}
+	if err := c.members[2].groups[2].Snapshot(within(t, 5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range c.members {
+		c.crash(n)
+	}
+	start := time.Now()
+	for n := range c.members {
+		c.start(n, nil)
+	}
+	c.eventually(5*time.Second, "leaders", c.allServed)
+	t.Logf("served again %v after the restart began; preferred: %v", time.Since(start).Round(time.Millisecond), c.preferred())
+	for g := range 6 {
+		c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(g, 50) })
+		c.apply(g, 1)
+	}
+}
+
+func TestCloseHandsOver(t *testing.T) {
+	const groups = 9
+	c := newCluster(t, groups, nil)
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	time.Sleep(300 * time.Millisecond) // every follower has heard a heartbeat
+	start := time.Now()
+	if err := c.members[0].host.Close(within(t, 5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c.members[0].host = nil
+	took := time.Since(start)
+	if !c.allServed() {
+		c.eventually(100*time.Millisecond, "groups are served at once", c.allServed)
+	}
+	t.Logf("handed over and closed in %v", took.Round(time.Millisecond))
+	_ = c.members[0].net.Close()
+	for g := range groups {
+		c.apply(g, 5)
+	}
+}
+
+func TestBalancerGivesLeadershipBack(t *testing.T) {
+	c := newCluster(t, 6, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 100*time.Millisecond, time.Second })
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.crash(1)
+	c.eventually(4*time.Second, "new leaders", c.allServed)
+	c.start(1, nil)
+	took := c.eventually(15*time.Second, "leaders are back", c.preferred)
+	t.Logf("leaders back %v after the start of the node", took.Round(time.Millisecond))
+}
+
+func TestSnapshotBringsLaggardUpToDate(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.apply(0, 10)
+	c.crash(2)
+	c.apply(0, 2*trailingLogs)
+	if err := c.members[0].groups[0].Snapshot(within(t, 5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := c.members[0].groups[0].store.FirstIndex(); err != nil || first < 100 {
+		t.Fatalf("the log still begins at %d (%v): nothing is tested", first, err)
+	}
+	c.start(2, nil)
+	c.eventually(10*time.Second, "the laggard has caught up", func() bool { return c.equal(0, 2*trailingLogs+10) })
+	c.apply(0, 10)
+	c.eventually(5*time.Second, "entries follow the snapshot", func() bool { return c.equal(0, 2*trailingLogs+20) })
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	if err := DefaultTiming().Validate(); err != nil {
+		t.Error(err)
+	}
+	bad := []Timing{
+		{Heartbeat: 300 * time.Millisecond, Election: time.Second, Lease: 270 * time.Millisecond, Commit: time.Second},
+		{Heartbeat: time.Second, Election: 500 * time.Millisecond, Lease: 500 * time.Millisecond, Commit: time.Second},
+		{Heartbeat: time.Second, Election: time.Second, Lease: 300 * time.Millisecond, Commit: time.Second},
+		{Heartbeat: time.Second, Election: time.Second, Lease: time.Second, Commit: time.Second},
+		{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+	}
+	for i, timing := range bad {
+		if timing.Validate() == nil {
+			t.Errorf("timing %d is accepted: %+v", i, timing)
+		}
+	}
+	if _, err := New(Config{Self: "a"}); err == nil {
+		t.Error("a host without a net is accepted")
+	}
+	o := GroupOptions{Name: "../x", Voters: []quota.NodeID{"a"}, FSM: &machine{}}
+	if o.validate() == nil {
+		t.Error("a name with a slash is accepted")
+	}
+}

@@ -1,0 +1,357 @@
+package multiraft
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// machine counts what it applies and notices anything applied twice.
+type machine struct {
+	mu    sync.Mutex
+	state machineState
+	fault string
+}
+
+type machineState struct {
+	Last, Count uint64
+	Hash        uint64 // of all data, in order
+}
+
+func (m *machine) Apply(index, term uint64, data []byte) any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if index <= m.state.Last {
+		m.fault = fmt.Sprintf("entry %d applied after %d", index, m.state.Last)
+	}
+	m.state.Last = index
+	if string(data) == "fence" {
+		return nil
+	}
+	m.state.Count++
+	for _, b := range data {
+		m.state.Hash = m.state.Hash*1099511628211 + uint64(b)
+	}
+	return m.state.Count
+}
+
+func (m *machine) Snapshot() (func(io.Writer) error, error) {
+	s := m.get()
+	return func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }, nil
+}
+
+func (m *machine) Restore(r io.Reader) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return json.NewDecoder(r).Decode(&m.state)
+}
+
+func (m *machine) get() machineState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+// member is one node of a test cluster, over all its lives.
+type member struct {
+	id       quota.NodeID
+	dir      string
+	addr     string
+	life     quota.Incarnation
+	net      *wire.Net
+	host     *Host
+	groups   []*Group
+	machines []*machine
+
+	mu      sync.Mutex
+	leading map[uint32]time.Time // since when it serves a group
+	views   map[uint32]quota.NodeID
+}
+
+type cluster struct {
+	t       *testing.T
+	groups  int
+	members []*member
+	edit    func(*Config)
+}
+
+// newCluster starts three nodes with so many groups; group g prefers node g%3.
+func newCluster(t *testing.T, groups int, edit func(*Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, groups: groups, edit: edit}
+	var listeners []net.Listener
+	for n := range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, l)
+		c.members = append(c.members, &member{id: quota.NodeID(fmt.Sprintf("n%d", n)), dir: t.TempDir(), addr: l.Addr().String()})
+	}
+	for n := range c.members {
+		c.start(n, listeners[n])
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// start begins a life of a node; l is nil to listen where it did before.
+func (c *cluster) start(n int, l net.Listener) {
+	c.t.Helper()
+	m := c.members[n]
+	for end := time.Now().Add(5 * time.Second); l == nil; time.Sleep(5 * time.Millisecond) {
+		var err error
+		if l, err = net.Listen("tcp", m.addr); err != nil && time.Now().After(end) {
+			c.t.Fatal(err)
+		}
+	}
+	m.life++
+	m.groups, m.machines = nil, nil
+	m.leading, m.views = map[uint32]time.Time{}, map[uint32]quota.NodeID{}
+	var host *Host
+	peers := map[quota.NodeID]string{}
+	for _, p := range c.members {
+		if p != m {
+			peers[p.id] = p.addr
+		}
+	}
+	var err error
+	m.net, err = wire.New(wire.Config{
+		Cluster: "test", Self: m.id, Incarnation: m.life, Ranges: 16, Listener: l, Peers: peers, Logger: testLog(m.id),
+		Handle: func(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
+			if ask := f.GetCall().GetReplica(); ask != nil {
+				answer(progress(host, ask.GetGroup()))
+				return
+			}
+			host.HandleFrame(from, f, answer)
+		},
+		HandleSnapshot: func(from quota.NodeID, f *peerv1.Frame, body io.Reader) *peerv1.Frame {
+			return host.HandleSnapshot(from, f, body)
+		},
+		OnPeer: func(id quota.NodeID, e wire.Event) {
+			if e == wire.Dead {
+				host.PeerDead(id)
+			}
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := Config{Self: m.id, Dir: m.dir, Net: m.net, Logger: testLog(m.id), ReplicaProgress: askProgress(m.net)}
+	if c.edit != nil {
+		c.edit(&cfg)
+	}
+	if host, err = New(cfg); err != nil {
+		c.t.Fatal(err)
+	}
+	m.host = host
+	m.net.Start()
+	for g := range c.groups {
+		c.open(m, uint32(g))
+	}
+}
+
+func (c *cluster) open(m *member, id uint32) {
+	c.t.Helper()
+	sm := &machine{}
+	g, err := m.host.Open(GroupOptions{
+		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm,
+		Fence: func(uint64) []byte { return []byte("fence") },
+		OnLeading: func(uint64) {
+			m.mu.Lock()
+			m.leading[id] = time.Now()
+			m.mu.Unlock()
+		},
+		OnFollowing: func() {
+			m.mu.Lock()
+			delete(m.leading, id)
+			m.mu.Unlock()
+		},
+		OnLeader: func(leader quota.NodeID) {
+			m.mu.Lock()
+			m.views[id] = leader
+			m.mu.Unlock()
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m.groups, m.machines = append(m.groups, g), append(m.machines, sm)
+}
+
+func (c *cluster) voters(g uint32) []quota.NodeID {
+	var out []quota.NodeID
+	for n := range 3 {
+		out = append(out, c.members[(int(g)+n)%3].id)
+	}
+	return out
+}
+
+func progress(h *Host, group uint32) *peerv1.Frame {
+	g := h.Group(group)
+	if g == nil {
+		return &peerv1.Frame{Error: "no such group"}
+	}
+	last, contact := g.Progress()
+	return &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_ReplicaResult{
+		ReplicaResult: &peerv1.CallReplicaResult{LastIndex: last, LastContactMillis: contact.Milliseconds()},
+	}}}}
+}
+
+func askProgress(n *wire.Net) func(context.Context, quota.NodeID, uint32) (uint64, time.Duration, error) {
+	return func(ctx context.Context, to quota.NodeID, group uint32) (uint64, time.Duration, error) {
+		a, err := n.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{
+			Body: &peerv1.Call_Replica{Replica: &peerv1.CallReplica{Group: group}},
+		}}})
+		r := a.GetCall().GetReplicaResult()
+		return r.GetLastIndex(), time.Duration(r.GetLastContactMillis()) * time.Millisecond, err
+	}
+}
+
+// crash ends a node without a goodbye: its connections and its listener first.
+func (c *cluster) crash(n int) {
+	m := c.members[n]
+	if m.host == nil {
+		return
+	}
+	_ = m.net.Close()
+	if err := m.host.Kill(); err != nil {
+		c.t.Error(err)
+	}
+	m.host = nil
+}
+
+func (c *cluster) stop() {
+	for n, m := range c.members {
+		for g, sm := range m.machines {
+			if sm.fault != "" {
+				c.t.Errorf("%s group %d: %s", m.id, g, sm.fault)
+			}
+		}
+		c.crash(n)
+	}
+}
+
+// leader returns the node that serves a group, nil if none or several do.
+func (c *cluster) leader(g int) *member {
+	var found *member
+	for _, m := range c.members {
+		if m.host == nil {
+			continue
+		}
+		if _, _, serving := m.groups[g].Leader(); serving {
+			if found != nil {
+				return nil
+			}
+			found = m
+		}
+	}
+	return found
+}
+
+// allServed says whether every group has a leader that serves.
+func (c *cluster) allServed() bool {
+	for g := range c.groups {
+		if c.leader(g) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// preferred says whether every group is served by its preferred leader.
+func (c *cluster) preferred() bool {
+	for g := range c.groups {
+		if m := c.leader(g); m == nil || m != c.members[g%3] {
+			return false
+		}
+	}
+	return true
+}
+
+// equal says whether all living replicas of a group hold the same, so much.
+func (c *cluster) equal(g int, count uint64) bool {
+	var states []machineState
+	for _, m := range c.members {
+		if m.host != nil {
+			states = append(states, m.machines[g].get())
+		}
+	}
+	for _, s := range states {
+		if s.Count != count || s.Hash != states[0].Hash {
+			return false
+		}
+	}
+	return true
+}
+
+// apply applies n entries to a group through its leader, some at once.
+func (c *cluster) apply(g, n int) {
+	c.t.Helper()
+	m := c.leader(g)
+	if m == nil {
+		c.t.Fatalf("group %d has no leader", g)
+	}
+	slots := make(chan struct{}, 64)
+	var wg sync.WaitGroup
+	for k := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			if _, err := m.groups[g].Apply(within(c.t, 20*time.Second), fmt.Appendf(nil, "entry %d", k)); err != nil {
+				c.t.Errorf("group %d entry %d: %v", g, k, err)
+			}
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+func (c *cluster) eventually(d time.Duration, what string, ok func() bool) time.Duration {
+	c.t.Helper()
+	start := time.Now()
+	for time.Since(start) < d {
+		if ok() {
+			return time.Since(start)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for g := range c.groups {
+		for _, m := range c.members {
+			if m.host != nil {
+				leader, term, serving := m.groups[g].Leader()
+				c.t.Logf("%s group %d: leader %q term %d serving %v %+v", m.id, g, leader, term, serving, m.machines[g].get())
+			}
+		}
+	}
+	c.t.Fatalf("not within %v: %s", d, what)
+	return 0
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func testLog(id quota.NodeID) *slog.Logger {
+	if os.Getenv("QUORATE_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", id)
+}

@@ -1,0 +1,126 @@
+package multiraft
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Bounds of one instance.
+const (
+	queueLen         = 64 // requests of peers that wait for raft
+	notifyLen        = 16 // changes of leadership that wait for the group
+	trailingLogs     = 1024
+	snapshotEntries  = 2048
+	snapshotBytes    = 64 << 20
+	snapshotInterval = time.Minute
+	maxAppendEntries = 64
+)
+
+// instance is one life of raft in a group. The watchdog may end it and start
+// another above the same files and state machine.
+type instance struct {
+	group  *Group
+	raft   *raft.Raft
+	trans  *transport
+	base   raft.ReloadableConfig // as configured, without a kick
+	queue  chan request
+	notify chan bool
+	seen   chan raft.Observation
+	ended  chan struct{} // closed when raft has stopped
+	wg     sync.WaitGroup
+
+	waiting atomic.Int64 // futures that raft has not answered yet
+}
+
+func (g *Group) raftLogger() *logger { return newLogger(g.log, g.host.limit) }
+
+// raftConfig is the configuration of every instance of the group.
+func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
+	c, t := raft.DefaultConfig(), g.host.cfg.Timing
+	c.LocalID = raft.ServerID(g.host.cfg.Self)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = t.Heartbeat, t.Election, t.Lease
+	c.CommitTimeout = g.opts.Commit
+	c.MaxAppendEntries = maxAppendEntries
+	c.BatchApplyCh = false
+	c.ShutdownOnRemove = false // the host decides who lives
+	c.TrailingLogs, c.SnapshotThreshold, c.SnapshotInterval = trailingLogs, snapshotEntries, snapshotInterval
+	c.NotifyCh = notify
+	c.Logger = g.raftLogger()
+	c.NoLegacyTelemetry = true
+	return c
+}
+
+// start starts an instance. again says that the state machine already holds
+// what it has applied: snapshots are not restored and its entries skipped.
+func (g *Group) start(again bool) error {
+	t := g.host.cfg.Timing
+	i := &instance{
+		group: g, trans: newTransport(g.host.cfg.Net, g.host.cfg.Self, g.opts.ID, t),
+		queue: make(chan request, queueLen), notify: make(chan bool, notifyLen),
+		seen: make(chan raft.Observation, notifyLen), ended: make(chan struct{}),
+	}
+	c := g.raftConfig(i.notify)
+	if again {
+		c.NoSnapshotRestoreOnStart = true
+		g.fsm.skipTo, g.fsm.seen = g.fsm.index.Load(), 0
+	}
+	r, err := raft.NewRaft(c, g.fsm, wrapLogStore(g.opts.ID, g.store), g.store, g.snaps, i.trans)
+	if err != nil {
+		i.trans.cancel()
+		return fmt.Errorf("start raft: %w", err)
+	}
+	i.raft, i.base = r, r.ReloadableConfig()
+	leads := func(term uint64) bool { return r.State() == raft.Leader && r.CurrentTerm() == term }
+	i.trans.leads.Store(&leads)
+	r.RegisterObserver(raft.NewObserver(i.seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	i.wg.Go(i.pump)
+	i.wg.Go(i.follow)
+	g.cur.Store(i)
+	return nil
+}
+
+// stop ends the instance and waits for all of it. Calls under way fail first,
+// so raft does not wait for peers, and a leader cannot commit any more.
+func (i *instance) stop() {
+	_ = i.trans.Close()
+	i.drain()
+	_ = i.raft.Shutdown().Error()
+	close(i.ended)
+	i.wg.Wait()
+}
+
+// drain lets the proposals under way come to an end, which a leader cut off
+// from its followers brings about within its lease. Raft would forget to answer
+// those that it is just applying when it shuts down.
+func (i *instance) drain() {
+	end := time.Now().Add(i.group.host.cfg.Timing.Lease + 200*time.Millisecond)
+	for i.group.inflight.Load()+i.waiting.Load() > 0 && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// wait waits for a future of raft.
+func (i *instance) wait(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	i.waiting.Add(1)
+	go func() {
+		done <- f.Error()
+		i.waiting.Add(-1)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUncertain, ctx.Err())
+	case <-i.ended:
+		return fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
+	}
+}

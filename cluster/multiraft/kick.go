@@ -1,0 +1,137 @@
+package multiraft
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Steps of kicked elections.
+const (
+	rankStep   = 30 * time.Millisecond // between one survivor and the next
+	kickLength = time.Second           // how long timeouts stay lowered
+	pollPeers  = 5 * time.Millisecond
+	waitPeers  = 10 * time.Second       // then the ordinary timers decide
+	waitOthers = 100 * time.Millisecond // for the rest, once a quorum is there
+)
+
+// kick makes a follower campaign now instead of at its timeout, if it has not
+// heard from a leader for a lease. Lowering the timeout fires raft's timer.
+func (i *instance) kick() {
+	fast := i.base
+	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
+	i.calm() // only a change fires the timer
+	if err := i.raft.ReloadConfig(fast); err != nil {
+		i.group.log.Error("cannot hurry an election", "error", err)
+	}
+}
+
+// calm restores the timeouts.
+func (i *instance) calm() {
+	if err := i.raft.ReloadConfig(i.base); err != nil {
+		i.group.log.Error("cannot restore timeouts", "error", err)
+	}
+}
+
+// campaignFirst is the preferred leader's first election in this life of the
+// process: as soon as a quorum is connected, and nobody leads yet.
+func (g *Group) campaignFirst(i *instance) {
+	if !g.awaitQuorum(i) {
+		return
+	}
+	i.kick()
+	g.host.sleep(kickLength)
+	i.calm()
+}
+
+// awaitQuorum waits until a quorum of voters is connected, and a moment longer
+// for all of them. False when there is a leader, or the time is over.
+func (g *Group) awaitQuorum(i *instance) bool {
+	end, quorumAt := time.Now().Add(waitPeers), time.Time{}
+	for time.Now().Before(end) {
+		if _, id := i.raft.LeaderWithID(); id != "" {
+			return false
+		}
+		connected := 0
+		for _, id := range g.opts.Voters {
+			if id == g.host.cfg.Self || g.host.cfg.Net.Connected(id) {
+				connected++
+			}
+		}
+		if connected == len(g.opts.Voters) {
+			return true
+		}
+		if connected > len(g.opts.Voters)/2 {
+			if quorumAt.IsZero() {
+				quorumAt = time.Now()
+			} else if time.Since(quorumAt) > waitOthers {
+				return true
+			}
+		}
+		if !g.host.sleep(pollPeers) {
+			return false
+		}
+	}
+	return false
+}
+
+// PeerDead says that a node's process is definitely gone: the groups that it
+// led elect new leaders now. Call it on wire.Dead only; a timeout is no death.
+func (h *Host) PeerDead(id quota.NodeID) {
+	h.spawn(func() { h.succeed(id) })
+}
+
+// succeed kicks the elections of the groups led by the dead node, after its
+// lease has certainly ended, one rank of survivors after the other.
+func (h *Host) succeed(dead quota.NodeID) {
+	plan := h.heirs(dead)
+	if len(plan) == 0 || !h.sleep(h.cfg.Timing.Lease*105/100) {
+		return
+	}
+	var kicked []*instance
+	for _, groups := range plan {
+		for _, g := range groups {
+			i := g.cur.Load()
+			if i == nil {
+				continue
+			}
+			if _, leader := i.raft.LeaderWithID(); leader == "" || quota.NodeID(leader) == dead {
+				i.kick()
+				kicked = append(kicked, i)
+			}
+		}
+		if !h.sleep(rankStep) {
+			return
+		}
+	}
+	h.log.Info("kicked elections", "dead", dead, "groups", len(kicked))
+	h.sleep(kickLength)
+	for _, i := range kicked {
+		i.calm()
+	}
+}
+
+// heirs returns the groups led by the dead node, by this node's rank among the
+// surviving voters.
+func (h *Host) heirs(dead quota.NodeID) [][]*Group {
+	var plan [][]*Group
+	for _, g := range h.all() {
+		i := g.cur.Load()
+		if i == nil || !g.isVoter(h.cfg.Self) {
+			continue
+		}
+		if _, leader := i.raft.LeaderWithID(); leader != raft.ServerID(dead) {
+			continue
+		}
+		survivors := slices.DeleteFunc(slices.Clone(g.opts.Voters), func(id quota.NodeID) bool { return id == dead })
+		rank := slices.Index(survivors, h.cfg.Self)
+		for len(plan) <= rank {
+			plan = append(plan, nil)
+		}
+		plan[rank] = append(plan[rank], g)
+	}
+	return plan
+}

@@ -1,0 +1,130 @@
+package multiraft
+
+import (
+	"context"
+	"io"
+	"log"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// repeatEvery is how often one kind of line about unreachable peers is logged.
+const repeatEvery = 10 * time.Second
+
+// unreachable are the lines that raft repeats for every group and every try
+// while a peer is away. One per kind and interval says as much.
+var unreachable = map[string]bool{
+	"failed to heartbeat to":                            true,
+	"failed to appendEntries to":                        true,
+	"failed to make requestVote RPC":                    true,
+	"failed to contact":                                 true,
+	"failed to send snapshot to":                        true,
+	"failed to install snapshot":                        true,
+	"heartbeat timeout reached, starting election":      true,
+	"Election timeout reached, restarting election":     true,
+	"rejecting pre-vote request since we have a leader": true,
+	"no known peers, aborting election":                 true,
+}
+
+// limiter lets one line of a kind pass per interval, for all groups together.
+type limiter struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	held map[string]int
+}
+
+// pass says whether to log, and how many were held back since the last.
+func (l *limiter) pass(kind string, now time.Time) (bool, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, ok := l.last[kind]; ok && now.Sub(last) < repeatEvery {
+		l.held[kind]++
+		return false, 0
+	}
+	held := l.held[kind]
+	l.last[kind], l.held[kind] = now, 0
+	return true, held
+}
+
+// logger is raft's logger on top of slog. What raft calls INFO is our DEBUG:
+// with many groups it is noise. Below that nothing is logged.
+type logger struct {
+	out   *slog.Logger
+	limit *limiter
+	name  string
+	args  []any
+}
+
+var _ hclog.Logger = (*logger)(nil)
+
+func newLogger(out *slog.Logger, limit *limiter) *logger { return &logger{out: out, limit: limit} }
+
+// Log implements hclog.Logger, as do the methods below.
+func (l *logger) Log(level hclog.Level, msg string, args ...any) {
+	var to slog.Level
+	switch level {
+	case hclog.Info:
+		to = slog.LevelDebug
+	case hclog.Warn:
+		to = slog.LevelWarn
+	case hclog.Error:
+		to = slog.LevelError
+	default:
+		return
+	}
+	if unreachable[msg] && to > slog.LevelDebug {
+		pass, held := l.limit.pass(msg, time.Now())
+		if !pass {
+			return
+		}
+		to = slog.LevelWarn
+		if held > 0 {
+			args = append(slices.Clip(args), "repeated", held)
+		}
+	}
+	if l.out.Enabled(context.Background(), to) {
+		l.out.Log(context.Background(), to, "raft: "+msg, args...)
+	}
+}
+
+func (l *logger) Trace(string, ...any)          {}
+func (l *logger) Debug(string, ...any)          {}
+func (l *logger) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, args...) }
+func (l *logger) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
+func (l *logger) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
+func (l *logger) IsTrace() bool                 { return false }
+func (l *logger) IsDebug() bool                 { return false }
+func (l *logger) IsInfo() bool                  { return l.out.Enabled(context.Background(), slog.LevelDebug) }
+func (l *logger) IsWarn() bool                  { return true }
+func (l *logger) IsError() bool                 { return true }
+func (l *logger) ImpliedArgs() []any            { return l.args }
+func (l *logger) Name() string                  { return l.name }
+func (l *logger) SetLevel(hclog.Level)          {}
+func (l *logger) GetLevel() hclog.Level         { return hclog.Info }
+
+func (l *logger) With(args ...any) hclog.Logger {
+	c := *l
+	c.out = l.out.With(args...)
+	c.args = slices.Concat(l.args, args)
+	return &c
+}
+
+func (l *logger) Named(name string) hclog.Logger {
+	c := *l
+	c.name = name
+	return &c
+}
+
+func (l *logger) ResetNamed(name string) hclog.Logger { return l.Named(name) }
+
+func (l *logger) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
+	return slog.NewLogLogger(l.out.Handler(), slog.LevelDebug)
+}
+
+func (l *logger) StandardWriter(*hclog.StandardLoggerOptions) io.Writer {
+	return l.StandardLogger(nil).Writer()
+}

@@ -1,0 +1,119 @@
+package multiraft
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// keepSnapshots is how many snapshots a group keeps on disk.
+const keepSnapshots = 2
+
+// Open opens the group's files and starts its replica. A group without any
+// state is bootstrapped by its preferred leader.
+func (h *Host) Open(o GroupOptions) (*Group, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("multiraft: %w", err)
+	}
+	o.fill(h.cfg.Timing)
+	g := &Group{host: h, opts: o, fsm: &fsm{machine: o.FSM}, log: h.log.With("group", o.Name)}
+	h.mu.RLock()
+	closing, twice := h.closing, h.groups[o.ID] != nil
+	h.mu.RUnlock()
+	switch {
+	case closing:
+		return nil, ErrClosed
+	case twice:
+		return nil, fmt.Errorf("multiraft: group %d is open already", o.ID)
+	}
+	if err := g.openFiles(); err != nil {
+		return nil, fmt.Errorf("multiraft: group %s: %w", o.Name, err)
+	}
+	if err := g.start(false); err != nil {
+		_ = g.store.Close()
+		return nil, fmt.Errorf("multiraft: group %s: %w", o.Name, err)
+	}
+	return g, h.adopt(g)
+}
+
+// adopt makes the group known and gives it the votes that came too early.
+func (h *Host) adopt(g *Group) error {
+	h.mu.Lock()
+	ok := !h.closing && h.groups[g.opts.ID] == nil
+	if ok {
+		h.groups[g.opts.ID] = g
+	}
+	h.mu.Unlock()
+	if !ok {
+		return errors.Join(ErrClosed, g.close())
+	}
+	h.unpark(g)
+	if g.opts.Voters[0] == h.cfg.Self {
+		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
+	}
+	return nil
+}
+
+// openFiles opens the log and the snapshots, and bootstraps an empty group.
+func (g *Group) openFiles() error {
+	dir := filepath.Join(g.host.cfg.Dir, "raft")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	snapDir := filepath.Join(g.host.cfg.Dir, "snapshots", g.opts.Name)
+	if err := os.MkdirAll(snapDir, 0o700); err != nil {
+		return err
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(snapDir, keepSnapshots, g.raftLogger())
+	if err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	g.snaps = snaps
+	g.store, err = raftboltdb.New(raftboltdb.Options{
+		Path: filepath.Join(dir, g.opts.Name+".db"),
+		// The freelist is rebuilt at start instead of written on every commit.
+		BoltOptions: &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: 2 * time.Second},
+	})
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	if err := g.bootstrap(); err != nil {
+		_ = g.store.Close()
+		return err
+	}
+	return nil
+}
+
+// bootstrap writes the first configuration, on the preferred leader only: the
+// others learn it from there, so it wins the first election uncontested.
+func (g *Group) bootstrap() error {
+	if g.opts.Voters[0] != g.host.cfg.Self {
+		return nil
+	}
+	has, err := raft.HasExistingState(g.store, g.store, g.snaps)
+	if err != nil || has {
+		return err
+	}
+	var c raft.Configuration
+	add := func(ids []quota.NodeID, s raft.ServerSuffrage) {
+		for _, id := range ids {
+			c.Servers = append(c.Servers, raft.Server{Suffrage: s, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+		}
+	}
+	add(g.opts.Voters, raft.Voter)
+	add(g.opts.Nonvoters, raft.Nonvoter)
+	t := newTransport(g.host.cfg.Net, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
+	defer t.cancel()
+	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, c); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package multiraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// maxAppendBytes is how much of entries one append carries, unless a single
+// entry is larger. What does not fit follows in the next.
+const maxAppendBytes = 4 << 20
+
+// leadCheck is how often a transport that waits for a peer looks whether this
+// replica still leads.
+const leadCheck = 250 * time.Millisecond
+
+// transport is raft's way out of one group, over the links that all groups
+// share. Node ids serve as addresses, so a node may move to another machine
+// address without any group noticing.
+type transport struct {
+	net    *wire.Net
+	self   quota.NodeID
+	group  uint32
+	timing Timing
+	in     chan raft.RPC
+	beat   atomic.Pointer[func(raft.RPC)]
+
+	leads atomic.Pointer[func(term uint64) bool] // whether raft still leads in that term
+
+	ctx    context.Context // ends with the raft instance
+	cancel context.CancelFunc
+}
+
+var (
+	_ raft.Transport   = (*transport)(nil)
+	_ raft.WithPreVote = (*transport)(nil) // without it raft holds no pre-votes, and says nothing
+	_ raft.WithClose   = (*transport)(nil)
+)
+
+func newTransport(net *wire.Net, self quota.NodeID, group uint32, t Timing) *transport {
+	tr := &transport{net: net, self: self, group: group, timing: t, in: make(chan raft.RPC)}
+	tr.ctx, tr.cancel = context.WithCancel(context.Background())
+	return tr
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.in }
+
+// LocalAddr implements raft.Transport.
+func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.self) }
+
+// EncodePeer implements raft.Transport.
+func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer implements raft.Transport.
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) { t.beat.Store(&f) }
+
+// Close fails the calls under way and those to come.
+func (t *transport) Close() error {
+	t.cancel()
+	return nil
+}
+
+// AppendEntriesPipeline implements raft.Transport. Pipelining wedges a follower
+// for ever after one failed append, so there is none.
+func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// AppendEntries implements raft.Transport.
+func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	lane, limit := peerv1.Lane_LANE_DATA, t.timing.rpcTimeout()
+	if isHeartbeat(args) {
+		// A lost heartbeat must not hold back the next one for long.
+		lane, limit = peerv1.Lane_LANE_CONTROL, t.timing.Heartbeat
+	} else if err := t.await(id, args.Term); err != nil {
+		return err
+	}
+	trim(args)
+	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
+	a, err := t.call(id, lane, limit, m)
+	if err != nil {
+		return err
+	}
+	r := a.GetAppendEntriesResult()
+	if r == nil {
+		return errAnswer(a)
+	}
+	*resp = raft.AppendEntriesResponse{
+		RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), LastLog: r.GetLastLog(), Success: r.GetSuccess(), NoRetryBackoff: r.GetNoRetryBackoff(),
+	}
+	return nil
+}
+
+// trim drops entries that would make the frame too large. Raft counts as sent
+// what it finds in args afterwards, and sends the rest next.
+func trim(args *raft.AppendEntriesRequest) {
+	bytes := 0
+	for i, e := range args.Entries {
+		bytes += len(e.Data) + len(e.Extensions)
+		if i > 0 && bytes > maxAppendBytes {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
+}
+
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	v := &peerv1.RequestVote{
+		Header: headerOut(args.RPCHeader), Term: args.Term,
+		LastLogIndex: args.LastLogIndex, LastLogTerm: args.LastLogTerm, LeadershipTransfer: args.LeadershipTransfer,
+	}
+	r, err := t.vote(id, &peerv1.Raft{Message: &peerv1.Raft_RequestVote{RequestVote: v}})
+	if err != nil {
+		return err
+	}
+	*resp = raft.RequestVoteResponse{RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), Granted: r.GetGranted()}
+	return nil
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *transport) RequestPreVote(id raft.ServerID, _ raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	v := &peerv1.RequestVote{
+		Header: headerOut(args.RPCHeader), Term: args.Term, LastLogIndex: args.LastLogIndex, LastLogTerm: args.LastLogTerm,
+	}
+	r, err := t.vote(id, &peerv1.Raft{Message: &peerv1.Raft_RequestPreVote{RequestPreVote: v}})
+	if err != nil {
+		return err
+	}
+	*resp = raft.RequestPreVoteResponse{RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), Granted: r.GetGranted()}
+	return nil
+}
+
+func (t *transport) vote(id raft.ServerID, m *peerv1.Raft) (*peerv1.VoteResult, error) {
+	a, err := t.call(id, peerv1.Lane_LANE_CONTROL, t.timing.Election, m)
+	if err != nil {
+		return nil, err
+	}
+	if r := a.GetVoteResult(); r != nil {
+		return r, nil
+	}
+	return nil, errAnswer(a)
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	m := &peerv1.Raft{Message: &peerv1.Raft_TimeoutNow{TimeoutNow: &peerv1.TimeoutNow{Header: headerOut(args.RPCHeader)}}}
+	a, err := t.call(id, peerv1.Lane_LANE_CONTROL, t.timing.Election, m)
+	if err != nil {
+		return err
+	}
+	if a.GetTimeoutNowResult() == nil {
+		return errAnswer(a)
+	}
+	resp.RPCHeader = headerIn(a.GetTimeoutNowResult().GetHeader())
+	return nil
+}
+
+// InstallSnapshot implements raft.Transport. It is bounded by progress, not by
+// time: a large state takes long.
+func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, body io.Reader) error {
+	m := &peerv1.Raft{Group: t.group, Message: &peerv1.Raft_InstallSnapshot{InstallSnapshot: &peerv1.InstallSnapshot{
+		Header: headerOut(args.RPCHeader), SnapshotVersion: int32(args.SnapshotVersion), Term: args.Term,
+		LastLogIndex: args.LastLogIndex, LastLogTerm: args.LastLogTerm,
+		Configuration: args.Configuration, ConfigurationIndex: args.ConfigurationIndex, Size: args.Size,
+	}}}
+	if err := t.await(id, args.Term); err != nil {
+		return err
+	}
+	a, err := t.net.Snapshot(t.ctx, quota.NodeID(id), &peerv1.Frame{Body: &peerv1.Frame_Raft{Raft: m}}, args.Size, body)
+	if err != nil {
+		return err
+	}
+	r := a.GetRaft().GetInstallSnapshotResult()
+	if r == nil {
+		return errAnswer(a.GetRaft())
+	}
+	*resp = raft.InstallSnapshotResponse{RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), Success: r.GetSuccess()}
+	return nil
+}
+
+// await holds back replication to a peer that is not connected, as long as
+// this replica leads in the term. If it failed instead, raft would wait longer
+// after every failure, up to ten seconds, and would go on waiting when the peer
+// is back. Heartbeats are not held back: raft's lease depends on their failing.
+func (t *transport) await(id raft.ServerID, term uint64) error {
+	for !t.net.Connected(quota.NodeID(id)) {
+		if leads := t.leads.Load(); leads == nil || !(*leads)(term) {
+			return wire.ErrUnreachable
+		}
+		ctx, cancel := context.WithTimeout(t.ctx, leadCheck)
+		err := t.net.WaitConnected(ctx, quota.NodeID(id))
+		cancel()
+		if err != nil && (t.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// call asks the group's replica on another node. The answer is a message of
+// its own, so a late one never writes into what raft has moved on from.
+func (t *transport) call(id raft.ServerID, lane peerv1.Lane, limit time.Duration, m *peerv1.Raft) (*peerv1.Raft, error) {
+	m.Group = t.group
+	ctx, cancel := context.WithTimeout(t.ctx, limit)
+	defer cancel()
+	a, err := t.net.Call(ctx, quota.NodeID(id), lane, &peerv1.Frame{Body: &peerv1.Frame_Raft{Raft: m}})
+	if err != nil {
+		return nil, err
+	}
+	if a.GetRaft() == nil {
+		return nil, errors.New("answer carries no raft message")
+	}
+	return a.GetRaft(), nil
+}
+
+func errAnswer(m *peerv1.Raft) error { return fmt.Errorf("unexpected answer %T", m.GetMessage()) }

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/aggregator"
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/events"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// Node is one member of a cluster. All methods are safe for concurrent use.
+type Node struct {
+	cfg   Config
+	log   *slog.Logger
+	clock clock
+	inc   quota.Incarnation
+	plan  [][]quota.NodeID // replicas of each range
+	lock  *dirLock
+
+	net   *wire.Net
+	host  *multiraft.Host
+	meta  *metaFSM
+	seats map[quota.RangeID]*seat // ranges that have a replica here
+
+	agg    *aggregator.Aggregator
+	inbox  chan func(now quota.Time)
+	wake   chan struct{}
+	wait   waiters
+	askers []asker // by range
+
+	reserved reservations
+	hub      events.Hub
+
+	routes routes
+	stats  stats
+
+	beaconNow chan struct{}
+	stop      chan struct{}
+	done      sync.WaitGroup
+	closed    sync.Once
+}
+
+const (
+	metaGroup  = 0
+	metaVoters = 3
+	inboxSize  = 4096
+)
+
+// group returns the Raft group of a range.
+func group(r quota.RangeID) uint32 { return uint32(r) + 1 }
+
+// Start opens the node's data, connects it to its peers and starts its Raft
+// groups. It returns before the cluster has leaders: see Ready. A data
+// directory of another node, cluster or number of ranges is an error.
+func Start(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.AskWait == 0 {
+		cfg.AskWait = DefaultAskWait
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	ids := slices.Sorted(maps.Keys(cfg.Nodes))
+	plan, err := shard.Plan(ids, cfg.Ranges, cfg.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	lock, inc, err := openDir(cfg)
+	if err != nil {
+		return nil, err
+	}
+	n := newNode(cfg, plan, lock, inc)
+	if err := n.open(ids); err != nil {
+		return nil, errors.Join(err, n.Close(context.Background()))
+	}
+	n.run()
+	return n, nil
+}
+
+func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarnation) *Node {
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, inc: inc, plan: plan, lock: lock,
+		seats: map[quota.RangeID]*seat{},
+		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
+		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	n.clock.init()
+	for r, replicas := range plan {
+		if slices.Contains(replicas, cfg.Self) {
+			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newLevelsFSM()}
+		}
+	}
+	n.routes.init(cfg)
+	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
+	n.agg = aggregator.New(aggregator.Config{
+		Self: cfg.Self, Incarnation: inc, Nodes: len(cfg.Nodes), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
+		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
+	}, n.clock.now())
+	n.askers = make([]asker, cfg.Ranges)
+	n.stats.init(n, cfg.Registry)
+	return n
+}
+
+// open starts links and groups, in the order that lets them find each other.
+func (n *Node) open(ids []quota.NodeID) error {
+	peers := maps.Clone(n.cfg.Nodes)
+	delete(peers, n.cfg.Self)
+	var err error
+	n.net, err = wire.New(wire.Config{
+		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
+		Listener: n.cfg.Listener, Peers: peers, Logger: n.log,
+		Handle: n.handle, OnPeer: n.onPeer,
+		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
+			return n.host.HandleSnapshot(from, h, body)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	n.host, err = multiraft.New(multiraft.Config{
+		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.replicaProgress,
+	})
+	if err != nil {
+		return err
+	}
+	n.net.Start()
+	if err := n.openMeta(ids); err != nil {
+		return err
+	}
+	return n.openRanges()
+}
+
+func (n *Node) openMeta(ids []quota.NodeID) error {
+	voters := min(metaVoters, len(ids)-1+len(ids)%2)
+	_, err := n.host.Open(multiraft.GroupOptions{
+		ID: metaGroup, Name: "meta", Voters: ids[:voters], Nonvoters: ids[voters:], FSM: n.meta, Commit: 100 * time.Millisecond,
+		Fence: func(uint64) []byte {
+			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
+		},
+		OnLeading:   func(uint64) { n.announce() },
+		OnFollowing: n.announce,
+	})
+	return err
+}
+
+// openRanges opens the groups that have a replica here, a few at a time: most
+// of it is waiting for the disk.
+func (n *Node) openRanges() error {
+	mine := slices.Sorted(maps.Keys(n.seats))
+	errs := make([]error, len(mine))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for i, r := range mine {
+		wg.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots; wg.Done() }()
+			errs[i] = n.openRange(n.seats[r])
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *Node) openRange(s *seat) error {
+	_, err := n.host.Open(multiraft.GroupOptions{
+		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: n.plan[s.id], FSM: s.fsm,
+		Fence: func(uint64) []byte {
+			return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
+		},
+		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
+		OnFollowing: s.follow,
+		OnLeader: func(id quota.NodeID) {
+			if id == "" {
+				n.routes.unknown(s.id, n.cfg.Self)
+			}
+		},
+	})
+	return err
+}
+
+func (n *Node) termStart() *raftlogv1.TermStart {
+	return &raftlogv1.TermStart{Node: string(n.cfg.Self), AtUnixNanos: int64(n.clock.now())}
+}
+
+func encode(m proto.Message) []byte {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		panic(err) // invariant: our own messages encode
+	}
+	return data
+}
+
+func (n *Node) run() {
+	n.done.Add(4)
+	go n.memberLoop()
+	go n.herald()
+	go n.keeper()
+	go n.purger()
+}
+
+// Close writes what was counted to the logs and hands leaderships over, both
+// as far as ctx allows, tells the peers, and stops. The node's tokens are given
+// up; nothing that was reported is lost.
+func (n *Node) Close(ctx context.Context) error {
+	var errs []error
+	n.closed.Do(func() {
+		if n.host != nil {
+			n.tend(ctx)
+			errs = append(errs, n.host.Close(ctx))
+		}
+		close(n.stop)
+		n.done.Wait()
+		if n.net != nil {
+			n.broadcast(&peerv1.Beacon{Leaving: true})
+			time.Sleep(leaveGrace)
+			errs = append(errs, n.net.Close())
+		} else {
+			errs = append(errs, n.cfg.Listener.Close())
+		}
+		errs = append(errs, n.lock.close())
+	})
+	return errors.Join(errs...)
+}
+
+// leaveGrace lets the goodbye leave before the connections end.
+const leaveGrace = 20 * time.Millisecond
+
+// Kill stops the node as a crash would, without a word to its peers: for
+// tests.
+func (n *Node) Kill() error {
+	var errs []error
+	n.closed.Do(func() {
+		errs = append(errs, n.net.Close(), n.host.Kill())
+		close(n.stop)
+		n.done.Wait()
+		errs = append(errs, n.lock.close())
+	})
+	return errors.Join(errs...)
+}

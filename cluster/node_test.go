@@ -1,0 +1,311 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+func TestReadyAndSpread(t *testing.T) {
+	began := time.Now()
+	c := newTrio(t, 6)
+	t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
+	plan, err := shard.Plan(c.ids(), c.ranges, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.running() {
+		st := n.Status()
+		for r, rt := range st.Ranges {
+			if quota.NodeID(rt.Leader) != plan[r][0] {
+				t.Errorf("%s sees %s lead range %d; planned is %s", st.Node, rt.Leader, r, plan[r][0])
+			}
+			if rt.Term == 0 || len(rt.Replicas) != 3 {
+				t.Errorf("range %d has term %d, replicas %v", r, rt.Term, rt.Replicas)
+			}
+		}
+		for _, node := range st.Nodes {
+			if node.Leads != 2 || !node.Connected {
+				t.Errorf("%s sees %v; want connected, leading 2", st.Node, node)
+			}
+		}
+		if st.MetaLeader == "" || st.Reason != "" {
+			t.Errorf("%s: meta leader %q, reason %q", st.Node, st.MetaLeader, st.Reason)
+		}
+	}
+}
+
+// TestGlobalLimit spreads more than the burst over all nodes: together they
+// admit one burst.
+func TestGlobalLimit(t *testing.T) {
+	const burst = 300
+	c := newTrio(t, 4)
+	soft, hard := limit("soft", burst, quota.Soft), limit("hard", burst, quota.Hard)
+	c.apply(soft, hard)
+	for _, l := range []quota.Limit{soft, hard} {
+		for i := range 3 {
+			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)}
+			var admitted atomic.Int64
+			var wg sync.WaitGroup
+			for _, n := range c.running() {
+				wg.Go(func() {
+					for range burst {
+						if n.Check(k, 1).Allowed {
+							admitted.Add(1)
+						}
+						time.Sleep(3 * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			got := admitted.Load()
+			t.Logf("%v: admitted %d of %d, burst %d", k, got, 3*burst, burst)
+			if l.Ceiling == quota.Hard && got > burst {
+				t.Errorf("%v: admitted %d; hard: at most %d", k, got, burst)
+			}
+			if got < burst*98/100 || got > burst*115/100 { // soft overshoots a little, more on a busy machine
+				t.Errorf("%v: admitted %d; want about %d", k, got, burst)
+			}
+			for _, n := range c.running() {
+				if d := n.Check(k, 1); d.Allowed || d.RetryAfter <= 0 {
+					t.Errorf("%v is used up, but %s says %+v", k, n.cfg.Self, d)
+				}
+			}
+		}
+	}
+}
+
+// TestHardColdKey: the first check of a hard limit waits for the leader's
+// grant, wherever it is made.
+func TestHardColdKey(t *testing.T) {
+	c := newTrio(t, 4)
+	l := limit("hard", 10, quota.Hard)
+	c.apply(l)
+	for i, n := range c.running() {
+		for j := range 5 {
+			k := quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%d.%d", i, j)}
+			began := time.Now()
+			if d := n.Check(k, 1); !d.Allowed || d.Why != quota.WhyHeld {
+				t.Errorf("%s: first check of %v: %+v", n.cfg.Self, k, d)
+			}
+			t.Logf("%s asks %s: %v", n.cfg.Self, c.leaderOf(k), time.Since(began).Round(10*time.Microsecond))
+		}
+	}
+}
+
+func TestCheckOdd(t *testing.T) {
+	c := newTrio(t, 2)
+	c.apply(limit("soft", 3, quota.Soft))
+	n := c.running()[0]
+	if d := n.Check(key("test", "none", "k"), 1); d.Allowed || d.Why != quota.WhyNoLimit {
+		t.Errorf("without a limit: %+v", d)
+	}
+	if d := n.Check(key("test", "soft", "k"), 4); d.Allowed || d.Why != quota.WhyOverBurst || d.RetryAfter != math.MaxInt64 {
+		t.Errorf("beyond the burst: %+v", d)
+	}
+}
+
+func TestSetLimits(t *testing.T) {
+	c := newTrio(t, 2)
+	var other *Node
+	for _, n := range c.running() {
+		if string(n.cfg.Self) != n.Status().MetaLeader {
+			other = n
+		}
+	}
+	first := []quota.Limit{limit("a", 10, quota.Soft), limit("b", 20, quota.Hard)}
+	version, changed, err := other.SetLimits(t.Context(), first)
+	if err != nil || version != 1 || !changed {
+		t.Fatalf("first limits: version %d, changed %v, %v", version, changed, err)
+	}
+	for _, n := range c.running() { // SetLimits has waited for them
+		if got := n.Limits(); got.Version != 1 || len(got.All()) != 2 || !got.All()[1].Equal(&first[1]) {
+			t.Errorf("%s has version %d: %v", n.cfg.Self, got.Version, got.All())
+		}
+	}
+	version, changed, err = other.SetLimits(t.Context(), []quota.Limit{first[1], first[0]})
+	if err != nil || version != 1 || changed {
+		t.Errorf("the same limits: version %d, changed %v, %v", version, changed, err)
+	}
+	for name, bad := range map[string][]quota.Limit{
+		"twice":    {first[0], first[0]},
+		"negative": {limit("a", -1, quota.Soft)},
+		"name":     {limit("a b", 1, quota.Soft)},
+	} {
+		if _, _, err := other.SetLimits(t.Context(), bad); err == nil {
+			t.Errorf("bad limits (%s) were taken", name)
+		}
+	}
+	if v := other.Limits().Version; v != 1 {
+		t.Errorf("bad limits made version %d", v)
+	}
+	version, changed, err = other.SetLimits(t.Context(), nil)
+	if err != nil || version != 2 || !changed {
+		t.Errorf("no limits: version %d, changed %v, %v", version, changed, err)
+	}
+	for _, n := range c.running() {
+		if d := n.Check(key("test", "a", "k"), 1); d.Why != quota.WhyNoLimit {
+			t.Errorf("%s still knows the limit: %+v", n.cfg.Self, d)
+		}
+	}
+}
+
+// TestLimitChangeRefillsNothing watches the level that the leader knows.
+func TestLimitChangeRefillsNothing(t *testing.T) {
+	c := newTrio(t, 4)
+	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		name := "for_" + ceiling.String()
+		c.apply(limit(name, 100, ceiling))
+		k := quota.Key{LimitName: limit(name, 100, ceiling).LimitName, Key: "k"}
+		for _, n := range c.running() {
+			use(t, n, k, 20)
+		}
+		c.awaitRemaining(k, 40)
+		for _, step := range []struct{ burst, left int64 }{{200, 40}, {100, 40}, {50, 40}, {41, 40}, {100, 40}} {
+			c.apply(limit(name, step.burst, ceiling))
+			time.Sleep(150 * time.Millisecond) // a turn of reports
+			c.awaitRemaining(k, step.left)
+		}
+		use(t, c.running()[0], k, 40)
+		c.awaitRemaining(k, 0)
+		extra := 0 // soft: what a member that was idle, or that holds a token, lets through before it learns
+		for _, n := range c.running() {
+			d := n.Check(k, 1)
+			for ; d.Allowed && ceiling == quota.Soft && extra < 10; d = n.Check(k, 1) {
+				extra++
+				time.Sleep(100 * time.Millisecond)
+			}
+			if d.Allowed {
+				t.Errorf("%v: %s allows more than is left: %+v", ceiling, n.cfg.Self, d)
+			}
+		}
+		if extra > 6 {
+			t.Errorf("%v: %d checks passed beyond the limit", ceiling, extra)
+		}
+	}
+}
+
+// TestLimitsMeetElections changes limits while leaderships move: a ledger that
+// begins just then must not keep the old ones.
+func TestLimitsMeetElections(t *testing.T) {
+	c := newTrio(t, 4)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, n := range c.running() {
+				for r := range c.ranges {
+					if g := n.host.Group(group(quota.RangeID(r))); g != nil {
+						_ = g.TransferTo(t.Context(), c.ids()[(i+r)%3])
+					}
+				}
+			}
+		}
+	})
+	var version uint64
+	for i := range 20 {
+		v, changed, err := c.running()[i%3].SetLimits(t.Context(), []quota.Limit{limit("a", int64(100+i), quota.Soft)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v < version {
+			t.Errorf("version fell from %d to %d (changed %v)", version, v, changed)
+		}
+		version = v
+	}
+	close(stop)
+	wg.Wait()
+	c.awaitReady(5 * time.Second)
+	k := quota.Key{LimitName: limit("a", 1, quota.Soft).LimitName}
+	for i := range 4 * c.ranges {
+		k.Key = strconv.Itoa(i)
+		use(t, c.running()[i%3], k, 1)
+	}
+	for i := range 4 * c.ranges {
+		k.Key = strconv.Itoa(i)
+		c.eventually(5*time.Second, "the leader has the newest limit", func() error {
+			r, err := c.rate(k)
+			if err == nil && r.Rule.Burst != 119 {
+				err = fmt.Errorf("%v has burst %d", k, r.Rule.Burst)
+			}
+			return err
+		})
+	}
+}
+
+func TestTopRates(t *testing.T) {
+	c := newTrio(t, 6)
+	a, b := limit("a", 100, quota.Soft), limit("b", 100, quota.Soft)
+	c.apply(a, b)
+	const keys = 30
+	for i := range keys {
+		for j, n := range c.running() {
+			use(t, n, quota.Key{LimitName: a.LimitName, Key: strconv.Itoa(i)}, 1+j)
+		}
+	}
+	use(t, c.running()[0], quota.Key{LimitName: b.LimitName, Key: "other"}, 50)
+	for _, n := range c.running() {
+		c.eventually(5*time.Second, "all keys are counted", func() error {
+			res, err := n.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: "test", Limit: "a"})
+			if err != nil {
+				return err
+			}
+			if res.RangesCovered != 6 || res.RangesTotal != 6 || len(res.Keys) != keys {
+				return fmt.Errorf("%d keys, %d of %d ranges", len(res.Keys), res.RangesCovered, res.RangesTotal)
+			}
+			leaders := map[string]bool{}
+			for _, k := range res.Keys {
+				if k.Admitted != 6 || k.Attempted != 6 || k.Refused != 0 || k.Remaining != 94 || k.Members != 3 {
+					return fmt.Errorf("%v", k)
+				}
+				if want := shard.Of(key(k.Namespace, k.Limit, k.Key), 6); quota.RangeID(k.Range) != want {
+					return fmt.Errorf("%v: want range %d", k, want)
+				}
+				leaders[k.Leader] = true
+			}
+			if len(leaders) != 3 {
+				return fmt.Errorf("only leaders %v answered", leaders)
+			}
+			return nil
+		})
+		res, err := n.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: 3})
+		if err != nil || len(res.Keys) != 3 {
+			t.Errorf("top 3: %v, %v", res, err)
+		}
+		if res.Keys[0].Demand < res.Keys[1].Demand || res.Keys[1].Demand < res.Keys[2].Demand {
+			t.Errorf("not by demand: %v", res.Keys)
+		}
+	}
+}
+
+func TestSetLimitsWithoutQuorum(t *testing.T) {
+	c := newTrio(t, 2)
+	c.kill("n2")
+	c.kill("n3")
+	n := c.nodes["n1"]
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, _, err := n.SetLimits(ctx, []quota.Limit{limit("a", 1, quota.Soft)})
+	var none *NoLeaderError
+	if !errors.As(err, &none) || !none.NoLeader() {
+		t.Errorf("got %v; want a NoLeaderError", err)
+	}
+	if st := n.Status(); st.Ready || st.Reason == "" {
+		t.Errorf("ready without a quorum: %v", st)
+	}
+}

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TooManyOverridesError says that a change would make more overrides than
+// quota.MaxOverrides. Nothing of it was set.
+type TooManyOverridesError struct {
+	Have   int // overrides that there are
+	Adding int // that the change would add
+}
+
+func (e *TooManyOverridesError) Error() string {
+	return fmt.Sprintf("overrides: there are %d, and %d more would be too many; at most %d", e.Have, e.Adding, quota.MaxOverrides)
+}
+
+// overridesResult is what applying a change of overrides returns.
+type overridesResult struct {
+	count    int    // overrides set or deleted
+	revision uint64 // of the table after it
+	err      error
+}
+
+// maxTold bounds a list of changed keys; more are told as all.
+const maxTold = 10_000
+
+func (m *metaFSM) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
+	edits := make([]overrideEdit, 0, len(set.GetOverrides()))
+	for _, s := range set.GetOverrides() {
+		e, err := editOf(s)
+		if err != nil {
+			return overridesResult{revision: m.overrides.Load().revision, err: err}
+		}
+		edits = append(edits, e)
+	}
+	return m.editOverrides(edits)
+}
+
+// deleteOverrides passes over keys that have no override.
+func (m *metaFSM) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResult {
+	table := m.overrides.Load()
+	var edits []overrideEdit
+	for _, k := range del.GetKeys() {
+		if k := decodeKey(k); table.find(k) != nil {
+			edits = append(edits, overrideEdit{key: k})
+		}
+	}
+	return m.editOverrides(edits)
+}
+
+func (m *metaFSM) purgeOverrides(before quota.Time) overridesResult {
+	return m.editOverrides(m.overrides.Load().expired(before))
+}
+
+// editOverrides makes all edits or, if there would be too many overrides, none.
+// Of several for one key the last counts.
+func (m *metaFSM) editOverrides(edits []overrideEdit) overridesResult {
+	before := m.overrides.Load()
+	if len(edits) == 0 {
+		return overridesResult{revision: before.revision}
+	}
+	edits = sortEdits(edits)
+	after := before.with(edits)
+	if after.count > m.maxOverrides && after.count > before.count {
+		return overridesResult{revision: before.revision, err: &TooManyOverridesError{Have: before.count, Adding: after.count - before.count}}
+	}
+	m.overrides.Store(after)
+	m.overridden(keysOf(edits))
+	return overridesResult{count: len(edits), revision: after.revision}
+}
+
+func sortEdits(edits []overrideEdit) []overrideEdit {
+	slices.SortStableFunc(edits, func(a, b overrideEdit) int { return a.key.Compare(b.key) })
+	out := edits[:0]
+	for i, e := range edits {
+		if i+1 == len(edits) || edits[i+1].key != e.key {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func keysOf(edits []overrideEdit) []quota.Key {
+	if len(edits) > maxTold {
+		return nil
+	}
+	keys := make([]quota.Key, len(edits))
+	for i := range edits {
+		keys[i] = edits[i].key
+	}
+	return keys
+}
+
+// Override implements quota.Overrides without a lock.
+func (m *metaFSM) Override(k quota.Key) *quota.Override {
+	rule := m.overrides.Load().find(k)
+	if rule == nil {
+		return nil
+	}
+	o := decodeOverride(k, rule.unpack())
+	return &o
+}
+
+// listOverrides returns at most count overrides of keys after one, of one limit
+// or (zero name) of all, and how many such there are without regard to after.
+func (m *metaFSM) listOverrides(name quota.LimitName, after quota.Key, count int) ([]quota.Override, int) {
+	t := m.overrides.Load()
+	total := t.count
+	if name != (quota.LimitName{}) {
+		total = 0
+		if i, ok := t.limit(name); ok {
+			total = t.limits[i].count
+		}
+		if first := (quota.Key{LimitName: name}); after.Compare(first) < 0 {
+			after = first
+		}
+	}
+	var out []quota.Override
+	for k, rule := range t.after(after) {
+		if len(out) >= count || name != (quota.LimitName{}) && k.LimitName != name {
+			break
+		}
+		out = append(out, decodeOverride(k, rule.unpack()))
+	}
+	return out, total
+}

@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of calls about overrides.
+const (
+	// MaxOverridesCall bounds the overrides of one SetOverrides, the keys of one
+	// DeleteOverrides, and the answer of one ListOverrides.
+	MaxOverridesCall = 10_000
+	overridesBatch   = 1000 // in one entry of the log
+	maxFaults        = 10   // of different overrides, in one error
+)
+
+// Override implements quota.Overrides: it returns the override of a key as far
+// as this node has applied it, nil if there is none. It takes no lock, and
+// allocates only what it returns.
+func (n *Node) Override(k quota.Key) *quota.Override { return n.meta.Override(k) }
+
+// SetOverrides sets at most 10,000 overrides, through the leader of the meta
+// group, and waits (at most two seconds) until this node has them; At is set to
+// now. Setting one that is there replaces it. One that expires is deleted at
+// most two seconds after that while the group has a leader.
+//
+// All are checked before any is set, against the limits in force on this node:
+// when one is invalid, expired, there twice, or says what its limit cannot do,
+// none is set. They are set a thousand at a time in the given order; each
+// thousand is set as a whole, or not. When the group fails in between, the error
+// says how many of them were set for certain, and the call may be repeated.
+//
+// More than quota.MaxOverrides in the cluster are a TooManyOverridesError, the
+// lack of a leader is a NoLeaderError.
+func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
+	now := time.Now()
+	if err := n.checkOverrides(list, quota.Time(now.UnixNano())); err != nil {
+		return err
+	}
+	done := 0
+	for batch := range slices.Chunk(list, overridesBatch) {
+		set := &raftlogv1.SetOverrides{}
+		for i := range batch {
+			o := batch[i]
+			o.At = quota.Time(now.UnixNano())
+			set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: encodeKey(o.Key), Rule: encodeRule(&o)})
+		}
+		_, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
+		if err != nil && done > 0 {
+			return fmt.Errorf("overrides: the first %d of %d are set: %w", done, len(list), err)
+		}
+		if err != nil {
+			return err
+		}
+		done += len(batch)
+	}
+	return nil
+}
+
+// DeleteOverrides deletes the overrides of at most 10,000 keys, a thousand at a
+// time, and waits (at most two seconds) until this node has done so. Keys
+// without one are passed over. It returns how many were deleted: fewer when the
+// answer of the leader was lost and the call had to be repeated. The lack of a
+// leader is a NoLeaderError, after which n have been deleted for certain.
+func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted int, err error) {
+	if len(keys) > MaxOverridesCall {
+		return 0, fmt.Errorf("overrides: %d keys in one call; at most %d", len(keys), MaxOverridesCall)
+	}
+	for batch := range slices.Chunk(keys, overridesBatch) {
+		del := &raftlogv1.DeleteOverrides{}
+		for _, k := range batch {
+			del.Keys = append(del.Keys, encodeKey(k))
+		}
+		res, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}})
+		if err != nil {
+			return deleted, err
+		}
+		deleted += res.count
+	}
+	return deleted, nil
+}
+
+// ListOverrides returns overrides as far as this node has applied them, sorted
+// by key: at most count and at most 10,000, of keys larger than after, of one
+// limit or (zero name) of all. total is how many there are of that limit, or of
+// all, without regard to after.
+func (n *Node) ListOverrides(name quota.LimitName, after quota.Key, count int) (list []quota.Override, total int) {
+	return n.meta.listOverrides(name, after, min(count, MaxOverridesCall))
+}
+
+// checkOverrides returns the faults of the first overrides that have any.
+func (n *Node) checkOverrides(list []quota.Override, now quota.Time) error {
+	if len(list) > MaxOverridesCall {
+		return fmt.Errorf("overrides: %d in one call; at most %d", len(list), MaxOverridesCall)
+	}
+	limits, table := n.meta.current(), n.meta.overrides.Load()
+	seen := make(map[quota.Key]bool, len(list))
+	var errs []error
+	adding := 0
+	for i := range list {
+		o := &list[i]
+		err := errors.Join(checkOverride(o), fitsNow(o, limits, now))
+		if seen[o.Key] {
+			err = errors.Join(err, errors.New("is there twice"))
+		}
+		seen[o.Key] = true
+		if err != nil {
+			errs = append(errs, fmt.Errorf("override %v: %w", o.Key, err))
+		}
+		if len(errs) == maxFaults {
+			break
+		}
+		if table.find(o.Key) == nil {
+			adding++
+		}
+	}
+	if len(errs) == 0 && adding > 0 && table.count+adding > n.meta.maxOverrides {
+		return &TooManyOverridesError{Have: table.count, Adding: adding}
+	}
+	return errors.Join(errs...)
+}
+
+// fitsNow returns what is wrong with the override besides itself.
+func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
+	if o.Expires > 0 && o.Expires <= now {
+		return fmt.Errorf("expires: %s has passed", time.Unix(0, int64(o.Expires)).UTC().Format(time.RFC3339))
+	}
+	l, ok := limits.Find(o.Key.LimitName)
+	if !ok {
+		return fmt.Errorf("limit: there is no %v", o.Key.LimitName)
+	}
+	return o.Fits(l)
+}
+
+func (n *Node) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) (overridesResult, error) {
+	p, err := newProposal(cmd)
+	if err != nil {
+		return overridesResult{}, err
+	}
+	p.call = func(command []byte) *peerv1.Call {
+		return &peerv1.Call{Body: &peerv1.Call_Overrides{Overrides: &peerv1.CallOverrides{Command: command}}}
+	}
+	p.result = func(c *peerv1.Call) any { return decodeOverridesResult(c.GetOverridesResult()) }
+	out, err := n.propose(ctx, p)
+	if err != nil {
+		return overridesResult{}, err
+	}
+	res, ok := out.(overridesResult)
+	if !ok {
+		return res, fmt.Errorf("overrides: the log answered %v", out)
+	}
+	n.waitHere(ctx, func() bool { return n.meta.overrides.Load().revision >= res.revision })
+	return res, res.err
+}
+
+func encodeOverridesResult(out any) *peerv1.CallOverridesResult {
+	res, ok := out.(overridesResult)
+	if !ok {
+		res.err = fmt.Errorf("overrides: the log answered %v", out)
+	}
+	r := &peerv1.CallOverridesResult{Count: int64(res.count), Revision: res.revision}
+	var many *TooManyOverridesError
+	switch {
+	case errors.As(res.err, &many):
+		r.Have, r.Adding = int64(many.Have), int64(many.Adding)
+	case res.err != nil:
+		r.Fault = res.err.Error()
+	}
+	return r
+}
+
+func decodeOverridesResult(r *peerv1.CallOverridesResult) overridesResult {
+	res := overridesResult{count: int(r.GetCount()), revision: r.GetRevision()}
+	switch {
+	case r.GetAdding() > 0:
+		res.err = &TooManyOverridesError{Have: int(r.GetHave()), Adding: int(r.GetAdding())}
+	case r.GetFault() != "":
+		res.err = errors.New(r.GetFault())
+	}
+	return res
+}

@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// purgeEvery is how often the meta leader looks for expired overrides: about
+// how late one is deleted.
+const purgeEvery = time.Second
+
+// purger deletes expired overrides while this node leads the meta group.
+func (n *Node) purger() {
+	defer n.done.Done()
+	tick := time.NewTicker(purgeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+			n.purge(quota.Time(time.Now().UnixNano()))
+		}
+	}
+}
+
+// purge proposes to delete what has expired. All replicas compare with the time
+// in the entry, not with their clocks.
+func (n *Node) purge(now quota.Time) {
+	g := n.host.Group(metaGroup)
+	if g == nil || n.meta.overrides.Load().soonest() > now {
+		return
+	}
+	if _, _, serving := g.Leader(); !serving {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	_, err := n.applyMeta(ctx, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgeOverrides{
+		PurgeOverrides: &raftlogv1.PurgeOverrides{BeforeUnixNanos: int64(now)},
+	}}))
+	if err != nil {
+		n.log.Debug("expired overrides were not deleted; next time", "error", err)
+	}
+}

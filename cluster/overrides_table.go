@@ -1,0 +1,222 @@
+package cluster
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// overrideTable is all overrides, by limit and key. It is never changed: a
+// change makes another one that shares all but a few chunks with it, so readers
+// need no lock and a snapshot no copy.
+type overrideTable struct {
+	limits   []*limitOverrides // sorted by name; none is empty
+	count    int
+	revision uint64 // number of changes that led to it
+}
+
+// limitOverrides is the overrides of one limit.
+type limitOverrides struct {
+	name   quota.LimitName
+	chunks []*overrideChunk // sorted; none is empty
+	count  int
+}
+
+// limit returns where the overrides of a limit are or would be.
+func (t *overrideTable) limit(n quota.LimitName) (int, bool) {
+	return slices.BinarySearchFunc(t.limits, n, func(l *limitOverrides, n quota.LimitName) int {
+		return quota.Key{LimitName: l.name}.Compare(quota.Key{LimitName: n})
+	})
+}
+
+// find returns the rule of a key, nil if it has none.
+func (t *overrideTable) find(k quota.Key) packedRule {
+	at, ok := t.limit(k.LimitName)
+	if !ok {
+		return nil
+	}
+	l := t.limits[at]
+	c := l.chunks[l.chunkOf(k.Key)]
+	i, ok := c.search(k.Key)
+	if !ok {
+		return nil
+	}
+	_, rule := splitRecord(c.record(i))
+	return rule
+}
+
+// chunkOf returns the chunk that a key is or would be in.
+func (l *limitOverrides) chunkOf(key string) int {
+	later := sort.Search(len(l.chunks), func(i int) bool { return string(l.chunks[i].key(0)) > key })
+	return max(later-1, 0)
+}
+
+// with returns the table after the edits, which are sorted by key, each key
+// once.
+func (t *overrideTable) with(edits []overrideEdit) *overrideTable {
+	out := &overrideTable{limits: slices.Clone(t.limits), revision: t.revision + 1, count: t.count}
+	for len(edits) > 0 {
+		name := edits[0].key.LimitName
+		n := sort.Search(len(edits), func(i int) bool { return edits[i].key.LimitName != name })
+		out.edit(name, edits[:n])
+		edits = edits[n:]
+	}
+	return out
+}
+
+// edit replaces what a table under construction has of one limit.
+func (t *overrideTable) edit(name quota.LimitName, edits []overrideEdit) {
+	at, ok := t.limit(name)
+	before := &limitOverrides{name: name}
+	if ok {
+		before = t.limits[at]
+	}
+	after := before.with(edits)
+	t.count += after.count - before.count
+	switch {
+	case ok && after.count > 0:
+		t.limits[at] = after
+	case ok:
+		t.limits = slices.Delete(t.limits, at, at+1)
+	case after.count > 0:
+		t.limits = slices.Insert(t.limits, at, after)
+	}
+}
+
+func (l *limitOverrides) with(edits []overrideEdit) *limitOverrides {
+	out := &limitOverrides{name: l.name, chunks: make([]*overrideChunk, 0, len(l.chunks)+1)}
+	if len(l.chunks) == 0 {
+		out.chunks = new(overrideChunk).merge(edits, out.chunks)
+	}
+	for i, c := range l.chunks {
+		mine := len(edits)
+		if i+1 < len(l.chunks) {
+			next := string(l.chunks[i+1].key(0))
+			mine = sort.Search(len(edits), func(j int) bool { return edits[j].key.Key >= next })
+		}
+		if mine == 0 {
+			out.chunks = append(out.chunks, c)
+			continue
+		}
+		out.chunks = c.merge(edits[:mine], out.chunks)
+		edits = edits[mine:]
+	}
+	for _, c := range out.chunks {
+		out.count += c.len()
+	}
+	return out
+}
+
+// after goes through the overrides of larger keys, in order.
+func (t *overrideTable) after(k quota.Key) iter.Seq2[quota.Key, packedRule] {
+	return func(yield func(quota.Key, packedRule) bool) {
+		from, _ := t.limit(k.LimitName)
+		for _, l := range t.limits[from:] {
+			chunk, record := 0, 0
+			if l.name == k.LimitName {
+				chunk = l.chunkOf(k.Key)
+				found := false
+				if record, found = l.chunks[chunk].search(k.Key); found {
+					record++
+				}
+			}
+			if !l.walk(chunk, record, yield) {
+				return
+			}
+		}
+	}
+}
+
+// walk yields the records from one on, until yield returns false.
+func (l *limitOverrides) walk(chunk, record int, yield func(quota.Key, packedRule) bool) bool {
+	for _, c := range l.chunks[chunk:] {
+		for ; record < c.len(); record++ {
+			k, rule := splitRecord(c.record(record))
+			if !yield(quota.Key{LimitName: l.name, Key: string(k)}, rule) {
+				return false
+			}
+		}
+		record = 0
+	}
+	return true
+}
+
+// soonest returns the earliest expiry, or never.
+func (t *overrideTable) soonest() quota.Time {
+	first := never
+	for _, l := range t.limits {
+		for _, c := range l.chunks {
+			first = min(first, c.soonest)
+		}
+	}
+	return first
+}
+
+// expired returns the edits that delete what expires at or before a time.
+func (t *overrideTable) expired(at quota.Time) []overrideEdit {
+	var out []overrideEdit
+	for _, l := range t.limits {
+		for _, c := range l.chunks {
+			if c.soonest > at {
+				continue
+			}
+			for i := range c.len() {
+				k, rule := splitRecord(c.record(i))
+				if e := rule.expires(); e != 0 && e <= at {
+					out = append(out, overrideEdit{key: quota.Key{LimitName: l.name, Key: string(k)}})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// tableBuilder makes a table from overrides that come in order, without a
+// second copy of them.
+type tableBuilder struct {
+	table   overrideTable
+	records [][]byte // of the chunk to come
+	last    quota.Key
+	count   int
+}
+
+func (b *tableBuilder) add(s *raftlogv1.StoredOverride) error {
+	e, err := editOf(s)
+	if err != nil {
+		return err
+	}
+	if b.count > 0 && b.last.Compare(e.key) >= 0 {
+		return fmt.Errorf("override %v comes after %v", e.key, b.last)
+	}
+	if b.count == 0 || e.key.LimitName != b.last.LimitName {
+		b.flush()
+		b.table.limits = append(b.table.limits, &limitOverrides{name: e.key.LimitName})
+	}
+	b.records = append(b.records, packRecord(e.key.Key, e.rule))
+	b.last = e.key
+	b.count++
+	if len(b.records) == maxChunk*3/4 { // room for what is added later
+		b.flush()
+	}
+	return nil
+}
+
+func (b *tableBuilder) flush() {
+	if len(b.records) == 0 {
+		return
+	}
+	l := b.table.limits[len(b.table.limits)-1]
+	l.chunks = append(l.chunks, packChunk(b.records))
+	l.count += len(b.records)
+	b.records = b.records[:0]
+}
+
+func (b *tableBuilder) done(revision uint64) *overrideTable {
+	b.flush()
+	b.table.count, b.table.revision = b.count, revision
+	return &b.table
+}

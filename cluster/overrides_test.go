@@ -1,0 +1,359 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
+	t.Helper()
+	res, ok := m.Apply(1, 1, entry).(overridesResult)
+	if !ok {
+		t.Fatal("no overridesResult")
+	}
+	return res
+}
+
+// TestOverridesModel compares the table with a map, through random changes.
+func TestOverridesModel(t *testing.T) {
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		m, model := quietMeta(), map[quota.Key]quota.Override{}
+		span := []int{20, 2000, 2000, 20000}[seed] // keys: chunks stay few, split, empty again
+		randomKey := func() quota.Key {
+			return key("n", fmt.Sprintf("l%d", rng.IntN(3)), strconv.Itoa(rng.IntN(span)))
+		}
+		for step := range 120 {
+			switch rng.IntN(5) {
+			case 0, 1, 2:
+				var list []quota.Override
+				for range rng.IntN(400) {
+					o := quota.Override{Key: randomKey(), Burst: rng.Int64N(100), Expires: quota.Time(rng.IntN(2) * (step + rng.IntN(50)))}
+					list, model[o.Key] = append(list, o), o
+				}
+				m.Apply(1, 1, encode(setOverridesCommand(list...)))
+			case 3:
+				var keys []quota.Key
+				for range rng.IntN(900) {
+					k := randomKey()
+					keys = append(keys, k)
+					delete(model, k)
+				}
+				m.change(t, encode(deleteOverridesCommand(keys...)))
+			case 4:
+				m.change(t, encode(purgeCommand(quota.Time(step))))
+				maps.DeleteFunc(model, func(_ quota.Key, o quota.Override) bool { return o.Expires > 0 && o.Expires <= quota.Time(step) })
+			}
+			if step%6 > 0 {
+				continue
+			}
+			sameOverrides(t, m, model, randomKey)
+			if t.Failed() {
+				t.Fatalf("seed %d, step %d", seed, step)
+			}
+		}
+	}
+}
+
+func sameOverrides(t *testing.T, m *metaFSM, model map[quota.Key]quota.Override, randomKey func() quota.Key) {
+	t.Helper()
+	keys := slices.SortedFunc(maps.Keys(model), quota.Key.Compare)
+	all, total := m.listOverrides(quota.LimitName{}, quota.Key{}, 1<<30)
+	if total != len(keys) || len(all) != len(keys) {
+		t.Errorf("%d listed of %d; want %d", len(all), total, len(keys))
+		return
+	}
+	soonest := never
+	for i, k := range keys {
+		if all[i] != model[k] {
+			t.Errorf("listed %+v; want %+v", all[i], model[k])
+		}
+		if at := model[k].Expires; at > 0 {
+			soonest = min(soonest, at)
+		}
+	}
+	if got := m.overrides.Load().soonest(); got != soonest {
+		t.Errorf("the first expires at %d; want %d", got, soonest)
+	}
+	for range 20 {
+		k := randomKey()
+		want, ok := model[k]
+		if got := m.Override(k); (got != nil) != ok || ok && *got != want {
+			t.Errorf("%v has %+v; want %+v", k, got, want)
+		}
+		want2, after := 0, k
+		for i := range keys {
+			if keys[i].LimitName == k.LimitName && keys[i].Compare(k) > 0 {
+				want2++
+			}
+		}
+		if got, _ := m.listOverrides(k.LimitName, after, 1<<30); len(got) != want2 || want2 > 0 && got[0].Key.Compare(k) <= 0 {
+			t.Errorf("%d of %v after %v; want %d", len(got), k.LimitName, after, want2)
+		}
+	}
+}
+
+func TestOverrideRoundtrip(t *testing.T) {
+	want := filled[quota.Override](t)
+	want.Key = key("n", "l", "\xff\x00/\n") // any bytes
+	m := quietMeta()
+	if r := m.change(t, encode(setOverridesCommand(want))); r.err != nil || r.count != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if got := m.Override(want.Key); got == nil || *got != want {
+		t.Errorf("stored\n%+v\nset\n%+v", got, want)
+	}
+	r := quietMeta()
+	if err := r.Restore(bytes.NewReader(snapshot(t, m))); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Override(want.Key); got == nil || *got != want {
+		t.Errorf("restored\n%+v\nset\n%+v", got, want)
+	}
+	want.Burst = -7 // keeps the limit's
+	m.change(t, encode(setOverridesCommand(want)))
+	if got := m.Override(want.Key); got.Burst != -1 {
+		t.Errorf("a burst that keeps the limit's became %d", got.Burst)
+	}
+}
+
+// TestOverridesAreToldAndWhole: who is told of what, and that a wrong entry
+// changes nothing.
+func TestOverridesAreToldAndWhole(t *testing.T) {
+	m := quietMeta()
+	var told [][]quota.Key
+	m.overridden = func(keys []quota.Key) {
+		m.current() // under no lock
+		told = append(told, keys)
+	}
+	a, b, c := key("n", "l", "a"), key("n", "l", "b"), key("n", "m", "c")
+	good := func(k quota.Key, expires quota.Time) quota.Override {
+		return quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: expires}
+	}
+	m.change(t, encode(setOverridesCommand(good(b, 5), good(a, 9))))
+	m.change(t, encode(setOverridesCommand(good(c, 0), quota.Override{Key: a, Burst: -1}))) // the second says nothing
+	m.change(t, encode(deleteOverridesCommand(c)))
+	m.change(t, encode(purgeCommand(4)))
+	if r := m.change(t, encode(purgeCommand(5))); r.count != 1 || r.revision != 2 {
+		t.Errorf("purge: %+v", r)
+	}
+	if r := m.change(t, encode(deleteOverridesCommand(c, a, a))); r.count != 1 || r.revision != 3 {
+		t.Errorf("delete: %+v", r)
+	}
+	if want := [][]quota.Key{{a, b}, {b}, {a}}; !slices.EqualFunc(told, want, slices.Equal) {
+		t.Errorf("told of %v; want %v", told, want)
+	}
+}
+
+func TestTooManyOverrides(t *testing.T) {
+	m := quietMeta()
+	m.maxOverrides = 3
+	set := func(keys ...string) error {
+		var list []quota.Override
+		for _, k := range keys {
+			list = append(list, quota.Override{Key: key("n", "l", k), Burst: 1})
+		}
+		return m.change(t, encode(setOverridesCommand(list...))).err
+	}
+	if err := set("a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, m)
+	var many *TooManyOverridesError
+	if err := set("a", "c", "d"); !errors.As(err, &many) || many.Have != 2 || many.Adding != 2 {
+		t.Errorf("two more: %v", err)
+	}
+	if !bytes.Equal(before, snapshot(t, m)) {
+		t.Error("a part of too many was set")
+	}
+	res := decodeOverridesResult(encodeOverridesResult(overridesResult{err: &TooManyOverridesError{Have: 2, Adding: 2}}))
+	if !errors.As(res.err, &many) || *many != (TooManyOverridesError{Have: 2, Adding: 2}) {
+		t.Errorf("over the wire: %v", res.err)
+	}
+	if err := set("a", "b", "c"); err != nil {
+		t.Errorf("up to the bound: %v", err)
+	}
+	m.maxOverrides = 1 // as of a later version
+	if err := set("a", "b"); err != nil {
+		t.Errorf("what is there may be changed beyond the bound: %v", err)
+	}
+}
+
+// TestTooManyToPropose: a call that cannot fit as a whole sets nothing, however
+// many entries of the log it would be.
+func TestTooManyToPropose(t *testing.T) {
+	m := quietMeta()
+	m.maxOverrides = overridesBatch + 1
+	m.take(t, change("one", 0, limit("a", 1, quota.Soft)))
+	m.change(t, encode(setOverridesCommand(quota.Override{Key: key("test", "a", "0"), Burst: 1})))
+	var list []quota.Override
+	for i := range overridesBatch + 2 {
+		list = append(list, quota.Override{Key: key("test", "a", strconv.Itoa(i)), Burst: 2})
+	}
+	n := &Node{meta: m}
+	if err := n.checkOverrides(list[:overridesBatch+1], 0); err != nil {
+		t.Errorf("up to the bound: %v", err)
+	}
+	err := n.checkOverrides(list, 0)
+	if many := (*TooManyOverridesError)(nil); !errors.As(err, &many) || many.Have != 1 || many.Adding != overridesBatch+1 {
+		t.Errorf("beyond the bound: %v", err)
+	}
+}
+
+// TestOverridesReadWhileChanged is for the race detector: readers see a whole
+// table.
+func TestOverridesReadWhileChanged(t *testing.T) {
+	m := quietMeta()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				k := key("n", "l", strconv.Itoa(i%500))
+				if o := m.Override(k); o != nil && (o.Key != k || o.Burst != o.Scale) {
+					t.Errorf("half an override: %+v", o)
+				}
+				list, total := m.listOverrides(k.LimitName, k, 50)
+				if len(list) > total {
+					t.Errorf("%d listed of %d", len(list), total)
+				}
+			}
+		})
+	}
+	for round := range int64(40) {
+		var list []quota.Override
+		for i := range 500 {
+			list = append(list, quota.Override{Key: key("n", "l", strconv.Itoa(i)), Burst: round + 1, Scale: round + 1})
+		}
+		m.change(t, encode(setOverridesCommand(list...)))
+		if round%5 == 4 {
+			snapshot(t, m)
+			m.change(t, encode(deleteOverridesCommand(list[7].Key, list[300].Key)))
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// manyOverrides is a thousand entries of the log, or fewer, in an order that
+// touches all chunks.
+func manyOverrides(count int) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for from := 0; from < count; from += overridesBatch {
+			var list []quota.Override
+			for i := from; i < min(from+overridesBatch, count); i++ {
+				mixed := uint64(i) * 0x9e3779b97f4a7c15 // no two are the same
+				list = append(list, quota.Override{
+					Key: key("api", fmt.Sprintf("per_tenant_%d", i%5), fmt.Sprintf("tenant-%016x", mixed)), Burst: -1,
+					Scale: 2 * quota.Million, Expires: quota.Time(1 + i), At: 1763712000000000000,
+					By: "ops@example.com", Comment: "raise until Friday, ticket 12345",
+				})
+			}
+			if !yield(encode(setOverridesCommand(list...))) {
+				return
+			}
+		}
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// TestMillionOverrides: so many cost less than 200 MB, restore to the same
+// snapshot, and go away when they expire.
+func TestMillionOverrides(t *testing.T) {
+	count := 1_000_000
+	if testing.Short() {
+		count = 50_000
+	}
+	before := heap()
+	m := quietMeta()
+	for entry := range manyOverrides(count) {
+		if r := m.change(t, entry); r.err != nil {
+			t.Fatal(r.err)
+		}
+	}
+	each := float64(heap()-before) / float64(count)
+	t.Logf("%d overrides, %.0f bytes each", m.overrides.Load().count, each)
+	if each > 200 {
+		t.Errorf("an override costs %.0f bytes; at most 200", each)
+	}
+	r := quietMeta()
+	written := snapshot(t, m)
+	before = heap()
+	if err := r.Restore(bytes.NewReader(written)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("snapshot of %d bytes; restored, %.0f bytes each", len(written), float64(heap()-before)/float64(count))
+	if !bytes.Equal(written, snapshot(t, r)) {
+		t.Error("restored, they have another snapshot")
+	}
+	if r := m.change(t, encode(purgeCommand(quota.Time(count/2)))); r.count != count/2 || m.overrides.Load().count != count-count/2 {
+		t.Errorf("purged %+v, left %d", r, m.overrides.Load().count)
+	}
+	if m.change(t, encode(purgeCommand(never))); m.overrides.Load().count != 0 || len(m.overrides.Load().limits) != 0 {
+		t.Errorf("left %d", m.overrides.Load().count)
+	}
+	runtime.KeepAlive(r)
+}
+
+func BenchmarkOverrides(b *testing.B) {
+	const count = 1_000_000
+	before := heap()
+	m := quietMeta()
+	for entry := range manyOverrides(count) {
+		m.change(b, entry)
+	}
+	each := float64(heap()-before) / count
+	var keys []quota.Key
+	for k := range m.overrides.Load().after(quota.Key{}) {
+		keys = append(keys, k)
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	keys = keys[:1<<16]
+	for name, suffix := range map[string]string{"found": "", "missing": "!"} {
+		b.Run(name, func(b *testing.B) {
+			asked := slices.Clone(keys)
+			for i := range asked {
+				asked[i].Key += suffix
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if (m.Override(asked[i&(1<<16-1)]) == nil) != (suffix != "") {
+					b.Fatal("wrong answer")
+				}
+				i++
+			}
+			b.ReportMetric(each, "B/override")
+		})
+	}
+	b.Run("set_1000", func(b *testing.B) {
+		var entry []byte
+		for entry = range manyOverrides(overridesBatch) {
+		}
+		for b.Loop() {
+			m.change(b, entry)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// routes is who leads what, as beacons and own elections tell, and how the
+// peers are: for status and for calls. The aggregator has its own copy.
+type routes struct {
+	mu     sync.Mutex
+	ranges []route
+	peers  map[quota.NodeID]*peer
+	meta   route
+
+	metaVersion uint64 // of the limits, as the meta leader says
+	synced      bool   // this node has had the meta leader's state once
+}
+
+type route struct {
+	leader quota.NodeID
+	term   quota.Term
+}
+
+type peer struct {
+	up      bool
+	dead    bool
+	version uint64 // of the limits in force there
+}
+
+func (t *routes) init(cfg Config) {
+	t.ranges = make([]route, cfg.Ranges)
+	t.peers = map[quota.NodeID]*peer{}
+	for id := range cfg.Nodes {
+		if id != cfg.Self {
+			t.peers[id] = &peer{}
+		}
+	}
+}
+
+// set notes a leader and reports whether that is news.
+func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rt := &t.ranges[r]
+	if term < rt.term || *rt == (route{id, term}) {
+		return false
+	}
+	*rt = route{id, term}
+	return true
+}
+
+// clear notes that id does not lead the range any more.
+func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ranges[r].leader == id {
+		t.ranges[r].leader = ""
+	}
+}
+
+// unknown notes that this node's replica of the range has lost its leader,
+// unless that is this node. The leader's next beacon corrects an error.
+func (t *routes) unknown(r quota.RangeID, self quota.NodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ranges[r].leader != self {
+		t.ranges[r].leader = ""
+	}
+}
+
+// keepOnly clears the ranges of id that are not in leads.
+func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for r := range t.ranges {
+		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] {
+			t.ranges[r].leader = ""
+		}
+	}
+}
+
+// setMeta notes the leader of the meta group and its version of the limits.
+func (t *routes) setMeta(id quota.NodeID, term quota.Term, version uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if term >= t.meta.term {
+		t.meta, t.metaVersion = route{id, term}, version
+	}
+}
+
+// hasMeta reports whether this node, whose limits have that version, has had
+// the meta leader's state since it started. Until then its own may be that of
+// long ago: it may have been down, and Raft tells it only now what is committed.
+func (t *routes) hasMeta(version uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.synced && t.meta.leader != "" {
+		t.synced = version >= t.metaVersion
+	}
+	return t.synced
+}
+
+func (t *routes) metaLeader() quota.NodeID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meta.leader
+}
+
+// peer changes what is known of a peer.
+func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[id]; p != nil {
+		f(p)
+	}
+}
+
+// lost forgets everything that a dead node led.
+func (t *routes) lost(id quota.NodeID) {
+	t.keepOnly(id, nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.meta.leader == id {
+		t.meta.leader = ""
+	}
+}
+
+func (t *routes) deadNodes() []quota.NodeID {
+	return t.where(func(p *peer) bool { return p.dead })
+}
+
+func (t *routes) upNodes() []quota.NodeID {
+	return t.where(func(p *peer) bool { return p.up })
+}
+
+func (t *routes) where(match func(*peer) bool) []quota.NodeID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []quota.NodeID
+	for id, p := range t.peers {
+		if match(p) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// snapshot returns a copy of the ranges and the meta leader.
+func (t *routes) snapshot() ([]route, quota.NodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]route(nil), t.ranges...), t.meta.leader
+}
+
+// leader returns who leads a range as far as is known.
+func (t *routes) leader(r quota.RangeID) quota.NodeID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ranges[r].leader
+}
+
+// up reports whether a peer is connected.
+func (t *routes) up(id quota.NodeID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[id]
+	return p != nil && p.up
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// seat is a range that has a replica here: the ledger while this node leads
+// it, and the levels in its log.
+type seat struct {
+	id   quota.RangeID
+	node *Node
+	fsm  *levelsFSM
+
+	mu     sync.Mutex
+	ledger *leader.Ledger // nil unless this node leads
+	// unsaved is a checkpoint that the log has not taken yet, of this ledger.
+	unsaved *raftlogv1.Checkpoint
+
+	saving sync.Mutex // held while a checkpoint is written; locked before mu
+}
+
+// lead takes the range over: everything committed before is applied here.
+func (s *seat) lead(term quota.Term) {
+	n := s.node
+	now := n.clock.now()
+	ids := make([]quota.NodeID, 0, len(n.cfg.Nodes))
+	for id := range n.cfg.Nodes {
+		ids = append(ids, id)
+	}
+	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.all(), now)
+	s.mu.Lock()
+	s.ledger, s.unsaved = l, nil
+	s.mu.Unlock()
+	// Limits that changed while the ledger was made have missed it.
+	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.current()) })
+	for _, id := range n.routes.deadNodes() { // a death after this tells the seats itself
+		s.with(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id) })
+	}
+	n.log.Info("leads range", "range", s.id, "term", term)
+	n.routes.set(s.id, n.cfg.Self, term)
+	n.post(func(quota.Time) { n.agg.SetLeader(s.id, n.cfg.Self, term) })
+	n.announce()
+}
+
+// follow gives the range up.
+func (s *seat) follow() {
+	s.mu.Lock()
+	led := s.ledger != nil
+	s.ledger, s.unsaved = nil, nil
+	s.mu.Unlock()
+	if led {
+		s.node.log.Info("no longer leads range", "range", s.id)
+		s.node.routes.clear(s.id, s.node.cfg.Self)
+		s.node.announce()
+	}
+}
+
+// with runs f on the ledger if this node leads the range.
+func (s *seat) with(f func(l *leader.Ledger, now quota.Time)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ledger == nil {
+		return false
+	}
+	f(s.ledger, s.node.clock.now())
+	return true
+}
+
+// report books a report. An answer without entries is no answer.
+func (s *seat) report(r *quota.Report) (g quota.Grant, ok bool) {
+	s.with(func(l *leader.Ledger, now quota.Time) {
+		var err error
+		if g, err = l.Report(now, *r); err != nil {
+			s.node.stats.refusedReports.Inc()
+			return
+		}
+		ok = len(g.Entries) > 0
+	})
+	return g, ok
+}
+
+// maxCheckpoint bounds the levels in one log entry.
+const maxCheckpoint = 4096
+
+// checkpoint writes the levels that moved to the range's log, in as many
+// entries as it takes. What the log does not take is tried again at the next
+// call: a key that nobody uses moves no more.
+func (s *seat) checkpoint(ctx context.Context) {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	for {
+		term, cp := s.moved()
+		if cp == nil {
+			return
+		}
+		if err := s.write(ctx, cp); err != nil {
+			s.node.stats.failedCheckpoints.Inc()
+			s.node.log.Debug("checkpoint failed", "range", s.id, "err", err)
+			return
+		}
+		s.node.stats.checkpoints.Inc()
+		s.with(func(l *leader.Ledger, _ quota.Time) {
+			if l.Term() == term {
+				s.unsaved = nil
+			}
+		})
+		if len(cp.Levels) < maxCheckpoint {
+			return
+		}
+	}
+}
+
+// moved returns the next checkpoint to write; nil when there is none.
+func (s *seat) moved() (term quota.Term, cp *raftlogv1.Checkpoint) {
+	s.with(func(l *leader.Ledger, now quota.Time) {
+		term = l.Term()
+		if s.unsaved == nil {
+			levels := l.Checkpoint(now, maxCheckpoint)
+			if len(levels) == 0 {
+				return
+			}
+			s.unsaved = &raftlogv1.Checkpoint{AtUnixNanos: int64(now)}
+			for _, kl := range levels {
+				s.unsaved.Levels = append(s.unsaved.Levels, encodeLevel(kl))
+			}
+		}
+		cp = s.unsaved
+	})
+	return term, cp
+}
+
+func (s *seat) write(ctx context.Context, cp *raftlogv1.Checkpoint) error {
+	g := s.node.host.Group(group(s.id))
+	if g == nil { // the node is closing
+		return multiraft.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+	return err
+}

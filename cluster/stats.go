@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// stats are the node's own metrics. None has a label per key or per range.
+type stats struct {
+	reports, reportedKeys, grants         prometheus.Counter
+	unsent, droppedGrants, refusedReports prometheus.Counter
+	checkpoints, failedCheckpoints        prometheus.Counter
+	waitTimeouts, unasked, expired        prometheus.Counter
+}
+
+func (s *stats) init(n *Node, reg prometheus.Registerer) {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and turn.")
+	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
+	s.grants = counter("quorate_grants_sent_total", "Grants that this node's ledgers sent to other nodes.")
+	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
+	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
+	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
+	s.checkpoints = counter("quorate_checkpoints_total", "Checkpoints of levels written to range logs.")
+	s.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that a range log did not take.")
+	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
+	s.unasked = counter("quorate_leader_unasked_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
+	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
+	gauge := func(name, help string, f func() float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	}
+	gauge("quorate_keys", "Keys in this node's table.", func() float64 { return float64(n.agg.Len()) })
+	gauge("quorate_keys_limit", "Bound on keys in this node's table (max_keys).", func() float64 { return float64(n.cfg.MaxKeys) })
+	gauge("quorate_ranges_led", "Ranges that this node leads.", func() float64 {
+		led, _ := n.ledgerSizes()
+		return float64(led)
+	})
+	gauge("quorate_ledger_keys", "Keys in the ledgers of the ranges led here.", func() float64 {
+		_, keys := n.ledgerSizes()
+		return float64(keys)
+	})
+	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.size()) })
+	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.meta.current().Version) })
+	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
+}
+
+func (n *Node) ledgerSizes() (led, keys int) {
+	for _, s := range n.seats {
+		s.with(func(l *leader.Ledger, _ quota.Time) {
+			led++
+			keys += l.Len()
+		})
+	}
+	return led, keys
+}

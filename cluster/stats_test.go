@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func TestMetrics(t *testing.T) {
+	c := newTrio(t, 3)
+	c.apply(limit("a", 10, quota.Soft))
+	n := c.nodes["n1"]
+	for i := range 10 {
+		n.Check(key("test", "a", string(rune('a'+i))), 1)
+	}
+	reg, ok := n.cfg.Registry.(*prometheus.Registry)
+	if !ok {
+		t.Fatal("no registry")
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v %v", problems, err)
+	}
+	gauges := map[string]float64{}
+	present := map[string]bool{}
+	for _, f := range families {
+		present[f.GetName()] = len(f.GetMetric()) == 1
+		gauges[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	want := []string{
+		"quorate_reports_sent_total", "quorate_reported_keys_total", "quorate_grants_sent_total", "quorate_messages_unsent_total",
+		"quorate_grants_dropped_total", "quorate_reports_refused_total", "quorate_checkpoints_total", "quorate_checkpoints_failed_total",
+		"quorate_grant_waits_expired_total", "quorate_keys", "quorate_keys_limit", "quorate_ranges_led", "quorate_ledger_keys",
+		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_unasked_total", "quorate_reservations_expired_total",
+		"quorate_reservations",
+	}
+	for _, name := range want {
+		if !present[name] {
+			t.Errorf("%s: want one series", name)
+		}
+	}
+	if len(present) != len(want) {
+		t.Errorf("%d families; want %d: add new ones here", len(present), len(want))
+	}
+	for name, want := range map[string]float64{
+		"quorate_keys": 10, "quorate_keys_limit": 10_000, "quorate_ranges_led": 1, "quorate_limits_version": 1, "quorate_peers_connected": 2,
+	} {
+		if gauges[name] != want {
+			t.Errorf("%s is %v, want %v", name, gauges[name], want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Protocol is the version spoken, checked in every handshake.
+const Protocol = 1
+
+// MaxFrame bounds one frame in bytes. Larger messages are a fault of the
+// sender and are refused there.
+const MaxFrame = 16 << 20
+
+// Bounds that protect a node from its peers and from strangers.
+const (
+	maxHello        = 16 << 10         // bytes of the first frame
+	maxQueueBytes   = 32 << 20         // waiting on one connection
+	maxQueueFrames  = 16 << 10         // waiting on one connection
+	maxStrangers    = 64               // accepted connections before their handshake
+	maxSnapshots    = 8                // accepted snapshot connections
+	handshakeLimit  = 5 * time.Second  // from accept or dial to the end of the handshake
+	writeLimit      = 10 * time.Second // one flush: a peer that reads nothing is gone
+	minBackoff      = 10 * time.Millisecond
+	maxBackoff      = time.Second
+	settledAfter    = time.Second // a connection that lived so long resets the backoff
+	maxRefusalTexts = 16          // distinct refusals remembered per link
+)
+
+// Errors of Send, Call and Snapshot.
+var (
+	// ErrUnreachable says that there is no connection to the peer now. The
+	// frame was not sent; retry after Up.
+	ErrUnreachable = errors.New("peer is not connected")
+	// ErrBusy says that the queue to the peer is full. The frame was not sent.
+	ErrBusy = errors.New("queue to peer is full")
+	// ErrLost says that the connection ended before the answer came. The peer
+	// may or may not have acted on the call.
+	ErrLost = errors.New("connection lost before the answer")
+	// ErrTooLarge says that a frame exceeds MaxFrame.
+	ErrTooLarge = errors.New("frame too large")
+	// ErrClosed says that Close was called.
+	ErrClosed = errors.New("wire is closed")
+)
+
+// RemoteError is the fault that a peer answered with.
+type RemoteError struct {
+	Peer quota.NodeID
+	Text string
+}
+
+// Error returns the peer's words and its name.
+func (e *RemoteError) Error() string { return fmt.Sprintf("%s answered: %s", e.Peer, e.Text) }
+
+// Event is a change in what is known of a peer.
+type Event int
+
+// The events.
+const (
+	Up   Event = iota + 1 // both connections stand
+	Down                  // a connection is lost; the peer may live
+	Dead                  // that life of the peer is definitely over
+)
+
+// String returns the word used in logs.
+func (e Event) String() string {
+	switch e {
+	case Up:
+		return "up"
+	case Down:
+		return "down"
+	case Dead:
+		return "dead"
+	}
+	return "unknown"
+}
+
+// Config is what a Net needs to know.
+type Config struct {
+	Cluster     string            // name; nodes of another cluster are refused
+	Self        quota.NodeID      // this node
+	Incarnation quota.Incarnation // this life of the process
+	Ranges      uint32            // number of ranges; must be equal everywhere
+
+	// Listener accepts peers; it is listening already and is closed by Close.
+	Listener net.Listener
+	// Peers are the other nodes and where they listen.
+	Peers map[quota.NodeID]string
+
+	// Handle is called for every frame that is no answer, on the goroutine
+	// that reads the connection: it must not block. answer sends the answer;
+	// it may be called later, from any goroutine, and only the first call
+	// counts. It does nothing when the sender expects no answer.
+	Handle func(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame))
+	// HandleSnapshot is called for every snapshot, on a goroutine of its own.
+	// body ends after the bytes that the sender announced.
+	HandleSnapshot func(from quota.NodeID, header *peerv1.Frame, body io.Reader) *peerv1.Frame
+	// OnPeer is told of every event, in order, one at a time.
+	OnPeer func(id quota.NodeID, e Event)
+
+	// Dial connects to a peer; a net.Dialer when nil. It is where TLS goes.
+	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+	Logger *slog.Logger
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	need := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	need(c.Cluster != "", "cluster: is empty")
+	need(c.Self != "", "self: is empty")
+	need(c.Ranges > 0, "ranges: is 0")
+	need(c.Listener != nil, "listener: is nil")
+	for id, addr := range c.Peers {
+		need(id != c.Self, "peers: contain this node itself")
+		need(id != "" && addr != "", fmt.Sprintf("peers: %q at %q: both must be set", id, addr))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) fill() {
+	if c.Handle == nil {
+		c.Handle = func(_ quota.NodeID, _ *peerv1.Frame, answer func(*peerv1.Frame)) {
+			answer(&peerv1.Frame{Error: "this node handles no frames"})
+		}
+	}
+	if c.HandleSnapshot == nil {
+		c.HandleSnapshot = func(quota.NodeID, *peerv1.Frame, io.Reader) *peerv1.Frame {
+			return &peerv1.Frame{Error: "this node takes no snapshots"}
+		}
+	}
+	if c.OnPeer == nil {
+		c.OnPeer = func(quota.NodeID, Event) {}
+	}
+	if c.Dial == nil {
+		d := &net.Dialer{Timeout: handshakeLimit}
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}

@@ -1,0 +1,48 @@
+// Package wire is the links between the nodes of a cluster: who is connected,
+// frames to them, calls and their answers, and snapshots. It knows nothing of
+// Raft and nothing of quotas beyond their names.
+//
+// # Connections
+//
+// Every node dials every other node twice, so a pair of nodes has four
+// connections:
+//
+//	a --control--> b   heartbeats, votes, beacons: small, never behind bulk
+//	a --data-----> b   log entries, reports, grants, forwarded calls
+//	b --control--> a
+//	b --data-----> a
+//
+// Whoever dials, asks; answers come back on the connection of the question.
+// A snapshot takes a third, short-lived connection, so that a gigabyte of it
+// delays nothing else.
+//
+// # Frames
+//
+// A frame is a 4-byte big-endian length and that many bytes of
+// peerv1.Frame, at most [MaxFrame]. The first frame each way is a peerv1.Hello
+// instead. The one who accepted checks it (protocol, cluster, target, sender,
+// number of ranges) and says in one sentence what does not fit, naming both
+// values; the one who dialed logs that sentence once and tries again slowly.
+//
+// # Queues
+//
+// Send and Call never block on the network: frames wait in a queue bounded by
+// frames and bytes, and the caller is told [ErrBusy] when it is full. One
+// goroutine per connection writes, and flushes when the queue is empty: frames
+// that come together leave together, and a lone frame leaves at once.
+//
+// # Up, Down, Dead
+//
+// A peer is Up when both connections to it stand. It is Down when one is lost
+// and nobody knows why: the peer may well live. It is Dead when that is
+// definite: a connection that stood is gone and a new one is refused by the
+// peer's machine, or a new life of its process answers, or the peer said so
+// itself ([Net.MarkDead]). Timeouts never make a peer Dead, because a false
+// Dead starts elections.
+//
+// # What is not here
+//
+// Encryption and identity: the caller's Listener and Dial bring them. Ordering
+// across connections: none is promised; within one connection frames arrive in
+// the order in which they were sent, or not at all.
+package wire

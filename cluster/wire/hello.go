@@ -1,0 +1,118 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// readBuffer is the size of a connection's read buffer, and of its write
+// buffer: what a few hundred heartbeats need.
+const readBuffer = 32 << 10
+
+// refusedError is a definite refusal: trying again soon is of no use.
+type refusedError struct{ text string }
+
+func (e *refusedError) Error() string { return "refused: " + e.text }
+
+// hello returns this side's first frame.
+func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
+	return &peerv1.Hello{
+		Protocol: Protocol, Cluster: n.cfg.Cluster, From: string(n.cfg.Self), To: string(to),
+		Incarnation: uint64(n.cfg.Incarnation), Lane: lane, Ranges: n.cfg.Ranges,
+	}
+}
+
+// greet is the dialer's side of the handshake.
+func (n *Net) greet(nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
+	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
+	if err := writeMessage(nc, n.hello(to, lane)); err != nil {
+		return nil, fmt.Errorf("send hello: %w", err)
+	}
+	fr := &frameReader{r: bufio.NewReaderSize(nc, readBuffer)}
+	answer, err := readHello(fr)
+	if err != nil {
+		return nil, fmt.Errorf("read answer to hello: %w", err)
+	}
+	if answer.Refused != "" {
+		return nil, &refusedError{answer.Refused}
+	}
+	if text := n.misfit(answer); text != "" {
+		return nil, &refusedError{"by this side: " + text}
+	}
+	if answer.From != string(to) {
+		return nil, &refusedError{fmt.Sprintf("by this side: dialed node %q but %q answered", to, answer.From)}
+	}
+	_ = nc.SetDeadline(time.Time{})
+	return newConn(n, nc, fr, answer), nil
+}
+
+// receive is the acceptor's side of the handshake. Garbage is not answered; a
+// Hello that does not fit is answered with what is wrong.
+func (n *Net) receive(nc net.Conn) (*conn, error) {
+	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
+	fr := &frameReader{r: bufio.NewReaderSize(nc, readBuffer)}
+	h, err := readHello(fr)
+	if err != nil {
+		return nil, fmt.Errorf("read hello: %w", err)
+	}
+	answer := n.hello(quota.NodeID(h.From), h.Lane)
+	answer.Refused = n.misfit(h)
+	if err := writeMessage(nc, answer); err != nil {
+		return nil, fmt.Errorf("answer hello: %w", err)
+	}
+	if answer.Refused != "" {
+		return nil, &refusedError{answer.Refused}
+	}
+	_ = nc.SetDeadline(time.Time{})
+	h.Refused = ""
+	return newConn(n, nc, fr, h), nil
+}
+
+// misfit says what in the other side's Hello does not fit, or "".
+func (n *Net) misfit(h *peerv1.Hello) string {
+	c := &n.cfg
+	switch {
+	case h.Protocol != Protocol:
+		return fmt.Sprintf("protocol: node %q speaks %d, you speak %d", c.Self, Protocol, h.Protocol)
+	case h.Cluster != c.Cluster:
+		return fmt.Sprintf("cluster: node %q is in %q, you are in %q", c.Self, c.Cluster, h.Cluster)
+	case h.To != string(c.Self):
+		return fmt.Sprintf("target: this is node %q, you asked for %q", c.Self, h.To)
+	case n.peers[quota.NodeID(h.From)] == nil:
+		return fmt.Sprintf("sender: node %q does not know a node %q", c.Self, h.From)
+	case h.Ranges != c.Ranges:
+		return fmt.Sprintf("ranges: node %q has %d, you have %d", c.Self, c.Ranges, h.Ranges)
+	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:
+		return fmt.Sprintf("lane: node %q knows control, data and snapshot, you sent %d", c.Self, h.Lane)
+	}
+	return ""
+}
+
+func readHello(fr *frameReader) (*peerv1.Hello, error) {
+	b, err := fr.next(maxHello)
+	if err != nil {
+		return nil, err
+	}
+	h := &peerv1.Hello{}
+	if err := proto.Unmarshal(b, h); err != nil {
+		return nil, errors.New("not a hello")
+	}
+	return h, nil
+}
+
+func writeMessage(nc net.Conn, m proto.Message) error {
+	b, err := encode(m)
+	if err != nil {
+		return err
+	}
+	_, err = nc.Write(b)
+	return err
+}

@@ -1,0 +1,187 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// silent never answers.
+func silent(c *Config) {
+	c.Handle = func(quota.NodeID, *peerv1.Frame, func(*peerv1.Frame)) {}
+}
+
+func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
+	a, b := pair(t, nil, silent)
+	result := make(chan error, 1)
+	go func() {
+		_, err := a.Call(context.Background(), "b", data, frame(1))
+		result <- err
+	}()
+	eventually(t, "the call is out", func() bool {
+		c := a.peers["b"].links[1].conn.Load()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.pending) == 1
+	})
+	lost := time.Now()
+	_ = b.Close()
+	if err := <-result; !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if d := time.Since(lost); d > time.Second {
+		t.Fatalf("failed after %v", d)
+	}
+	if err := a.Send("b", data, frame(1)); !errors.Is(err, ErrUnreachable) {
+		t.Fatal(err)
+	}
+}
+
+func TestClosedPeerIsDeadOnce(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	lost := time.Now()
+	_ = b.Close()
+	eventually(t, "b is dead", func() bool { return a.seen("b", Dead) == 1 })
+	t.Logf("dead after %v", time.Since(lost).Round(time.Microsecond))
+	time.Sleep(100 * time.Millisecond) // more refused dials
+	if n := a.seen("b", Dead); n != 1 {
+		t.Fatalf("told Dead %d times", n)
+	}
+	// The same node comes back as a new life, and dies again.
+	b2 := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
+	eventually(t, "b is up again", func() bool { return a.Connected("b") && b2.Connected("a") })
+	_ = b2.Close()
+	eventually(t, "b is dead again", func() bool { return a.seen("b", Dead) == 2 })
+}
+
+func TestCutIsDownNotDead(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	a.SetFault(func(quota.NodeID, peerv1.Lane) Fault { return Fault{Cut: true} })
+	eventually(t, "b is down", func() bool { return a.seen("b", Down) == 1 && !a.Connected("b") })
+	if !b.Connected("a") {
+		t.Fatal("the cut is one way: b must stay connected")
+	}
+	a.SetFault(nil)
+	eventually(t, "b is up again", func() bool { return a.seen("b", Up) == 2 })
+	if a.seen("b", Dead) != 0 {
+		t.Fatal("a cut path is no death")
+	}
+}
+
+func TestDropLosesFramesSilently(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	b.SetFault(func(quota.NodeID, peerv1.Lane) Fault { return Fault{Drop: true} })
+	_, err := a.Call(within(t, 50*time.Millisecond), "b", data, frame(1)) // its answer is lost
+	if !errors.Is(err, context.DeadlineExceeded) || !a.Connected("b") {
+		t.Fatal(err)
+	}
+	b.SetFault(nil)
+	if _, err = a.Call(within(t, 5*time.Second), "b", data, frame(1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDelay(t *testing.T) {
+	a, _ := pair(t, nil, nil)
+	a.SetFault(func(quota.NodeID, peerv1.Lane) Fault { return Fault{Delay: 30 * time.Millisecond} })
+	began := time.Now()
+	if _, err := a.Call(within(t, 5*time.Second), "b", data, frame(1)); err != nil || time.Since(began) < 30*time.Millisecond {
+		t.Fatal(err, time.Since(began))
+	}
+}
+
+func TestLateAnswerIsDropped(t *testing.T) {
+	late := make(chan func(*peerv1.Frame), 1)
+	a, _ := pair(t, nil, func(c *Config) {
+		c.Handle = func(_ quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
+			select {
+			case late <- answer:
+			default:
+				answer(f)
+			}
+		}
+	})
+	if _, err := a.Call(within(t, 20*time.Millisecond), "b", data, frame(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	answer := <-late
+	answer(frame(99))
+	answer(frame(100)) // only the first counts
+	late <- nil        // from now on answered at once
+	got, err := a.Call(within(t, 5*time.Second), "b", data, frame(2))
+	if err != nil || got.GetBeacon().GetLimitsVersion() != 2 {
+		t.Fatal(got, err)
+	}
+}
+
+func TestMarkDeadAndRestartedPeer(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	a.MarkDead("b")
+	a.MarkDead("b")
+	eventually(t, "b is dead", func() bool { return a.seen("b", Dead) == 1 && !a.Connected("b") })
+	_ = b.Close()
+	start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
+	eventually(t, "b is up again", func() bool { return a.Connected("b") })
+	if n := a.seen("b", Dead); n != 1 {
+		t.Fatalf("told Dead %d times", n)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	stuck := make(chan struct{})
+	a, _ := pair(t, nil, func(c *Config) {
+		c.Handle = func(quota.NodeID, *peerv1.Frame, func(*peerv1.Frame)) { <-stuck }
+	})
+	t.Cleanup(func() { close(stuck) })
+	f := big(1 << 20)
+	for i := range 1000 {
+		if err := a.Send("b", data, f); errors.Is(err, ErrBusy) {
+			t.Logf("busy after %d MiB", i)
+			break
+		} else if err != nil || i > 200 {
+			t.Fatal(i, err)
+		}
+	}
+	if err := a.Send("b", control, f); err != nil {
+		t.Fatalf("the other lane is not affected: %v", err)
+	}
+}
+
+func TestFrameBound(t *testing.T) {
+	a, _ := pair(t, nil, nil)
+	if _, err := a.Call(within(t, 5*time.Second), "b", data, big(MaxFrame)); !errors.Is(err, ErrTooLarge) {
+		t.Fatal(err)
+	}
+	if _, err := a.Call(within(t, 5*time.Second), "b", data, big(MaxFrame-64)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	a, _ := pair(t, nil, func(c *Config) {
+		c.HandleSnapshot = func(from quota.NodeID, header *peerv1.Frame, r io.Reader) *peerv1.Frame {
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, body) || from != "a" {
+				return &peerv1.Frame{Error: "wrong body"}
+			}
+			return frame(header.GetBeacon().GetLimitsVersion() + 1)
+		}
+	})
+	got, err := a.Snapshot(within(t, 10*time.Second), "b", frame(7), int64(len(body)), bytes.NewReader(body))
+	if err != nil || got.GetBeacon().GetLimitsVersion() != 8 {
+		t.Fatal(got, err)
+	}
+	if _, err = a.Snapshot(within(t, 10*time.Second), "b", frame(7), 3, bytes.NewReader(body)); err == nil {
+		t.Fatal("a wrong body must fail")
+	}
+	if _, err = a.Snapshot(within(t, 10*time.Second), "b", frame(7), 99, bytes.NewReader(nil)); err == nil {
+		t.Fatal("a short body must fail")
+	}
+}

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Net is this node's end of all links.
+type Net struct {
+	cfg   Config
+	log   *slog.Logger
+	peers map[quota.NodeID]*peer // never changes after New
+	fault atomic.Pointer[func(quota.NodeID, peerv1.Lane) Fault]
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	strangers chan struct{} // a slot per accepted connection without a handshake
+	snapshots chan struct{} // a slot per accepted snapshot
+
+	mu       sync.Mutex
+	started  bool
+	closed   bool
+	conns    map[closer]struct{} // all that Close must end
+	accepted map[inKey]*conn     // newest accepted connection per peer and lane
+
+	events eventQueue
+}
+
+type closer interface{ close(err error) }
+
+type inKey struct {
+	peer quota.NodeID
+	lane peerv1.Lane
+}
+
+// New returns a Net that neither dials nor accepts before Start, so that the
+// handlers may be wired to what is built on top of it.
+func New(cfg Config) (*Net, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("wire: %w", err)
+	}
+	cfg.fill()
+	n := &Net{
+		cfg: cfg, log: cfg.Logger, peers: map[quota.NodeID]*peer{},
+		strangers: make(chan struct{}, maxStrangers), snapshots: make(chan struct{}, maxSnapshots),
+		conns: map[closer]struct{}{}, accepted: map[inKey]*conn{},
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.events.wake = make(chan struct{}, 1)
+	for id, addr := range cfg.Peers {
+		n.peers[id] = newPeer(n, id, addr)
+	}
+	return n, nil
+}
+
+// Start accepts and dials. Only the first call counts.
+func (n *Net) Start() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.started || n.closed {
+		return
+	}
+	n.started = true
+	n.wg.Go(n.dispatch)
+	n.wg.Go(n.accept)
+	for _, p := range n.peers {
+		for _, l := range p.links {
+			n.wg.Go(func() { l.run(n.ctx) })
+		}
+	}
+}
+
+// Close ends all connections without a goodbye and waits for every goroutine,
+// so also for handlers that still run. It tells no events.
+func (n *Net) Close() error {
+	n.mu.Lock()
+	first := !n.closed
+	n.closed = true
+	open := make([]closer, 0, len(n.conns))
+	for c := range n.conns {
+		open = append(open, c)
+	}
+	n.mu.Unlock()
+	var err error
+	if first {
+		n.cancel()
+		err = n.cfg.Listener.Close()
+	}
+	for _, c := range open {
+		c.close(ErrClosed)
+	}
+	n.wg.Wait()
+	return err
+}
+
+// track makes Close end c; false when the Net is closed, and c with it.
+func (n *Net) track(c closer) bool {
+	n.mu.Lock()
+	closed := n.closed
+	if !closed {
+		n.conns[c] = struct{}{}
+	}
+	n.mu.Unlock()
+	if closed {
+		c.close(ErrClosed)
+	}
+	return !closed
+}
+
+func (n *Net) untrack(c closer) {
+	n.mu.Lock()
+	delete(n.conns, c)
+	n.mu.Unlock()
+}
+
+func (n *Net) connTo(to quota.NodeID, lane peerv1.Lane) (*conn, error) {
+	p := n.peers[to]
+	if p == nil {
+		return nil, fmt.Errorf("%w: no node %q is known", ErrUnreachable, to)
+	}
+	l := p.link(lane)
+	if l == nil {
+		return nil, fmt.Errorf("wire: no frames travel on lane %v", lane)
+	}
+	c := l.conn.Load()
+	if c == nil {
+		return nil, ErrUnreachable
+	}
+	return c, nil
+}
+
+// Send queues a frame that expects no answer. It never blocks: ErrUnreachable
+// when the peer is not connected, ErrBusy when the queue is full. A frame that
+// was queued may still be lost with the connection.
+func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
+	c, err := n.connTo(to, lane)
+	if err != nil {
+		return err
+	}
+	return c.send(f, 0, false)
+}
+
+// Call sends a frame and waits for its answer. Besides the errors of Send it
+// returns ErrLost as soon as the connection ends, the context's error, and a
+// *RemoteError when the peer answered with a fault.
+func (n *Net) Call(ctx context.Context, to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) (*peerv1.Frame, error) {
+	c, err := n.connTo(to, lane)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.call(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if a.Error != "" {
+		return nil, &RemoteError{Peer: to, Text: a.Error}
+	}
+	return a, nil
+}
+
+// Connected says whether the peer is Up.
+func (n *Net) Connected(id quota.NodeID) bool {
+	p := n.peers[id]
+	return p != nil && p.connected()
+}
+
+// WaitConnected returns nil once the peer is Up, or the context's error.
+func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
+	p := n.peers[id]
+	if p == nil {
+		return fmt.Errorf("%w: no node %q is known", ErrUnreachable, id)
+	}
+	select {
+	case <-p.whenUp():
+		return nil
+	case <-n.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// MarkDead says that the peer announced its end. Dead is told once, as if its
+// connections had been refused; the connections themselves are left alone. The
+// peer counts as not connected until it has been lost and has come back.
+func (n *Net) MarkDead(id quota.NodeID) {
+	if p := n.peers[id]; p != nil {
+		p.markDead()
+	}
+}

@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"sync"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// peer is what is known of one other node. Its state is made of what its two
+// links say; every change that matters becomes an event.
+type peer struct {
+	net   *Net
+	id    quota.NodeID
+	addr  string
+	links [2]*link // control, data
+
+	mu          sync.Mutex
+	standing    [2]bool       // per link
+	up          bool          // both stand, and not marked dead
+	seen        bool          // was up in the life that is known
+	dead        bool          // Dead was told and it has not been up since
+	upCh        chan struct{} // closed while up
+	incarnation quota.Incarnation
+}
+
+func newPeer(n *Net, id quota.NodeID, addr string) *peer {
+	p := &peer{net: n, id: id, addr: addr, upCh: make(chan struct{})}
+	p.links[0] = &link{peer: p, slot: 0, lane: peerv1.Lane_LANE_CONTROL, poke: make(chan struct{}, 1)}
+	p.links[1] = &link{peer: p, slot: 1, lane: peerv1.Lane_LANE_DATA, poke: make(chan struct{}, 1)}
+	return p
+}
+
+// link returns the link of a lane, nil for a lane that has none.
+func (p *peer) link(lane peerv1.Lane) *link {
+	switch lane {
+	case peerv1.Lane_LANE_CONTROL:
+		return p.links[0]
+	case peerv1.Lane_LANE_DATA:
+		return p.links[1]
+	}
+	return nil
+}
+
+// linkUp says that a link stands, to the given life of the peer. False says
+// that this life is known to be over.
+func (p *peer) linkUp(slot int, life quota.Incarnation) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life < p.incarnation {
+		return false
+	}
+	if life > p.incarnation {
+		p.newLife(slot, life)
+	}
+	p.standing[slot] = true
+	if p.standing[0] && p.standing[1] && !p.up {
+		p.up, p.seen, p.dead = true, true, false
+		close(p.upCh)
+		p.net.tell(p.id, Up)
+	}
+	return true
+}
+
+// newLife ends the earlier life: its process is definitely gone, and so is the
+// other link, whatever the kernel still thinks of it.
+func (p *peer) newLife(slot int, life quota.Incarnation) {
+	if p.seen {
+		p.die()
+	}
+	p.notUp()
+	p.incarnation, p.seen = life, false
+	other := 1 - slot
+	p.standing[other] = false
+	if c := p.links[other].conn.Load(); c != nil && c.incarnation != life {
+		c.close(errNewLife)
+	}
+}
+
+// linkDown says that a link to the given life of the peer is lost.
+func (p *peer) linkDown(slot int, life quota.Incarnation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life != p.incarnation {
+		return // of an earlier life, which is over already
+	}
+	p.standing[slot] = false
+	if p.notUp() {
+		p.net.tell(p.id, Down)
+	}
+}
+
+// notUp takes back that the peer is up; false when it was not. The caller
+// holds mu.
+func (p *peer) notUp() bool {
+	was := p.up
+	if was {
+		p.up = false
+		p.upCh = make(chan struct{})
+	}
+	return was
+}
+
+// refused says that the peer's machine refuses connections: nobody listens.
+func (p *peer) refused() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen {
+		p.die()
+	}
+}
+
+// die tells Dead once. The caller holds mu.
+func (p *peer) die() {
+	p.notUp()
+	if !p.dead {
+		p.dead = true
+		p.net.tell(p.id, Dead)
+	}
+}
+
+func (p *peer) markDead() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.die()
+}
+
+func (p *peer) connected() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
+// whenUp returns a channel that is closed once the peer is up.
+func (p *peer) whenUp() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upCh
+}
+
+// hurry makes the links try again at once: the peer has just shown that it
+// lives.
+func (p *peer) hurry() {
+	for _, l := range p.links {
+		select {
+		case l.poke <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package wire
+
+import "sync"
+
+// queue holds encoded frames for the one goroutine that writes them. What has
+// been taken but not yet written still counts, so the bound covers a peer that
+// reads slowly.
+type queue struct {
+	wake chan struct{} // a token when items came or the queue was closed
+
+	mu     sync.Mutex
+	items  [][]byte
+	frames int // items and those being written
+	bytes  int
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// push appends a frame, or returns ErrBusy. A frame is always taken by an
+// empty queue, so that MaxFrame needs no relation to the bounds.
+func (q *queue) push(b []byte) error {
+	q.mu.Lock()
+	if q.frames >= maxQueueFrames || (q.frames > 0 && q.bytes+len(b) > maxQueueBytes) {
+		q.mu.Unlock()
+		return ErrBusy
+	}
+	q.items = append(q.items, b)
+	q.frames++
+	q.bytes += len(b)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// take returns all that waits, reusing spare for what comes next.
+func (q *queue) take(spare [][]byte) [][]byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) == 0 {
+		return nil
+	}
+	batch := q.items
+	q.items = spare[:0]
+	return batch
+}
+
+// written says that a frame of so many bytes has left.
+func (q *queue) written(bytes int) {
+	q.mu.Lock()
+	q.frames--
+	q.bytes -= bytes
+	q.mu.Unlock()
+}

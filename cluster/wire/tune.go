@@ -1,0 +1,22 @@
+package wire
+
+import (
+	"net"
+	"time"
+)
+
+// tune sets the socket options of a connection, through TLS if need be. A path
+// that loses everything is noticed in about ten seconds, whether there is
+// traffic (unacknowledged data) or not (keepalive).
+func tune(nc net.Conn) {
+	if wrapped, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = wrapped.NetConn()
+	}
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = tcp.SetNoDelay(true)
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3})
+	setUserTimeout(tcp, writeLimit)
+}
