@@ -1,0 +1,283 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// plan is a call of several checks as requests to the node. A check by HTTP
+// method and path can be several requests, or none.
+type plan struct {
+	reqs []quota.Request
+	ends []int // behind the requests of each check
+	out  []quota.Decision
+}
+
+// decideOne decides a check that is not plain.
+func (s *service) decideOne(c *check) (quota.Decision, *rule, *fault) {
+	p, f := s.plan([]check{*c}, false)
+	if f != nil {
+		return quota.Decision{}, nil, f
+	}
+	if len(p.reqs) == 0 {
+		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule, nil
+	}
+	allowed := s.decider.Decide(p.reqs, p.out)
+	if f := s.noLimitIn(p); f != nil {
+		return quota.Decision{}, nil, f
+	}
+	d, r := s.result(p.out, allowed)
+	return d, r, nil
+}
+
+// plan validates checks and makes their requests. Faults name the check if
+// there are several.
+func (s *service) plan(checks []check, several bool) (*plan, *fault) {
+	if s.decider == nil {
+		return nil, notServed("decide several limits, waits or questions at once")
+	}
+	p := &plan{ends: make([]int, len(checks))}
+	for i := range checks {
+		f := s.appendRequests(p, &checks[i])
+		if f != nil {
+			if several {
+				f.field = join(fmt.Sprintf("checks[%d]", i), f.field)
+			}
+			return nil, f
+		}
+		p.ends[i] = len(p.reqs)
+	}
+	if len(p.reqs) > quota.MaxRequests {
+		return nil, badField("checks", "%d limits; at most %d in one call", len(p.reqs), quota.MaxRequests)
+	}
+	p.out = make([]quota.Decision, len(p.reqs))
+	return p, nil
+}
+
+func (s *service) appendRequests(p *plan, c *check) *fault {
+	cost, f := c.validate()
+	if f != nil {
+		return f
+	}
+	r := quota.Request{Key: c.key, Cost: cost, MaxWait: quota.LimitsWait}
+	if c.waits {
+		r.MaxWait = c.wait
+	}
+	if c.method == "" {
+		p.reqs = append(p.reqs, r)
+		return nil
+	}
+	limits := s.node.Limits()
+	matching, any := limits.HTTP(nil, c.key.Namespace, c.method, c.path)
+	if !any {
+		f := noSuchLimit(quota.LimitName{Namespace: c.key.Namespace}, limits)
+		f.field, f.detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.key.Namespace)
+		return f
+	}
+	for _, l := range matching {
+		r.Key.LimitName = l.LimitName
+		p.reqs = append(p.reqs, r)
+	}
+	return nil
+}
+
+// noLimitIn returns the fault of the first request whose limit does not exist.
+func (s *service) noLimitIn(p *plan) *fault {
+	for i := range p.out {
+		if p.out[i].Limit != nil || p.out[i].Why != quota.WhyNoLimit {
+			continue
+		}
+		s.meter.noLimit.Inc()
+		f := noSuchLimit(p.reqs[i].Key.LimitName, s.node.Limits())
+		if len(p.ends) > 1 {
+			n := 0
+			for p.ends[n] <= i {
+				n++
+			}
+			f.field = fmt.Sprintf("checks[%d].limit", n)
+		}
+		return f
+	}
+	return nil
+}
+
+// result counts the decisions of one check and returns the one that matters
+// most: of a refusal the one that lasts longest, else the longest wait, else
+// the least that remains. Of a call that was refused, what would have passed
+// was not charged and is not counted, and what stands behind the refusal was not
+// decided.
+func (s *service) result(out []quota.Decision, allowed bool) (quota.Decision, *rule) {
+	if len(out) == 0 {
+		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule
+	}
+	var best *quota.Decision
+	for i := range out {
+		d := &out[i]
+		if d.Limit == nil {
+			continue
+		}
+		if allowed || !d.Allowed {
+			s.count(d)
+		}
+		if best == nil || mattersMore(d, best) {
+			best = d
+		}
+	}
+	if best == nil {
+		return quota.Decision{}, noRule
+	}
+	return *best, s.meter.rules.of(best.Limit, s.node.Limits())
+}
+
+func mattersMore(a, b *quota.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return !a.Allowed
+	case !a.Allowed:
+		return a.RetryAfter > b.RetryAfter
+	case a.Wait != b.Wait:
+		return a.Wait > b.Wait
+	}
+	return a.Remaining < b.Remaining
+}
+
+// results returns one answer per check, the longest wait and, when refused, the
+// longest time until it could pass.
+func (s *service) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse, wait, retry *durationpb.Duration) {
+	var longest, last time.Duration
+	start := 0
+	for _, end := range p.ends {
+		d, r := s.result(p.out[start:end], allowed)
+		start = end
+		all = append(all, r.response(&d))
+		if allowed {
+			longest = max(longest, d.Wait)
+		} else if !d.Allowed {
+			last = max(last, d.RetryAfter)
+		}
+	}
+	if !allowed && last != never {
+		retry = durationpb.New(last)
+	}
+	return all, pause(longest), retry
+}
+
+func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, *fault) {
+	p, f := s.planOf(req.Checks)
+	if f != nil {
+		return nil, f
+	}
+	allowed := len(p.reqs) == 0 || s.decider.Decide(p.reqs, p.out)
+	if f := s.noLimitIn(p); f != nil {
+		return nil, f
+	}
+	res := &quoratev1.AllowAllResponse{Allowed: allowed}
+	res.Results, res.Wait, res.RetryAfter = s.results(p, allowed)
+	return res, nil
+}
+
+// planOf makes the plan of checks that stand or fall together.
+func (s *service) planOf(reqs []*quoratev1.AllowRequest) (*plan, *fault) {
+	if n := len(reqs); n < 1 || n > quota.MaxRequests {
+		return nil, badField("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
+	}
+	checks := make([]check, len(reqs))
+	for i, req := range reqs {
+		if f := checks[i].from(req); f != nil {
+			f.field = fmt.Sprintf("checks[%d].%s", i, f.field)
+			return nil, f
+		}
+	}
+	return s.plan(checks, true)
+}
+
+// from reads what came in by gRPC or as one of several.
+func (c *check) from(req *quoratev1.AllowRequest) *fault {
+	*c = check{cost: req.Cost, key: keyOf(req), method: req.Method, path: req.Path}
+	if req.MaxWait != nil {
+		c.waits = true
+		c.wait = req.MaxWait.AsDuration()
+		if c.wait < 0 || c.wait > quota.MaxPause {
+			return badField("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+		}
+	}
+	return nil
+}
+
+// named is any request that names a key.
+type named interface {
+	GetNamespace() string
+	GetLimit() string
+	GetKey() string
+}
+
+func keyOf(m named) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: m.GetNamespace(), Limit: m.GetLimit()}, Key: m.GetKey()}
+}
+
+// charged validates the key and the tokens of a call that changes a level.
+func (s *service) charged(m named, field string, n int64) (quota.Key, *fault) {
+	k := keyOf(m)
+	if s.decider == nil {
+		return k, notServed("take tokens back, or book them later")
+	}
+	if f := checkNamed(&k); f != nil {
+		return k, f
+	}
+	if n < 1 || n > quota.MaxTokens {
+		return k, badField(field, "%d; must be 1 to %d", n, quota.MaxTokens)
+	}
+	return k, nil
+}
+
+func checkNamed(k *quota.Key) *fault {
+	if err := quota.CheckName("namespace", k.Namespace); err != nil {
+		return badName("namespace", err)
+	}
+	if err := quota.CheckName("limit", k.LimitName.Limit); err != nil {
+		return badName("limit", err)
+	}
+	return checkKey(&k.Key)
+}
+
+func oneOr(n *int64) int64 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, *fault) {
+	k, f := s.charged(req, "cost", oneOr(req.Cost))
+	if f != nil {
+		return nil, f
+	}
+	d := s.decider.Refund(k, oneOr(req.Cost))
+	if d.Limit == nil {
+		return nil, s.missing(k)
+	}
+	return &quoratev1.RefundResponse{Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining}, nil
+}
+
+func (s *service) missing(k quota.Key) *fault {
+	s.meter.noLimit.Inc()
+	return noSuchLimit(k.LimitName, s.node.Limits())
+}
+
+func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, *fault) {
+	k, f := s.charged(req, "used", req.Used)
+	if f != nil {
+		return nil, f
+	}
+	booked, d := s.decider.Charge(k, req.Used) // not counted: it was no decision
+	if d.Limit == nil {
+		return nil, s.missing(k)
+	}
+	return &quoratev1.ReportResponse{Booked: booked, Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining, RetryAfter: pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
+}

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// never is RetryAfter of a check that cannot pass however long one waits.
+const never = time.Duration(math.MaxInt64)
+
+// check is one check as it came in on either wire.
+type check struct {
+	key          quota.Key
+	cost         *int64 // nil: absent
+	wait         time.Duration
+	waits        bool // wait was given
+	method, path string
+}
+
+// plain says whether the node's shortest way decides it.
+func (c *check) plain(cost int64) bool {
+	return cost > 0 && !c.waits && c.method == "" && c.path == ""
+}
+
+// noRule is that of a request that no limit is for.
+var noRule = &rule{json: []byte("null")}
+
+// decide validates, decides, counts. The fault is nil if there is a decision.
+func (s *service) decide(c *check) (quota.Decision, *rule, *fault) {
+	cost, f := c.validate()
+	if f != nil {
+		return quota.Decision{}, nil, f
+	}
+	if !c.plain(cost) {
+		return s.decideOne(c)
+	}
+	d := s.node.Check(c.key, cost)
+	if d.Limit == nil {
+		s.meter.noLimit.Inc()
+		return d, nil, noSuchLimit(c.key.LimitName, s.node.Limits())
+	}
+	r := s.count(&d)
+	return d, r, nil
+}
+
+// count counts a decision and returns the rule of its limit.
+func (s *service) count(d *quota.Decision) *rule {
+	r := s.meter.rules.of(d.Limit, s.node.Limits())
+	r.counts.add(d)
+	return r
+}
+
+// seen counts a decision that another protocol made.
+func (s *service) seen(d *quota.Decision) {
+	if d.Limit == nil {
+		s.meter.noLimit.Inc()
+		return
+	}
+	s.count(d)
+}
+
+func (c *check) validate() (cost int64, f *fault) {
+	if c.method != "" || c.path != "" {
+		if f := c.validateHTTP(); f != nil {
+			return 0, f
+		}
+	} else if err := quota.CheckName("limit", c.key.LimitName.Limit); err != nil {
+		return 0, badName("limit", err)
+	}
+	if err := quota.CheckName("namespace", c.key.Namespace); err != nil {
+		return 0, badName("namespace", err)
+	}
+	if f := checkKey(&c.key.Key); f != nil {
+		return 0, f
+	}
+	if c.wait < 0 || c.wait > quota.MaxPause {
+		return 0, badField("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+	}
+	if c.cost == nil {
+		return 1, nil
+	}
+	if *c.cost < 0 || *c.cost > quota.MaxTokens {
+		return 0, badField("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", *c.cost, quota.MaxTokens)
+	}
+	return *c.cost, nil
+}
+
+// validateHTTP validates a check by HTTP method and path.
+func (c *check) validateHTTP() *fault {
+	if c.key.LimitName.Limit != "" {
+		return badField("limit", "is %q, but method and path choose the limits; give either", clip(c.key.LimitName.Limit))
+	}
+	if c.key.Namespace == "" {
+		c.key.Namespace = quota.HTTPNamespace
+	}
+	switch {
+	case c.method == "" || len(c.method) > quota.MaxNameLen:
+		return badField("method", "is %d bytes; must be an HTTP method such as GET", len(c.method))
+	case len(c.path) == 0 || c.path[0] != '/':
+		return badField("path", "is %q; must begin with /", clip(c.path))
+	case len(c.path) > maxPath:
+		return badField("path", "is %d bytes; at most %d", len(c.path), maxPath)
+	}
+	return nil
+}
+
+// maxPath bounds the path of an HTTP request, in bytes.
+const maxPath = 8 << 10
+
+// checkKey validates a key; an empty one becomes that of everybody.
+func checkKey(key *string) *fault {
+	switch n := len(*key); {
+	case n == 0:
+		*key = quota.WholeKey
+	case n > quota.MaxKeyLen:
+		return badField("key", "is %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
+	case !utf8.ValidString(*key):
+		return badField("key", "is not UTF-8; encode it, as base64 or hex")
+	}
+	return nil
+}
+
+// checkBatchSize returns the fault of a batch of n checks, if any.
+func checkBatchSize(n int) *fault {
+	if n < 1 || n > MaxBatch {
+		return badField("checks", "%d checks; must be 1 to %d in one call", n, MaxBatch)
+	}
+	return nil
+}
+
+func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
+	out := &quoratev1.AllowResponse{
+		Allowed: d.Allowed, Limit: r.pb, Remaining: d.Remaining, Why: quoratev1.Why(d.Why),
+		Wait: pause(d.Wait), Shadow: d.Shadow, Near: d.Near, ResetAfter: pause(d.ResetAfter), Tier: int32(d.Tier),
+	}
+	if !d.Allowed && d.RetryAfter != never && d.Limit != nil {
+		out.RetryAfter = durationpb.New(d.RetryAfter)
+	}
+	return out
+}
+
+// parseLimits reads a limit file that came in; the limits are valid together,
+// and sorted.
+func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, *fault) {
+	if s.opts.ParseLimits == nil {
+		return nil, notServed("take limit files")
+	}
+	if len(data) > MaxLimitsFile {
+		return nil, tooLarge(MaxLimitsFile)
+	}
+	if source == "" {
+		source = "limits"
+	}
+	limits, err := s.opts.ParseLimits(source, data)
+	if err != nil {
+		return nil, invalidFile(err)
+	}
+	set, err := quota.NewLimits(0, limits)
+	if err != nil {
+		return nil, invalidFile(err)
+	}
+	return set.All(), nil
+}
+
+// reasonFile is the reason of a fault that is in a limit file.
+const reasonFile = "INVALID_LIMIT_FILE"
+
+func invalidFile(err error) *fault {
+	f := badField("yaml", "%s", err.Error())
+	f.reason = reasonFile
+	return f
+}
+
+// checkTop validates a TopRates request and fills in its default.
+func (s *service) checkTop(req *quoratev1.TopRatesRequest) *fault {
+	if req.Top < 0 || req.Top > MaxTop {
+		return badField("top", "%d; must be 1 to %d, or 0 for %d", req.Top, MaxTop, DefaultTop)
+	}
+	if req.Top == 0 {
+		req.Top = DefaultTop
+	}
+	if req.Namespace != "" {
+		if err := quota.CheckName("namespace", req.Namespace); err != nil {
+			return badName("namespace", err)
+		}
+	}
+	if req.Limit == "" {
+		return nil
+	}
+	if req.Namespace == "" {
+		return badField("namespace", "is empty, but limit is %q; give the limit's namespace too", req.Limit)
+	}
+	if err := quota.CheckName("limit", req.Limit); err != nil {
+		return badName("limit", err)
+	}
+	return nil
+}

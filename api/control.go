@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/metadata"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// authorKeys are where the author of a change may stand besides in the call, in
+// this order: gRPC metadata, or HTTP headers.
+var authorKeys = []string{"quorate-user", "x-forwarded-user"}
+
+// author returns who makes the call, and validates who and why.
+func author(ctx context.Context, given, comment string) (string, *fault) {
+	if md, ok := metadata.FromIncomingContext(ctx); ok && given == "" {
+		for _, key := range authorKeys {
+			if v := md.Get(key); len(v) > 0 && v[0] != "" {
+				given = v[0]
+				break
+			}
+		}
+	}
+	switch {
+	case len(given) > quota.MaxNameLen:
+		return "", badField("author", "is %d bytes; at most %d", len(given), quota.MaxNameLen)
+	case !utf8.ValidString(given):
+		return "", badField("author", "is not UTF-8")
+	case len(comment) > quota.MaxCommentLen:
+		return "", badField("comment", "is %d bytes; at most %d", len(comment), quota.MaxCommentLen)
+	case !utf8.ValidString(comment):
+		return "", badField("comment", "is not UTF-8")
+	}
+	return given, nil
+}
+
+// getLimits returns the limits in force, or those of a version.
+func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, *fault) {
+	version, list, f := s.limitsAt(ctx, req.Version)
+	if f != nil {
+		return nil, f
+	}
+	out := &quoratev1.GetLimitsResponse{Version: version}
+	for i := range list {
+		out.Limits = append(out.Limits, LimitProto(&list[i]))
+	}
+	if req.File {
+		if s.opts.FormatLimits == nil {
+			return nil, notServed("write limit files")
+		}
+		out.Yaml = string(s.opts.FormatLimits(list))
+	}
+	return out, nil
+}
+
+// limitsAt returns a version, or what is in force for nil.
+func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, *fault) {
+	set := s.node.Limits()
+	if set == nil {
+		set = &quota.Limits{}
+	}
+	if version == nil || *version == set.Version {
+		return set.Version, set.All(), nil
+	}
+	if s.life == nil {
+		return 0, nil, notServed("keep earlier versions of the limits")
+	}
+	v, list, err := s.life.LimitsAt(ctx, *version)
+	if err != nil {
+		return 0, nil, fromError(err)
+	}
+	return v.Number, list, nil
+}
+
+func expected(v *uint64) int64 {
+	if v == nil {
+		return quota.AnyVersion
+	}
+	return int64(min(*v, 1<<62))
+}
+
+// apply replaces the cluster's limits by those of a limit file.
+func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, *fault) {
+	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
+	if f != nil {
+		return nil, f
+	}
+	by, f := author(ctx, req.Author, req.Comment)
+	if f != nil {
+		return nil, f
+	}
+	out := &quoratev1.ApplyLimitsResponse{Findings: s.lint(limits)}
+	if req.DryRun {
+		return out, s.dryRun(limits, req, out)
+	}
+	v, changed, f := s.change(ctx, quota.Change{Limits: limits, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment})
+	if f != nil {
+		return nil, f
+	}
+	s.log.InfoContext(ctx, "limits applied", "source", req.Source, "version", v, "changed", changed, "limits", len(limits), "by", by)
+	out.Version, out.Changed = v, changed
+	return out, nil
+}
+
+func (s *service) dryRun(limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) *fault {
+	version, now, f := s.limitsAt(context.Background(), nil)
+	if f != nil {
+		return f
+	}
+	if e := req.ExpectedVersion; e != nil && *e != version {
+		return fromError(&quota.ConflictError{Expected: expected(e), Current: version})
+	}
+	out.Version, out.Changes = version, diffLimits(now, limits)
+	out.Changed = len(out.Changes) > 0
+	return nil
+}
+
+// change makes a change, in the simple way if the node keeps no history.
+func (s *service) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f *fault) {
+	if s.life != nil {
+		v, changed, err := s.life.ChangeLimits(ctx, c)
+		if err != nil {
+			return 0, false, fromError(err)
+		}
+		return v.Number, changed, nil
+	}
+	if c.Expect != quota.AnyVersion || c.By != "" || c.Comment != "" || c.RollbackTo != 0 {
+		return 0, false, notServed("keep versions of the limits")
+	}
+	version, changed, err := s.node.SetLimits(ctx, c.Limits)
+	if err != nil {
+		return 0, false, fromError(err)
+	}
+	return version, changed, nil
+}
+
+func (s *service) lint(limits []quota.Limit) []string {
+	if s.opts.Lint == nil {
+		return nil
+	}
+	return s.opts.Lint(limits)
+}
+
+// validate answers what is wrong with a limit file.
+func (s *service) validate(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, *fault) {
+	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
+	switch {
+	case f != nil && f.reason == reasonFile:
+		return &quoratev1.ValidateLimitsResponse{Faults: f.detail}, nil
+	case f != nil:
+		return nil, f
+	}
+	return &quoratev1.ValidateLimitsResponse{Valid: true, Findings: s.lint(limits), Limits: int32(len(limits))}, nil
+}
+
+func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, *fault) {
+	from, f := s.sideOf(ctx, "from", req.From)
+	if f != nil {
+		return nil, f
+	}
+	to, f := s.sideOf(ctx, "to", req.To)
+	if f != nil {
+		return nil, f
+	}
+	return &quoratev1.DiffLimitsResponse{Changes: diffLimits(from, to)}, nil
+}
+
+// sideOf returns one side of a comparison, sorted.
+func (s *service) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, *fault) {
+	if side.GetYaml() == "" {
+		_, list, f := s.limitsAt(ctx, versionOf(side))
+		return list, f
+	}
+	if side.Version != nil {
+		return nil, badField(field, "has version %d and a file; give one of them", *side.Version)
+	}
+	list, f := s.parseLimits(side.Source, []byte(side.Yaml))
+	if f != nil {
+		f.field = field + ".yaml"
+		return nil, f
+	}
+	return list, nil
+}
+
+func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, *fault) {
+	if f := s.checkTop(req); f != nil {
+		return nil, f
+	}
+	res, err := s.node.TopRates(ctx, req)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	s.completeRules(res.GetKeys())
+	return res, nil
+}
+
+func (s *service) status(context.Context, *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, *fault) {
+	return s.node.Status(), nil
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"cmp"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func versionOf(side *quoratev1.LimitSet) *uint64 {
+	if side == nil {
+		return nil
+	}
+	return side.Version
+}
+
+// diffLimits compares two sorted lists of limits.
+func diffLimits(from, to []quota.Limit) []*quoratev1.LimitChange {
+	var out []*quoratev1.LimitChange
+	for len(from) > 0 || len(to) > 0 {
+		switch c := compareFirst(from, to); {
+		case c < 0:
+			out = append(out, changeOf(quoratev1.ChangeKind_CHANGE_KIND_REMOVED, &from[0], &quota.Limit{LimitName: from[0].LimitName}))
+			from = from[1:]
+		case c > 0:
+			out = append(out, changeOf(quoratev1.ChangeKind_CHANGE_KIND_ADDED, &quota.Limit{LimitName: to[0].LimitName}, &to[0]))
+			to = to[1:]
+		default:
+			if !from[0].Equal(&to[0]) {
+				out = append(out, changeOf(quoratev1.ChangeKind_CHANGE_KIND_CHANGED, &from[0], &to[0]))
+			}
+			from, to = from[1:], to[1:]
+		}
+	}
+	return out
+}
+
+// compareFirst compares the names at the beginning of two lists; a list that
+// has ended comes last.
+func compareFirst(a, b []quota.Limit) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a[0].Namespace, b[0].Namespace), cmp.Compare(a[0].LimitName.Limit, b[0].LimitName.Limit))
+}
+
+// changeOf lists the fields that differ. What was added or removed is compared
+// with a limit that says nothing, whose every field is shown as empty.
+func changeOf(kind quoratev1.ChangeKind, from, to *quota.Limit) *quoratev1.LimitChange {
+	out := &quoratev1.LimitChange{Namespace: from.Namespace, Limit: from.LimitName.Limit, Kind: kind}
+	a, b := LimitProto(from).ProtoReflect(), LimitProto(to).ProtoReflect()
+	fields := a.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		before, after := fieldText(a, fd), fieldText(b, fd)
+		always := kind != quoratev1.ChangeKind_CHANGE_KIND_CHANGED && (fd.Name() == "rate" || fd.Name() == "burst")
+		if before == after && !always || fd.Name() == "namespace" || fd.Name() == "name" {
+			continue
+		}
+		switch kind {
+		case quoratev1.ChangeKind_CHANGE_KIND_ADDED:
+			before = ""
+		case quoratev1.ChangeKind_CHANGE_KIND_REMOVED:
+			after = ""
+		}
+		out.Fields = append(out.Fields, &quoratev1.FieldChange{Field: string(fd.Name()), Before: before, After: after})
+	}
+	return out
+}
+
+// fieldText is a field's value as in JSON, strings and words without quotes, and
+// nothing when it is not set.
+func fieldText(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
+	if !m.Has(fd) && (fd.HasPresence() || fd.IsList() || fd.Kind() == protoreflect.EnumKind) {
+		return ""
+	}
+	if fd.Kind() == protoreflect.EnumKind && !fd.IsList() {
+		return enumWord(fd.Enum(), m.Get(fd).Enum())
+	}
+	if fd.Kind() == protoreflect.StringKind && !fd.IsList() {
+		return m.Get(fd).String()
+	}
+	return string(appendField(nil, m, fd))
+}

@@ -1,0 +1,81 @@
+// Package api is the contract and the servers that speak it: gRPC
+// (quorate.v1) and HTTP/JSON, on top of anything that satisfies [Node].
+//
+// # One contract, two wires
+//
+// The protos under api/proto are the only definition. HTTP/JSON uses the
+// protos' field names as they stand (snake_case), with three rules that make it
+// pleasant for curl and jq: numbers are JSON numbers, enums are lower-case words
+// without their prefix ("held", "soft"), and durations are seconds. [FormatJSON]
+// writes every answer by walking the proto's descriptor, so a new field cannot
+// be forgotten; the one hand-written encoder, for POST /v1/allow, is held equal
+// to it by a test.
+//
+// What comes in is decoded strictly: unknown, repeated or misspelt fields,
+// wrong types, trailing data and broken UTF-8 are refused, and the error names
+// the field, the value and what would be right.
+//
+// # Errors
+//
+// Every refused call becomes one *fault, which maps to a gRPC status with
+// details (BadRequest, ErrorInfo, RetryInfo) and to RFC 9457 problem+json:
+//
+//	fault                      gRPC               HTTP
+//	wrong field, bad JSON      INVALID_ARGUMENT   400
+//	limit file faults          INVALID_ARGUMENT   400, text of all faults
+//	no such limit              NOT_FOUND          404, what the namespace has
+//	no such version, handle    NOT_FOUND          404
+//	expected another version   ABORTED            409, names both
+//	body too large             RESOURCE_EXHAUSTED 413
+//	too many reservations      RESOURCE_EXHAUSTED 503 + Retry-After
+//	the node cannot do it      UNIMPLEMENTED      501
+//	no leader                  UNAVAILABLE        503 + Retry-After
+//
+// A refusal by a limit is not an error: OK over gRPC, 429 with the same body as
+// an admission over HTTP. A request that is to wait is admitted: 200, and the
+// body says how long. A question (cost 0) has the status that a request of one
+// token would have got, and charges nothing.
+//
+// # Routes
+//
+// The table in routes.go is all there is: the router, the OpenAPI document at
+// GET /v1/openapi.json and its test are made from it. The document's words are
+// the comments of the protos, which are built in.
+//
+// # What a node can do
+//
+// [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys] and
+// [EventSource] are asked for when a server is made; what needs one that the
+// node lacks answers UNIMPLEMENTED.
+//
+// # HTTP rules
+//
+// A check may name an HTTP method and path instead of a limit. All limits of the
+// namespace whose match fits are charged, all or nothing; the answer is that of
+// the one that matters most: the longest refusal, else the longest wait, else
+// the least that remains.
+//
+// # Events
+//
+// A stream of events is a copy of what the node tells: a reader that is too slow
+// loses some, and every message says how many were lost so far. A message
+// without an event comes every 15 s in which there is none.
+//
+// # Who made a change
+//
+// The field author, else the metadata or header quorate-user, else
+// x-forwarded-user. It is what the caller says, and is proven by nothing here.
+//
+// # Cost
+//
+// What a call needs of a limit (its counters, its JSON and proto form, its
+// header) is made once per limit and found again by the limit's pointer, so a
+// call does one map lookup and one atomic addition beyond Node.Check.
+//
+// # Bounds
+//
+// Bodies of one check are at most 16 KiB, all others 4 MiB; a batch has at most
+// 1000 checks, a call that stands or falls together 16 limits, a list of
+// overrides, keys or versions 1000 items; headers are at most 16 KiB and must arrive
+// within 5 s; a gRPC connection has at most 1024 calls open.
+package api

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of event streams.
+const (
+	heartbeatTime     = 15 * time.Second
+	eventWriteTimeout = 30 * time.Second
+	maxEventBuffer    = 65536
+	maxEventBurst     = 256 // events sent before they are flushed
+)
+
+// filterOf validates what a watcher asks for.
+func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, *fault) {
+	out := quota.EventFilter{Namespace: req.Namespace, Limit: req.Limit, Key: req.Key}
+	if req.Namespace != "" {
+		if f := checkLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); f != nil && req.Namespace != quota.Global.Namespace {
+			return out, f
+		}
+	}
+	if req.Limit != "" {
+		if f := checkLimitName(quota.LimitName{Namespace: "any", Limit: req.Limit}); f != nil {
+			return out, f
+		}
+	}
+	if len(req.Key) > quota.MaxKeyLen {
+		return out, badField("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
+	}
+	if req.Buffer < 0 || req.Buffer > maxEventBuffer {
+		return out, badField("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
+	}
+	for _, k := range req.Kinds {
+		if k < 1 || int(k) > len(quota.EventKinds()) {
+			return out, badField("kinds", "%d is no kind of event", k)
+		}
+		if kind := quota.EventKind(k); !slices.Contains(out.Kinds, kind) {
+			out.Kinds = append(out.Kinds, kind)
+		}
+	}
+	return out, nil
+}
+
+// watch sends events and signs of life until ctx ends or send fails. flush is
+// called when there is nothing more to send just now.
+func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) *fault {
+	if s.events == nil {
+		return notServed("tell events")
+	}
+	filter, f := filterOf(req)
+	if f != nil {
+		return f
+	}
+	events, lost, stop := s.events.Watch(filter, int(req.Buffer))
+	defer stop()
+	if flush() != nil { // the headers: so that the caller knows that it watches
+		return nil
+	}
+	beat := time.NewTicker(s.heartbeat)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.closing:
+			return nil
+		case <-beat.C:
+			err = send(&quoratev1.WatchResponse{Lost: lost()})
+		case e := <-events:
+			beat.Reset(s.heartbeat)
+			err = sendEvents(e, events, lost, send)
+		}
+		if err == nil {
+			err = flush()
+		}
+		if err != nil {
+			return nil // the watcher has gone
+		}
+	}
+}
+
+// sendEvents sends an event and those that wait behind it, up to a bound.
+func sendEvents(e quota.Event, events <-chan quota.Event, lost func() uint64, send func(*quoratev1.WatchResponse) error) error {
+	for range maxEventBurst {
+		if err := send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()}); err != nil {
+			return err
+		}
+		select {
+		case e = <-events:
+		default:
+			return nil
+		}
+	}
+	return send(&quoratev1.WatchResponse{Event: eventProto(&e), Lost: lost()})
+}
+
+func eventProto(e *quota.Event) *quoratev1.Event {
+	limit := e.Limit
+	if limit == (quota.LimitName{}) {
+		limit = e.Key.LimitName
+	}
+	namespace := e.Key.Namespace
+	if namespace == "" {
+		namespace = limit.Namespace
+	}
+	return &quoratev1.Event{
+		At: timeProto(e.At), Kind: quoratev1.EventKind(e.Kind), Namespace: namespace, Limit: limit.Limit, Key: e.Key.Key, Dynamic: e.Dynamic,
+		Cost: e.Cost, Wait: pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
+	}
+}
+
+// getEvents streams events: one JSON object per line, or as server-sent events
+// when the caller accepts text/event-stream.
+func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
+	watch := &quoratev1.WatchRequest{}
+	if f := readQuery(req, watch); f != nil {
+		return writeFault(w, f)
+	}
+	prefix, end, contentType := "", "\n", "application/x-ndjson"
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"
+	}
+	conn := http.NewResponseController(w)
+	var line []byte
+	started := false
+	f := r.watch(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
+		line = append(appendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
+		_, err := w.Write(line)
+		return err
+	}, func() error {
+		if !started {
+			started = true
+			// The stream has no end of its own, so the times of ordinary calls do not
+			// count; a caller that takes nothing for long is cut off all the same.
+			_ = conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusOK)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(eventWriteTimeout + r.heartbeat))
+		return conn.Flush()
+	})
+	if f != nil {
+		return writeFault(w, f)
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// fakeNode admits burst checks of every key, then refuses for 1.5 s.
+type fakeNode struct {
+	mu      sync.Mutex
+	limits  *quota.Limits
+	used    map[quota.Key]int64
+	setErr  error
+	rateErr error
+	reason  string // why it is not ready
+	asked   *quoratev1.TopRatesRequest
+
+	open      map[string][]quota.Request // reservations
+	settled   map[string]int64
+	full      bool // takes no more reservations
+	history   []quota.Version
+	past      map[uint64][]quota.Limit
+	rivals    int // changes that others make just before ours
+	overrides []quota.Override
+	reset     []quota.Key
+	events    chan quota.Event
+	lost      uint64
+	filter    quota.EventFilter
+	stopped   chan struct{}
+}
+
+var (
+	_ Node          = (*fakeNode)(nil)
+	_ Decider       = (*fakeNode)(nil)
+	_ LimitLife     = (*fakeNode)(nil)
+	_ OverrideStore = (*fakeNode)(nil)
+	_ Keys          = (*fakeNode)(nil)
+	_ EventSource   = (*fakeNode)(nil)
+)
+
+func newFake(t testing.TB) *fakeNode {
+	t.Helper()
+	n := &fakeNode{limits: mustLimits(t, 7, "web/per_client 10/s 20", "web/login 5/m 5 hard", "api/per_tenant 1000/s 1000", "api/none 0/s 0"), used: map[quota.Key]int64{}}
+	n.open, n.settled, n.past = map[string][]quota.Request{}, map[string]int64{}, map[uint64][]quota.Limit{}
+	n.events, n.stopped = make(chan quota.Event, 8), make(chan struct{}, 8)
+	n.remember(quota.Change{Comment: "the first"})
+	return n
+}
+
+// with replaces the limits.
+func (n *fakeNode) with(t testing.TB, lines ...string) *fakeNode {
+	t.Helper()
+	n.limits = mustLimits(t, 7, lines...)
+	n.past[7] = n.limits.All()
+	return n
+}
+
+func mustLimits(t testing.TB, version uint64, lines ...string) *quota.Limits {
+	t.Helper()
+	list, err := parseTestLimits("test", []byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := quota.NewLimits(version, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func option(l *quota.Limit, word string) {
+	what, value, _ := strings.Cut(word, "=")
+	switch what {
+	case "hard":
+		l.Ceiling = quota.Hard
+	case "fixed":
+		l.SetFirst(quota.Window(quota.FixedWindow, l.Burst, l.Rate.Per))
+	case "inflight":
+		l.SetFirst(quota.Tier{Kind: quota.Concurrency, Burst: l.Burst})
+	case "get":
+		l.Match = &quota.Match{Methods: []string{"GET"}, Path: value}
+	case "parent":
+		l.Parent = value
+	case "shadow":
+		l.Enforcement = quota.Shadow
+	}
+}
+
+// parseTestLimits reads lines "namespace/name rate burst [hard|fixed|...]".
+func parseTestLimits(source string, data []byte) (list []quota.Limit, err error) {
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 3 {
+			return nil, errors.New(source + ":1:1: first fault\n" + source + ":2:5: second fault")
+		}
+		name, err := quota.ParseLimitName(f[0])
+		if err != nil {
+			return nil, err
+		}
+		rate, err := quota.ParseRate(f[1])
+		if err != nil {
+			return nil, err
+		}
+		l := quota.Limit{LimitName: name, Rate: rate}
+		for _, c := range f[2] {
+			l.Burst = 10*l.Burst + int64(c-'0')
+		}
+		for _, word := range f[3:] {
+			option(&l, word)
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+func (n *fakeNode) Check(k quota.Key, cost int64) quota.Decision {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.take(k, cost, cost)
+}
+
+// take decides for cost and charges charge.
+func (n *fakeNode) take(k quota.Key, cost, charge int64) quota.Decision {
+	l, key := n.limits.Resolve(k.LimitName, k.Key)
+	if l == nil {
+		return quota.Decision{Why: quota.WhyNoLimit}
+	}
+	k = quota.Key{LimitName: l.LimitName, Key: key}
+	left := l.Burst - n.used[k]
+	d := quota.Decision{Limit: l, Remaining: left, Tier: 1, Near: left < 2, ResetAfter: time.Duration(n.used[k]) * time.Second}
+	switch {
+	case cost > l.Burst:
+		d.Why, d.RetryAfter, d.Near = quota.WhyOverBurst, never, false
+		return d
+	case cost > left && l.Enforcement == quota.Shadow:
+		d.Allowed, d.Shadow, d.Why = true, true, quota.WhyOverLimit
+		return d
+	case cost > left:
+		d.Why, d.RetryAfter, d.Tier, d.Near, d.ResetAfter = quota.WhyOverLimit, 1500*time.Millisecond, 0, false, 0
+		if l.Kind.Windowed() {
+			d.ResetAfter = d.RetryAfter
+		}
+		return d
+	}
+	n.used[k] += charge
+	d.Allowed, d.Why, d.Remaining = true, quota.WhyHeld, left-charge
+	if l.LimitName.Limit != "waits" && !l.Kind.Windowed() {
+		d.Tier, d.Near, d.ResetAfter = 0, false, 0
+	}
+	return d
+}
+
+func (n *fakeNode) Limits() *quota.Limits {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.limits
+}
+
+func (n *fakeNode) SetLimits(_ context.Context, list []quota.Limit) (uint64, bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.setErr != nil {
+		return 0, false, n.setErr
+	}
+	set, err := quota.NewLimits(n.limits.Version+1, list)
+	if err != nil {
+		return 0, false, err
+	}
+	n.limits = set
+	n.remember(quota.Change{})
+	return set.Version, true, nil
+}
+
+func (n *fakeNode) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+	if n.rateErr != nil {
+		return nil, n.rateErr
+	}
+	n.asked = req
+	return &quoratev1.TopRatesResponse{
+		RangesCovered: 15, RangesTotal: 16,
+		Keys: []*quoratev1.KeyRate{{
+			Namespace: "web", Limit: "per_client", Key: "203.0.113.7", Rate: 9.5, Demand: 31.25, Attempted: 1 << 60, Admitted: 2, Refused: 3,
+			Range: 4, Leader: "n2", Term: 5, Members: 3, Rule: &quoratev1.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Ceiling: quoratev1.Ceiling_CEILING_HARD},
+		}},
+	}, nil
+}
+
+func (n *fakeNode) Status() *quoratev1.GetStatusResponse {
+	return &quoratev1.GetStatusResponse{
+		Ready: n.reason == "", Reason: n.reason, Cluster: "test", Node: "n1",
+		Nodes:  []*quoratev1.NodeStatus{{Id: "n1", PeerAddress: "127.0.0.1:7413", Connected: true, Leads: 1}},
+		Ranges: []*quoratev1.RangeStatus{{Id: 0, Leader: "n1", Term: 3, Replicas: []string{"n1", "n2"}}},
+	}
+}
+
+type noLeader struct{}
+
+func (noLeader) Error() string  { return "the meta group has no leader" }
+func (noLeader) NoLeader() bool { return true }

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// Bounds of the gRPC server.
+const (
+	maxGRPCMessage   = MaxLimitsFile + 64<<10 // a limit file and its envelope
+	maxGRPCStreams   = 1024                   // calls open on one connection
+	minKeepalive     = 5 * time.Second        // clients may not ping more often
+	keepaliveTime    = 30 * time.Second       // pings to silent clients
+	keepaliveTimeout = 10 * time.Second
+	connectTimeout   = 5 * time.Second
+	maxGRPCHeader    = 16 << 10
+)
+
+// HealthReady is the health service name that is SERVING only while the cluster
+// is ready, as GET /readyz. The empty name is SERVING while the node runs: it
+// decides locally, leaders or not.
+const HealthReady = "ready"
+
+// NewGRPC returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
+// options, such as credentials, come last and win.
+func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
+	s := newService(n, o)
+	srv := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxGRPCMessage),
+		grpc.MaxConcurrentStreams(maxGRPCStreams),
+		grpc.MaxHeaderListSize(maxGRPCHeader),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.ChainUnaryInterceptor(s.measure),
+	}, extra...)...)
+	quoratev1.RegisterQuotaServiceServer(srv, &quotaServer{service: s})
+	quoratev1.RegisterLimitServiceServer(srv, &limitServer{service: s})
+	quoratev1.RegisterRateServiceServer(srv, &rateServer{service: s})
+	quoratev1.RegisterClusterServiceServer(srv, &clusterServer{service: s})
+	quoratev1.RegisterOverrideServiceServer(srv, &overrideServer{service: s})
+	quoratev1.RegisterKeyServiceServer(srv, &keyServer{service: s})
+	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
+	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: n})
+	if o.Register != nil {
+		o.Register(srv, s.seen)
+	}
+	reflection.Register(srv)
+	return srv
+}
+
+func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	res, err := next(ctx, req)
+	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start)
+	return res, err
+}
+
+type quotaServer struct {
+	quoratev1.UnimplementedQuotaServiceServer
+	*service
+}
+
+func (s *quotaServer) Allow(_ context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+	return reply(s.allow(req))
+}
+
+func (s *quotaServer) AllowBatch(_ context.Context, req *quoratev1.AllowBatchRequest) (*quoratev1.AllowBatchResponse, error) {
+	if f := checkBatchSize(len(req.Checks)); f != nil {
+		return nil, f.status()
+	}
+	out := &quoratev1.AllowBatchResponse{Results: make([]*quoratev1.AllowResult, len(req.Checks))}
+	for i, c := range req.Checks {
+		res, f := s.allow(c)
+		if f != nil {
+			out.Results[i] = &quoratev1.AllowResult{Error: f.Error()}
+			continue
+		}
+		out.Results[i] = &quoratev1.AllowResult{Response: res}
+	}
+	return out, nil
+}
+
+func (s *quotaServer) allow(req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, *fault) {
+	var c check
+	if f := c.from(req); f != nil {
+		return nil, f
+	}
+	d, r, f := s.decide(&c)
+	if f != nil {
+		return nil, f
+	}
+	return r.response(&d), nil
+}
+
+type healthServer struct {
+	*health.Server
+	node Node
+}
+
+func (s *healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	if req.Service != HealthReady {
+		return s.Server.Check(ctx, req)
+	}
+	st := healthv1.HealthCheckResponse_NOT_SERVING
+	if s.node.Status().GetReady() {
+		st = healthv1.HealthCheckResponse_SERVING
+	}
+	return &healthv1.HealthCheckResponse{Status: st}, nil
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of a page of the history, and of a change that named no version.
+const (
+	defaultVersions = 20
+	maxConflicts    = 5 // repetitions
+)
+
+func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, *fault) {
+	if s.life == nil {
+		return nil, notServed("keep versions of the limits")
+	}
+	most, f := pageSize(req.Max, defaultVersions)
+	if f != nil {
+		return nil, f
+	}
+	list, err := s.life.LimitVersions(ctx, req.Before, most)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	out := &quoratev1.ListVersionsResponse{}
+	for i := range list {
+		out.Versions = append(out.Versions, versionProto(&list[i]))
+	}
+	return out, nil
+}
+
+// pageSize validates how many items a list is to have.
+func pageSize(most int32, usual int) (int, *fault) {
+	if most < 0 || most > MaxList {
+		return 0, badField("max", "%d; must be 1 to %d, or 0 for %d", most, MaxList, usual)
+	}
+	if most == 0 {
+		return usual, nil
+	}
+	return int(most), nil
+}
+
+func versionProto(v *quota.Version) *quoratev1.LimitVersion {
+	return &quoratev1.LimitVersion{
+		Version: v.Number, At: timeProto(v.At), Author: v.By, Comment: v.Comment, RollbackTo: v.RollbackTo,
+		Limits: int32(v.Limits), Added: int32(v.Added), Changed: int32(v.Changed), Removed: int32(v.Removed),
+	}
+}
+
+// timeProto is a wall clock's time, absent for 0.
+func timeProto(t quota.Time) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, int64(t)))
+}
+
+func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, *fault) {
+	if s.life == nil {
+		return nil, notServed("keep versions of the limits")
+	}
+	if req.Version == 0 {
+		return nil, badField("version", "is 0; must be the version to bring back, 1 or more")
+	}
+	by, f := author(ctx, req.Author, req.Comment)
+	if f != nil {
+		return nil, f
+	}
+	_, list, err := s.life.LimitsAt(ctx, req.Version)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	v, changed, f := s.change(ctx, quota.Change{Limits: list, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version})
+	if f != nil {
+		return nil, f
+	}
+	s.log.InfoContext(ctx, "limits rolled back", "to", req.Version, "version", v, "by", by)
+	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
+}
+
+// deleteLimits takes limits out of what is in force. Unless a version was
+// expected, it starts again when somebody else was quicker.
+func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, *fault) {
+	if s.life == nil {
+		return nil, notServed("delete single limits")
+	}
+	if n := len(req.Limits); n < 1 || n > MaxList {
+		return nil, badField("limits", "%d limits; must be 1 to %d", n, MaxList)
+	}
+	by, f := author(ctx, req.Author, req.Comment)
+	if f != nil {
+		return nil, f
+	}
+	for try := 1; ; try++ {
+		version, left, f := s.without(req.Limits)
+		if f != nil {
+			return nil, f
+		}
+		if e := req.ExpectedVersion; e != nil {
+			version = *e
+		}
+		v, _, err := s.life.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
+		var conflict *quota.ConflictError
+		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < maxConflicts {
+			if !s.catchUp(ctx, conflict.Current) {
+				return nil, fromError(ctx.Err())
+			}
+			continue
+		}
+		if err != nil {
+			return nil, fromError(err)
+		}
+		return &quoratev1.DeleteLimitsResponse{Version: v.Number}, nil
+	}
+}
+
+// catchUpTime is how often this node's version is looked at while it waits for a
+// newer one.
+const catchUpTime = 5 * time.Millisecond
+
+// catchUp waits until this node has the version, at most a second.
+func (s *service) catchUp(ctx context.Context, version uint64) bool {
+	for range time.Second / catchUpTime {
+		if l := s.node.Limits(); l != nil && l.Version >= version {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(catchUpTime):
+		}
+	}
+	return true
+}
+
+// without returns what is in force without some limits.
+func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f *fault) {
+	version, all, f := s.limitsAt(context.Background(), nil)
+	if f != nil {
+		return 0, nil, f
+	}
+	left = slices.Clone(all)
+	for i, ref := range refs {
+		name := quota.LimitName{Namespace: ref.GetNamespace(), Limit: ref.GetLimit()}
+		at := slices.IndexFunc(left, func(l quota.Limit) bool { return l.LimitName == name })
+		if at < 0 {
+			f := noSuchLimit(name, s.node.Limits())
+			f.field = fmt.Sprintf("limits[%d]", i)
+			return 0, nil, f
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	if _, err := quota.NewLimits(version, left); err != nil {
+		return 0, nil, badField("limits", "%v", err)
+	}
+	return version, left, nil
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds of the HTTP server.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHTTPHeader     = 16 << 10
+)
+
+// NewHTTP returns a server of the HTTP/JSON API. The caller serves it on a
+// listener and shuts it down, which ends streams of events.
+func NewHTTP(n Node, o Options) *http.Server {
+	return newServer(newService(n, o))
+}
+
+func newServer(s *service) *http.Server {
+	srv := &http.Server{
+		Handler:           newRouter(s),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHTTPHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
+	return srv
+}
+
+// handler serves one method of one path and returns the status it sent.
+type handler func(http.ResponseWriter, *http.Request) int
+
+type router struct {
+	*service
+	metrics http.Handler
+	byPath  map[string]map[string]handler // path, method
+	paths   string
+	openAPI func() []byte // made when it is first asked for
+}
+
+func newRouter(s *service) *router {
+	r := &router{service: s, byPath: make(map[string]map[string]handler)}
+	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
+	routes := r.routes()
+	r.openAPI = sync.OnceValue(func() []byte { return describe(routes) })
+	for _, route := range routes {
+		if r.byPath[route.path] == nil {
+			r.byPath[route.path] = make(map[string]handler)
+		}
+		r.byPath[route.path][route.method] = route.serve
+	}
+	r.paths = strings.Join(slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount))), ", ")
+	return r
+}
+
+func (r *router) getMetrics(w http.ResponseWriter, req *http.Request) int {
+	r.metrics.ServeHTTP(w, req)
+	return http.StatusOK
+}
+
+// ServeHTTP implements http.Handler.
+func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	start := time.Now()
+	var route string
+	var code int
+	method := req.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // net/http drops the body
+	}
+	path := req.URL.Path
+	methods, ok := r.byPath[path]
+	if !ok {
+		path = pathOf(path)
+		methods, ok = r.byPath[path]
+	}
+	h := methods[method]
+	switch {
+	case !ok:
+		route, code = r.serveOther(w, req)
+	case h == nil:
+		route = other
+		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
+		w.Header().Set("Allow", allowed)
+		code = writeFault(w, &fault{http: http.StatusMethodNotAllowed, detail: clip(req.Method) + " is not for " + path + "; use " + allowed})
+	default:
+		route = method + " " + path
+		code = h(w, req)
+	}
+	r.meter.observe("http", route, strconv.Itoa(code), start)
+}
+
+var (
+	jsonType    = []string{"application/json"}
+	problemType = []string{"application/problem+json"}
+	textType    = []string{"text/plain; charset=utf-8"}
+)
+
+func writeJSON(w http.ResponseWriter, code int, body []byte) int {
+	w.Header()["Content-Type"] = jsonType
+	w.WriteHeader(code)
+	w.Write(append(body, '\n')) //nolint:errcheck // the caller has gone; nobody is left to tell
+	return code
+}
+
+// problem is an RFC 9457 problem, with the field at fault as an extension.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Reason string `json:"reason,omitempty"`
+	Field  string `json:"field,omitempty"`
+}
+
+func writeFault(w http.ResponseWriter, f *fault) int {
+	title := http.StatusText(f.http)
+	if title == "" {
+		title = "Client Closed Request"
+	}
+	body, err := json.Marshal(problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field})
+	if err != nil {
+		panic(err) // invariant: strings and an int have a JSON form
+	}
+	h := w.Header()
+	h["Content-Type"] = problemType
+	if f.retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(wholeSeconds(f.retry), 10))
+	}
+	w.WriteHeader(f.http)
+	w.Write(append(body, '\n')) //nolint:errcheck // as in writeJSON
+	return f.http
+}

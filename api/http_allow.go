@@ -1,0 +1,142 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// scratch are the buffers of one call.
+type scratch struct {
+	in  bytes.Buffer
+	out []byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// maxPooled is the largest buffer worth keeping.
+const maxPooled = 64 << 10
+
+func (s *scratch) free() {
+	if s.in.Cap() <= maxPooled && cap(s.out) <= maxPooled {
+		scratches.Put(s)
+	}
+}
+
+// read takes the whole body, whatever its content type says: curl -d sends JSON
+// as a form.
+func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) *fault {
+	s.in.Reset()
+	_, err := s.in.ReadFrom(http.MaxBytesReader(w, req.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge(limit)
+	case err != nil:
+		return badField("body", "could not be read: %v", err)
+	}
+	return nil
+}
+
+func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	if f := s.read(w, req, maxCheckBody); f != nil {
+		return writeFault(w, f)
+	}
+	var c check
+	if f := decodeCheck(s.in.Bytes(), &c); f != nil {
+		return writeFault(w, f)
+	}
+	d, rule, f := r.decide(&c)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	code := http.StatusOK
+	if !d.Allowed {
+		code = http.StatusTooManyRequests
+	}
+	setRateLimit(w.Header(), rule, &d)
+	s.out = append(appendAllow(s.out[:0], rule, &d), '\n')
+	w.Header()["Content-Type"] = jsonType
+	w.WriteHeader(code)
+	w.Write(s.out) //nolint:errcheck // as in writeJSON
+	return code
+}
+
+// setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers
+// and, on a refusal that ends, Retry-After. Both count whole seconds, rounded
+// up; t is when more quota is there: of a window, its end. What counts nothing
+// has no such fields.
+func setRateLimit(h http.Header, r *rule, d *quota.Decision) {
+	if d.Limit == nil || d.Limit.Class != quota.Counted {
+		return
+	}
+	at := r.decided(d)
+	h["Ratelimit-Policy"] = at.policy
+	var buf [192]byte
+	b := append(buf[:0], r.quoted...)
+	b = strconv.AppendInt(append(b, ";r="...), d.Remaining, 10)
+	if wait := moreAfter(&at.tier, d); wait != never {
+		seconds := wholeSeconds(wait)
+		b = strconv.AppendInt(append(b, ";t="...), seconds, 10)
+		if !d.Allowed {
+			h["Retry-After"] = []string{strconv.FormatInt(max(seconds, 1), 10)}
+		}
+	}
+	h["Ratelimit"] = []string{string(b)}
+}
+
+// moreAfter is when there is more quota; never if nobody knows.
+func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
+	switch {
+	case !d.Allowed:
+		return d.RetryAfter
+	case t.Kind == quota.Concurrency:
+		return never
+	case d.Remaining >= t.Burst:
+		return 0
+	case t.Kind.Windowed():
+		return d.ResetAfter
+	}
+	return t.Rate.TimeFor(quota.Token)
+}
+
+// postBatch answers 200 with one result per check; a fault of one check is in
+// its result.
+func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	if f := s.read(w, req, maxBatchBody); f != nil {
+		return writeFault(w, f)
+	}
+	checks, f := decodeBatch(s.in.Bytes())
+	if f == nil {
+		f = checkBatchSize(len(checks))
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	b := s.out[:0]
+	b = append(b, `{"results":[`...)
+	for i := range checks {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"response":`...)
+		d, rule, f := r.decide(&checks[i])
+		if f != nil {
+			b = append(appendString(append(b, `null,"error":`...), f.Error()), '}')
+			continue
+		}
+		b = append(appendAllow(b, rule, &d), `,"error":""}`...)
+	}
+	b = append(b, "]}"...)
+	s.out = b
+	return writeJSON(w, http.StatusOK, s.out)
+}

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func (r *router) getRates(w http.ResponseWriter, req *http.Request) int {
+	q, f := query(req, "top", "namespace", "limit")
+	if f != nil {
+		return writeFault(w, f)
+	}
+	rates := &quoratev1.TopRatesRequest{Namespace: q.Get("namespace"), Limit: q.Get("limit")}
+	if top := q.Get("top"); top != "" {
+		n, err := strconv.ParseInt(top, 10, 32)
+		if err != nil {
+			return writeFault(w, badField("top", "is %q; must be a whole number from 1 to %d", clip(top), MaxTop))
+		}
+		rates.Top = int32(n)
+	}
+	res, f := r.topRates(req.Context(), rates)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	return writeJSON(w, http.StatusOK, FormatJSON(res))
+}
+
+func getHealth(w http.ResponseWriter, _ *http.Request) int {
+	w.Header()["Content-Type"] = textType
+	w.Write([]byte("ok\n")) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}
+
+// getReady is 503 with the reason until all ranges have leaders.
+func (r *router) getReady(w http.ResponseWriter, _ *http.Request) int {
+	st := r.node.Status()
+	if !st.GetReady() {
+		reason := st.GetReason()
+		if reason == "" {
+			reason = "the node does not say why"
+		}
+		return writeFault(w, &fault{http: http.StatusServiceUnavailable, reason: "NOT_READY", detail: "not ready: " + reason, retry: time.Second})
+	}
+	w.Header()["Content-Type"] = textType
+	w.Write([]byte("ready\n")) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}
+
+// query parses the query strictly: only the given parameters, each once.
+func query(req *http.Request, known ...string) (url.Values, *fault) {
+	if req.URL.RawQuery == "" {
+		return nil, nil
+	}
+	q, err := url.ParseQuery(req.URL.RawQuery)
+	if err != nil {
+		return nil, badField("query", "cannot be read: %v", err)
+	}
+	for name, values := range q {
+		if index(known, name) < 0 {
+			there := "none are"
+			if len(known) > 0 {
+				there = "there are: " + list(known, false)
+			}
+			return nil, badField(clip(name), "unknown query parameter;%s %s", didYouMean(name, known, ""), there)
+		}
+		if len(values) > 1 {
+			return nil, badField(name, "is there %d times; give it once", len(values))
+		}
+	}
+	return q, nil
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// FormatJSON returns m as the HTTP API shows it: every field under its proto
+// name, in the proto's order; numbers as numbers, enums as lower-case words
+// without prefix, durations as seconds, times in the form of RFC 3339, what is
+// not set as null, 0, "" or []. Enums that are not set are "unknown". Of a limit
+// only the first fields are always there: most limits say nothing of the others.
+func FormatJSON(m proto.Message) []byte {
+	return appendMessage(nil, m.ProtoReflect())
+}
+
+func appendMessage(b []byte, m protoreflect.Message) []byte {
+	if d, ok := m.Interface().(*durationpb.Duration); ok {
+		return strconv.AppendFloat(b, d.AsDuration().Seconds(), 'f', -1, 64)
+	}
+	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
+		return append(t.AsTime().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+	}
+	b = append(b, '{')
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if sparse(fd) && !m.Has(fd) {
+			continue
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendQuote(b, string(fd.Name())), ':')
+		b = appendField(b, m, fd)
+	}
+	return append(b, '}')
+}
+
+// sparse fields are left out where they are not set.
+func sparse(fd protoreflect.FieldDescriptor) bool {
+	return fd.Number() > lastPlainLimitField && fd.ContainingMessage().Name() == "Limit"
+}
+
+const lastPlainLimitField = 6 // kind
+
+func appendField(b []byte, m protoreflect.Message, fd protoreflect.FieldDescriptor) []byte {
+	switch {
+	case fd.IsMap():
+		// invariant: the protos have no maps; the contract test walks every answer
+		panic("api: maps have no JSON form here: " + fd.FullName())
+	case fd.IsList():
+		b = append(b, '[')
+		list := m.Get(fd).List()
+		for i := range list.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, fd, list.Get(i))
+		}
+		return append(b, ']')
+	case fd.HasPresence() && !m.Has(fd):
+		return append(b, "null"...)
+	}
+	return appendValue(b, fd, m.Get(fd))
+}
+
+func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return appendMessage(b, v.Message())
+	case protoreflect.EnumKind:
+		return strconv.AppendQuote(b, enumWord(fd.Enum(), v.Enum()))
+	case protoreflect.StringKind:
+		return appendString(b, v.String())
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(b, v.Bool())
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		return appendFloat(b, v.Float())
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return strconv.AppendUint(b, v.Uint(), 10)
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return strconv.AppendInt(b, v.Int(), 10)
+	}
+	// invariant: the protos use no other kinds; the contract test walks every answer
+	panic("api: " + fd.FullName() + " has a kind without a JSON form")
+}
+
+// enumWord turns WHY_OVER_LIMIT of enum Why into over_limit.
+func enumWord(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
+	v := d.Values().ByNumber(n)
+	if v == nil || n == 0 {
+		return "unknown"
+	}
+	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(d)))
+}
+
+// enumPrefix is what all names of an enum begin with: WHY_ of enum Why.
+func enumPrefix(d protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+func appendString(b []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // invariant: every string has a JSON form
+	}
+	return append(b, quoted...)
+}
+
+func appendFloat(b []byte, f float64) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, f, 'f', -1, 64)
+}
+
+// appendAllow writes an AllowResponse as FormatJSON would, without building one.
+// The difference is retry_after: 0 when allowed, null when it can never pass.
+func appendAllow(b []byte, r *rule, d *quota.Decision) []byte {
+	b = append(b, `{"allowed":`...)
+	b = strconv.AppendBool(b, d.Allowed)
+	b = append(append(b, `,"limit":`...), r.json...)
+	b = strconv.AppendInt(append(b, `,"remaining":`...), d.Remaining, 10)
+	b = append(b, `,"retry_after":`...)
+	switch {
+	case d.Allowed:
+		b = append(b, '0')
+	case d.RetryAfter == never:
+		b = append(b, "null"...)
+	default:
+		b = strconv.AppendFloat(b, d.RetryAfter.Seconds(), 'f', -1, 64)
+	}
+	b = append(append(b, `,"why":"`...), d.Why.String()...)
+	b = appendPause(append(b, `","wait":`...), d.Wait)
+	b = strconv.AppendBool(append(b, `,"shadow":`...), d.Shadow)
+	b = strconv.AppendBool(append(b, `,"near":`...), d.Near)
+	b = appendPause(append(b, `,"reset_after":`...), d.ResetAfter)
+	b = strconv.AppendInt(append(b, `,"tier":`...), int64(d.Tier), 10)
+	return append(b, '}')
+}
+
+// appendPause writes a duration that is absent when it is none.
+func appendPause(b []byte, d time.Duration) []byte {
+	if d <= 0 || d == never {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, d.Seconds(), 'f', -1, 64)
+}

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// decodeProto reads a message as FormatJSON writes it, and nothing after it,
+// as strictly as the hand-written decoder of checks.
+func decodeProto(b []byte, m proto.Message, example string) *fault {
+	r := reader{b: b}
+	if f := r.start(example); f != nil {
+		return f
+	}
+	if f := r.message("", m.ProtoReflect()); f != nil {
+		return f
+	}
+	return r.end()
+}
+
+// maxListItems bounds every list of a message.
+const maxListItems = 1000
+
+var fieldNames sync.Map // protoreflect.FullName -> []string
+
+func fieldsOf(d protoreflect.MessageDescriptor) []string {
+	if v, ok := fieldNames.Load(d.FullName()); ok {
+		return v.([]string)
+	}
+	names := make([]string, d.Fields().Len())
+	for i := range names {
+		names[i] = string(d.Fields().Get(i).Name())
+	}
+	fieldNames.Store(d.FullName(), names)
+	return names
+}
+
+func (r *reader) message(path string, m protoreflect.Message) *fault {
+	return r.object(path, fieldsOf(m.Descriptor()), func(i int) *fault {
+		fd := m.Descriptor().Fields().Get(i)
+		name := join(path, string(fd.Name()))
+		switch {
+		case fd.IsList():
+			return r.list(name, m.Mutable(fd).List(), fd)
+		case fd.HasPresence() && r.null():
+			return nil
+		}
+		v, f := r.value(name, fd, m.NewField(fd))
+		if f == nil {
+			m.Set(fd, v)
+		}
+		return f
+	})
+}
+
+func (r *reader) list(path string, list protoreflect.List, fd protoreflect.FieldDescriptor) *fault {
+	if r.peek() != '[' {
+		return badField(path, "is %s; must be an array", r.describe())
+	}
+	r.i++
+	if r.peek() == ']' {
+		r.i++
+		return nil
+	}
+	for {
+		if list.Len() == maxListItems {
+			return badField(path, "more than %d; send at most %d in one call", maxListItems, maxListItems)
+		}
+		v, f := r.value(path+"["+strconv.Itoa(list.Len())+"]", fd, list.NewElement())
+		if f != nil {
+			return f
+		}
+		list.Append(v)
+		switch r.peek() {
+		case ',':
+			r.i++
+		case ']':
+			r.i++
+			return nil
+		default:
+			return r.expected("a comma or ] after an item of " + path)
+		}
+	}
+}
+
+// value reads one value; empty is a new one of its type.
+func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, *fault) {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return r.inner(path, empty)
+	case protoreflect.EnumKind:
+		word, f := r.str(path)
+		if f != nil {
+			return empty, f
+		}
+		n, f := enumNumber(path, fd.Enum(), word)
+		return protoreflect.ValueOfEnum(n), f
+	case protoreflect.BoolKind:
+		r.peek()
+		raw := string(r.token())
+		if raw != "true" && raw != "false" {
+			return empty, badField(path, "is %s; must be true or false", r.describe())
+		}
+		r.i += len(raw)
+		return protoreflect.ValueOfBool(raw == "true"), nil
+	case protoreflect.DoubleKind:
+		n, f := r.number(path, "a number")
+		return protoreflect.ValueOfFloat64(n), f
+	case protoreflect.StringKind:
+		s, f := r.str(path)
+		return protoreflect.ValueOfString(s), f
+	}
+	return r.integer(path, fd)
+}
+
+func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, *fault) {
+	switch fd.Kind() {
+	case protoreflect.Int32Kind:
+		n, f := r.whole(path, 32, "of 32 bits")
+		return protoreflect.ValueOfInt32(int32(n)), f
+	case protoreflect.Int64Kind:
+		n, f := r.whole(path, 64, "of 64 bits")
+		return protoreflect.ValueOfInt64(n), f
+	case protoreflect.Uint64Kind:
+		n, f := r.whole(path, 64, "from 0 on")
+		if f == nil && n < 0 {
+			f = badField(path, "is %d; must be a whole number from 0 on", n)
+		}
+		return protoreflect.ValueOfUint64(uint64(max(n, 0))), f
+	}
+	// invariant: requests use no other kinds; the contract test reads every one
+	panic("api: " + fd.FullName() + " has a kind that cannot be read")
+}
+
+func (r *reader) inner(path string, empty protoreflect.Value) (protoreflect.Value, *fault) {
+	switch empty.Message().Interface().(type) {
+	case *durationpb.Duration:
+		d, given, f := r.seconds(path)
+		if f == nil && !given {
+			f = badField(path, "is null; must be a number of seconds")
+		}
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), f
+	case *timestamppb.Timestamp:
+		s, f := r.str(path)
+		if f != nil {
+			return empty, f
+		}
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+			return empty, badField(path, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", clip(s))
+		}
+		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
+	}
+	return empty, r.message(path, empty.Message())
+}
+
+// enumNumber reads a word as FormatJSON writes it.
+func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, *fault) {
+	var words []string
+	for i := range d.Values().Len() {
+		n := d.Values().Get(i).Number()
+		if n == 0 {
+			continue
+		}
+		w := enumWord(d, n)
+		if w == word {
+			return n, nil
+		}
+		words = append(words, w)
+	}
+	return 0, badField(field, "is %q;%s must be one of %s", clip(word), didYouMean(word, words, ""), strings.Join(words, ", "))
+}
+
+// decodeQuery reads a message of plain fields from a query; lists are separated
+// by commas. Names that the message does not have are passed over.
+func decodeQuery(q url.Values, m proto.Message) *fault {
+	pm := m.ProtoReflect()
+	for i := range pm.Descriptor().Fields().Len() {
+		fd := pm.Descriptor().Fields().Get(i)
+		name := string(fd.Name())
+		if !q.Has(name) {
+			continue
+		}
+		text := q.Get(name)
+		if !fd.IsList() {
+			v, f := queryValue(name, fd, text)
+			if f != nil {
+				return f
+			}
+			pm.Set(fd, v)
+			continue
+		}
+		for item := range strings.SplitSeq(text, ",") {
+			v, f := queryValue(name, fd, item)
+			if f != nil {
+				return f
+			}
+			pm.Mutable(fd).List().Append(v)
+		}
+	}
+	return nil
+}
+
+func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, *fault) {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(strings.ToValidUTF8(text, "\uFFFD")), nil
+	case protoreflect.EnumKind:
+		n, f := enumNumber(name, fd.Enum(), text)
+		return protoreflect.ValueOfEnum(n), f
+	case protoreflect.BoolKind:
+		if text != "true" && text != "false" {
+			return protoreflect.Value{}, badField(name, "is %q; must be true or false", clip(text))
+		}
+		return protoreflect.ValueOfBool(text == "true"), nil
+	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint64Kind:
+		bits := 64
+		if fd.Kind() == protoreflect.Int32Kind {
+			bits = 32
+		}
+		n, err := strconv.ParseInt(text, 10, bits)
+		if err != nil || n < 0 {
+			return protoreflect.Value{}, badField(name, "is %q; must be a whole number from 0 on", clip(text))
+		}
+		switch fd.Kind() {
+		case protoreflect.Int32Kind:
+			return protoreflect.ValueOfInt32(int32(n)), nil
+		case protoreflect.Int64Kind:
+			return protoreflect.ValueOfInt64(n), nil
+		}
+		return protoreflect.ValueOfUint64(uint64(n)), nil
+	}
+	// invariant: queries have plain fields; the contract test reads every one
+	panic(fmt.Sprintf("api: %s cannot be in a query", fd.FullName()))
+}

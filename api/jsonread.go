@@ -1,0 +1,194 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// reader reads the API's JSON strictly: it knows each object's fields, takes no
+// field twice, and stops at the first fault.
+type reader struct {
+	b []byte
+	i int
+}
+
+// object reads an object of the given fields; read takes one field's value.
+func (r *reader) object(path string, fields []string, read func(field int) *fault) *fault {
+	if r.peek() != '{' {
+		return badField(orBody(path), "is %s; must be an object", r.describe())
+	}
+	r.i++
+	seen := 0
+	for first := true; ; first = false {
+		switch c := r.peek(); {
+		case c == '}':
+			r.i++
+			return nil
+		case !first && c != ',':
+			return r.expected("a comma or } after a field")
+		case !first:
+			r.i++
+		}
+		if r.peek() != '"' {
+			return r.expected("a field name in double quotes")
+		}
+		name, f := r.str(orBody(path))
+		if f != nil {
+			return f
+		}
+		n := index(fields, name)
+		if n < 0 {
+			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), didYouMean(name, fields, ""), list(fields, false))
+		}
+		if seen&(1<<n) != 0 {
+			return badField(join(path, name), "is there twice; give it once")
+		}
+		seen |= 1 << n
+		if r.peek() != ':' {
+			return r.expected("a colon after the field name")
+		}
+		r.i++
+		if f := read(n); f != nil {
+			return f
+		}
+	}
+}
+
+// str reads a string, copying it out of the body.
+func (r *reader) str(field string) (string, *fault) {
+	if r.peek() != '"' {
+		return "", badField(field, "is %s; must be a string", r.describe())
+	}
+	rest := r.b[r.i+1:]
+	end, escaped := 0, false
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		if rest[end] < ' ' {
+			return "", badField(field, "has a control character at byte %d of the body; write it as \\u%04x", r.i+1+end, rest[end])
+		}
+		if rest[end] == '\\' {
+			escaped = true
+			end++
+		}
+	}
+	if end >= len(rest) {
+		return "", badField(field, "the string has no closing quote")
+	}
+	raw := rest[:end]
+	if !utf8.Valid(raw) {
+		return "", badField(field, "is not UTF-8; encode it, as base64 or hex")
+	}
+	start := r.i
+	r.i += end + 2
+	if !escaped {
+		return string(raw), nil
+	}
+	var s string
+	if err := json.Unmarshal(r.b[start:r.i], &s); err != nil {
+		return "", badField(field, "%s has a bad escape: %v", clip(string(raw)), err)
+	}
+	return s, nil
+}
+
+// start refuses an empty body with an example of what belongs there.
+func (r *reader) start(example string) *fault {
+	if r.peek() == 0 {
+		return badField("body", "is empty; send JSON such as %s", example)
+	}
+	return nil
+}
+
+func (r *reader) end() *fault {
+	if r.peek(); r.i < len(r.b) {
+		return badField("body", "has more after the object, at byte %d: %s; send one object", r.i, r.describe())
+	}
+	return nil
+}
+
+// peek skips blanks and returns the next byte, 0 at the end.
+func (r *reader) peek() byte {
+	for ; r.i < len(r.b); r.i++ {
+		switch c := r.b[r.i]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// token returns the number or word at the reader, without taking it.
+func (r *reader) token() []byte {
+	rest := r.b[r.i:]
+	if n := bytes.IndexAny(rest, ",]}: \t\r\n\"[{"); n >= 0 {
+		rest = rest[:n]
+	}
+	return rest
+}
+
+func (r *reader) expected(what string) *fault {
+	return badField("body", "at byte %d: %s, where %s belongs", r.i, r.describe(), what)
+}
+
+// describe says in a few words what comes next.
+func (r *reader) describe() string {
+	switch c := r.peek(); {
+	case r.i >= len(r.b):
+		return "the end of the body"
+	case c == '"':
+		if s, f := r.str(""); f == nil {
+			return fmt.Sprintf("the string %q", clip(s))
+		}
+		return "a broken string"
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	}
+	raw := r.token()
+	if len(raw) == 0 {
+		return fmt.Sprintf("%q", r.b[r.i])
+	}
+	return clip(string(raw))
+}
+
+// clip shortens what others sent before it goes into a message.
+func clip(s string) string {
+	const most = 40
+	s = string(bytes.ToValidUTF8([]byte(s), []byte("?")))
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+func join(path, field string) string {
+	switch {
+	case path == "":
+		return field
+	case field == "":
+		return path
+	}
+	return path + "." + field
+}
+
+func orBody(path string) string {
+	if path == "" {
+		return "body"
+	}
+	return path
+}
+
+func index(fields []string, name string) int {
+	for i, f := range fields {
+		if f == name {
+			return i
+		}
+	}
+	return -1
+}

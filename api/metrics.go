@@ -1,0 +1,115 @@
+package api
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// meter holds the servers' metrics. It is one collector, so that the gRPC and
+// the HTTP server of a node can share it through the registry.
+type meter struct {
+	rules     rules
+	decisions *prometheus.Desc
+	shadow    *prometheus.Desc
+	near      *prometheus.Desc
+	noLimit   prometheus.Counter
+	duration  *prometheus.HistogramVec
+	build     prometheus.Gauge
+}
+
+var _ prometheus.Collector = (*meter)(nil)
+
+// registerMeter returns the meter of the registry, making it the first time.
+func registerMeter(o Options) *meter {
+	m := newMeter(o.Version)
+	m.build.Set(1)
+	err := o.Registry.Register(m)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if old, ok := already.ExistingCollector.(*meter); ok {
+			return old
+		}
+	}
+	if err != nil {
+		// invariant: nobody else names metrics as this package does
+		panic("api: the registry has metrics of the same names: " + err.Error())
+	}
+	return m
+}
+
+func newMeter(version string) *meter {
+	return &meter{
+		decisions: prometheus.NewDesc("quorate_decisions_total",
+			"Decisions made through the API, by limit, result (allowed, refused) and why.", []string{"namespace", "limit", "result", "why"}, nil),
+		shadow: prometheus.NewDesc("quorate_shadow_refusals_total",
+			"Decisions that would have been refused if their limit were enforced, by limit.", []string{"namespace", "limit"}, nil),
+		near: prometheus.NewDesc("quorate_near_limit_total",
+			"Decisions that left their limit nearly used up, by limit.", []string{"namespace", "limit"}, nil),
+		noLimit: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_no_limit_total", Help: "Checks through the API that named a limit that does not exist.",
+		}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "quorate_request_duration_seconds",
+			Help:    "Time to serve an API call, by protocol (http, grpc), method and code.",
+			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 2.5},
+		}, []string{"protocol", "method", "code"}),
+		build: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "quorate_build_info", Help: "Always 1; its labels say what runs.",
+			ConstLabels: prometheus.Labels{"version": version, "revision": Revision(), "goversion": runtime.Version()},
+		}),
+	}
+}
+
+// Revision returns the commit that the program was built from, or "unknown".
+func Revision() string {
+	info, _ := debug.ReadBuildInfo()
+	if info != nil {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+func (m *meter) observe(protocol, method, code string, start time.Time) {
+	m.duration.WithLabelValues(protocol, method, code).Observe(time.Since(start).Seconds())
+}
+
+// Describe implements prometheus.Collector.
+func (m *meter) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.decisions
+	ch <- m.shadow
+	ch <- m.near
+	m.noLimit.Describe(ch)
+	m.duration.Describe(ch)
+	m.build.Describe(ch)
+}
+
+// Collect implements prometheus.Collector. Series appear with their first
+// decision: with every why of every limit they would be twenty per limit.
+func (m *meter) Collect(ch chan<- prometheus.Metric) {
+	m.noLimit.Collect(ch)
+	m.duration.Collect(ch)
+	m.build.Collect(ch)
+	m.rules.each(func(n quota.LimitName, c *counts) {
+		for w := range whyCount {
+			m.send(ch, m.decisions, c.allowed[w].Load(), n, "allowed", quota.Why(w).String())
+			m.send(ch, m.decisions, c.refused[w].Load(), n, "refused", quota.Why(w).String())
+		}
+		m.send(ch, m.shadow, c.shadow.Load(), n)
+		m.send(ch, m.near, c.near.Load(), n)
+	})
+}
+
+func (m *meter) send(ch chan<- prometheus.Metric, d *prometheus.Desc, v uint64, n quota.LimitName, labels ...string) {
+	if v > 0 {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{n.Namespace, n.Limit}, labels...)...)
+	}
+}

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+)
+
+// mountedAt returns the handler of another protocol for a path, nil if there is
+// none, and where it is mounted: the longest path that fits.
+func (r *router) mountedAt(path string) (h http.Handler, at string) {
+	for prefix, handler := range r.opts.Mount {
+		below, ok := strings.CutPrefix(path, prefix)
+		if ok && (below == "" || below[0] == '/') && len(prefix) > len(at) {
+			h, at = handler, prefix
+		}
+	}
+	return h, at
+}
+
+// other is the route of what has none, in metrics.
+const other = "other"
+
+// serveOther serves what is no route of ours. It returns what metrics call it,
+// and the status it sent.
+func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route string, code int) {
+	h, at := r.mountedAt(req.URL.Path)
+	if h == nil {
+		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(req.URL.Path) + "; there are: " + r.paths})
+	}
+	rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
+	h.ServeHTTP(rec, req)
+	return at, rec.code
+}
+
+type statusRecorder struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusRecorder) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap gives http.ResponseController the connection's own writer.
+func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestOtherProtocols: what is mounted gets its paths and no others, what is
+// registered is asked for, and both are in the metrics.
+func TestOtherProtocols(t *testing.T) {
+	n := newFake(t)
+	says := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			w.Write([]byte(text))
+		})
+	}
+	o := Options{
+		Registry: prometheus.NewRegistry(),
+		Register: func(_ *grpc.Server, seen func(*quota.Decision)) {
+			limit, _ := n.limits.Find(quota.LimitName{Namespace: "web", Limit: "login"})
+			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit})
+			seen(&quota.Decision{Why: quota.WhyNoLimit})
+		},
+		Mount: map[string]http.Handler{"/api": says("short"), "/api/long": says("long"), "/v1": says("never a route of ours")},
+	}
+	NewGRPC(n, o)
+	h := NewHTTP(n, o).Handler
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	for path, want := range map[string]string{
+		"/api": "short", "/api/": "short", "/api/x/y": "short", "/api/long": "long", "/api/long/x": "long", "/api/longer": "short",
+		"/v1/nothing": "never a route of ours",
+	} {
+		if code, body := get(path); code != http.StatusTeapot || body != want {
+			t.Errorf("GET %s: %d %q; want %q", path, code, body, want)
+		}
+	}
+	if code, body := get("/apis"); code != http.StatusNotFound || !strings.Contains(body, "/api/long") {
+		t.Errorf("GET /apis: %d %s; want 404 with what there is", code, body)
+	}
+	if code, _ := get("/v1/status"); code != http.StatusOK {
+		t.Errorf("GET /v1/status: %d; a mount must not hide a route", code)
+	}
+	_, text := get("/metrics")
+	for _, want := range []string{
+		`quorate_decisions_total{limit="login",namespace="web",result="allowed",why="held"} 1`,
+		`quorate_no_limit_total 1`,
+		`quorate_request_duration_seconds_count{code="418",method="/api",protocol="http"} 4`,
+		`quorate_request_duration_seconds_count{code="404",method="other",protocol="http"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Node is what the servers need of a node. All methods are called concurrently.
+// What else a node can do it says by the interfaces below; calls that need one
+// which it lacks are answered with UNIMPLEMENTED.
+type Node interface {
+	// Check decides and charges one request of at least one token, with the
+	// limit's own wait. It must not block, but for a limit that its leader decides.
+	Check(k quota.Key, cost int64) quota.Decision
+	// Limits returns the limits in force; never changed in place.
+	Limits() *quota.Limits
+	// SetLimits replaces the cluster's limits. Without a leader to take them it
+	// returns an error for which [IsNoLeader] is true.
+	SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error)
+	// TopRates asks the leaders of all ranges. req.Top is 1 to MaxTop.
+	TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error)
+	// Status returns the cluster as this node sees it.
+	Status() *quoratev1.GetStatusResponse
+}
+
+// Decider decides what is more than one plain check. Keys name limits as the
+// caller wrote them; the node finds template and defaults. A decision whose
+// Limit is nil, and whose Why is WhyNoLimit, says that there is no such limit.
+type Decider interface {
+	// Decide decides up to quota.MaxRequests requests, all or nothing. out has the
+	// length of reqs and receives the decision of each; those behind one that
+	// refused stay zero.
+	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Refund gives tokens back.
+	Refund(k quota.Key, cost int64) quota.Decision
+	// Charge books what was used, whatever the level is, down to a bound.
+	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
+	// Reserve decides as Decide and sets aside what it charged, for ttl (0: the
+	// limits' own lease) or until settled. It returns
+	// quota.ErrTooManyReservations when the node holds too many.
+	Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error)
+	// Settle ends a reservation, of which used was used; below 0, all of it. It
+	// returns quota.ErrNoReservation when there is none.
+	Settle(ctx context.Context, handle string, used int64) error
+	// Renew makes a reservation last ttl from now; 0 is as long as at first.
+	Renew(ctx context.Context, handle string, ttl time.Duration) error
+}
+
+// LimitLife keeps the history of the cluster's limits.
+type LimitLife interface {
+	// ChangeLimits replaces the limits, or returns a *quota.ConflictError.
+	ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error)
+	// LimitVersions returns up to max versions below before (0: all), newest first.
+	LimitVersions(ctx context.Context, before uint64, max int) ([]quota.Version, error)
+	// LimitsAt returns a version, or a *quota.UnknownVersionError.
+	LimitsAt(ctx context.Context, version uint64) (quota.Version, []quota.Limit, error)
+}
+
+// OverrideStore keeps the overrides of the cluster.
+type OverrideStore interface {
+	// SetOverrides adds or replaces overrides, all or none.
+	SetOverrides(ctx context.Context, list []quota.Override) error
+	// DeleteOverrides returns how many there were.
+	DeleteOverrides(ctx context.Context, keys []quota.Key) (int, error)
+	// ListOverrides returns up to max overrides behind after, in order of their
+	// keys, and how many there are in all. An empty part of name is not looked at.
+	ListOverrides(name quota.LimitName, after quota.Key, max int) (list []quota.Override, total int)
+	// Override returns the override of a key, nil if there is none.
+	Override(k quota.Key) *quota.Override
+}
+
+// Keys shows and resets single keys.
+type Keys interface {
+	// Key returns one entry per counter of the key: tiers, floor, parents.
+	Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error)
+	// ResetKey makes all tiers of the key full.
+	ResetKey(ctx context.Context, k quota.Key) error
+}
+
+// EventSource tells what happens on the node.
+type EventSource interface {
+	// Watch begins to watch with a buffer of that many events. lost returns how
+	// many did not fit so far; stop ends the watch.
+	Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event, lost func() uint64, stop func())
+}
+
+// Options are what the servers need besides a node.
+type Options struct {
+	// ParseLimits reads a limit file; its error carries all faults. Without it,
+	// limits cannot be applied through the API.
+	ParseLimits func(source string, data []byte) ([]quota.Limit, error)
+	// FormatLimits writes a limit file. Without it, limits are not shown as files.
+	FormatLimits func(limits []quota.Limit) []byte
+	// Lint returns what is probably not meant in limits that are valid; nil finds
+	// nothing.
+	Lint func(limits []quota.Limit) []string
+	// Registry takes the servers' metrics and is what GET /metrics shows. The
+	// gRPC and the HTTP server of one node share it. Nil: a private one.
+	Registry *prometheus.Registry
+	// Logger takes what goes wrong inside; nil discards it.
+	Logger *slog.Logger
+	// Version of the software, for quorate_build_info.
+	Version string
+	// Register adds services of other protocols to the gRPC server, perhaps nil.
+	// They call seen with every decision, so that it is counted in the metrics.
+	Register func(srv *grpc.Server, seen func(*quota.Decision))
+	// Mount serves paths of other protocols over HTTP: a handler has its path,
+	// such as /api, and all that is below it. Routes of this package go first.
+	Mount map[string]http.Handler
+}
+
+// Bounds of the API.
+const (
+	MaxBatch      = 1000    // checks in one call
+	MaxTop        = 1000    // keys in one TopRates answer
+	DefaultTop    = 20      // keys in a TopRates answer when not said
+	MaxLimitsFile = 4 << 20 // bytes of a limit file
+	MaxList       = 1000    // overrides, keys, limits or versions in one call
+	maxCheckBody  = 16 << 10
+	maxBatchBody  = 4 << 20
+)
+
+// IsNoLeader says whether err means that a leader is missing just now, so that
+// the call is worth repeating: it has a method NoLeader() bool that says so, or
+// carries the gRPC code UNAVAILABLE.
+func IsNoLeader(err error) bool {
+	var e interface{ NoLeader() bool }
+	if errors.As(err, &e) {
+		return e.NoLeader()
+	}
+	return err != nil && status.Code(err) == codes.Unavailable
+}
+
+// service is what both servers share. What the node cannot do is nil.
+type service struct {
+	node      Node
+	decider   Decider
+	life      LimitLife
+	overrides OverrideStore
+	keys      Keys
+	events    EventSource
+
+	opts  Options
+	log   *slog.Logger
+	meter *meter
+	// heartbeat is the longest silence of an event stream.
+	heartbeat time.Duration
+	// closing ends event streams when the HTTP server shuts down.
+	closing chan struct{}
+}
+
+func newService(n Node, o Options) *service {
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &service{node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
+	s.decider, _ = n.(Decider)
+	s.life, _ = n.(LimitLife)
+	s.overrides, _ = n.(OverrideStore)
+	s.keys, _ = n.(Keys)
+	s.events, _ = n.(EventSource)
+	return s
+}

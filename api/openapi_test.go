@@ -1,0 +1,184 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func loadOpenAPI(t *testing.T) *openapi3.T {
+	t.Helper()
+	a := call(t, http.MethodGet, serveHTTP(t, newFake(t)).URL+"/v1/openapi.json", "")
+	doc, err := openapi3.NewLoader().LoadFromData([]byte(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// TestOpenAPI: the document is valid, and has every route and no other.
+func TestOpenAPI(t *testing.T) {
+	doc := loadOpenAPI(t)
+	if err := doc.Validate(t.Context(), openapi3.EnableSchemaFormatValidation()); err != nil {
+		t.Error(err)
+	}
+	documented := map[string]bool{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			documented[method+" "+path] = true
+			if op.Summary == "" || op.Description == "" || op.OperationID == "" {
+				t.Errorf("%s %s: no words: %q, %q, %q", method, path, op.Summary, op.Description, op.OperationID)
+			}
+		}
+	}
+	for path, methods := range newRouter(newService(newFake(t), Options{})).byPath {
+		for method := range methods {
+			if !documented[method+" "+path] {
+				t.Errorf("%s %s is served and not documented", method, path)
+			}
+			delete(documented, method+" "+path)
+		}
+	}
+	for route := range documented {
+		t.Errorf("%s is documented and not served", route)
+	}
+}
+
+// TestOpenAPIDescribesAnswers holds real answers against the schemas.
+func TestOpenAPIDescribesAnswers(t *testing.T) {
+	doc := loadOpenAPI(t)
+	srv := serveHTTP(t, newFake(t))
+	for _, c := range []struct{ method, path, body, schema string }{
+		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
+		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
+		{"POST", "/v1/allow:batch", `{"checks":[{},{"namespace":"web","limit":"login"}]}`, "AllowBatchResponse"},
+		{"POST", "/v1/reserve", `{"checks":[{"namespace":"web","limit":"login"}]}`, "ReserveResponse"},
+		{"GET", "/v1/limits?file=true", "", "GetLimitsResponse"},
+		{"GET", "/v1/limits/versions", "", "ListVersionsResponse"},
+		{"PUT", "/v1/overrides", `{"overrides":[{"namespace":"web","limit":"login","key":"k","burst":5}]}`, "SetOverridesResponse"},
+		{"GET", "/v1/overrides", "", "ListOverridesResponse"},
+		{"GET", "/v1/rates", "", "TopRatesResponse"},
+		{"GET", "/v1/status", "", "GetStatusResponse"},
+		{"GET", "/v1/allow", "", "Problem"},
+	} {
+		a := call(t, c.method, srv.URL+c.path, c.body)
+		schema := doc.Components.Schemas[c.schema]
+		if schema == nil {
+			t.Fatalf("there is no schema %s", c.schema)
+		}
+		if err := schema.Value.VisitJSON(any(a.fields), openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("%s %s: %v\n%s", c.method, c.path, err, a.body)
+		}
+		delete(a.fields, "limit")
+		a.fields["allowed"], a.fields["keys"], a.fields["status"] = "x", 1.0, "x"
+		if err := schema.Value.VisitJSON(any(a.fields), openapi3.EnableJSONSchema2020()); err == nil && (c.schema == "AllowResponse" || c.schema == "Problem") {
+			t.Errorf("%s: the schema takes anything", c.schema)
+		}
+	}
+}
+
+// TestEveryElementHasAComment holds the reader of comments to the descriptors.
+func TestEveryElementHasAComment(t *testing.T) {
+	words, n := comments(), 0
+	see := func(name string) {
+		n++
+		if len(words[name]) < 3 {
+			t.Errorf("%s has no comment", name)
+		}
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage(quoratev1.File_quorate_v1_quota_proto.Package(), func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Messages().Len() {
+			m := f.Messages().Get(i)
+			see(string(m.Name()))
+			for j := range m.Fields().Len() {
+				see(string(m.Name()) + "." + string(m.Fields().Get(j).Name()))
+			}
+		}
+		for i := range f.Services().Len() {
+			s := f.Services().Get(i)
+			for j := range s.Methods().Len() {
+				see(string(s.Name()) + "." + string(s.Methods().Get(j).Name()))
+			}
+		}
+		return true
+	})
+	if n < 200 {
+		t.Errorf("only %d elements were seen", n)
+	}
+}
+
+// TestEveryCallIsOnBothWires: a call of a service has a route, and a route of
+// plain fields can be read.
+func TestEveryCallIsOnBothWires(t *testing.T) {
+	routed := map[string]bool{}
+	for _, r := range newRouter(newService(newFake(t), Options{})).routes() {
+		routed[r.rpc] = true
+		if r.req == nil {
+			continue
+		}
+		fields := r.req.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			fd := fields.Get(i)
+			if r.in != fromJSON && string(fd.Name()) != r.without && fd.Kind() == protoreflect.MessageKind {
+				t.Errorf("%s %s: %s cannot be in a query", r.method, r.path, fd.Name())
+			}
+		}
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage(quoratev1.File_quorate_v1_quota_proto.Package(), func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			s := f.Services().Get(i)
+			for j := range s.Methods().Len() {
+				if name := string(s.Name()) + "." + string(s.Methods().Get(j).Name()); !routed[name] {
+					t.Errorf("%s has no HTTP route", name)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// FuzzDecodeProto: never panics, accepts only JSON, and reads back what
+// FormatJSON writes.
+func FuzzDecodeProto(f *testing.F) {
+	for _, s := range []string{
+		`{"checks":[{"namespace":"web","limit":"a","key":"k","cost":1,"max_wait":0.5,"method":"","path":""}],"ttl":30}`,
+		`{"overrides":[{"namespace":"web","limit":"a","key":"k","class":"banned","rate":"1/s","burst":null,"scale":1.5,"expires":"2100-01-02T03:04:05.5Z"}]}`,
+		`{"from":{"version":3},"to":{"yaml":"x"}}`, `{"from":null}`, `{"checks":[null]}`, `{"ttl":null}`, `{"overrides":[{"scale":1e400}]}`, `{"checks":[{}`, `{"overrides":[{"class":"unknown"}]}`, `{"to":{"version":-0}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, m := range []interface {
+			protoreflect.ProtoMessage
+			Reset()
+		}{&quoratev1.ReserveRequest{}, &quoratev1.SetOverridesRequest{}, &quoratev1.DiffLimitsRequest{}, &quoratev1.SettleRequest{}} {
+			if fault := decodeProto(b, m, "{}"); fault != nil {
+				if fault.field == "" || fault.detail == "" || len(fault.Error()) > 3000 {
+					t.Errorf("bad fault %q of %q", fault.Error(), b)
+				}
+				continue
+			}
+			if !json.Valid(b) {
+				t.Fatalf("%q was accepted", b)
+			}
+			text := string(FormatJSON(m))
+			if strings.Contains(text, `"unknown"`) {
+				continue // an enum that is not set has no word to be read
+			}
+			m.Reset()
+			if fault := decodeProto([]byte(text), m, "{}"); fault != nil {
+				t.Fatalf("%s: %v", text, fault)
+			}
+			if again := string(FormatJSON(m)); again != text {
+				t.Errorf("%s became %s", text, again)
+			}
+		}
+	})
+}

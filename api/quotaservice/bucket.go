@@ -1,0 +1,117 @@
+package quotaservice
+
+import (
+	"math"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Their forms. The order of the fields is that of their JSON. Numbers of a
+// bucket are shown also when they are 0, which there stands for a default.
+
+type bucketConfig struct {
+	Name                string `json:"name,omitempty"`
+	Namespace           string `json:"namespace,omitempty"`
+	Size                int64  `json:"size"`
+	FillRate            int64  `json:"fill_rate"`
+	WaitTimeoutMillis   int64  `json:"wait_timeout_millis"`
+	MaxIdleMillis       int64  `json:"max_idle_millis"`
+	MaxDebtMillis       int64  `json:"max_debt_millis"`
+	MaxTokensPerRequest int64  `json:"max_tokens_per_request"`
+}
+
+type namespaceConfig struct {
+	Name                  string                   `json:"name,omitempty"`
+	DefaultBucket         *bucketConfig            `json:"default_bucket,omitempty"`
+	DynamicBucketTemplate *bucketConfig            `json:"dynamic_bucket_template,omitempty"`
+	MaxDynamicBuckets     int32                    `json:"max_dynamic_buckets,omitempty"`
+	Buckets               map[string]*bucketConfig `json:"buckets,omitempty"`
+}
+
+type serviceConfig struct {
+	GlobalDefaultBucket *bucketConfig               `json:"global_default_bucket,omitempty"`
+	Namespaces          map[string]*namespaceConfig `json:"namespaces,omitempty"`
+	Version             int32                       `json:"version,omitempty"`
+	User                string                      `json:"user,omitempty"`
+	Date                int64                       `json:"date,omitempty"` // Unix seconds
+}
+
+// bucket says a limit as a bucket. Of several tiers it is the first; a window of
+// n per period is a bucket of size n that is filled in a period; what is
+// counted in flight has no fill rate. A limit that admits everything has the
+// largest numbers, one that refuses everything has zeros.
+func bucket(l *quota.Limit) *bucketConfig {
+	b := &bucketConfig{
+		Name: l.LimitName.Limit, Namespace: l.Namespace,
+		Size: l.Burst, FillRate: perSecond(l), MaxTokensPerRequest: l.MostCost(),
+		WaitTimeoutMillis: millisUp(l.MaxWait), MaxDebtMillis: millisUp(l.MaxDebt), MaxIdleMillis: -1,
+	}
+	if l.Idle > 0 {
+		b.MaxIdleMillis = millisUp(l.Idle)
+	}
+	switch l.Class {
+	case quota.Unlimited:
+		b.Size, b.FillRate, b.MaxTokensPerRequest = quota.MaxTokens, quota.MaxTokens, quota.MaxTokens
+	case quota.Banned:
+		b.Size, b.FillRate, b.MaxTokensPerRequest = 0, 0, 0
+	}
+	switch {
+	case l.LimitName == quota.Global:
+		b.Name, b.Namespace = defaultBucket, ""
+	case l.LimitName.Limit == quota.Default:
+		b.Name = defaultBucket
+	case l.LimitName.Limit == quota.Template:
+		b.Name = templateBucket
+	}
+	return b
+}
+
+// perSecond rounds to the nearest whole number, but no rate down to none.
+func perSecond(l *quota.Limit) int64 {
+	if l.Kind == quota.Concurrency || l.Rate.Tokens == 0 {
+		return 0
+	}
+	return max((l.Rate.PerSecond() + quota.Token/2).Tokens(), 1)
+}
+
+// service says limits, sorted by name, as a configuration.
+func service(v quota.Version, limits []quota.Limit) *serviceConfig {
+	s := &serviceConfig{Version: int32(min(v.Number, math.MaxInt32)), User: v.By, Date: int64(v.At) / 1e9}
+	for i := range limits {
+		l := &limits[i]
+		if l.LimitName == quota.Global {
+			s.GlobalDefaultBucket = bucket(l)
+			continue
+		}
+		s.namespace(l.Namespace).add(l)
+	}
+	return s
+}
+
+func (s *serviceConfig) namespace(name string) *namespaceConfig {
+	ns := s.Namespaces[name]
+	if ns == nil {
+		ns = &namespaceConfig{Name: name}
+		if s.Namespaces == nil {
+			s.Namespaces = make(map[string]*namespaceConfig)
+		}
+		s.Namespaces[name] = ns
+	}
+	return ns
+}
+
+func (ns *namespaceConfig) add(l *quota.Limit) {
+	b := bucket(l)
+	switch l.LimitName.Limit {
+	case quota.Default:
+		ns.DefaultBucket = b
+	case quota.Template:
+		ns.DynamicBucketTemplate = b
+		ns.MaxDynamicBuckets = int32(min(l.MaxKeys, math.MaxInt32))
+	default:
+		if ns.Buckets == nil {
+			ns.Buckets = make(map[string]*bucketConfig)
+		}
+		ns.Buckets[l.LimitName.Limit] = b
+	}
+}

@@ -1,0 +1,153 @@
+package quotaservice
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Root is the path that Handler serves, with all that is below it.
+const Root = "/api"
+
+// Handler returns the admin API for reading:
+//
+//	GET /api                          all limits, as a ServiceConfig
+//	GET /api/{namespace}              its NamespaceConfig
+//	GET /api/{namespace}/{bucket}     its BucketConfig
+//	GET /api/configs                  the newest versions of the limits
+//	GET /api/stats/{namespace}        its buckets with the most hits and misses
+//	GET /api/stats/{namespace}/{bucket}
+//
+// As there, namespaces called configs and stats are shown only in GET /api. A
+// request with a header Version is answered with 409 unless that is the version
+// in force. What changes limits is answered with 405.
+func Handler(n Node) http.Handler { return &handler{n} }
+
+type handler struct{ node Node }
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, f := h.serve(r)
+	code := http.StatusOK
+	if f != nil {
+		code, body = f.code, map[string]string{"error": http.StatusText(f.code), "description": f.text}
+		if f.code == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", "GET, HEAD")
+		}
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // invariant: strings and numbers have a JSON form
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+}
+
+// fault is what an error is answered with.
+type fault struct {
+	code int
+	text string
+}
+
+func faultf(code int, format string, args ...any) *fault {
+	return &fault{code, fmt.Sprintf(format, args...)}
+}
+
+func (h *handler) serve(r *http.Request) (any, *fault) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, faultf(http.StatusMethodNotAllowed, "limits are not changed here, because this form cannot say all that a limit has; write a limit file and use: quorate limits apply FILE")
+	}
+	path := strings.Trim(strings.TrimPrefix(r.URL.Path, Root), "/")
+	first, rest, _ := strings.Cut(path, "/")
+	switch first {
+	case "configs":
+		return h.history(r)
+	case "stats":
+		return h.stats(r, rest)
+	}
+	if f := h.checkVersion(r); f != nil {
+		return nil, f
+	}
+	switch {
+	case first == "" || first == globalNamespace && rest == "":
+		return h.inForce(r)
+	case rest == "":
+		return h.namespace(first)
+	}
+	return h.bucket(first, rest)
+}
+
+// checkVersion compares the header Version, if there is one, with the version in
+// force.
+func (h *handler) checkVersion(r *http.Request) *fault {
+	header := r.Header.Get("Version")
+	if header == "" {
+		return nil
+	}
+	got, err := strconv.ParseUint(header, 10, 64)
+	if err != nil {
+		return faultf(http.StatusBadRequest, "header Version: %q; must be the number of a version", header)
+	}
+	if now := version(h.node.Limits()); got != now {
+		return faultf(http.StatusConflict, "header Version: %d, but version %d is in force; read it again", got, now)
+	}
+	return nil
+}
+
+func version(s *quota.Limits) uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}
+
+// inForce shows all limits.
+func (h *handler) inForce(r *http.Request) (any, *fault) {
+	limits := h.node.Limits()
+	v := quota.Version{Number: version(limits)}
+	history, err := h.node.LimitVersions(r.Context(), v.Number+1, 1)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if len(history) > 0 && history[0].Number == v.Number {
+		v = history[0]
+	}
+	return service(v, limits.All()), nil
+}
+
+func unavailable(err error) *fault { return &fault{http.StatusServiceUnavailable, err.Error()} }
+
+func (h *handler) namespace(name string) (any, *fault) {
+	if ns := h.namespaceNamed(name); ns != nil {
+		return ns, nil
+	}
+	return nil, faultf(http.StatusNotFound, "there is no namespace %q", name)
+}
+
+// namespaceNamed returns nil if there is no such namespace.
+func (h *handler) namespaceNamed(name string) *namespaceConfig {
+	var only []quota.Limit
+	for _, l := range h.node.Limits().All() {
+		if l.Namespace == name && l.LimitName != quota.Global {
+			only = append(only, l)
+		}
+	}
+	return service(quota.Version{}, only).Namespaces[name]
+}
+
+func (h *handler) bucket(namespace, name string) (any, *fault) {
+	ns := h.namespaceNamed(namespace)
+	if ns == nil {
+		return nil, faultf(http.StatusNotFound, "there is no namespace %q", namespace)
+	}
+	b := ns.Buckets[name]
+	if b == nil {
+		return nil, faultf(http.StatusNotFound, "there is no bucket %q in namespace %q", name, namespace)
+	}
+	return b, nil
+}

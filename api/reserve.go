@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of the time that a reservation lasts, and of its handle.
+const (
+	minTTL       = time.Millisecond
+	maxTTL       = 24 * time.Hour
+	maxHandleLen = 128
+)
+
+// ttlOf validates the time that a reservation lasts; absent is 0.
+func ttlOf(d *durationpb.Duration) (time.Duration, *fault) {
+	if d == nil {
+		return 0, nil
+	}
+	ttl := d.AsDuration()
+	if ttl < minTTL || ttl > maxTTL {
+		return 0, badField("ttl", "%v; must be %v to %v, or absent for the limit's own", ttl, minTTL, maxTTL)
+	}
+	return ttl, nil
+}
+
+func (s *service) reserve(_ context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, *fault) {
+	ttl, f := ttlOf(req.Ttl)
+	if f != nil {
+		return nil, f
+	}
+	p, f := s.planOf(req.Checks)
+	if f != nil {
+		return nil, f
+	}
+	if len(p.reqs) == 0 {
+		return nil, badField("checks", "no limit is for them, so there is nothing to reserve")
+	}
+	for _, r := range p.reqs {
+		if r.Cost == 0 {
+			return nil, badField("checks", "%v has cost 0; a reservation sets at least 1 aside", r.Key.LimitName)
+		}
+	}
+	made, allowed, f := s.reserved(p, ttl)
+	if f != nil {
+		return nil, f
+	}
+	res := &quoratev1.ReserveResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: pause(made.Expires)}
+	res.Results, res.Wait, res.RetryAfter = s.results(p, allowed)
+	return res, nil
+}
+
+func (s *service) reserved(p *plan, ttl time.Duration) (quota.Reservation, bool, *fault) {
+	made, allowed, err := s.decider.Reserve(p.reqs, ttl, p.out)
+	if err != nil {
+		return made, false, fromError(err)
+	}
+	if f := s.noLimitIn(p); f != nil {
+		return made, false, f
+	}
+	if !allowed {
+		made = quota.Reservation{}
+	}
+	return made, allowed, nil
+}
+
+func (s *service) acquire(_ context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, *fault) {
+	ttl, f := ttlOf(req.Ttl)
+	if f != nil {
+		return nil, f
+	}
+	k, f := s.charged(req, "count", oneOr(req.Count))
+	if f != nil {
+		return nil, f
+	}
+	if l, _ := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Class == quota.Counted && l.Kind != quota.Concurrency {
+		return nil, badField("limit", "%v counts %v, not what is in flight; use Reserve", k.LimitName, l.Kind)
+	}
+	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
+	made, allowed, f := s.reserved(p, ttl)
+	if f != nil {
+		return nil, f
+	}
+	d, r := s.result(p.out, allowed)
+	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: pause(made.Expires), Result: r.response(&d)}, nil
+}
+
+// checkHandle refuses what no node has ever given out.
+func (s *service) checkHandle(handle string) *fault {
+	if s.decider == nil {
+		return notServed("keep reservations")
+	}
+	ok := func(c rune) bool {
+		return c < 0x80 && (c == '.' || c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')
+	}
+	if n := len(handle); n == 0 || n > maxHandleLen || strings.ContainsFunc(handle, func(c rune) bool { return !ok(c) }) {
+		return badField("handle", "is %q; must be what Reserve or Acquire returned", clip(handle))
+	}
+	return nil
+}
+
+func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*quoratev1.SettleResponse, *fault) {
+	used := int64(-1)
+	if req.Used != nil {
+		if used = *req.Used; used < 0 || used > quota.MaxTokens {
+			return nil, badField("used", "%d; must be 0 to %d, or absent for all that was reserved", used, quota.MaxTokens)
+		}
+	}
+	return &quoratev1.SettleResponse{}, s.end(ctx, req.Handle, used)
+}
+
+func (s *service) release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, *fault) {
+	return &quoratev1.ReleaseResponse{}, s.end(ctx, req.Handle, 0)
+}
+
+func (s *service) end(ctx context.Context, handle string, used int64) *fault {
+	if f := s.checkHandle(handle); f != nil {
+		return f
+	}
+	if err := s.decider.Settle(ctx, handle, used); err != nil {
+		return fromError(err)
+	}
+	return nil
+}
+
+func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, *fault) {
+	if f := s.checkHandle(req.Handle); f != nil {
+		return nil, f
+	}
+	ttl, f := ttlOf(req.Ttl)
+	if f != nil {
+		return nil, f
+	}
+	if err := s.decider.Renew(ctx, req.Handle, ttl); err != nil {
+		return nil, fromError(err)
+	}
+	return &quoratev1.RenewResponse{}, nil
+}

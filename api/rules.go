@@ -1,0 +1,176 @@
+package api
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// whyCount is one more than the largest Why.
+var whyCount = len(quota.Whys()) + 1
+
+// rule is what calls need of one limit, made once.
+type rule struct {
+	pb     *quoratev1.Limit
+	json   []byte // the limit as in an answer
+	tiers  []tierRule
+	quoted string // the limit's name as in the RateLimit fields
+	counts *counts
+}
+
+type tierRule struct {
+	tier   quota.Tier
+	policy []string // RateLimit-Policy
+}
+
+// counts are the decisions of one limit by name; they outlive its changes.
+type counts struct {
+	allowed, refused []atomic.Uint64 // by Why
+	shadow, near     atomic.Uint64
+}
+
+func (c *counts) add(d *quota.Decision) {
+	why := d.Why
+	if int(why) >= whyCount {
+		why = quota.WhyUnknown
+	}
+	if d.Allowed {
+		c.allowed[why].Add(1)
+	} else {
+		c.refused[why].Add(1)
+	}
+	if d.Shadow {
+		c.shadow.Add(1)
+	}
+	if d.Near {
+		c.near.Add(1)
+	}
+}
+
+// rules finds the rule of a limit by its pointer, without a lock and without
+// building a key. A new set of limits starts a new generation, so that old
+// pointers are let go; the counts of limits that remain are carried over.
+type rules struct {
+	current atomic.Pointer[generation]
+
+	mu     sync.Mutex // guards what is below, and changing current
+	byName map[quota.LimitName]*counts
+}
+
+type generation struct {
+	limits *quota.Limits
+	byPtr  sync.Map // *quota.Limit -> *rule
+	size   int      // of byPtr; guarded by rules.mu
+}
+
+// maxSpare is how many rules a generation keeps beyond one per limit: of
+// limits as overrides change them, for single keys. One more starts it anew.
+const maxSpare = 10_000
+
+// serves says whether g is for inForce or for something newer: a call that read
+// the limits just before a change must not bring the old ones back.
+func (g *generation) serves(inForce *quota.Limits) bool {
+	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
+}
+
+// of returns the rule of l, which is in force or was until just now.
+func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *rule {
+	g := r.current.Load()
+	if g.serves(inForce) {
+		if v, ok := g.byPtr.Load(l); ok {
+			return v.(*rule)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g = r.current.Load()
+	switch {
+	case !g.serves(inForce):
+		g = &generation{limits: inForce}
+		r.keepOnly(inForce)
+		r.current.Store(g)
+	case g.size >= len(g.limits.All())+maxSpare:
+		g = &generation{limits: g.limits}
+		r.current.Store(g)
+	}
+	base, _ := l.Base()
+	c := r.byName[base]
+	if c == nil {
+		c = &counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
+		r.byName[base] = c
+	}
+	made := newRule(l, c)
+	if _, there := g.byPtr.Swap(l, made); !there {
+		g.size++
+	}
+	return made
+}
+
+// keepOnly drops the counts of limits that are gone. Called with mu held.
+func (r *rules) keepOnly(limits *quota.Limits) {
+	if r.byName == nil {
+		r.byName = make(map[quota.LimitName]*counts)
+	}
+	for name := range r.byName {
+		if _, ok := limits.Find(name); !ok {
+			delete(r.byName, name)
+		}
+	}
+}
+
+// each calls f for every limit that has decided something, in no order.
+func (r *rules) each(f func(quota.LimitName, *counts)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.byName {
+		f(name, c)
+	}
+}
+
+func newRule(l *quota.Limit, c *counts) *rule {
+	pb := shortLimit(l)
+	r := &rule{pb: pb, json: FormatJSON(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
+	for _, t := range l.Tiers() {
+		r.tiers = append(r.tiers, tierRule{tier: t, policy: []string{policyOf(r.quoted, &t)}})
+	}
+	return r
+}
+
+// policyOf is RateLimit-Policy of one tier: what passes at most, and in which
+// time that comes back.
+func policyOf(quoted string, t *quota.Tier) string {
+	policy := quoted + ";q=" + strconv.FormatInt(t.Burst, 10)
+	w := time.Duration(0)
+	switch {
+	case t.Kind.Windowed():
+		w = t.Rate.Per
+	case t.Kind == quota.TokenBucket:
+		w = t.Rate.TimeFor(t.BurstUnits())
+	}
+	if w > 0 && w < math.MaxInt64 {
+		policy += ";w=" + strconv.FormatInt(wholeSeconds(w), 10)
+	}
+	return policy
+}
+
+// decided returns the tier that made the decision.
+func (r *rule) decided(d *quota.Decision) *tierRule {
+	if i := d.Tier - 1; i > 0 && i < len(r.tiers) {
+		return &r.tiers[i]
+	}
+	return &r.tiers[0]
+}
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// dynamicNode has limits that names and keys without number resolve to, and an
+// override of every key with 77 in it.
+type dynamicNode struct {
+	*fakeNode
+	set *quota.Limits
+}
+
+func (n *dynamicNode) Limits() *quota.Limits { return n.set }
+
+func (n *dynamicNode) Check(k quota.Key, cost int64) quota.Decision {
+	l, key := n.set.Resolve(k.LimitName, k.Key)
+	if strings.Contains(key, "77") {
+		changed := *l
+		l = &changed
+	}
+	return quota.Decision{Allowed: cost == 1, Limit: l, Why: quota.WhyHeld}
+}
+
+// TestTrapSeriesPerKey: envoyproxy/ratelimit makes statistics for every value of
+// an override's descriptor, and quotaservice for every dynamic bucket, for ever.
+// Here a million keys, names and overridden keys add no series and no rule beyond
+// those of the limits that there are.
+func TestTrapSeriesPerKey(t *testing.T) {
+	named := mustLimits(t, 1, "web/listed 10/s 20").All()[0]
+	template, fallback := named, named
+	template.LimitName = quota.LimitName{Namespace: "dynamic", Limit: quota.Template}
+	fallback.LimitName = quota.Global
+	set, err := quota.NewLimits(1, []quota.Limit{named, template, fallback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	s := newService(&dynamicNode{newFake(t), set}, Options{Registry: reg, Logger: slog.New(slog.DiscardHandler)})
+	ask := func(i int) {
+		id := "k" + strconv.Itoa(i)
+		for _, k := range []quota.Key{
+			{LimitName: named.LimitName, Key: id},
+			{LimitName: quota.LimitName{Namespace: "dynamic", Limit: id}, Key: "*"},
+			{LimitName: quota.LimitName{Namespace: id, Limit: id}, Key: id},
+		} {
+			cost := int64(1 + i%2)
+			if _, _, f := s.decide(&check{key: k, cost: &cost}); f != nil {
+				t.Fatalf("%v: %v", k, f)
+			}
+		}
+	}
+	series := func() (n int) {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			n += len(f.Metric)
+		}
+		return n
+	}
+	ask(0)
+	ask(1)
+	before := series()
+	for i := range 333_333 {
+		ask(i)
+	}
+	if after := series(); after != before {
+		t.Errorf("%d series, %d before: a million keys and names added some", after, before)
+	}
+	if g := s.meter.rules.current.Load(); len(s.meter.rules.byName) != 3 || g.size > len(set.All())+maxSpare {
+		t.Errorf("counts of %d limits and %d rules are kept", len(s.meter.rules.byName), g.size)
+	}
+}
+
+// TestTrapJoinedPlaces: where a list of overrides goes on is a namespace, a limit
+// and a key in one string. Whatever the key has in it, it is read back as it was.
+func TestTrapJoinedPlaces(t *testing.T) {
+	for _, n := range []quota.LimitName{{Namespace: "a", Limit: "b"}, {Namespace: "a", Limit: quota.Template}, quota.Global} {
+		for _, key := range []string{"k", "*", "/", "a/b", "b/k", "/k", "k/", "#2", "@template/x", " ", "a\x00b"} {
+			k := quota.Key{LimitName: n, Key: key}
+			if got, f := parseAfter(k.String()); f != nil || got != k {
+				t.Errorf("%q: read as %q, %v", k, got, f)
+			}
+		}
+	}
+}
