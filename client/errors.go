@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The kinds of [Error], for errors.Is.
+var (
+	// ErrInvalid: the call is wrong and will be every time; Error.Field says where.
+	ErrInvalid = errors.New("invalid call")
+	// ErrNoLimit: there is no limit of that name.
+	ErrNoLimit = errors.New("no such limit")
+	// ErrUnavailable: no node answered in time.
+	ErrUnavailable = errors.New("no node answered")
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("client closed")
+)
+
+// Error is what every method returns.
+type Error struct {
+	Kind   error  // ErrInvalid, ErrNoLimit, ErrUnavailable or ErrClosed
+	Node   string // the last node asked, if one was
+	Field  string // the field at fault, if one is
+	Detail string // what was wrong and what would be right
+	cause  error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := "quorate: " + e.Kind.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	if e.Node != "" {
+		s += " (node " + e.Node + ")"
+	}
+	return s
+}
+
+// Unwrap lets errors.Is find the kind, and the context's error where one was
+// the cause.
+func (e *Error) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.cause}
+}
+
+// worthAnother says whether another node may answer what this one did not.
+func worthAnother(err error) bool {
+	c := status.Code(err)
+	return c == codes.Unavailable || c == codes.DeadlineExceeded
+}
+
+func fromError(err error, addr string) *Error {
+	st := status.Convert(err)
+	e := &Error{Kind: ErrUnavailable, Node: addr, Detail: st.Message(), cause: err}
+	switch st.Code() {
+	case codes.InvalidArgument:
+		e.Kind = ErrInvalid
+	case codes.NotFound:
+		e.Kind = ErrNoLimit
+	case codes.DeadlineExceeded:
+		e.cause = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	case codes.Canceled:
+		e.cause = fmt.Errorf("%w: %w", context.Canceled, err)
+	}
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.FieldViolations) > 0 {
+			e.Field = bad.FieldViolations[0].GetField()
+		}
+	}
+	return e
+}
