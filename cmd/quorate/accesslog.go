@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds on an access log.
+const (
+	maxLogLine     = 64 << 10 // bytes; longer lines are bad
+	maxLogRequests = 5_000_000
+	maxBadShown    = 3
+)
+
+// hit is one line of an access log in combined format.
+type hit struct {
+	time                              time.Time
+	ip, user, method, path, userAgent string
+	status                            string
+}
+
+// keyOf are what a key can be made of.
+var keyOf = map[string]func(*hit) string{
+	"ip":         func(h *hit) string { return h.ip },
+	"path":       func(h *hit) string { return h.path },
+	"method":     func(h *hit) string { return h.method },
+	"status":     func(h *hit) string { return h.status },
+	"user":       func(h *hit) string { return h.user },
+	"user_agent": func(h *hit) string { return h.userAgent },
+}
+
+// request is what a replay needs of a line.
+type request struct {
+	at  time.Time
+	key int32 // index in accessLog.keys
+}
+
+// accessLog is a whole log, sorted by time.
+type accessLog struct {
+	requests []request
+	keys     []string
+	bad      int
+	badShown []string // the first few bad lines: number and reason
+}
+
+// readLog reads a log in combined format. Bad lines are counted and left out.
+// The order of lines of the same second is kept.
+func readLog(in io.Reader, key func(*hit) string, prefix string) (*accessLog, error) {
+	log := &accessLog{}
+	index := make(map[string]int32)
+	r := bufio.NewReaderSize(in, maxLogLine)
+	for n := 1; ; n++ {
+		line, err := r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			log.addBad(n, fmt.Errorf("longer than %d bytes", maxLogLine))
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = r.ReadSlice('\n')
+			}
+			line = nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
+			h, bad := parseHit(text)
+			if bad != nil {
+				log.addBad(n, bad)
+			} else if err := log.add(index, h.time, fitKey(prefix+key(&h))); err != nil {
+				return nil, err
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	slices.SortStableFunc(log.requests, func(a, b request) int { return a.at.Compare(b.at) })
+	return log, nil
+}
+
+func (l *accessLog) add(index map[string]int32, at time.Time, key string) error {
+	if len(l.requests) == maxLogRequests {
+		return fmt.Errorf("more than %d requests; cut the log, as with head or split", maxLogRequests)
+	}
+	i, ok := index[key]
+	if !ok {
+		i = int32(len(l.keys))
+		index[key] = i
+		l.keys = append(l.keys, key)
+	}
+	l.requests = append(l.requests, request{at, i})
+	return nil
+}
+
+func (l *accessLog) addBad(line int, err error) {
+	l.bad++
+	if len(l.badShown) < maxBadShown {
+		l.badShown = append(l.badShown, fmt.Sprintf("line %d: %v", line, err))
+	}
+}
+
+// fitKey makes any text a valid key: not empty, UTF-8, not too long. Different
+// texts stay different.
+func fitKey(s string) string {
+	if !utf8.ValidString(s) {
+		s = strconv.QuoteToASCII(s)
+	}
+	if len(s) <= quota.MaxKeyLen {
+		return s
+	}
+	h := fnv.New64a()
+	io.WriteString(h, s) //nolint:errcheck // a hash takes everything
+	cut := quota.MaxKeyLen - 20
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s...%016x", s[:cut], h.Sum64())
+}
+
+const logTime = "02/Jan/2006:15:04:05 -0700"
+
+// parseHit reads one line of Apache's and nginx's combined format:
+//
+//	host ident user [time] "request" status bytes "referer" "user agent"
+func parseHit(line string) (h hit, err error) {
+	p := lineParser{rest: line}
+	h.ip = p.word("host")
+	p.word("ident")
+	h.user = p.word("user")
+	at := p.enclosed("time", '[', ']')
+	req := p.enclosed("request", '"', '"')
+	h.status = p.word("status")
+	size := p.word("bytes")
+	p.enclosed("referer", '"', '"')
+	h.userAgent = p.enclosed("user agent", '"', '"')
+	switch {
+	case p.err != nil:
+		return h, p.err
+	case p.rest != "":
+		return h, fmt.Errorf("more after the user agent: %.20q", p.rest)
+	case len(h.status) != 3 || !digits(h.status) || h.status[0] < '1' || h.status[0] > '5':
+		return h, fmt.Errorf("status %.20q: must be 100 to 599", h.status)
+	case size != "-" && !digits(size):
+		return h, fmt.Errorf("bytes %.20q: must be a number or -", size)
+	}
+	if h.time, err = time.Parse(logTime, at); err != nil {
+		return h, fmt.Errorf("time %.40q: must be as 17/May/2015:10:05:03 +0000", at)
+	}
+	h.method, h.path = splitRequest(req)
+	return h, nil
+}
+
+// splitRequest returns method and path (without query) of a request line; what
+// is no request line, as servers log of broken clients, is "-".
+func splitRequest(s string) (method, path string) {
+	f := strings.Split(s, " ")
+	if len(f) != 3 || f[0] == "" || f[1] == "" || !strings.HasPrefix(f[2], "HTTP/") {
+		return "-", "-"
+	}
+	path, _, _ = strings.Cut(f[1], "?")
+	if path == "" {
+		path = "/"
+	}
+	return f[0], path
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// lineParser takes fields off the front of a line, until the first error.
+type lineParser struct {
+	rest string
+	err  error
+}
+
+func (p *lineParser) word(name string) string {
+	if p.err != nil {
+		return ""
+	}
+	w, rest, _ := strings.Cut(p.rest, " ")
+	if w == "" {
+		p.err = fmt.Errorf("no %s", name)
+	}
+	p.rest = rest
+	return w
+}
+
+// enclosed takes a field between two marks; a backslash protects what follows
+// it, and is kept.
+func (p *lineParser) enclosed(name string, from, to byte) string {
+	if p.err != nil {
+		return ""
+	}
+	if p.rest == "" || p.rest[0] != from {
+		p.err = fmt.Errorf("no %s in %c%c", name, from, to)
+		return ""
+	}
+	for i := 1; i < len(p.rest); i++ {
+		switch p.rest[i] {
+		case '\\':
+			i++
+		case to:
+			field := p.rest[1:i]
+			rest := p.rest[i+1:]
+			if rest != "" && rest[0] != ' ' {
+				p.err = fmt.Errorf("no blank after the %s", name)
+			}
+			p.rest = strings.TrimPrefix(rest, " ")
+			return field
+		}
+	}
+	p.err = fmt.Errorf("%s has no closing %c", name, to)
+	return ""
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/examples"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// devOptions are the flags of dev.
+type devOptions struct {
+	data, limits  string
+	basePort      int
+	nodes, ranges int
+	quiet         bool
+	verbose       bool
+}
+
+func newDevCommand() *cobra.Command {
+	var o devOptions
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole cluster in one process, to try things out",
+		Long: `Run a cluster of real nodes in one process, on loopback: Raft over TCP, logs on
+disk (in a temporary directory unless --data says where), leaders spread over
+the nodes. While traffic flows, one line a second shows the global rates.
+Ctrl-C stops it.
+
+Node k serves HTTP on base port + 10k + 1, gRPC on + 2, and its peers on + 3.`,
+		Example: `  quorate dev
+  quorate dev --limits examples/limits.yaml --data ./data
+  curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:7411/v1/allow`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.data, "data", "", "keep the data in this `directory`; a restart with it forgets no limit and refills no bucket")
+	f.StringVar(&o.limits, "limits", "", "limit `file` for data that has none yet (default: the built-in example)")
+	f.IntVar(&o.basePort, "base-port", 7400, "base of the port numbers")
+	f.IntVar(&o.nodes, "nodes", 3, "number of nodes, 1 to 9")
+	f.IntVar(&o.ranges, "ranges", 16, "number of key ranges, 1 to 256")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print no rates")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the nodes' logs to standard error")
+	return cmd
+}
+
+func (o *devOptions) validate() error {
+	switch {
+	case o.nodes < 1 || o.nodes > 9:
+		return usagef("--nodes %d: must be 1 to 9", o.nodes)
+	case o.ranges < 1 || o.ranges > 256:
+		return usagef("--ranges %d: must be 1 to 256", o.ranges)
+	case o.basePort < 1 || o.basePort > 65535-10*o.nodes-3:
+		return usagef("--base-port %d: must be 1 to %d, so that all ports exist", o.basePort, 65535-10*o.nodes-3)
+	}
+	return nil
+}
+
+func dev(ctx context.Context, o devOptions, stdout, stderr io.Writer) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	limits, source, err := o.loadLimits()
+	if err != nil {
+		return err
+	}
+	dir, cleanup, err := o.dir()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cleanup()) }()
+	log := slog.New(slog.DiscardHandler)
+	if o.verbose {
+		log = slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	ins, err := o.start(ctx, dir, log)
+	defer func() { err = errors.Join(err, stopAll(ins)) }()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "quorate %s: starting %d nodes and %d ranges in %s\n", version, o.nodes, o.ranges, dir)
+	first, err := o.ready(ctx, ins, source, limits)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if !first {
+		source = fmt.Sprintf("%s, which had limits already; %s is not applied", dir, source)
+	}
+	if err := o.banner(stdout, ins, source); err != nil {
+		return err
+	}
+	return o.watch(ctx, ins, stdout)
+}
+
+func (o *devOptions) loadLimits() ([]quota.Limit, string, error) {
+	if o.limits == "" {
+		limits, err := config.ParseLimits("examples/limits.yaml", examples.Limits)
+		return limits, "examples/limits.yaml (built in)", err
+	}
+	limits, err := config.LoadLimits(o.limits)
+	return limits, o.limits, err
+}
+
+// dir returns where the data goes and what to do with it at the end.
+func (o *devOptions) dir() (string, func() error, error) {
+	if o.data != "" {
+		return o.data, func() error { return nil }, nil
+	}
+	dir, err := os.MkdirTemp("", "quorate-dev-")
+	if err != nil {
+		return "", nil, fmt.Errorf("no place for data: %w; say one with --data", err)
+	}
+	return dir, func() error { return os.RemoveAll(dir) }, nil
+}
+
+func nodeName(k int) quota.NodeID { return quota.NodeID(fmt.Sprintf("n%d", k)) }
+
+func (o *devOptions) addr(k, port int) string {
+	return fmt.Sprintf("127.0.0.1:%d", o.basePort+10*k+port)
+}
+
+// start opens all ports first, so that a taken one is found before any data is
+// written, and then starts the nodes.
+func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([]*instance, error) {
+	nodes := map[quota.NodeID]string{}
+	ports := make([]listeners, o.nodes)
+	for i := range ports {
+		k := i + 1
+		var err error
+		if ports[i], err = listen(ctx, o.addr(k, 1), o.addr(k, 2), o.addr(k, 3)); err != nil {
+			for j := range i {
+				ports[j].close()
+			}
+			return nil, fmt.Errorf("%w with --base-port", err)
+		}
+		nodes[nodeName(k)] = o.addr(k, 3)
+	}
+	var ins []*instance
+	for i := range ports {
+		id := nodeName(i + 1)
+		in, err := startInstance(cluster.Config{
+			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
+			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
+			GrantWait: cluster.DefaultGrantWait, Timing: multiraft.DefaultTiming(),
+		}, ports[i], log.With("node", id))
+		if err != nil {
+			for j := i + 1; j < len(ports); j++ {
+				ports[j].close()
+			}
+			return ins, err
+		}
+		ins = append(ins, in)
+	}
+	return ins, nil
+}
+
+// ready waits for all leaders and sets the limits unless the data has some. It
+// reports whether it did.
+func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, limits []quota.Limit) (bool, error) {
+	for _, in := range ins {
+		if err := waitReady(ctx, in.node); err != nil {
+			return false, err
+		}
+	}
+	return firstLimits(ctx, ins[0].node, "quorate dev", source, limits)
+}
+
+// readyTime bounds the wait for leaders: elections take about a second.
+const readyTime = time.Minute
+
+// waitReady waits until the node sees a leader for every range.
+func waitReady(ctx context.Context, n *cluster.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	for {
+		st := n.Status()
+		if st.Ready {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s: not ready: %s", st.Node, st.Reason)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func stopAll(ins []*instance) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	var errs []error
+	for _, in := range ins {
+		errs = append(errs, in.stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *devOptions) banner(w io.Writer, ins []*instance, source string) error {
+	st := ins[0].node.Status()
+	t := newTable("NODE", "HTTP", "GRPC", "PEERS", "LEADS")
+	for i, n := range st.Nodes {
+		t.row(n.Id, o.addr(i+1, 1), o.addr(i+1, 2), o.addr(i+1, 3), rangesLed(st, n.Id))
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+All %d ranges have leaders. %d limits are in force, from %s.
+Try, in another terminal:
+  curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:%d/v1/allow
+  curl localhost:%d/v1/rates
+Ctrl-C stops the cluster.
+`, len(st.Ranges), len(ins[0].node.Limits().All()), source, o.basePort+11, o.basePort+11)
+	return err
+}
+
+// rangesLed lists the ranges that a node leads, such as "0-2 5 9".
+func rangesLed(st *quoratev1.GetStatusResponse, id string) string {
+	out, start := "", -1
+	for i := range len(st.Ranges) + 1 {
+		led := i < len(st.Ranges) && st.Ranges[i].Leader == id
+		switch {
+		case led && start < 0:
+			start = i
+		case !led && start >= 0:
+			if out != "" {
+				out += " "
+			}
+			out += strconv.Itoa(start)
+			if i-1 > start {
+				out += fmt.Sprintf("-%d", i-1)
+			}
+			start = -1
+		}
+	}
+	return out
+}
+
+// watch prints the global rates once a second while there is traffic.
+func (o *devOptions) watch(ctx context.Context, ins []*instance, w io.Writer) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(w, "stopping")
+			return nil
+		case err := <-ins[0].fault:
+			return err
+		case <-tick.C:
+		}
+		if o.quiet {
+			continue
+		}
+		rates, err := ins[0].node.TopRates(ctx, &quoratev1.TopRatesRequest{Top: cluster.MaxTop})
+		if err == nil {
+			printFlow(w, time.Now(), rates)
+		}
+	}
+}
+
+// printFlow writes one line, or none when nothing flows.
+func printFlow(w io.Writer, now time.Time, r *quoratev1.TopRatesResponse) {
+	var demand, rate float64
+	active := 0
+	for _, k := range r.Keys {
+		demand, rate = demand+k.Demand, rate+k.Rate
+		if k.Demand >= 0.05 {
+			active++
+		}
+	}
+	if active == 0 {
+		return
+	}
+	top := r.Keys[0]
+	line := fmt.Sprintf("%s  demand %.1f/s  admitted %.1f/s  keys %d  top %s/%s/%s %.1f/s of %s (left %d)",
+		now.Format("15:04:05"), demand, rate, active, top.Namespace, top.Limit, top.Key, top.Demand, top.Rule.GetRate(), top.Remaining)
+	if r.RangesCovered < r.RangesTotal {
+		line += fmt.Sprintf("  incomplete: %d of %d ranges", r.RangesCovered, r.RangesTotal)
+	}
+	fmt.Fprintln(w, line)
+}

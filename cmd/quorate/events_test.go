@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+)
+
+// lines is what a command prints while it runs.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), s)
+}
+
+// serveAt serves the fake cluster at an address.
+func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
+	t.Helper()
+	var l net.Listener
+	var err error
+	for range 50 { // the port may still be in use just after a server stopped
+		if l, err = net.Listen("tcp", addr); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := api.NewGRPC(newFakeCluster(), api.Options{})
+	go srv.Serve(l) // ends with Stop
+	t.Cleanup(srv.Stop)
+	return srv, l.Addr().String()
+}
+
+func awaitCount(t *testing.T, l *lines, text string, want int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); l.count(text) < want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%q came %d times, want %d:\n%s", text, l.count(text), want, l.b.String())
+		}
+	}
+}
+
+// TestEventsReconnect: a watch that loses its node goes on with the next, and
+// with the same when there is no other; Ctrl-C is no error.
+func TestEventsReconnect(t *testing.T) {
+	first, firstAddr := serveAt(t, "127.0.0.1:0")
+	second, secondAddr := serveAt(t, "127.0.0.1:0")
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out, messages lines
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"events", "-f", "--kind", "refused", "--addr", firstAddr + "," + secondAddr}, &out, &messages)
+	}()
+	awaitCount(t, &messages, "watching "+firstAddr, 1)
+	awaitCount(t, &out, "refused", 1)
+	first.Stop()
+	awaitCount(t, &messages, firstAddr+": the connection is lost", 1)
+	awaitCount(t, &messages, "watching "+secondAddr, 1)
+	awaitCount(t, &out, "refused", 2)
+	second.Stop()
+	awaitCount(t, &messages, secondAddr+": the connection is lost", 1)
+	serveAt(t, secondAddr)
+	awaitCount(t, &messages, "watching "+secondAddr, 2)
+	awaitCount(t, &out, "refused", 3)
+	interrupt()
+	if got := <-code; got != exitOK {
+		t.Errorf("exit code %d, want 0", got)
+	}
+}
+
+// TestEventsOutputGone: events end when nobody reads them any more.
+func TestEventsOutputGone(t *testing.T) {
+	_, addr := serveAt(t, "127.0.0.1:0")
+	var messages lines
+	done := make(chan int, 1)
+	go func() {
+		done <- run(t.Context(), []string{"events", "--addr", addr, "--for", "10s"}, brokenPipe{}, &messages)
+	}()
+	select {
+	case code := <-done:
+		if code != exitNo || messages.count("broken pipe") != 1 {
+			t.Errorf("exit code %d; %s", code, messages.b.String())
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("still runs")
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// TestExitCodes: every error has the code that the documentation gives it.
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{no(), 1},
+		{errors.New("any"), 1},
+		{usagef("x"), 2},
+		{fmt.Errorf("in: %w", invalid(errors.New("x"))), 2},
+		{unreachableError{errors.New("x")}, 4},
+		{notFoundf("x"), 5},
+		{&exitError{errors.New("x"), exitFault}, 6},
+	} {
+		if got := codeOf(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+	if invalid(nil) != nil {
+		t.Error("no fault is invalid")
+	}
+}

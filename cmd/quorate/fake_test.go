@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// fakeCluster is one central bucket per key behind every node: the ideal.
+type fakeCluster struct {
+	mu      sync.Mutex
+	start   time.Time
+	limits  *quota.Limits
+	buckets map[quota.Key]*limiter.Bucket
+
+	history   []quota.Version // oldest first
+	past      map[uint64][]quota.Limit
+	overrides []quota.Override
+	open      map[string]bool // reservations
+}
+
+var (
+	_ api.Node          = (*fakeCluster)(nil)
+	_ api.Decider       = (*fakeCluster)(nil)
+	_ api.LimitLife     = (*fakeCluster)(nil)
+	_ api.OverrideStore = (*fakeCluster)(nil)
+	_ api.Keys          = (*fakeCluster)(nil)
+	_ api.EventSource   = (*fakeCluster)(nil)
+)
+
+func newFakeCluster() *fakeCluster {
+	return &fakeCluster{start: time.Now(), buckets: map[quota.Key]*limiter.Bucket{}, past: map[uint64][]quota.Limit{}, open: map[string]bool{}}
+}
+
+func (c *fakeCluster) Check(k quota.Key, cost int64) quota.Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := c.limits.Find(k.LimitName)
+	if !ok {
+		return quota.Decision{Why: quota.WhyNoLimit}
+	}
+	now := quota.Time(time.Since(c.start))
+	b := c.buckets[k]
+	if b == nil {
+		made := limiter.NewBucket(l.BurstUnits(), now)
+		b = &made
+		c.buckets[k] = b
+	}
+	d := quota.Decision{Limit: l, Why: quota.WhyOverLimit, RetryAfter: time.Second}
+	if b.Take(now, l.Rate, l.BurstUnits(), quota.FromTokens(cost)) {
+		d = quota.Decision{Allowed: true, Limit: l, Why: quota.WhyHeld}
+	}
+	d.Remaining = b.Level().Tokens()
+	return d
+}
+
+func (c *fakeCluster) Limits() *quota.Limits {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limits
+}
+
+func (c *fakeCluster) SetLimits(ctx context.Context, list []quota.Limit) (uint64, bool, error) {
+	v, changed, err := c.ChangeLimits(ctx, quota.Change{Limits: list, Expect: quota.AnyVersion})
+	return v.Number, changed, err
+}
+
+type errNoLeader struct{}
+
+func (errNoLeader) Error() string  { return "the meta group has no leader" }
+func (errNoLeader) NoLeader() bool { return true }
+
+func (c *fakeCluster) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+	res := &quoratev1.TopRatesResponse{RangesCovered: 15, RangesTotal: 16}
+	if req.Limit != "login" {
+		res.Keys = append(res.Keys, &quoratev1.KeyRate{
+			Namespace: "web", Limit: "per_client", Key: "evil\x1b[31m", Rate: 9.96, Demand: 31.2, Attempted: 312, Admitted: 100, Refused: 212, Range: 3, Leader: "n2", Members: 3,
+			Rule: &quoratev1.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Ceiling: quoratev1.Ceiling_CEILING_SOFT},
+		})
+	}
+	return res, nil
+}
+
+func (c *fakeCluster) Status() *quoratev1.GetStatusResponse {
+	st := &quoratev1.GetStatusResponse{
+		Reason: "range 1 has no leader", Cluster: "test", Node: "n1", MetaLeader: "n2", Version: "v9",
+		Nodes:  []*quoratev1.NodeStatus{{Id: "n1", PeerAddress: "127.0.0.1:7413", Connected: true, Leads: 1}, {Id: "n2", Connected: false}},
+		Ranges: []*quoratev1.RangeStatus{{Id: 0, Leader: "n1", Term: 3, Replicas: []string{"n1", "n2"}}, {Id: 1, Term: 4}},
+	}
+	if l := c.Limits(); l != nil {
+		st.LimitsVersion = l.Version
+	}
+	return st
+}

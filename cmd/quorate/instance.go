@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/quotaservice"
+	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// listeners are the three ports of a node.
+type listeners struct{ http, grpc, peer net.Listener }
+
+// listen opens the ports, or none of them.
+func listen(ctx context.Context, httpAddr, grpcAddr, peerAddr string) (l listeners, err error) {
+	var lc net.ListenConfig
+	for _, p := range []struct {
+		name, addr string
+		to         *net.Listener
+	}{{"HTTP", httpAddr, &l.http}, {"gRPC", grpcAddr, &l.grpc}, {"peer", peerAddr, &l.peer}} {
+		if *p.to, err = lc.Listen(ctx, "tcp", p.addr); err != nil {
+			l.close()
+			return listeners{}, listenError(p.name, p.addr, err)
+		}
+	}
+	return l, nil
+}
+
+func listenError(name, addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("the %s port %s is taken by another process; stop that one or choose other ports", name, addr)
+	}
+	return fmt.Errorf("cannot listen on the %s port %s: %w", name, addr, err)
+}
+
+func (l *listeners) close() {
+	for _, ln := range []net.Listener{l.http, l.grpc, l.peer} {
+		if ln != nil {
+			_ = ln.Close() // nothing was served on it
+		}
+	}
+}
+
+// instance is one node with its servers.
+type instance struct {
+	node  *cluster.Node
+	grpc  *grpc.Server
+	http  *http.Server
+	ports listeners
+	fault chan error // a server ended by itself
+}
+
+// What the API serves, a node can do.
+var (
+	_ api.Node          = (*cluster.Node)(nil)
+	_ api.Decider       = (*cluster.Node)(nil)
+	_ api.LimitLife     = (*cluster.Node)(nil)
+	_ api.OverrideStore = (*cluster.Node)(nil)
+	_ api.Keys          = (*cluster.Node)(nil)
+	_ api.EventSource   = (*cluster.Node)(nil)
+)
+
+// lintLimits returns what is probably not meant in limits, as text.
+func lintLimits(limits []quota.Limit) []string {
+	var out []string
+	for _, f := range config.Lint(limits) {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+// startInstance starts a node and its servers. It takes the listeners over.
+func startInstance(cfg cluster.Config, ports listeners, log *slog.Logger) (*instance, error) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, version
+	node, err := cluster.Start(cfg)
+	if err != nil {
+		ports.close()
+		return nil, err
+	}
+	opts := api.Options{
+		ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
+		Register: func(srv *grpc.Server, seen func(*quota.Decision)) { quotaservice.Register(srv, node, seen) },
+		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
+	}
+	in := &instance{node: node, grpc: api.NewGRPC(node, opts), http: api.NewHTTP(node, opts), ports: ports, fault: make(chan error, 2)}
+	go func() {
+		if err := in.grpc.Serve(ports.grpc); err != nil {
+			in.fault <- fmt.Errorf("gRPC server: %w", err)
+		}
+	}()
+	go func() {
+		if err := in.http.Serve(ports.http); !errors.Is(err, http.ErrServerClosed) {
+			in.fault <- fmt.Errorf("HTTP server: %w", err)
+		}
+	}()
+	return in, nil
+}
+
+// stopTime bounds a clean stop: draining calls and handing over leaderships.
+const stopTime = 10 * time.Second
+
+// stop drains the servers, hands leaderships over and stops the node.
+func (in *instance) stop(ctx context.Context) error {
+	drained := make(chan struct{})
+	go func() {
+		in.grpc.GracefulStop()
+		close(drained)
+	}()
+	err := in.http.Shutdown(ctx)
+	select {
+	case <-drained:
+	case <-time.After(time.Second): // streams may stay open for ever
+		in.grpc.Stop()
+	}
+	return errors.Join(err, in.node.Close(ctx))
+}

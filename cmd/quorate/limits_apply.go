@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func newLimitsApplyCommand() *cobra.Command {
+	var t targets
+	var c change
+	var output string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Replace all limits by those of a limit file",
+		Long: `Replace all limits of the cluster by those of a limit file ("-": standard
+input), and print what that changes. The file is checked first: if anything in
+it is wrong, every fault is printed with its line and column, and the old limits
+stay in force. No bucket is refilled by a change.
+
+With --expected-version nothing changes when somebody else was faster: that is a
+conflict, exit code 3. Findings of the linter are printed as warnings.`,
+		Example: `  quorate limits apply examples/limits.yaml --comment "more for the shop"
+  quorate limits apply limits.yaml --expected-version 3
+  quorate limits apply limits.yaml --dry-run
+  quorate limits apply - < limits.yaml`,
+		Args: cobra.ExactArgs(1),
+	}
+	expect := expectFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		data, err := readInput(args[0], cmd.InOrStdin(), api.MaxLimitsFile)
+		if err != nil {
+			return err
+		}
+		res, err := applyText(cmd.Context(), &t, &quoratev1.ApplyLimitsRequest{
+			Yaml: string(data), Source: args[0], ExpectedVersion: expect(), Comment: c.comment, Author: c.who(), DryRun: dry,
+		})
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+			return err
+		}
+		printFindings(cmd.ErrOrStderr(), args[0], res.Findings)
+		return printApplied(cmd, &t, res, dry)
+	}
+	t.addFlags(cmd)
+	c.addFlags(cmd)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the file and print what it would change, and change nothing")
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func printFindings(w io.Writer, source string, findings []string) {
+	for _, f := range findings {
+		fmt.Fprintf(w, "quorate: warning: %s: %s\n", source, f)
+	}
+}
+
+func printApplied(cmd *cobra.Command, t *targets, res *quoratev1.ApplyLimitsResponse, dry bool) error {
+	changes := res.Changes
+	if res.Changed && !dry {
+		changes = changesOf(cmd.Context(), t, res.Version)
+	}
+	out := cmd.OutOrStdout()
+	print := printBriefly
+	if dry {
+		print = printChanges
+	}
+	if err := print(out, colours(cmd), changes); err != nil {
+		return err
+	}
+	word := "unchanged"
+	switch {
+	case res.Changed && dry:
+		_, err := fmt.Fprintf(out, "limits would change: %s; version %d is in force\n", countChanges(changes), res.Version)
+		return err
+	case res.Changed:
+		word = "applied"
+	}
+	sum := ""
+	if len(changes) > 0 {
+		sum = " (" + countChanges(changes) + ")"
+	}
+	_, err := fmt.Fprintf(out, "limits %s: version %d%s\n", word, res.Version, sum)
+	return err
+}
+
+// changesOf compares a version with the one before. What was applied is
+// applied: that the comparison failed is not worth an error.
+func changesOf(ctx context.Context, t *targets, version uint64) []*quoratev1.LimitChange {
+	before := version - 1
+	from := &quoratev1.LimitSet{Version: &before}
+	if before == 0 {
+		from = emptySet()
+	}
+	res, err := diffLimits(ctx, t, from, &quoratev1.LimitSet{Version: &version})
+	if err != nil {
+		return nil
+	}
+	return res.Changes
+}

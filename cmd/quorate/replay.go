@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// replayer is one run of "quorate replay".
+type replayer struct {
+	targets
+	log, limits, limit, key, skew, prefix, output string
+	speed                                         float64
+	timeout                                       time.Duration
+
+	name      quota.LimitName
+	addrs     []string
+	rule      quota.Limit
+	access    *accessLog
+	pool      *pool
+	pace      *pacer
+	decisions []decision
+	allowed   atomic.Int64
+	refused   atomic.Int64
+	errors    atomic.Int64
+}
+
+func newReplayCommand() *cobra.Command {
+	r := &replayer{}
+	cmd := &cobra.Command{
+		Use:   "replay --log FILE --limit NAMESPACE/LIMIT",
+		Short: "Play an access log against a running cluster and measure its error",
+		Long: `Play an access log in combined format (Apache, nginx) against a running cluster,
+and compare its decisions with one ideal central token bucket per key.
+
+Every request of the log is one check of cost 1. It is sent at its moment in the
+log divided by --speed, whether or not earlier ones have been answered, to the
+nodes in turn or, with --skew, by weights. Lines out of order are sorted by time
+first, lines that cannot be read are counted and left out.
+
+--limits replaces all limits of the cluster before the replay.
+
+The ideal bucket sees the same requests at the same moments (halfway between
+sending and answer) and goes its own way: over is what the cluster admitted and
+the ideal refused, under the reverse, both in tokens and in percent of what the
+ideal admitted; net is the difference of the sums. A moment is known no better
+than to a round trip, so two decisions on a key may change places: even a central
+bucket shows some over and as much under. keys over and keys under compare the
+totals of each key, which is free of that. worst excess is the most that the
+cluster admitted beyond burst + rate x time over any stretch of time.
+
+Every run uses buckets of its own: keys get a prefix made of the time. Two runs
+with the same --key-prefix share buckets, and the second starts with what the
+first has left, which the ideal does not know.`,
+		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
+  quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	r.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.log, "log", "", "access log in combined format, - for standard input (required)")
+	f.StringVar(&r.limits, "limits", "", "limit file to apply first; without it, the cluster's limits as they are")
+	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required)")
+	f.StringVar(&r.key, "key", "ip", "what to count for: "+strings.Join(keyNames(), ", "))
+	f.Float64Var(&r.speed, "speed", 1, "how many times faster than the log")
+	f.StringVar(&r.skew, "skew", "even", "weights of the nodes, such as 90/5/5, or even")
+	f.StringVar(&r.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
+	f.DurationVar(&r.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
+	outputFlag(cmd, &r.output, "text", "json")
+	return cmd
+}
+
+func keyNames() []string { return slices.Sorted(maps.Keys(keyOf)) }
+
+func (r *replayer) run(cmd *cobra.Command) error {
+	ctx, messages := cmd.Context(), cmd.ErrOrStderr()
+	spread, err := r.check()
+	if err != nil {
+		return err
+	}
+	if err := r.read(cmd.InOrStdin()); err != nil {
+		return err
+	}
+	if r.limits != "" {
+		if r.limits == "-" && r.log == "-" {
+			return usagef("--log and --limits cannot both be standard input")
+		}
+		res, err := applyLimits(ctx, &r.targets, r.limits, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if err := awaitLimits(ctx, r.addrs, res.Version); err != nil {
+			return err
+		}
+	}
+	if err := findLimit(ctx, &r.targets, r.name, &r.rule); err != nil {
+		return err
+	}
+	warnUnready(ctx, &r.targets, messages)
+	if r.pool, err = newPool(r.addrs, 1, r.timeout); err != nil {
+		return err
+	}
+	defer r.pool.close()
+	r.play(ctx, spread, messages)
+	rep := r.report()
+	if r.output == "json" {
+		err = writeJSON(cmd, rep)
+	} else {
+		err = rep.write(cmd.OutOrStdout())
+	}
+	if err == nil && ctx.Err() != nil {
+		err = errors.New("interrupted; the report is of what was sent until then")
+	}
+	if err == nil && rep.Errors > 0 && rep.Errors == rep.Requests {
+		err = unreachableError{errors.New("no request was answered")}
+	}
+	return err
+}
+
+func (r *replayer) check() (s *spread, err error) {
+	if r.log == "" {
+		return nil, usagef("--log is missing: say which access log to play, such as --log examples/access.log")
+	}
+	if r.name, err = checkLimitFlag(r.limit); err != nil {
+		return nil, err
+	}
+	if keyOf[r.key] == nil {
+		return nil, usagef("--key %q: must be one of %s", r.key, strings.Join(keyNames(), ", "))
+	}
+	if !(r.speed > 0 && r.speed <= 1e9) {
+		return nil, usagef("--speed %v: must be more than 0, at most 1e9", r.speed)
+	}
+	if r.timeout <= 0 {
+		return nil, usagef("--timeout %v: must be more than 0", r.timeout)
+	}
+	if r.prefix == "" {
+		r.prefix = runPrefix()
+	}
+	if r.addrs, err = r.resolve(); err != nil {
+		return nil, err
+	}
+	return parseSpread("skew", r.skew, len(r.addrs))
+}
+
+// runPrefix makes the keys of this run its own.
+func runPrefix() string { return fmt.Sprintf("r%d-", time.Now().Unix()) }
+
+func checkLimitFlag(s string) (quota.LimitName, error) {
+	if s == "" {
+		return quota.LimitName{}, usagef("--limit is missing: say which limit to check, such as --limit web/per_client")
+	}
+	n, err := quota.ParseLimitName(s)
+	if err != nil {
+		return n, usagef("--%w", err)
+	}
+	return n, nil
+}
+
+func (r *replayer) read(stdin io.Reader) error {
+	in := stdin
+	if r.log != "-" {
+		f, err := os.Open(r.log)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // only read
+		in = f
+	}
+	var err error
+	if r.access, err = readLog(in, keyOf[r.key], r.prefix); err != nil {
+		return fmt.Errorf("%s: %w", r.log, err)
+	}
+	if len(r.access.requests) == 0 {
+		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, firstBad(r.access.badShown))
+	}
+	return nil
+}
+
+func firstBad(shown []string) string {
+	if len(shown) == 0 {
+		return ""
+	}
+	return "; " + shown[0]
+}
+
+// play sends the requests and notes the decisions.
+func (r *replayer) play(ctx context.Context, s *spread, messages io.Writer) {
+	reqs := r.access.requests
+	r.decisions = make([]decision, len(reqs))
+	r.pace = newPacer()
+	nodes := make([]uint8, len(reqs))
+	for i := range nodes {
+		nodes[i] = uint8(s.next())
+	}
+	stop := everySecond(func(at time.Duration) {
+		fmt.Fprintf(messages, "%4.0fs  sent %d of %d  admitted %d  refused %d  errors %d\n",
+			at.Seconds(), r.pace.sentSoFar(), len(reqs), r.allowed.Load(), r.refused.Load(), r.errors.Load())
+	})
+	defer stop()
+	at := func(i int) time.Duration {
+		return time.Duration(float64(reqs[i].at.Sub(reqs[0].at)) / r.speed)
+	}
+	r.pace.run(ctx, len(reqs), at, func(i int, _ time.Time) {
+		key := reqs[i].key
+		req := &quoratev1.AllowRequest{Namespace: r.name.Namespace, Limit: r.name.Limit, Key: r.access.keys[key]}
+		var res *quoratev1.AllowResponse
+		e, err := r.pool.ask(ctx, int(nodes[i]), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+			res, err = q.Allow(ctx, req)
+			return err
+		})
+		if err != nil {
+			r.errors.Add(1)
+			return
+		}
+		moment := e.asked.Sub(r.pace.start) + e.answered.Sub(e.asked)/2
+		r.decisions[i] = decision{key: key, moment: moment, cost: 1, allowed: res.Allowed, why: quota.Why(res.Why), valid: true}
+		if res.Allowed {
+			r.allowed.Add(1)
+		} else {
+			r.refused.Add(1)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// topRefused is how many of the most refused keys a report shows.
+const topRefused = 10
+
+// replayReport is what "quorate replay -o json" prints. Fields are added, never
+// renamed.
+type replayReport struct {
+	Limit    ruleReport `json:"limit"`
+	Nodes    int        `json:"nodes"`
+	Skew     string     `json:"skew"`
+	Speed    float64    `json:"speed"`
+	Prefix   string     `json:"key_prefix"`
+	Keys     int        `json:"keys"`
+	BadLines int        `json:"bad_lines"`
+	BadShown []string   `json:"bad_lines_shown,omitempty"`
+	Seconds  float64    `json:"seconds"`
+
+	Requests int64            `json:"requests"`
+	Admitted int64            `json:"admitted"`
+	Refused  int64            `json:"refused"`
+	Errors   int64            `json:"errors"`
+	Rerouted int64            `json:"rerouted"`
+	Why      map[string]int64 `json:"why"`
+
+	IdealAdmitted int64   `json:"ideal_admitted"`
+	OverTokens    int64   `json:"over_tokens"`
+	UnderTokens   int64   `json:"under_tokens"`
+	NetTokens     int64   `json:"net_tokens"`
+	OverPct       float64 `json:"over_pct"`
+	UnderPct      float64 `json:"under_pct"`
+	NetPct        float64 `json:"net_pct"`
+	KeysOver      int64   `json:"keys_over_tokens"` // as over, but of each key's total
+	KeysUnder     int64   `json:"keys_under_tokens"`
+	WorstExcess   int64   `json:"worst_excess_tokens"`
+	WorstKey      string  `json:"worst_excess_key,omitempty"`
+
+	Sender      senderReport `json:"sender"`
+	MostRefused []keyReport  `json:"most_refused"`
+}
+
+type ruleReport struct {
+	Name    string `json:"name"`
+	Rate    string `json:"rate"`
+	Burst   int64  `json:"burst"`
+	Ceiling string `json:"ceiling"`
+}
+
+func newRuleReport(l *quota.Limit) ruleReport {
+	return ruleReport{l.LimitName.String(), l.Rate.String(), l.Burst, l.Ceiling.String()}
+}
+
+func (r ruleReport) String() string {
+	return fmt.Sprintf("%s: %s, burst %d, %s", r.Name, r.Rate, r.Burst, r.Ceiling)
+}
+
+type keyReport struct {
+	Key           string `json:"key"`
+	Requests      int64  `json:"requests"`
+	Admitted      int64  `json:"admitted"`
+	Refused       int64  `json:"refused"`
+	IdealAdmitted int64  `json:"ideal_admitted"`
+}
+
+func (r *replayer) report() *replayReport {
+	sent := r.pace.sentSoFar()
+	c := compare(r.decisions, len(r.access.keys), r.rule.Rate, r.rule.Burst)
+	rep := &replayReport{
+		Limit: newRuleReport(&r.rule), Nodes: len(r.addrs), Skew: r.skew, Speed: r.speed, Prefix: r.prefix,
+		Keys: len(r.access.keys), BadLines: r.access.bad, BadShown: r.access.badShown,
+		Seconds: time.Since(r.pace.start).Seconds(), Requests: sent,
+		Admitted: r.allowed.Load(), Refused: r.refused.Load(), Errors: r.errors.Load(), Why: make(map[string]int64),
+		IdealAdmitted: c.IdealAdmitted, OverTokens: c.Over, UnderTokens: c.Under, NetTokens: c.Admitted - c.IdealAdmitted,
+		OverPct: percent(c.Over, c.IdealAdmitted), UnderPct: percent(c.Under, c.IdealAdmitted), NetPct: percent(c.Admitted-c.IdealAdmitted, c.IdealAdmitted),
+		WorstExcess: c.WorstExcess, Sender: r.pace.report(),
+	}
+	rep.KeysOver, rep.KeysUnder = c.byKey()
+	if c.WorstKey >= 0 {
+		rep.WorstKey = strings.TrimPrefix(r.access.keys[c.WorstKey], r.prefix)
+	}
+	for _, n := range r.pool.nodes {
+		rep.Rerouted += n.rerouted
+	}
+	keys := make([]keyReport, len(r.access.keys))
+	for i, k := range r.access.keys {
+		keys[i] = keyReport{Key: strings.TrimPrefix(k, r.prefix), IdealAdmitted: c.IdealByKey[i]}
+	}
+	for _, d := range r.decisions {
+		if !d.valid {
+			continue
+		}
+		rep.Why[d.why.String()]++
+		k := &keys[d.key]
+		k.Requests++
+		if d.allowed {
+			k.Admitted++
+		} else {
+			k.Refused++
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b keyReport) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	rep.MostRefused = []keyReport{}
+	for _, k := range keys[:min(len(keys), topRefused)] {
+		if k.Refused > 0 {
+			rep.MostRefused = append(rep.MostRefused, k)
+		}
+	}
+	return rep
+}
+
+func (r *replayReport) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "limit        %v\n", r.Limit)
+	fmt.Fprintf(&b, "played       %d requests of %d keys in %.1f s to %d nodes (%s), at %gx\n", r.Requests, r.Keys, r.Seconds, r.Nodes, r.Skew, r.Speed)
+	fmt.Fprintf(&b, "key prefix   %s\n", r.Prefix)
+	if r.BadLines > 0 {
+		fmt.Fprintf(&b, "bad lines    %d, left out (%s)\n", r.BadLines, strings.Join(r.BadShown, "; "))
+	}
+	fmt.Fprintf(&b, "\nadmitted     %d\nrefused      %d\nerrors       %d (rerouted %d)\nwhy          %s\n", r.Admitted, r.Refused, r.Errors, r.Rerouted, words(r.Why))
+	b.WriteString(r.Sender.String())
+	fmt.Fprintf(&b, "\nagainst one ideal bucket per key, fed the same requests at the same moments:\n")
+	tbl := newTable("", "TOKENS", "OF IDEAL", "")
+	tbl.row("ideal admitted", num(r.IdealAdmitted), "", "")
+	tbl.row("net", fmt.Sprintf("%+d", r.NetTokens), fmt.Sprintf("%+.2f%%", r.NetPct), "admitted less what the ideal admitted")
+	tbl.row("over", num(r.OverTokens), fmt.Sprintf("%.2f%%", r.OverPct), "admitted, the ideal refused")
+	tbl.row("under", num(r.UnderTokens), fmt.Sprintf("%.2f%%", r.UnderPct), "refused, the ideal admitted")
+	tbl.row("keys over", num(r.KeysOver), fmt.Sprintf("%.2f%%", percent(r.KeysOver, r.IdealAdmitted)), "what keys got beyond the ideal's total for them")
+	tbl.row("keys under", num(r.KeysUnder), fmt.Sprintf("%.2f%%", percent(r.KeysUnder, r.IdealAdmitted)), "what keys got short of it")
+	of := ""
+	if r.WorstKey != "" {
+		of = ", by " + show(r.WorstKey)
+	}
+	tbl.row("worst excess", num(r.WorstExcess), "", "over burst + rate x time"+of)
+	if err := tbl.write(&b); err != nil {
+		return err
+	}
+	if len(r.MostRefused) > 0 {
+		b.WriteString("\nmost refused:\n")
+		keys := newTable("KEY", "REQUESTS", "ADMITTED", "REFUSED", "IDEAL ADMITTED")
+		for _, k := range r.MostRefused {
+			keys.row(show(k.Key), num(k.Requests), num(k.Admitted), num(k.Refused), num(k.IdealAdmitted))
+		}
+		if err := keys.write(&b); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (s senderReport) String() string {
+	verdict := "kept the schedule"
+	if !s.Kept {
+		verdict = fmt.Sprintf("DID NOT KEEP THE SCHEDULE: %d requests more than %v late; lower the speed or the rate", s.Late, lateAfter)
+	}
+	return fmt.Sprintf("sender       lag p50 %.2f ms, p99 %.2f ms, max %.2f ms; %s\n", s.LagP50MS, s.LagP99MS, s.LagMaxMS, verdict)
+}
+
+// words prints counts by word, largest first.
+func words(m map[string]int64) string {
+	type count struct {
+		word string
+		n    int64
+	}
+	var all []count
+	for w, n := range m {
+		all = append(all, count{w, n})
+	}
+	slices.SortFunc(all, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.word, b.word)) })
+	parts := make([]string, len(all))
+	for i, c := range all {
+		parts[i] = fmt.Sprintf("%s %d", c.word, c.n)
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Where nodes listen: node k, from 1, serves HTTP at base+10k+1, gRPC at
+// base+10k+2, peers at base+10k+3.
+const (
+	defaultBasePort = 7400
+	defaultNodes    = 3
+	maxNodes        = 100
+	maxAnswer       = 64 << 20 // bytes of one answer, such as all limits
+	controlTimeout  = 10 * time.Second
+)
+
+func grpcPort(base, node int) int { return base + 10*node + 2 }
+
+// targets are the nodes that a command talks to.
+type targets struct {
+	addrs    []string
+	basePort int
+	nodes    int
+	kept     map[string]*grpc.ClientConn // see keep
+}
+
+func (t *targets) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&t.addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: --nodes nodes on this machine)")
+	f.IntVar(&t.basePort, "base-port", defaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
+	f.IntVar(&t.nodes, "nodes", defaultNodes, "number of nodes on this machine")
+}
+
+// resolve returns the addresses.
+func (t *targets) resolve() ([]string, error) {
+	if len(t.addrs) > 0 {
+		for _, a := range t.addrs {
+			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+				return nil, usagef("--addr %q: must be host:port, such as 127.0.0.1:7412", a)
+			}
+		}
+		if len(t.addrs) > maxNodes {
+			return nil, usagef("--addr: %d addresses; at most %d", len(t.addrs), maxNodes)
+		}
+		return t.addrs, nil
+	}
+	if t.nodes < 1 || t.nodes > maxNodes {
+		return nil, usagef("--nodes %d: must be 1 to %d", t.nodes, maxNodes)
+	}
+	if t.basePort < 1 || grpcPort(t.basePort, t.nodes) > 65535 {
+		return nil, usagef("--base-port %d: must be 1 to %d for %d nodes", t.basePort, 65535-grpcPort(0, t.nodes), t.nodes)
+	}
+	addrs := make([]string, t.nodes)
+	for k := range addrs {
+		addrs[k] = fmt.Sprintf("127.0.0.1:%d", grpcPort(t.basePort, k+1))
+	}
+	return addrs, nil
+}
+
+func dial(addr string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+}
+
+// call makes a control call to the first node that can be reached and, if the
+// call needs one, knows a leader.
+func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
+	addrs, err := t.resolve()
+	if err != nil {
+		return err
+	}
+	var last error
+	for _, addr := range addrs {
+		if last = t.callOne(ctx, addr, f); last == nil || status.Code(last) != codes.Unavailable && !unreachable(last) || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case last == nil:
+		return nil
+	case unreachable(last):
+		return noneAnswers(addrs, last)
+	}
+	return refusal(last)
+}
+
+func noneAnswers(addrs []string, last error) error {
+	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr or --base-port",
+		strings.Join(addrs, ", "), status.Convert(last).Message())}
+}
+
+// keep keeps connections open from one call to the next, until the returned
+// function closes them.
+func (t *targets) keep() (drop func()) {
+	t.kept = map[string]*grpc.ClientConn{}
+	return func() {
+		for _, c := range t.kept {
+			_ = c.Close() // nothing is lost with it
+		}
+		t.kept = nil
+	}
+}
+
+// callOne calls one of the nodes.
+func (t *targets) callOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
+	if t.kept == nil {
+		return callOne(ctx, addr, f)
+	}
+	if t.kept[addr] == nil {
+		conn, err := dial(addr)
+		if err != nil {
+			return err
+		}
+		t.kept[addr] = conn
+	}
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	return f(ctx, t.kept[addr])
+}
+
+func callOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	conn, err := dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	return f(ctx, conn)
+}
+
+// unreachable says whether the node did not answer; a node that answers that
+// it knows no leader did.
+func unreachable(err error) bool {
+	st := status.Convert(err)
+	if st.Code() == codes.DeadlineExceeded {
+		return true
+	}
+	if st.Code() != codes.Unavailable {
+		return false
+	}
+	for _, d := range st.Details() {
+		if _, ok := d.(*errdetails.ErrorInfo); ok {
+			return false
+		}
+	}
+	return true
+}

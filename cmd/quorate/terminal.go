@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// onTerminal says whether a stream is a terminal that somebody looks at.
+func onTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // the one character device that is common and no terminal
+	return err != nil || !os.SameFile(st, null)
+}
+
+// palette colours text, or leaves it alone.
+type palette bool
+
+// colours returns the palette for the command's output: colours are for
+// terminals, and for nobody who set NO_COLOR.
+func colours(cmd *cobra.Command) palette {
+	return palette(onTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (p palette) paint(colour, s string) string {
+	if !p || colour == "" {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+}
+
+// confirm asks on the terminal. Where there is none, --yes has to say it.
+func confirm(cmd *cobra.Command, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !onTerminal(cmd.InOrStdin()) {
+		return usagef("--yes is missing: %s It cannot be asked, because standard input is not a terminal", question)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer is no
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return &exitError{fmt.Errorf("nothing was changed"), exitNo}
+	}
+	return nil
+}
+
+func yesFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVarP(to, "yes", "y", false, "do not ask")
+}
+
+// change is who makes a change, and why.
+type change struct{ author, comment string }
+
+func (c *change) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.comment, "comment", "", fmt.Sprintf("why, for the history; at most %d bytes", quota.MaxCommentLen))
+	cmd.Flags().StringVar(&c.author, "author", "", "who, for the history (default: $QUORATE_USER, or who is logged in)")
+}
+
+// who returns the author.
+func (c *change) who() string {
+	name := c.author
+	if name == "" {
+		name = os.Getenv("QUORATE_USER")
+	}
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+		if len(name) > quota.MaxNameLen {
+			name = ""
+		}
+	}
+	return name
+}
+
+// expectFlag adds --expected-version; the function returns nil if it was not given.
+func expectFlag(cmd *cobra.Command) func() *uint64 {
+	v := cmd.Flags().Uint64("expected-version", 0, "change nothing unless this version is in force (0: none yet)")
+	return func() *uint64 {
+		if !cmd.Flags().Changed("expected-version") {
+			return nil
+		}
+		return v
+	}
+}
+
+// word is an enum as limit files and JSON have it: soft of CEILING_SOFT.
+func word(e protoreflect.Enum) string {
+	values := e.Descriptor().Values()
+	v := values.ByNumber(e.Number())
+	if v == nil || e.Number() == 0 {
+		return "unknown"
+	}
+	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(values)))
+}
+
+func enumPrefix(values protoreflect.EnumValueDescriptors) string {
+	return strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+// enumOf finds a word among those of an enum, and returns all of them.
+func enumOf(d protoreflect.EnumDescriptor, text string) (n protoreflect.EnumNumber, words []string) {
+	for i := range d.Values().Len() {
+		v := d.Values().Get(i)
+		if v.Number() == 0 {
+			continue
+		}
+		w := strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(d.Values())))
+		if w == text {
+			n = v.Number()
+		}
+		words = append(words, w)
+	}
+	return n, words
+}
+
+// when prints a moment in UTC, to the second.
+func when(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// pause prints a duration without needless parts: 1h30m, 2.5s.
+func pause(d *durationpb.Duration) string {
+	s := d.AsDuration().Round(time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
