@@ -1,0 +1,242 @@
+package systemtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const aloneLimits = `
+version: 1
+namespaces:
+  api:
+    limits:
+      local:  {rate: 30/s, burst: 30, when_cut_off: local}
+      share:  {rate: 30/s, burst: 30, when_cut_off: share}
+      hold:   {rate: 30/s, burst: 30, when_cut_off: hold}
+      open:   {rate: 30/s, burst: 30, when_cut_off: open}
+      closed: {rate: 30/s, burst: 30, when_cut_off: closed}
+      fixed:  {rate: 30/s, burst: 30, when_cut_off: {rate: 5/s}}
+      staged: {rate: 30/s, burst: 30, when_cut_off: {policy: open, after: 3s, then: {rate: 5/s}}}
+      hard:   {rate: 30/s, burst: 30, ceiling: hard}
+      leader: {rate: 30/s, burst: 30, decide: leader, when_cut_off: {rate: 5/s}}
+`
+
+// alonePolicies is what a node that is cut off answers by each limit, under
+// more than its rate: why it admits and why it refuses, and the rate it admits.
+// A node whose limit is shared by three with the same demand had a third of it.
+var alonePolicies = map[string]struct {
+	admits, refuses string
+	rate            float64 // tokens per second; 0 is none, below 0 all
+}{
+	"local":  {"local", "over_limit", 30},
+	"share":  {"share", "over_limit", 10},
+	"hold":   {"", "cut_off", 0},
+	"open":   {"open", "", -1},
+	"closed": {"", "cut_off", 0},
+	"fixed":  {"fixed_rate", "over_limit", 5},
+	"staged": {"fixed_rate", "over_limit", 5},
+	"hard":   {"", "cut_off", 0},
+	"leader": {"fixed_rate", "over_limit", 5},
+}
+
+// newIslandServers makes three nodes in network namespaces, not started.
+func newIslandServers(t *testing.T, nets *islands, ranges int) *servers {
+	t.Helper()
+	c := &servers{t: t, dir: t.TempDir(), ranges: ranges}
+	for k := 1; k <= 3; k++ {
+		at := func(port int) string { return fmt.Sprintf("10.213.78.%d:%d", 4*k+2, port) }
+		c.nodes = append(c.nodes, &server{
+			id: fmt.Sprintf("n%d", k), httpAddr: at(7411), grpc: at(7412), peer: fmt.Sprintf("10.213.77.%d:7413", k),
+			prefix: []string{"ip", "netns", "exec", nets.space(k)},
+		})
+	}
+	return c
+}
+
+// flood asks for keys at all nodes until ctx ends, 60 times a second each.
+type flood struct {
+	mu  sync.Mutex
+	all map[quota.Key][]stamped
+	wg  sync.WaitGroup
+}
+
+// startFlood asks for each key by a caller of its own: one that waits for a
+// leader does not keep the others waiting.
+func startFlood(ctx context.Context, t *testing.T, nodes []*server, keys []quota.Key) *flood {
+	f := &flood{all: map[quota.Key][]stamped{}}
+	for _, s := range nodes {
+		for _, k := range keys {
+			f.wg.Go(func() {
+				tick := time.NewTicker(time.Second / 60)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					sent := time.Now()
+					a, err := try(s, http.MethodPost, "/v1/allow", in(k))
+					if err != nil || a.code != 200 && a.code != 429 {
+						t.Errorf("%s: %v: %d %s, %v", s.id, k, a.code, a.body, err)
+						return
+					}
+					f.mu.Lock()
+					f.all[k] = append(f.all[k], stamped{a, s.id, sent, time.Now()})
+					f.mu.Unlock()
+					<-tick.C
+				}
+			})
+		}
+	}
+	return f
+}
+
+// between returns the answers of a node within a time.
+func (f *flood) between(k quota.Key, node string, from, to time.Time) []stamped {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []stamped
+	for _, a := range f.all[k] {
+		if a.node == node && !a.sent.Before(from) && a.since.Before(to) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// whys returns why requests were admitted and refused.
+func whys(all []stamped) (admitted, refused []string, passed int) {
+	for _, a := range all {
+		to := &refused
+		if a.Allowed {
+			to = &admitted
+			passed++
+		}
+		if !slices.Contains(*to, a.Why) {
+			*to = append(*to, a.Why)
+		}
+	}
+	return admitted, refused, passed
+}
+
+// TestAlone cuts a node off under load, by every policy for that, and heals it.
+func TestAlone(t *testing.T) {
+	needBinary(t)
+	nets := newIslands(t)
+	c := newIslandServers(t, nets, 8)
+	c.run(aloneLimits)
+	lone := c.nodes[2]
+	var names []string
+	for name := range alonePolicies {
+		names = append(names, "api/"+name)
+	}
+	slices.Sort(names)
+	keys := c.keysLedBy("n1", names...)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	f := startFlood(ctx, t, c.nodes, keys)
+	time.Sleep(1500 * time.Millisecond) // the nodes learn each other's demand
+
+	nets.link(3, "down")
+	cut := time.Now()
+	stagedOpen := false
+	eventually(t, 12*time.Second, "the lone node follows all policies", func() error {
+		for _, k := range keys {
+			p := alonePolicies[k.Limit]
+			last := f.between(k, lone.id, time.Now().Add(-500*time.Millisecond), time.Now())
+			admits, refuses, _ := whys(last)
+			stagedOpen = stagedOpen || k.Limit == "staged" && slices.Contains(admits, "open")
+			if p.admits != "" && !slices.Contains(admits, p.admits) || p.refuses != "" && !slices.Contains(refuses, p.refuses) {
+				return fmt.Errorf("%v: admitted %v, refused %v", k, admits, refuses)
+			}
+			if slices.Contains(refuses, "not_held") || slices.Contains(admits, "held") || slices.Contains(admits, "estimate") {
+				return fmt.Errorf("%v: still admitted %v, refused %v", k, admits, refuses)
+			}
+		}
+		return nil
+	})
+	t.Logf("by all policies %v after the cut", time.Since(cut).Round(100*time.Millisecond))
+	if !stagedOpen {
+		t.Error("staged was never open")
+	}
+	from := time.Now()
+	time.Sleep(2 * time.Second)
+	for _, k := range keys {
+		checkAlone(t, k, f.between(k, lone.id, from, time.Now()), time.Since(from).Seconds())
+	}
+
+	nets.link(3, "up")
+	healed := time.Now()
+	eventually(t, 20*time.Second, "the lone node is back", func() error {
+		for _, k := range keys {
+			admits, refuses, n := whys(f.between(k, lone.id, time.Now().Add(-300*time.Millisecond), time.Now()))
+			for _, why := range append(admits, refuses...) {
+				if !slices.Contains([]string{"held", "estimate", "over_limit", "not_held", "leader"}, why) {
+					return fmt.Errorf("%v: admitted %d by %v, refused by %v", k, n, admits, refuses)
+				}
+			}
+		}
+		return nil
+	})
+	t.Logf("ordinary answers %v after the healing", time.Since(healed).Round(100*time.Millisecond))
+	stop()
+	f.wg.Wait()
+	// What nobody holds is forgotten when it is full again: look at that first.
+	slices.SortFunc(keys, func(a, b quota.Key) int { return map[bool]int{true: -1, false: 1}[a.Limit == "leader"] })
+	checkBooked(t, c, f, keys)
+}
+
+// checkAlone compares what a node answered while it was cut off.
+func checkAlone(t *testing.T, k quota.Key, all []stamped, seconds float64) {
+	t.Helper()
+	p := alonePolicies[k.Limit]
+	admits, refuses, n := whys(all)
+	rate := float64(n) / seconds
+	t.Logf("%-6s admitted %5.1f/s of %5.1f/s %v, refused %v", k.Limit, rate, float64(len(all))/seconds, admits, refuses)
+	if len(admits) > 1 || len(refuses) > 1 || len(admits) == 1 && admits[0] != p.admits || len(refuses) == 1 && refuses[0] != p.refuses {
+		t.Errorf("%s: admitted by %v, refused by %v; want %q and %q", k.Limit, admits, refuses, p.admits, p.refuses)
+	}
+	switch {
+	case p.rate == 0 && n > 0, p.rate < 0 && n < len(all), len(all) == 0:
+		t.Errorf("%s: admitted %d of %d", k.Limit, n, len(all))
+	case p.rate > 0 && (rate > 1.25*p.rate+1 || rate < 0.75*p.rate-1):
+		t.Errorf("%s: admitted %.1f/s; want about %.0f/s", k.Limit, rate, p.rate)
+	}
+}
+
+// checkBooked waits until the leaders have booked what was admitted, once: but
+// for what passed because everything does.
+func checkBooked(t *testing.T, c *servers, f *flood, keys []quota.Key) {
+	t.Helper()
+	began := time.Now()
+	forgotten := 0
+	for _, k := range keys {
+		var want, most int64
+		for _, a := range f.all[k] {
+			if a.Allowed {
+				most++
+				if a.Why != "open" {
+					want++
+				}
+			}
+		}
+		eventually(t, 3*time.Second, fmt.Sprintf("the leader has booked the %d (%d with open) of %v", want, most, k), func() error {
+			got, err := counted(c.nodes[0], k)
+			if err == nil && got[k.Limit] == 0 { // full again, and nobody holds it: the count has gone
+				forgotten++
+				return nil
+			}
+			if err == nil && got[k.Limit] != want {
+				err = fmt.Errorf("booked %v", got)
+			}
+			return err
+		})
+	}
+	if forgotten > 2 {
+		t.Errorf("%d of %d counts were forgotten before they were looked at", forgotten, len(keys))
+	}
+	t.Logf("all is booked %v after the end", time.Since(began).Round(100*time.Millisecond))
+}

@@ -1,0 +1,146 @@
+package systemtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// tally is what a load saw of one key: over all nodes, or on one.
+type tally struct {
+	admitted, refused int64
+	first             time.Time // first request sent
+	last              time.Time // last answer
+	why               map[client.Why]int64
+}
+
+// envelope is the most that the limit admits from the first request to the last
+// answer, if the bucket was full at the first.
+func (k *tally) envelope(rate, burst int64) float64 {
+	return float64(burst) + float64(rate)*k.last.Sub(k.first).Seconds()
+}
+
+// nodeTally is how one node answered.
+type nodeTally struct {
+	answers, errors int64
+	lastErr         error
+	last            time.Time
+	gap             time.Duration // longest between two answers
+	gapAt           time.Time
+}
+
+// load sends every check at a steady rate to every node, whether or not earlier
+// ones have been answered.
+type load struct {
+	mu    sync.Mutex
+	keys  map[quota.Key]*tally
+	nodes map[string]*nodeTally // by gRPC address
+	wg    sync.WaitGroup
+}
+
+// maxInFlight bounds the requests to one node that wait.
+const maxInFlight = 512
+
+// startLoad sends so many requests per second to each node, each of which
+// checks all keys, until ctx ends.
+func startLoad(ctx context.Context, t *testing.T, nodes []*server, perNode int, keys ...quota.Key) *load {
+	t.Helper()
+	l := &load{keys: map[quota.Key]*tally{}, nodes: map[string]*nodeTally{}}
+	for _, k := range keys {
+		l.keys[k] = &tally{why: map[client.Why]int64{}}
+	}
+	for _, s := range nodes {
+		c, err := client.New(ctx, []string{s.grpc})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.nodes[s.grpc] = &nodeTally{}
+		l.wg.Go(func() {
+			defer c.Close()
+			l.drive(ctx, c, s.grpc, perNode, keys)
+		})
+	}
+	return l
+}
+
+// drive sends the load of one node.
+func (l *load) drive(ctx context.Context, c *client.Client, addr string, perNode int, keys []quota.Key) {
+	checks := make([]client.Check, len(keys))
+	for i, k := range keys {
+		checks[i] = client.Check{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key}
+	}
+	slots := make(chan struct{}, maxInFlight)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	began := time.Now()
+	for i := 0; ; i++ {
+		due := began.Add(time.Duration(i) * time.Second / time.Duration(perNode))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(due)):
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			continue // the node does not answer: these are not sent
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			sent := time.Now()
+			within, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			res, err := c.AllowBatch(within, checks)
+			l.answer(addr, keys, sent, res, err)
+		})
+	}
+}
+
+func (l *load) answer(addr string, keys []quota.Key, sent time.Time, res []client.Result, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	n := l.nodes[addr]
+	for _, k := range keys { // those that failed may have been admitted too
+		if t := l.keys[k]; t.first.IsZero() || sent.Before(t.first) {
+			t.first = sent
+		}
+	}
+	if err != nil {
+		n.errors++
+		n.lastErr = err
+		return
+	}
+	n.answers++
+	if gap := now.Sub(n.last); !n.last.IsZero() && gap > n.gap {
+		n.gap, n.gapAt = gap, n.last
+	}
+	n.last = now
+	for i, k := range keys {
+		t := l.keys[k]
+		t.last = now
+		if res[i].Err != nil {
+			n.errors++
+			n.lastErr = res[i].Err
+			continue
+		}
+		t.why[res[i].Why]++
+		if res[i].Allowed {
+			t.admitted++
+		} else {
+			t.refused++
+		}
+	}
+}
+
+// wait waits for the end of the load.
+func (l *load) wait() { l.wg.Wait() }
+
+func (n *nodeTally) String() string {
+	return fmt.Sprintf("%d answers, %d errors, longest gap %v", n.answers, n.errors, n.gap.Round(time.Millisecond))
+}
