@@ -1,0 +1,268 @@
+package archtest
+
+import "slices"
+
+// Module is the path of the module whose packages the rules name.
+const Module = "github.com/quorate/quorate"
+
+// Kind says which checks beyond the import table a package must pass.
+type Kind uint8
+
+const (
+	// Pure packages are functions of their arguments: purity and manners.
+	Pure Kind = iota
+	// Seeded packages repeat exactly from a seed: no clock, no goroutine, no
+	// unseeded random number; manners.
+	Seeded
+	// Library packages do I/O and run goroutines: manners.
+	Library
+	// Command packages are programs; they may print, log and exit.
+	Command
+	// Support packages help tests and may import testing. Only tests import
+	// them.
+	Support
+	// Generated packages are written by a tool: the import table only.
+	Generated
+)
+
+// Rule is one room of the house.
+type Rule struct {
+	Package    string   // path in the module; a final /... covers all below it, and itself
+	Job        string   // what the room is for; shown in failures
+	Kind       Kind     // which checks apply
+	May        []string // module packages it may import, each perhaps with /...
+	ThirdParty []string // modules it may import, subpackages included
+	Closed     bool     // what it imports may not pull in more of the module than May lists
+}
+
+// anything, in May or ThirdParty, allows every package that no other rule
+// keeps away.
+const anything = "..."
+
+const (
+	protobuf = "google.golang.org/protobuf"
+	grpc     = "google.golang.org/grpc"
+	genproto = "google.golang.org/genproto/googleapis"
+	metrics  = "github.com/prometheus/client_golang"
+	xsync    = "github.com/puzpuzpuz/xsync/v4"
+	errgroup = "golang.org/x/sync"
+	yaml     = "go.yaml.in/yaml/v4"
+	hclog    = "github.com/hashicorp/go-hclog"
+	gometric = "github.com/hashicorp/go-metrics"
+	raft     = "github.com/hashicorp/raft"
+	raftBolt = "github.com/hashicorp/raft-boltdb"
+	bbolt    = "go.etcd.io/bbolt"
+)
+
+// Rules is the house, one entry per package. The first match counts. Imports
+// run one way: quota <- limiter, shard <- leader, aggregator <- cluster <- cmd.
+var Rules = []Rule{
+	{
+		Package: "internal/quota", Kind: Pure,
+		Job: "is the vocabulary that everybody shares, a leaf",
+	},
+	{
+		Package: "internal/limiter/limitertest", Kind: Support,
+		Job: "is the one test suite for all algorithms",
+		May: []string{"internal/quota", "internal/limiter"},
+	},
+	{
+		Package: "internal/limiter", Kind: Pure,
+		Job: "holds the algorithms on integers",
+		May: []string{"internal/quota"},
+	},
+	{
+		Package: "internal/zone", Kind: Library,
+		Job: "knows the time zones, the same on all nodes",
+	},
+	{
+		Package: "internal/events", Kind: Library,
+		Job: "passes what happens on a node on to who watches",
+		May: []string{"internal/quota"},
+	},
+	{
+		Package: "shard", Kind: Pure,
+		Job: "maps keys to ranges and plans who holds them",
+		May: []string{"internal/quota"},
+	},
+	{
+		Package: "leader", Kind: Pure,
+		Job: "is the ledger of one range: reports in, grants out",
+		May: []string{"internal/quota", "internal/limiter", "shard"},
+	},
+	{
+		Package: "aggregator", Kind: Pure,
+		Job: "is a member's table of keys: local decision, counting, batching",
+		May: []string{"internal/quota", "internal/limiter", "shard"},
+	},
+	{
+		Package: "internal/sim/rules", Kind: Seeded,
+		Job: "holds every rule of the limits to the real leader and aggregator",
+		May: []string{"internal/quota", "leader", "aggregator"},
+	},
+	{
+		Package: "internal/sim", Kind: Seeded,
+		Job: "simulates the real leader and aggregator from a seed",
+		May: []string{"internal/quota", "internal/limiter", "shard", "leader", "aggregator"},
+	},
+	{
+		Package: "cluster/wire", Kind: Library,
+		Job:        "carries frames between nodes",
+		May:        []string{"internal/quota", "api/gen/..."},
+		ThirdParty: []string{protobuf, errgroup},
+	},
+	{
+		Package: "cluster/multiraft", Kind: Library,
+		Job:        "is the one shell around hashicorp/raft",
+		May:        []string{"cluster/wire", "internal/quota", "shard", "api/gen/..."},
+		ThirdParty: []string{raft, raftBolt, bbolt, hclog, gometric, protobuf, errgroup, metrics},
+	},
+	{
+		Package: "cluster", Kind: Library,
+		Job: "drives the pure packages with goroutines, clocks and connections",
+		May: []string{
+			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
+			"internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+		},
+		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
+	},
+	{
+		Package: "api/gen/...", Kind: Generated,
+		Job:        "is generated from api/proto",
+		May:        []string{"api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
+		Package: "api", Kind: Library,
+		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
+		May:        []string{"internal/quota", "internal/zone", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
+	},
+	{
+		Package: "api/quotaservice", Kind: Library,
+		Job:        "serves the wire protocol of square/quotaservice; it declares the interface that it needs",
+		May:        []string{"internal/quota", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc},
+	},
+	{
+		Package: "client", Kind: Library, Closed: true,
+		Job:        "is linked into other people's services, so it stays thin",
+		May:        []string{"api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
+		Package: "config", Kind: Library,
+		Job:        "loads settings and limit files for the packages that own them",
+		May:        []string{"internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api"},
+		ThirdParty: []string{yaml},
+	},
+	{
+		Package: "internal/archtest", Kind: Support,
+		Job: "is the test of the house itself",
+	},
+	{
+		Package: "cmd/...", Kind: Command,
+		Job: "wires everything into programs",
+		May: []string{anything}, ThirdParty: []string{anything},
+	},
+	{
+		Package: "systemtest/...", Kind: Command,
+		Job: "runs whole nodes against each other",
+		May: []string{anything}, ThirdParty: []string{anything},
+	},
+	{
+		Package: "bench/...", Kind: Command,
+		Job: "measures",
+		May: []string{anything}, ThirdParty: []string{anything},
+	},
+	{
+		Package: "examples/...", Kind: Command,
+		Job: "shows a user's program: it has only what a user has",
+		May: []string{"client", "api/gen/..."}, ThirdParty: []string{anything},
+	},
+}
+
+// Owned is a third-party module that only some packages may import, tests
+// included, even where the table says anything.
+type Owned struct {
+	Path   string   // the module; versions and subpackages included
+	Owners []string // packages
+	Why    string
+}
+
+// OwnedModules lists them.
+var OwnedModules = []Owned{
+	{raft, []string{"cluster/multiraft"}, whyRaft},
+	{raftBolt, []string{"cluster/multiraft"}, whyRaft},
+	{bbolt, []string{"cluster/multiraft"}, whyRaft},
+}
+
+const whyRaft = "behind one shell, raft can be upgraded, guarded against its known bugs, and left out of the simulator"
+
+// Strangers are pairs of packages that never import each other, tests included.
+var Strangers = [][2]string{{"leader", "aggregator"}}
+
+// Exception excuses one file of a pure package from a part of purity. Every
+// line says why; an exception whose file or import is gone fails the test.
+type Exception struct {
+	File    string   // path in the module
+	Imports []string // packages that this file may import all the same
+	Why     string
+}
+
+// Exceptions lists all of them.
+var Exceptions = []Exception{
+	{
+		File: "aggregator/hotpath.go", Imports: []string{"sync", "sync/atomic"},
+		Why: "the decision is one atomic subtraction from what the bucket holds, made by any number of callers at once; its lock is its own, for when it looks empty",
+	},
+	{
+		File: "aggregator/table.go", Imports: []string{"sync/atomic", xsync},
+		Why: "callers on all processors find their bucket here; a lock shared between keys would make them wait for each other",
+	},
+}
+
+// pureStd is the part of the standard library that pure packages may use:
+// nothing in it has state, reads the machine, or waits.
+var pureStd = []string{
+	"bytes", "cmp", "container/heap", "encoding/binary", "errors", "fmt", "hash/fnv", "iter", "maps",
+	"math", "math/bits", "slices", "sort", "strconv", "strings", "time",
+}
+
+// insteadOf says what to do without an import that pure packages may not use.
+var insteadOf = map[string]string{
+	"context":      "finish at once; whoever waits or is cancelled is the caller in cluster",
+	"log":          "return what happened; the caller in cluster logs it",
+	"log/slog":     "return what happened; the caller in cluster logs it",
+	"math/rand":    "take a seed as an argument and derive numbers from it with integer arithmetic",
+	"math/rand/v2": "take a seed as an argument and derive numbers from it with integer arithmetic",
+	"os":           "take the data as an argument; config and cluster read files",
+	"sync":         "let one goroutine of cluster own the value; on the hot path, see Exceptions in internal/archtest/rules.go",
+	"sync/atomic":  "let one goroutine of cluster own the value; on the hot path, see Exceptions in internal/archtest/rules.go",
+	"unsafe":       "write it in safe Go; measure before asking for an exception",
+}
+
+// clockNames are what package time has that reads the machine or waits.
+var clockNames = []string{
+	"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Local", "LoadLocation",
+}
+
+// seededRandom is what math/rand and math/rand/v2 have that does not draw
+// from the process's own generator.
+var seededRandom = []string{
+	"New", "NewSource", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "Source64", "PCG", "ChaCha8", "Zipf",
+}
+
+// ownLogger is what package log has for those who must hand a *log.Logger to
+// somebody else's interface; the rest of it is the process's logger.
+var ownLogger = []string{"Logger", "New", "LstdFlags", "Lmsgprefix"}
+
+// ruleFor returns the entry for a package of the module, named by its path in
+// the module.
+func ruleFor(pkg string) (Rule, bool) {
+	i := slices.IndexFunc(Rules, func(r Rule) bool { return covers(r.Package, pkg) })
+	if i < 0 {
+		return Rule{}, false
+	}
+	return Rules[i], true
+}
