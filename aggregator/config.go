@@ -31,6 +31,8 @@ type Config struct {
 	// Created and Removed are told of every bucket that comes or goes, from
 	// whatever goroutine; they must not block. Nil is nobody.
 	Created, Removed func(quota.Key)
+	// Journal keeps the counts of durable keys beyond this process; nil is none.
+	Journal Journal
 }
 
 // WithDefaults returns c with zero fields set to their defaults.

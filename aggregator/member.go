@@ -16,6 +16,8 @@ type member struct {
 	soonAt  quota.Time
 	idle    []idleBucket // closed, oldest first
 	looked  int          // where the next sweep goes on among them
+
+	afterlife []quota.Afterlife // of earlier processes, not committed by a leader yet
 }
 
 // route is what the member knows of one range.
