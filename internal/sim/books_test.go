@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestQuietKeys(t *testing.T) {
 func TestRunRepeats(t *testing.T) {
 	for seed := range uint64(20) {
 		s, line := random(seed, quota.Soft)
-		if a, b := Run(s), Run(s); a != b {
+		if a, b := Run(s), Run(s); !reflect.DeepEqual(a, b) {
 			t.Errorf("%s\n\tfirst %+v\n\tthen  %+v", line, a, b)
 		}
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"container/heap"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -10,69 +9,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 )
-
-// Scenario is one run.
-type Scenario struct {
-	Seed     uint64
-	Nodes    int
-	Duration time.Duration
-	Sync     time.Duration
-	Limit    quota.Limit
-	Delay    time.Duration
-	Jitter   time.Duration // uniform, on top of Delay; reorders
-	Loss     float64       // of reports and of grants
-	Repeat   float64
-	// Load returns the arrivals per second at node i.
-	Load func(i int, t time.Duration) float64
-	// Hold is how long what is acquired is held, on average, of a limit that counts
-	// what is in flight. Excess is then what was in flight beyond the limit.
-	Hold time.Duration
-	// KillLeader is when the leader dies; the next one starts after Election.
-	// Its member dies with it if KillMember is set.
-	KillLeader time.Duration
-	KillMember bool
-	Election   time.Duration
-	// KillAgain is when the next leader dies too, in the same way.
-	KillAgain time.Duration
-	// Linger is how long a killed leader goes on serving its old term, as one
-	// does that has lost its term and does not know it yet.
-	Linger time.Duration
-	// Skew is the most that a node's clock may differ; 0 is an hour, below 0 none.
-	// Windows are the leader's: only without skew do they agree with the ideal's.
-	Skew time.Duration
-	// Hop lets a hard check wait for the next grant, at most this long.
-	Hop time.Duration
-}
-
-// Result compares a run with the ideal. Amounts are tokens.
-type Result struct {
-	Attempted, Admitted, Ideal int64
-	// Over and Under count decisions that differ from the ideal's.
-	Over, Under int64
-	// Excess is the most that was admitted beyond burst + rate x time over any
-	// stretch of the run; of a windowed limit, beyond the count of any window of
-	// any tier.
-	Excess float64
-	// Waits is the sum of what callers were told to wait, and IdealWaits what the
-	// ideal would have told them.
-	Waits, IdealWaits time.Duration
-	// Asked counts questions to the leader.
-	Asked   int64
-	Reports int64
-	// Lost is what the members admitted and no leader has booked at the end,
-	// less what was booked twice. Only runs whose load ends a few seconds
-	// before them, and without a killed leader, know it exactly.
-	Lost int64
-	// Learned is how long it took from the death of the last killed leader
-	// until its successor had learned.
-	Learned time.Duration
-	// Outage counts what was asked for and what was admitted from a leader's
-	// death until its successor had learned.
-	OutageAttempted, OutageAdmitted int64
-}
-
-// Error is (admitted - ideal) / ideal.
-func (r Result) Error() float64 { return float64(r.Admitted-r.Ideal) / math.Max(1, float64(r.Ideal)) }
 
 const epoch = quota.Time(1_000_000_000_000_000_000)
 

@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // Load is a part of the arrivals; those of a scenario add up.
 type Load struct {
@@ -63,3 +67,20 @@ const (
 	EqualShares   Algorithm = "equal-shares"    // every node has limit/N
 	DropRatio     Algorithm = "drop-ratio"      // every node drops the part that the last interval had too much
 )
+
+// Request is one that is played at its time: of a log, say.
+type Request struct {
+	At   time.Duration // since the start
+	Key  string
+	Node int   // from 1
+	Cost int64 // in tokens
+}
+
+// rival decides instead of the real code.
+type rival interface {
+	// start schedules what the algorithm does by itself, with run.after, and
+	// run.send for messages.
+	start()
+	// decide decides a request at a node.
+	decide(n *node, key string, cost quota.Units) quota.Decision
+}
