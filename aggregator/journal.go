@@ -18,10 +18,9 @@ type Journal interface {
 
 // JournalSlot is the place of one key. Set is never called twice at a time.
 type JournalSlot interface {
-	// Set replaces what the slot says, as in quota.Afterlife: what was admitted,
-	// what that was when the window at window began, and what was given back. A
-	// reader after a crash must see all of one call, or all of the one before.
-	Set(total, before, back quota.Units, window quota.Time)
+	// Set replaces what the slot says. A reader after a crash must see all of one
+	// call, or all of the one before.
+	Set(c quota.Counts)
 	// Free gives the place back: a leader has committed what it says. The slot is
 	// not used afterwards.
 	Free()
