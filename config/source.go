@@ -34,31 +34,74 @@ func readFile(path string) ([]byte, error) {
 // root returns the top value of the one YAML document in the report's data, or
 // nil after reporting why there is none.
 func (r *report) root(startWith string) *yaml.Node {
+	loader, first := r.first(startWith)
+	if first == nil {
+		return nil
+	}
+	r.oneDocument(loader)
+	r.plainOnly(first)
+	return first
+}
+
+// roots returns the top values of all documents, of which there may be most.
+// What follows a mistake in the YAML is not among them.
+func (r *report) roots(startWith string, most int) []*yaml.Node {
+	loader, root := r.first(startWith)
+	var all []*yaml.Node
+	for root != nil {
+		if len(all) == most {
+			r.node(root, "", "is one document too many; at most %d in a file", most)
+			return all
+		}
+		r.plainOnly(root)
+		all = append(all, root)
+		root = r.next(loader)
+	}
+	return all
+}
+
+// first returns the top value of the first document.
+func (r *report) first(startWith string) (*yaml.Loader, *yaml.Node) {
 	if len(r.data) > MaxFileBytes {
 		r.data = nil // no excerpts
 		r.at(0, 0, "", "is larger than 4 MiB; at most %d bytes are read", MaxFileBytes)
-		return nil
+		return nil, nil
 	}
 	if !r.checkBytes() {
-		return nil
+		return nil, nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(r.data))
 	if err != nil {
 		r.at(0, 0, "", "cannot be read: %v", err)
-		return nil
+		return nil, nil
 	}
 	var doc yaml.Node
 	switch err := loader.Load(&doc); {
 	case errors.Is(err, io.EOF), err == nil && empty(&doc):
 		r.at(1, 1, "", "the file is empty; must start with %s", startWith)
-		return nil
+		return nil, nil
 	case err != nil:
 		r.syntax(err)
-		return nil
+		return nil, nil
 	}
-	r.oneDocument(loader)
-	r.plainOnly(doc.Content[0])
-	return doc.Content[0]
+	return loader, doc.Content[0]
+}
+
+// next returns the top value of the next document, or nil after the last. Empty
+// ones, as after a "---" at the end, are passed over.
+func (r *report) next(loader *yaml.Loader) *yaml.Node {
+	for {
+		var doc yaml.Node
+		switch err := loader.Load(&doc); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			r.syntax(err)
+			return nil
+		case !empty(&doc):
+			return doc.Content[0]
+		}
+	}
 }
 
 func empty(doc *yaml.Node) bool {

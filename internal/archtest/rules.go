@@ -101,6 +101,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota", "leader", "aggregator"},
 	},
 	{
+		Package: "internal/sim/scenario", Kind: Library,
+		Job: "reads scenario files for the simulator, plays them and judges the outcome",
+		May: []string{"internal/quota", "internal/sim", "config"},
+	},
+	{
 		Package: "internal/sim", Kind: Seeded,
 		Job: "simulates the real leader and aggregator from a seed",
 		May: []string{"internal/quota", "internal/limiter", "shard", "leader", "aggregator"},

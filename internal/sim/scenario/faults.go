@@ -1,0 +1,185 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/sim"
+)
+
+const faultExample = "{at: 8s, kill: leader}"
+
+// kinds are the faults, by the field that chooses one, with the fields that may
+// stand beside it.
+var kinds = []kind{
+	{sim.Kill, []string{"for"}},
+	{sim.Restart, nil},
+	{sim.Pause, []string{"for"}},
+	{sim.Partition, []string{"for", "heal"}},
+	{sim.Heal, nil},
+	{sim.Slow, []string{"by", "for"}},
+}
+
+type kind struct {
+	kind   sim.FaultKind
+	beside []string
+}
+
+const kindWords = "kill, restart, pause, partition, heal or slow"
+
+func (p *parser) faults(v config.Value) {
+	type restart struct {
+		at    config.Value
+		fault sim.Fault
+	}
+	var restarts []restart
+	v.Items(MaxFaults, "["+faultExample+"]", func(v config.Value) {
+		f, ok := p.fault(v)
+		if !ok {
+			return
+		}
+		if f.Kind == sim.Restart {
+			restarts = append(restarts, restart{v, f})
+		}
+		p.Faults = append(p.Faults, f)
+	})
+	for _, r := range restarts {
+		p.killedBefore(r.at, r.fault)
+	}
+}
+
+func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
+	before := v.Faults()
+	d, ok := p.part(v, faultExample, "at*", "kill", "restart", "pause", "partition", "heal", "slow", "for", "by")
+	if !ok {
+		return f, false
+	}
+	d.duration("at", &f.At, 0, p.Duration)
+	if !d.choose(&f) {
+		return f, false
+	}
+	value := d.given[string(f.Kind)]
+	switch f.Kind {
+	case sim.Heal:
+		value.Scalar(healWant, isAll)
+	case sim.Partition:
+		f.Groups = p.groups(value)
+		d.read("heal", func(v config.Value) { p.healed(v, &f) })
+	default:
+		p.target(value, &f)
+	}
+	d.duration("for", &f.For, time.Millisecond, MaxDuration)
+	if d.has("for") && d.has("heal") {
+		d.given["for"].Fault("cannot stand beside heal; choose one")
+	}
+	d.duration("by", &f.Delay, time.Microsecond, MaxDelay)
+	if f.Kind == sim.Slow && !d.has("by") {
+		d.Missing("by", "is missing; write how much each message is delayed, such as by: 50ms")
+	}
+	return f, v.Faults() == before
+}
+
+const healWant = "all: everything is healed at once"
+
+func isAll(text string) error {
+	if text != "all" {
+		return config.Wrong(text, healWant)
+	}
+	return nil
+}
+
+// choose finds the one kind of a fault, and reports fields that are not its.
+func (p part) choose(f *sim.Fault) bool {
+	for _, k := range kinds {
+		if !p.has(string(k.kind)) || k.kind == sim.Heal && p.has("partition") {
+			continue
+		}
+		if f.Kind != "" {
+			p.given[string(k.kind)].Fault("cannot stand beside %s; choose one, or write two faults", f.Kind)
+			return false
+		}
+		f.Kind = k.kind
+	}
+	if f.Kind == "" {
+		p.Missing("kill", "is missing; write what happens, such as kill: leader: %s", kindWords)
+		return false
+	}
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kind == f.Kind })
+	for _, name := range []string{"for", "by"} {
+		if p.has(name) && !slices.Contains(kinds[i].beside, name) {
+			p.given[name].Fault("cannot stand beside %s; remove it", f.Kind)
+			return false
+		}
+	}
+	return true
+}
+
+// target reads the leader, a node or several.
+func (p *parser) target(v config.Value, f *sim.Fault) {
+	if v.IsList() {
+		f.Nodes = p.nodes(v)
+		return
+	}
+	want := fmt.Sprintf("leader, a node from 1 to %d, or a list such as [1, 2]", p.Nodes)
+	if f.Kind == sim.Restart {
+		want = fmt.Sprintf("a node from 1 to %d that was killed, or a list such as [1, 2]", p.Nodes)
+	}
+	v.Scalar(want, func(text string) error {
+		if text == "leader" && f.Kind != sim.Restart {
+			f.Leader = true
+			return nil
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > p.Nodes {
+			return config.Wrong(text, want)
+		}
+		f.Nodes = []int{n}
+		return nil
+	})
+}
+
+// groups reads the sides of a partition.
+func (p *parser) groups(v config.Value) (groups [][]int) {
+	seen := map[int]bool{}
+	v.Items(p.Nodes, "[[1, 2], [3, 4, 5]]", func(v config.Value) {
+		group := p.nodes(v)
+		for _, n := range group {
+			if seen[n] {
+				v.Fault("has node %d, which is in another group already; remove one", n)
+			}
+			seen[n] = true
+		}
+		groups = append(groups, group)
+	})
+	if len(groups) == 1 && len(seen) == p.Nodes {
+		v.Fault("has all nodes in one group, which parts nobody; must be two groups, or one without some nodes")
+	}
+	return groups
+}
+
+// healed reads when a partition ends.
+func (p *parser) healed(v config.Value, f *sim.Fault) {
+	var at time.Duration
+	if !v.Duration(&at, 0, p.Duration) {
+		return
+	}
+	if f.For = at - f.At; f.For <= 0 {
+		v.Fault("is %v, not after at, which is %v; must be later, up to the duration, %v", at, f.At, p.Duration)
+	}
+}
+
+// killedBefore reports a restart of what was never killed.
+func (p *parser) killedBefore(v config.Value, f sim.Fault) {
+	for _, n := range f.Nodes {
+		killed := slices.ContainsFunc(p.Faults, func(k sim.Fault) bool {
+			return k.Kind == sim.Kill && k.At <= f.At && (k.Leader || slices.Contains(k.Nodes, n))
+		})
+		if !killed {
+			v.Fault("restarts node %d, which was not killed before %v; kill it first, or remove this", n, f.At)
+			return
+		}
+	}
+}
