@@ -1,4 +1,129 @@
 package sim
 
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Algorithms returns all algorithms, the real one first.
+func Algorithms() []Algorithm {
+	return []Algorithm{Quorate, CountSync, CountSyncDebt, EqualShares, DropRatio}
+}
+
+// Fits says why the algorithm cannot play a limit, or that it is none of
+// [Algorithms]. The empty one is [Quorate]. The others only count what passes:
+// they know nothing of what is in flight, and tell nobody to wait.
+func (a Algorithm) Fits(l *quota.Limit) error {
+	switch {
+	case a == "" || a == Quorate:
+		return nil
+	case !slices.Contains(Algorithms(), a):
+		return fmt.Errorf("algorithm: %q; must be one of %v", string(a), Algorithms())
+	case l.Kind == quota.Concurrency:
+		return fmt.Errorf("algorithm: %s counts what passes, not what is in flight; only %s can play limit %v", a, Quorate, l.LimitName)
+	case l.MaxDebt > 0:
+		return fmt.Errorf("algorithm: %s tells nobody to wait; only %s can play limit %v, which has a max_debt", a, Quorate, l.LimitName)
+	}
+	return nil
+}
+
 // newRival returns who decides in place of the real code; nil for Quorate.
-func newRival(_ *run) rival { return nil }
+func newRival(r *run) rival {
+	switch r.Algorithm {
+	case CountSync, CountSyncDebt:
+		return &countSync{r: r, debt: r.Algorithm == CountSyncDebt}
+	case EqualShares:
+		return &equalShares{r: r, share: shareOf(&r.Limit, r.Nodes)}
+	case DropRatio:
+		return newDropRatio(r)
+	}
+	return nil
+}
+
+// answer is a rival's decision: it says no more than yes or no.
+func answer(ok bool) quota.Decision {
+	if ok {
+		return quota.Decision{Allowed: true, Why: quota.WhyLocal}
+	}
+	return quota.Decision{Why: quota.WhyOverLimit}
+}
+
+// everySync calls f for each living node once per sync interval, for all at the
+// same moments, as timers do that follow the wall clock. (Of count-sync it is
+// the worst: copies that are corrected at different moments admit less.)
+func (r *run) everySync(f func(*node)) {
+	r.after(r.Sync, func() {
+		for _, n := range r.nodes {
+			if !n.dead {
+				f(n)
+			}
+		}
+		r.everySync(f)
+	})
+}
+
+// tell passes a message from one node to another, who may have died meanwhile;
+// what a node tells itself needs no network.
+func (r *run) tell(from, to *node, f func()) {
+	if from == to {
+		f()
+		return
+	}
+	r.res.Reports++
+	r.send(func() {
+		if !to.dead {
+			f()
+		}
+	})
+}
+
+// tables are what every node has of each key. A node's end with its process.
+type tables[T any] struct {
+	of    map[*node]*table[T]
+	fresh func() T
+}
+
+func (t *tables[T]) on(n *node) *table[T] {
+	v := t.of[n]
+	if v == nil || v.process != n.agg {
+		made := newTable(t.fresh)
+		made.process = n.agg
+		v = &made
+		t.of[n] = v
+	}
+	return v
+}
+
+func newTables[T any](fresh func() T) tables[T] { return tables[T]{map[*node]*table[T]{}, fresh} }
+
+// table is what a node, or an aggregator, has of each key. Keys come in the
+// order in which they were first seen, so that a run repeats.
+type table[T any] struct {
+	process *aggregator.Aggregator // a new one with each life of the node
+	byKey   map[string]*T
+	keys    []string
+	fresh   func() T
+}
+
+func newTable[T any](fresh func() T) table[T] {
+	return table[T]{byKey: map[string]*T{}, fresh: fresh}
+}
+
+func (t *table[T]) of(key string) *T {
+	v, ok := t.byKey[key]
+	if !ok {
+		n := t.fresh()
+		v = &n
+		t.byKey[key] = v
+		t.keys = append(t.keys, key)
+	}
+	return v
+}
+
+func (t *table[T]) clear() {
+	clear(t.byKey)
+	t.keys = nil
+}

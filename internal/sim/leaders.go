@@ -22,6 +22,9 @@ func (r *run) start() {
 		r.arrive(i)
 	}
 	r.elect(0)
+	if r.rival != nil {
+		r.rival.start()
+	}
 	for _, at := range []time.Duration{r.KillLeader, r.KillAgain} {
 		if at > 0 {
 			r.after(at, r.kill)

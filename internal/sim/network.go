@@ -26,7 +26,7 @@ func (r *run) send(f func()) {
 
 // pump sends what a member has to say and wakes it again when it is due.
 func (r *run) pump(n *node) {
-	if n.dead {
+	if n.dead || r.rival != nil {
 		return
 	}
 	for _, rep := range n.agg.Collect(r.now + n.skew) {

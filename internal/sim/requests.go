@@ -31,6 +31,10 @@ func (r *run) request(n *node) {
 	if n.dead {
 		return
 	}
+	if r.rival != nil {
+		r.count(r.rival.decide(n, "k", quota.Token))
+		return
+	}
 	if d, done := r.check(n, r.Hop > 0); done {
 		r.finish(n, d)
 	}

@@ -25,6 +25,7 @@ type run struct {
 	killedTerm quota.Term // its term
 	saved      map[quota.Key]quota.KeyLevel
 	limits     *quota.Limits
+	rival      rival // nil for the real algorithm
 	ideal      ideal
 	envelop    envelope
 	inFlight   float64
@@ -65,6 +66,7 @@ func Run(s Scenario) Result {
 	}
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
 	r.ideal, r.envelop = newIdeal(&s.Limit, r.now), newEnvelope(&s.Limit, r.now)
+	r.rival = newRival(r)
 	r.start()
 	end := epoch.Add(s.Duration)
 	for len(r.events) > 0 && r.events[0].at <= end {

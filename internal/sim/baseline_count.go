@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// countSync is what limiters do that share counts: every node has a copy of each
+// key's bucket, decides by it, and at every sync tells the others what it has
+// admitted since. They subtract it from their copies, but never below nothing:
+// what N nodes admit at once is forgotten, and under overload each of them
+// admits up to the whole rate. With debt, copies go below nothing.
+//
+// What a message carries is lost with it and counted twice with its repetition.
+type countSync struct {
+	r     *run
+	debt  bool
+	nodes tables[counted]
+}
+
+// counted is a node's copy of a bucket, and what it has admitted and not told.
+type counted struct {
+	copy   ideal
+	untold quota.Units
+}
+
+func (c *countSync) start() {
+	c.nodes = newTables(func() counted { return counted{copy: newIdeal(&c.r.Limit, c.r.now)} })
+	c.r.everySync(c.sync)
+}
+
+func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision {
+	k := c.nodes.on(n).of(key)
+	ok, _ := k.copy.take(c.r.now, cost)
+	if ok {
+		k.untold += cost
+	}
+	return answer(ok)
+}
+
+// sync is one message to each other node, with all keys that have changed.
+func (c *countSync) sync(n *node) {
+	type change struct {
+		key string
+		by  quota.Units
+	}
+	var changes []change
+	t := c.nodes.on(n)
+	for _, key := range t.keys {
+		if k := t.of(key); k.untold > 0 {
+			changes = append(changes, change{key, k.untold})
+			k.untold = 0
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	for _, to := range c.r.nodes {
+		if to == n {
+			continue
+		}
+		c.r.tell(n, to, func() {
+			for _, ch := range changes {
+				c.subtract(&c.nodes.on(to).of(ch.key).copy, ch.by)
+			}
+		})
+	}
+}
+
+func (c *countSync) subtract(d *ideal, by quota.Units) {
+	for i := range d.meters {
+		m := &d.meters[i]
+		m.Advance(c.r.now, &d.tiers[i])
+		m.Add(-by)
+		if !c.debt && m.Level() < 0 {
+			m.Add(-m.Level())
+		}
+	}
+}
+
+// equalShares gives every node its own bucket of limit/N, at least one token.
+// Nobody tells anybody anything.
+type equalShares struct {
+	r     *run
+	share quota.Limit
+	nodes tables[ideal]
+}
+
+func (e *equalShares) start() {
+	e.nodes = newTables(func() ideal { return newIdeal(&e.share, e.r.now) })
+}
+
+func (e *equalShares) decide(n *node, key string, cost quota.Units) quota.Decision {
+	ok, _ := e.nodes.on(n).of(key).take(e.r.now, cost)
+	return answer(ok)
+}
+
+// shareOf divides all tiers by n. A bucket's rate stays exact; counts are
+// rounded down, but to 1 at least.
+func shareOf(l *quota.Limit, n int) quota.Limit {
+	share := *l
+	share.More = nil
+	for i, t := range l.Tiers() {
+		t.Burst = max(1, t.Burst/int64(n))
+		if t.Kind == quota.TokenBucket {
+			t.Rate.Per *= time.Duration(n)
+		} else {
+			t.Rate.Tokens = t.Burst
+		}
+		if i == 0 {
+			share.SetFirst(t)
+		} else {
+			share.More = append(share.More, t)
+		}
+	}
+	return share
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"math/rand/v2"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// dropRatio sheds load as Uber's global limiter does: nodes tell one aggregator,
+// on the leader's node, what was attempted in each sync interval; it adds that
+// up and tells them which part to drop in the next one, so that what remains is
+// what the rate yields in an interval. Each request draws a random number. There
+// is no bucket: what was saved up is not admitted, and no admission is remembered.
+//
+// Nodes that hear nothing go on with the last ratio. An aggregator that dies
+// takes its sums with it, and the next one starts without.
+type dropRatio struct {
+	r     *run
+	rng   *rand.Rand
+	nodes tables[dropped]
+	sums  table[summed]
+	at    *node // whose aggregator it is
+}
+
+// dropped is what a node has of a key.
+type dropped struct {
+	ratio     float64
+	attempted quota.Units // not told
+}
+
+// summed is what the aggregator has of a key.
+type summed struct {
+	attempted quota.Units // in this interval
+	dropping  bool        // the last ratio was more than 0
+}
+
+func newDropRatio(r *run) *dropRatio {
+	return &dropRatio{
+		r: r, rng: rand.New(rand.NewPCG(r.Seed, 2)),
+		nodes: newTables(func() dropped { return dropped{} }), sums: newTable(func() summed { return summed{} }),
+	}
+}
+
+func (d *dropRatio) start() {
+	d.r.everySync(d.sync)
+	d.r.after(d.r.Sync, d.aggregate)
+}
+
+func (d *dropRatio) decide(n *node, key string, cost quota.Units) quota.Decision {
+	k := d.nodes.on(n).of(key)
+	k.attempted += cost
+	return answer(d.rng.Float64() >= k.ratio)
+}
+
+// aggregator returns the node of the aggregator, nil while there is none.
+func (d *dropRatio) aggregator() *node {
+	s := d.r.seats[len(d.r.seats)-1]
+	if s.ledger == nil || s.node.dead {
+		return nil
+	}
+	if s.node != d.at {
+		d.at = s.node
+		d.sums.clear()
+	}
+	return d.at
+}
+
+// sync tells the aggregator what was attempted.
+func (d *dropRatio) sync(n *node) {
+	to := d.aggregator()
+	if to == nil {
+		return
+	}
+	attempted := map[string]quota.Units{}
+	var keys []string
+	t := d.nodes.on(n)
+	for _, key := range t.keys {
+		if k := t.of(key); k.attempted > 0 {
+			attempted[key], k.attempted = k.attempted, 0
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	d.r.tell(n, to, func() {
+		for _, key := range keys {
+			d.sums.of(key).attempted += attempted[key]
+		}
+	})
+}
+
+// aggregate ends an interval: it works out the ratios and tells all nodes those
+// that are not 0, or no longer are.
+func (d *dropRatio) aggregate() {
+	defer d.r.after(d.r.Sync, d.aggregate)
+	from := d.aggregator()
+	if from == nil {
+		return
+	}
+	ratios := map[string]float64{}
+	var keys []string
+	for _, key := range d.sums.keys {
+		s := d.sums.of(key)
+		ratio := d.ratio(s.attempted)
+		s.attempted = 0
+		if ratio > 0 || s.dropping {
+			ratios[key] = ratio
+			keys = append(keys, key)
+		}
+		s.dropping = ratio > 0
+	}
+	if len(keys) == 0 {
+		return
+	}
+	for _, n := range d.r.nodes {
+		d.r.tell(from, n, func() {
+			for _, key := range keys {
+				d.nodes.on(n).of(key).ratio = ratios[key]
+			}
+		})
+	}
+}
+
+// ratio is the part of the attempts of an interval that were too many for the
+// tier that yields least.
+func (d *dropRatio) ratio(attempted quota.Units) float64 {
+	worst := 0.0
+	for _, t := range d.r.Limit.Tiers() {
+		yields := float64(quota.FromTokens(t.Rate.Tokens)) * float64(d.r.Sync) / float64(t.Rate.Per)
+		if a := float64(attempted); a > yields {
+			worst = max(worst, 1-yields/a)
+		}
+	}
+	return worst
+}

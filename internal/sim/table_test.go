@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// designRow is a row of the table that the design began with: one key, 1000/s,
+// burst 1000, sync 100 ms, one-way delay 1 ms, 20 s. What it says of an algorithm
+// comes from a prototype that was thrown away.
+type designRow struct {
+	pattern            string
+	nodes              int
+	naive, debt        figure // count-sync without and with debt
+	hard, soft         figure // a first version of the division
+	hardMost, softMost figure // what the real code may be off at most
+}
+
+// figure is what was admitted against the ideal, in percent, and the worst
+// excess over the envelope, in bursts.
+type figure struct{ pct, excess float64 }
+
+func (f figure) String() string { return fmt.Sprintf("%+7.1f%% %6.2f", f.pct, f.excess) }
+
+// Soft is as near as the prototype or within half a percent and 0.1 bursts, and
+// hard within one percent more than it, without excess. What is above that is
+// known, and to be brought down: a surge on 50 nodes is admitted by each before it
+// knows of the others; a hard limit that 50 nodes turn on and off loses, with
+// some seeds, up to 8 % while the tokens lie at the wrong node.
+var designRows = []designRow{
+	{"even 3x", 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{1, none}, figure{.5, .1}},
+	{"even 20x", 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{1, none}, figure{1.3, .29}},
+	{"skew 90% 3x", 10, figure{25, 5.2}, figure{-.2, 0}, figure{-.5, 0}, figure{-.4, 0}, figure{1.5, none}, figure{.5, .1}},
+	{"moving 0.95x", 10, figure{0, 0}, figure{0, 0}, figure{-1.8, 0}, figure{0, 0}, figure{2.8, none}, figure{.5, .1}},
+	{"on/off 3x", 50, figure{49, 9.7}, figure{1.3, .27}, figure{-3.1, 0}, figure{-.5, .02}, figure{9, none}, figure{.5, .1}},
+	{"surge 10x", 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{1.2, none}, figure{.5, .35}},
+}
+
+// none is no excess, but for what rounding may make of a token.
+const none = rounding / 1000
+
+func patternNamed(t *testing.T, name string) pattern {
+	t.Helper()
+	for _, p := range patterns {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("no pattern %q", name)
+	return pattern{}
+}
+
+// play returns the figure of an algorithm, the worst of the seeds in both parts.
+func (row designRow) play(t *testing.T, a Algorithm, c quota.Ceiling) figure {
+	t.Helper()
+	p := patternNamed(t, row.pattern)
+	worst := figure{}
+	for seed := range seedsEach() {
+		res := Run(Scenario{
+			Seed: seed + 1, Nodes: row.nodes, Duration: 20 * time.Second, Limit: limit(1000, 1000, c),
+			Delay: time.Millisecond, Load: p.on(row.nodes, 1000), Algorithm: a,
+		})
+		if e := 100 * res.Error(); math.Abs(e) > math.Abs(worst.pct) {
+			worst.pct = e
+		}
+		worst.excess = max(worst.excess, res.Excess/1000)
+	}
+	return worst
+}
+
+// TestDesignTable replays the table of the design for all algorithms.
+func TestDesignTable(t *testing.T) {
+	var out strings.Builder
+	line := func(cells ...any) { fmt.Fprintf(&out, strings.Repeat("%-16v", len(cells))+"\n", cells...) }
+	line("load", "nodes", "count-sync", "(prototype)", "with debt", "(prototype)", "equal-shares", "drop-ratio", "hard", "(prototype)", "soft", "(prototype)")
+	for _, row := range designRows {
+		naive, debt := row.play(t, CountSync, quota.Soft), row.play(t, CountSyncDebt, quota.Soft)
+		shares, drop := row.play(t, EqualShares, quota.Soft), row.play(t, DropRatio, quota.Soft)
+		hard, soft := row.play(t, Quorate, quota.Hard), row.play(t, Quorate, quota.Soft)
+		line(row.pattern, row.nodes, naive, row.naive, debt, row.debt, shares, drop, hard, row.hard, soft, row.soft)
+		row.check(t, "count-sync, which has to be as bad as it was", naive, figure{row.naive.pct * 1.1, row.naive.excess * 1.1})
+		if naive.pct < row.naive.pct*.9 {
+			t.Errorf("%s: count-sync admits only %v, the prototype %v", row.pattern, naive, row.naive)
+		}
+		row.check(t, "hard", hard, row.hardMost)
+		row.check(t, "soft", soft, row.softMost)
+		if row.naive.pct > 0 && 10*math.Abs(soft.pct) > naive.pct {
+			t.Errorf("%s: soft %v is not ten times nearer to the ideal than count-sync %v", row.pattern, soft, naive)
+		}
+	}
+	t.Logf("admitted against the ideal, and worst excess in bursts; the worst of %d seeds\n%s", seedsEach(), &out)
+}
+
+func (row designRow) check(t *testing.T, name string, got, most figure) {
+	t.Helper()
+	if math.Abs(got.pct) > most.pct+.05 || got.excess > most.excess {
+		t.Errorf("%s, %d nodes: %s: %v; at most %v", row.pattern, row.nodes, name, got, most)
+	}
+}
