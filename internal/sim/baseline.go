@@ -43,13 +43,17 @@ func newRival(r *run) rival {
 	return nil
 }
 
-// answer is a rival's decision: it says no more than yes or no.
-func answer(ok bool) quota.Decision {
+// rivalSays is a rival's decision: it says no more than yes or no.
+func rivalSays(ok bool) quota.Decision {
 	if ok {
 		return quota.Decision{Allowed: true, Why: quota.WhyLocal}
 	}
 	return quota.Decision{Why: quota.WhyOverLimit}
 }
+
+// central returns a limiter like the ideal's, for a limit that need not be the
+// scenario's.
+func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, r.now) }
 
 // everySync calls f for each living node once per sync interval, for all at the
 // same moments, as timers do that follow the wall clock. (Of count-sync it is
@@ -65,9 +69,9 @@ func (r *run) everySync(f func(*node)) {
 	})
 }
 
-// tell passes a message from one node to another, who may have died meanwhile;
+// carry passes a message from one node to another, who may have died meanwhile;
 // what a node tells itself needs no network.
-func (r *run) tell(from, to *node, f func()) {
+func (r *run) carry(from, to *node, f func()) {
 	if from == to {
 		f()
 		return

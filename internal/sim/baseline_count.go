@@ -26,7 +26,7 @@ type counted struct {
 }
 
 func (c *countSync) start() {
-	c.nodes = newTables(func() counted { return counted{copy: newIdeal(&c.r.Limit, c.r.now)} })
+	c.nodes = newTables(func() counted { return counted{copy: c.r.central(&c.r.Limit)} })
 	c.r.everySync(c.sync)
 }
 
@@ -36,7 +36,7 @@ func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision
 	if ok {
 		k.untold += cost
 	}
-	return answer(ok)
+	return rivalSays(ok)
 }
 
 // sync is one message to each other node, with all keys that have changed.
@@ -60,7 +60,7 @@ func (c *countSync) sync(n *node) {
 		if to == n {
 			continue
 		}
-		c.r.tell(n, to, func() {
+		c.r.carry(n, to, func() {
 			for _, ch := range changes {
 				c.subtract(&c.nodes.on(to).of(ch.key).copy, ch.by)
 			}
@@ -88,12 +88,12 @@ type equalShares struct {
 }
 
 func (e *equalShares) start() {
-	e.nodes = newTables(func() ideal { return newIdeal(&e.share, e.r.now) })
+	e.nodes = newTables(func() ideal { return e.r.central(&e.share) })
 }
 
 func (e *equalShares) decide(n *node, key string, cost quota.Units) quota.Decision {
 	ok, _ := e.nodes.on(n).of(key).take(e.r.now, cost)
-	return answer(ok)
+	return rivalSays(ok)
 }
 
 // shareOf divides all tiers by n. A bucket's rate stays exact; counts are

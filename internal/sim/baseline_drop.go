@@ -2,12 +2,13 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // dropRatio sheds load as Uber's global limiter does: nodes tell one aggregator,
-// on the leader's node, what was attempted in each sync interval; it adds that
+// on the first node that lives, what was attempted in each sync interval; it adds that
 // up and tells them which part to drop in the next one, so that what remains is
 // what the rate yields in an interval. Each request draws a random number. There
 // is no bucket: what was saved up is not admitted, and no admission is remembered.
@@ -49,17 +50,17 @@ func (d *dropRatio) start() {
 func (d *dropRatio) decide(n *node, key string, cost quota.Units) quota.Decision {
 	k := d.nodes.on(n).of(key)
 	k.attempted += cost
-	return answer(d.rng.Float64() >= k.ratio)
+	return rivalSays(d.rng.Float64() >= k.ratio)
 }
 
-// aggregator returns the node of the aggregator, nil while there is none.
+// aggregator returns the node of the aggregator, nil if all are dead.
 func (d *dropRatio) aggregator() *node {
-	s := d.r.seats[len(d.r.seats)-1]
-	if s.ledger == nil || s.node.dead {
+	i := slices.IndexFunc(d.r.nodes, func(n *node) bool { return !n.dead })
+	if i < 0 {
 		return nil
 	}
-	if s.node != d.at {
-		d.at = s.node
+	if d.at != d.r.nodes[i] {
+		d.at = d.r.nodes[i]
 		d.sums.clear()
 	}
 	return d.at
@@ -83,7 +84,7 @@ func (d *dropRatio) sync(n *node) {
 	if len(keys) == 0 {
 		return
 	}
-	d.r.tell(n, to, func() {
+	d.r.carry(n, to, func() {
 		for _, key := range keys {
 			d.sums.of(key).attempted += attempted[key]
 		}
@@ -114,7 +115,7 @@ func (d *dropRatio) aggregate() {
 		return
 	}
 	for _, n := range d.r.nodes {
-		d.r.tell(from, n, func() {
+		d.r.carry(from, n, func() {
 			for _, key := range keys {
 				d.nodes.on(n).of(key).ratio = ratios[key]
 			}
