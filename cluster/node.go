@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
@@ -31,6 +32,8 @@ type Node struct {
 	inc   quota.Incarnation
 	plan  [][]quota.NodeID // replicas of each range
 	lock  *dirLock
+	// journal has its own locks; nil when none can be kept.
+	journal *journal.Journal
 
 	net   *wire.Net
 	host  *multiraft.Host
@@ -109,10 +112,13 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	}
 	n.routes.init(cfg)
 	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
-	n.agg = aggregator.New(aggregator.Config{
+	ac := aggregator.Config{
 		Self: cfg.Self, Incarnation: inc, Nodes: len(cfg.Nodes), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
-	}, n.clock.now())
+	}
+	inherited := n.openJournal(&ac)
+	n.agg = aggregator.New(ac, n.clock.now())
+	n.agg.Afterlife(inherited)
 	n.askers = make([]asker, cfg.Ranges)
 	n.stats.init(n, cfg.Registry)
 	return n
@@ -235,7 +241,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.lock.close())
+		errs = append(errs, n.closeJournal(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }
@@ -251,7 +257,7 @@ func (n *Node) Kill() error {
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
 		n.done.Wait()
-		errs = append(errs, n.lock.close())
+		errs = append(errs, n.closeJournal(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }

@@ -46,6 +46,7 @@ const (
 	metrics  = "github.com/prometheus/client_golang"
 	xsync    = "github.com/puzpuzpuz/xsync/v4"
 	errgroup = "golang.org/x/sync"
+	sys      = "golang.org/x/sys"
 	yaml     = "go.yaml.in/yaml/v4"
 	hclog    = "github.com/hashicorp/go-hclog"
 	gometric = "github.com/hashicorp/go-metrics"
@@ -123,11 +124,17 @@ var Rules = []Rule{
 		ThirdParty: []string{raft, raftBolt, bbolt, hclog, gometric, protobuf, errgroup, metrics},
 	},
 	{
+		Package: "cluster/journal", Kind: Library,
+		Job:        "keeps what a member has counted where the death of the process does not lose it",
+		May:        []string{"internal/quota", "aggregator"},
+		ThirdParty: []string{sys},
+	},
+	{
 		Package: "cluster", Kind: Library,
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},

@@ -1,0 +1,22 @@
+package journal
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// allocate makes the disk keep room for part of the file; what it holds stays.
+func allocate(f *os.File, from int64, size int) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, from, int64(size))
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EOPNOTSUPP):
+			return fill(f, from, size)
+		}
+		return err
+	}
+}

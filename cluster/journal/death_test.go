@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// deathDir, in the environment, makes this test binary the process that dies.
+const deathDir = "QUORATE_TEST_JOURNAL"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(deathDir); dir != "" {
+		countForEver(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// countForEver counts four keys, each as its Total and all else as functions of
+// it, and prints now and then how far it is.
+func countForEver(dir string) {
+	j, err := Open(config(dir, 1))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	set := func(i int) func(quota.Counts) { return j.Slot(key(i), quota.Seq(i)).Set }
+	sets := []func(quota.Counts){set(0), set(1), set(2), set(3)}
+	for n := quota.Units(1); ; n++ {
+		for _, set := range sets {
+			set(counted(n))
+		}
+		if n%10_000 == 0 {
+			fmt.Println(int64(n))
+		}
+	}
+}
+
+func counted(n quota.Units) quota.Counts {
+	return quota.Counts{Total: n, Saved: n / 2, Before: n / 3, Back: ^n, Window: quota.Time(7 * n)}
+}
+
+// TestDeath kills a process that does nothing but write, again and again: no
+// slot is torn, and nothing that it has said it wrote is lost.
+func TestDeath(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := quota.Units(0)
+	for round := range 10 {
+		dir := t.TempDir()
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), deathDir+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(20*time.Millisecond+time.Duration(round)*1237*time.Microsecond, func() { _ = cmd.Process.Kill() })
+		said := quota.Units(0)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			n, err := strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
+			if err != nil {
+				t.Fatal(lines.Text())
+			}
+			said = quota.Units(n)
+		}
+		_ = cmd.Wait() // killed
+		kill.Stop()
+		most = max(most, said)
+		got := open(t, config(dir, 2)).Inherited()
+		if said > 0 && len(got) != 4 {
+			t.Fatalf("%d slots of 4", len(got))
+		}
+		for _, e := range got {
+			if e.Counts != (quota.Counts{}) && e.Counts != counted(e.Total) || e.Total < said || e.Total > said+10_001 {
+				t.Errorf("%+v after it said %d", e, said)
+			}
+		}
+	}
+	if most == 0 {
+		t.Error("no process lived long enough to count")
+	}
+	t.Logf("the longest life counted to %d", most)
+}

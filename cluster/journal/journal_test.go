@@ -1,0 +1,365 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func key(i int) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: "api", Limit: "daily"}, Key: fmt.Sprintf("key%d", i)}
+}
+
+func config(dir string, life quota.Incarnation) Config {
+	return Config{Dir: dir, Cluster: "c", Node: "n1", Life: life}
+}
+
+func open(t *testing.T, cfg Config) *Journal {
+	t.Helper()
+	j, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func sorted(es []quota.Afterlife) []quota.Afterlife {
+	slices.SortFunc(es, func(a, b quota.Afterlife) int {
+		if c := a.Key.Compare(b.Key); c != 0 {
+			return c
+		}
+		return int(a.Life) - int(b.Life)
+	})
+	return es
+}
+
+func want(t *testing.T, j *Journal, entries ...quota.Afterlife) {
+	t.Helper()
+	if got := sorted(j.Inherited()); !slices.Equal(got, entries) {
+		t.Errorf("inherited\n%+v, want\n%+v", got, entries)
+	}
+}
+
+// TestLives: what no leader has settled is told again, of as many lives as it
+// takes; what was freed or settled is not.
+func TestLives(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, config(dir, 1))
+	want(t, j)
+	a, b, c := j.Slot(key(1), 7), j.Slot(key(2), 8), j.Slot(key(3), 9)
+	for i := range quota.Units(5) {
+		a.Set(quota.Counts{Total: 10 * i, Saved: 3 * i, Before: i, Back: i / 2, Window: quota.Time(i)})
+		b.Set(quota.Counts{Total: 20 * i})
+	}
+	c.Set(quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1})
+	b.Free()
+	j.Close()
+	first := quota.Afterlife{Key: key(1), Life: 1, Birth: 7, Counts: quota.Counts{Total: 40, Saved: 12, Before: 4, Back: 2, Window: 4}}
+	third := quota.Afterlife{Key: key(3), Life: 1, Birth: 9, Counts: quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1}}
+
+	j = open(t, config(dir, 2))
+	want(t, j, first, third)
+	d := j.Slot(key(1), 1)
+	d.Set(quota.Counts{Total: 99})
+	if s := j.Stats(); s.Used != 3 || s.Earlier != 2 || s.Lives != 1 {
+		t.Errorf("%+v", s)
+	}
+	j.Close()
+	second := quota.Afterlife{Key: key(1), Life: 2, Birth: 1, Counts: quota.Counts{Total: 99}}
+
+	j = open(t, config(dir, 3))
+	want(t, j, first, second, third)
+	if s := j.Stats(); s.Lives != 2 {
+		t.Errorf("%+v", s)
+	}
+	j.Settled(key(1), 1, 7)
+	j.Settled(key(1), 1, 7)
+	j.Settled(key(3), 1, 8) // another birth
+	j.Settled(key(4), 1, 8)
+	j.Close()
+
+	j = open(t, config(dir, 4))
+	want(t, j, second, third)
+	j.Settled(key(1), 2, 1)
+	j.Settled(key(3), 1, 9)
+	if s := j.Stats(); s.Used != 0 || s.Earlier != 0 || s.Lives != 0 || s.Slots != firstSteps*stepSlots {
+		t.Errorf("%+v", s)
+	}
+	j.Close()
+	d.Set(quota.Counts{Total: 1}) // to no effect, and no harm
+	d.Free()
+	want(t, open(t, config(dir, 5)))
+}
+
+// TestTorn stops a Set after each of its stores: the slot says what it said
+// before, until the last.
+func TestTorn(t *testing.T) {
+	j := open(t, config(t.TempDir(), 1))
+	p := j.Slot(key(1), 1).(*place)
+	for round := range 3 { // both halves
+		p.Set(quota.Counts{Total: 1, Saved: 2, Before: 3, Back: 4, Window: quota.Time(5 + round)})
+		before := *p.p
+		old, err := before.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Set(quota.Counts{Total: 50, Saved: 60, Before: 70, Back: 80, Window: 90})
+		after := *p.p
+		set, err := after.read()
+		if err != nil || set == old {
+			t.Fatalf("%+v, %v", set, err)
+		}
+		torn := before
+		from := int(unsafe.Offsetof(torn.halves)) + int(p.seq&1)*int(unsafe.Sizeof(half{}))
+		for i := range int(unsafe.Sizeof(half{})) { // byte by byte, which is finer than it happens
+			if got, err := torn.read(); err != nil || got != old {
+				t.Fatalf("after %d bytes: %+v, %v; want %+v", i, got, err, old)
+			}
+			bytesOf(&torn)[from+i] = bytesOf(&after)[from+i]
+		}
+		if got, err := torn.read(); err != nil || got != set {
+			t.Fatalf("%+v, %v; want %+v", got, err, set)
+		}
+	}
+}
+
+func TestLongKeys(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, config(dir, 1))
+	k := key(1)
+	k.Key = strings.Repeat("x", maxText-len(k.Namespace)-len(k.Limit))
+	if s := j.Slot(k, 1); s == nil {
+		t.Error("a key that just fits has no slot")
+	}
+	if s := j.Slot(quota.Key{LimitName: k.LimitName, Key: k.Key + "x"}, 1); s != nil {
+		t.Error("a key that is too long has a slot")
+	}
+	if s := j.Stats(); s.TooLong != 1 || s.NoRoom != 0 || s.Used != 1 {
+		t.Errorf("%+v", s)
+	}
+	j.Close()
+	want(t, open(t, config(dir, 2)), quota.Afterlife{Key: k, Life: 1, Birth: 1})
+}
+
+// TestGrowth fills a journal to its bound, and opens it again.
+func TestGrowth(t *testing.T) {
+	const most = 4 * stepSlots
+	cfg := config(t.TempDir(), 1)
+	cfg.MaxSlots = most
+	j := open(t, cfg)
+	for i := range most {
+		s := j.Slot(key(i), 1)
+		for end := time.Now().Add(10 * time.Second); s == nil; s = j.Slot(key(i), 1) { // it grows in the background
+			if time.Sleep(time.Millisecond); time.Now().After(end) {
+				t.Fatalf("no slot for key %d: %+v", i, j.Stats())
+			}
+		}
+		s.Set(quota.Counts{Total: quota.Units(i)})
+	}
+	before := j.Stats().NoRoom
+	if s := j.Slot(key(most), 1); s != nil {
+		t.Error("one more than the bound")
+	}
+	if s := j.Stats(); s.Slots != most || s.Used != most || s.NoRoom != before+1 || s.Full {
+		t.Errorf("%+v", s)
+	}
+	j.Close()
+	cfg.Life = 2
+	j = open(t, cfg)
+	got := j.Inherited()
+	if len(got) != most {
+		t.Fatalf("%d entries; want %d", len(got), most)
+	}
+	for _, e := range got {
+		if e.Key != key(int(e.Total)) {
+			t.Fatalf("%+v", e)
+		}
+		j.Settled(e.Key, e.Life, e.Birth)
+	}
+	if s := j.Slot(key(most), 1); s == nil {
+		t.Errorf("no slot after all were settled: %+v", j.Stats())
+	}
+}
+
+// TestDamage: what is wrong is said, the file is kept aside, and what is whole
+// is there.
+func TestDamage(t *testing.T) {
+	slotAt := func(i int) int { return headerSize + i*slotSize }
+	for _, c := range []struct {
+		name   string
+		damage func(b []byte) []byte
+		says   string
+		whole  []int // of keys 0 to 9
+	}{
+		{"empty", func([]byte) []byte { return nil }, "is truncated: 0 bytes", nil},
+		{"half a header", func(b []byte) []byte { return b[:100] }, "is truncated: 100 bytes", nil},
+		{"no journal", func(b []byte) []byte { b[0]++; return b }, "is no journal", nil},
+		{"another version", func(b []byte) []byte { b[8] = 9; return b }, "has version 9; this node reads 1", nil},
+		{"a damaged name", func(b []byte) []byte { b[40]++; return b }, "its header is damaged", nil},
+		{"a slot cut off", func(b []byte) []byte { return b[:slotAt(4)+100] }, "must be 1052672", []int{0, 1, 2, 3}},
+		{"damaged keys", func(b []byte) []byte { b[slotAt(2)+146]++; b[slotAt(5)+24]++; return b }, "slot 2, at byte 5120: the check of its key", []int{0, 1, 3, 4, 6, 7, 8, 9}},
+		{"damaged counts", func(b []byte) []byte { b[slotAt(2)+33]++; b[slotAt(2)+89]++; return b }, "slot 2, at byte 5120: the checks of its counts", []int{0, 1, 3, 4, 5, 6, 7, 8, 9}},
+		{"impossible lengths", func(b []byte) []byte { b[slotAt(1)+25] = 200; return b }, "at most 368", []int{0, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{"a slot twice", func(b []byte) []byte { copy(b[slotAt(1):slotAt(2)], b[slotAt(0):]); return b }, "says what slot 0 says: api/daily/key0", []int{0, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{"all", func(b []byte) []byte {
+			for i := range 10 {
+				b[slotAt(i)]++
+			}
+			return b
+		}, "and 6 more slots", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := open(t, config(dir, 1))
+			for i := range 10 {
+				j.Slot(key(i), 1).Set(quota.Counts{Total: quota.Units(i)})
+			}
+			j.Close()
+			path := filepath.Join(dir, FileName)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = c.damage(b)
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err = Open(config(dir, 2))
+			if j == nil || err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("%v; want a journal and an error with %q", err, c.says)
+			}
+			defer j.Close()
+			check := func(j *Journal) {
+				t.Helper()
+				var got []int
+				for _, e := range j.Inherited() {
+					if e.Key != key(int(e.Total)) || e.Life != 1 || e.Birth != 1 {
+						t.Errorf("%+v", e)
+					}
+					got = append(got, int(e.Total))
+				}
+				if slices.Sort(got); !slices.Equal(got, c.whole) {
+					t.Errorf("whole are %v; want %v", got, c.whole)
+				}
+			}
+			check(j)
+			if aside, err := os.ReadFile(path + ".corrupt"); err != nil || string(aside) != string(b) {
+				t.Errorf("the damaged file is not aside as it was: %v", err)
+			}
+			j.Close()
+			check(open(t, config(dir, 3))) // another death before a leader has them
+		})
+	}
+}
+
+func TestForeign(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, config(dir, 1))
+	j.Slot(key(1), 1).Set(quota.Counts{Total: 1})
+	j.Close()
+	cfg := config(dir, 2)
+	cfg.Node = "n2"
+	j, err := Open(cfg)
+	if j == nil || err == nil || !strings.Contains(err.Error(), `belongs to node "n1", not "n2"`) {
+		t.Fatal(err)
+	}
+	want(t, j)
+	j.Close()
+	cfg.Cluster, cfg.Life = "d", 3
+	if j, err = Open(cfg); j == nil || err == nil || !strings.Contains(err.Error(), `belongs to cluster "c", not "d"`) {
+		t.Fatal(err)
+	}
+	j.Close()
+}
+
+func TestNoDirectory(t *testing.T) {
+	j, err := Open(config(filepath.Join(t.TempDir(), "missing"), 1))
+	if j != nil || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, %v", j, err)
+	}
+	cfg := config(t.TempDir(), 1)
+	cfg.MaxSlots = 5000
+	if j, err := Open(cfg); j != nil || err == nil {
+		t.Errorf("%v, %v", j, err)
+	}
+}
+
+// TestConcurrent uses, frees and counts from several goroutines.
+func TestConcurrent(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, config(dir, 1))
+	done := make(chan bool)
+	for g := range 4 {
+		go func() {
+			defer func() { done <- true }()
+			for i := range 5000 {
+				s := j.Slot(key(g*10_000+i), 1)
+				if s == nil {
+					continue
+				}
+				s.Set(quota.Counts{Total: 1})
+				s.Set(quota.Counts{Total: quota.Units(g*10_000 + i)})
+				if i < 4990 {
+					s.Free()
+				}
+			}
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+	j.Close()
+	got := open(t, config(dir, 2)).Inherited()
+	if len(got) != 40 {
+		t.Errorf("%d entries; want 40", len(got))
+	}
+	for _, e := range got {
+		if e.Key != key(int(e.Total)) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestAllocations: Set is on the way of a request.
+func TestAllocations(t *testing.T) {
+	j := open(t, config(t.TempDir(), 1))
+	s := j.Slot(key(1), 1)
+	if n := testing.AllocsPerRun(1000, func() { s.Set(quota.Counts{Total: 1, Saved: 2, Before: 3, Back: 4, Window: 5}) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkSet(b *testing.B) {
+	j, err := Open(config(b.TempDir(), 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	s := j.Slot(key(1), 1)
+	i := quota.Units(0)
+	for b.Loop() {
+		i++
+		s.Set(quota.Counts{Total: i})
+	}
+}
+
+func BenchmarkSlotFree(b *testing.B) {
+	j, err := Open(config(b.TempDir(), 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	k := key(1)
+	for b.Loop() {
+		j.Slot(k, 1).Free()
+	}
+}

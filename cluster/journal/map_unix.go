@@ -1,0 +1,16 @@
+//go:build unix
+
+package journal
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapShared maps part of a file into memory; both ends are whole pages.
+func mapShared(f *os.File, from int64, size int) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), from, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+func unmap(b []byte) { _ = unix.Munmap(b) } // an error would mean that it is not mapped
