@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -10,12 +11,13 @@ import (
 type Clock func() quota.Time
 
 // Aggregator is a member's table of keys. Allow, Check, Try, Decide, Charge,
-// Refund and Release may be called by any goroutine; all other methods by one at
+// Refund, Abandon and Release may be called by any goroutine; all other methods by one at
 // a time.
 type Aggregator struct {
 	cfg    Config
 	table  table
 	urgent stack
+	asks   atomic.Uint64 // questions numbered so far
 	member
 }
 
@@ -130,6 +132,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
 	b.held.Store(0)
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
+	b.abandoned.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
 	if b.estAt == 0 { // never seen before: as good as full

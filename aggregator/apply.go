@@ -45,6 +45,9 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	b.answer(now, rt, e)
+	if b.abandoned.any() {
+		a.urgent.push(b)
+	}
 	if b.phase == closing {
 		if e.Closed && b.pending == 0 {
 			a.closeBucket(now, at, off, b, rt, e)
@@ -77,6 +80,7 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry) {
 		return
 	}
 	b.pending, b.acked, b.ackedOver, b.ackedBack = 0, b.sent.spent(), b.sent.over, b.sent.back
+	b.abandoned.acknowledge()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
 }
@@ -121,7 +125,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.reframe(now, off, e)
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
-	if c == sent && b.inFlight == 0 {
+	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
 		b.closedAt = now
 		a.unlist(b)
 		a.idle = append(a.idle, idleBucket{b, now})

@@ -78,15 +78,14 @@ func (c *Call) Woken() { c.waits = quota.Key{} }
 func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
 
 // answered returns an answer about that cost of the counter that no charge of
-// this turn has taken for itself.
-func (c *Call) answered(k quota.Key, cost quota.Units) (quota.Answer, bool) {
+// this turn has taken for itself; nil if there is none.
+func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.ask.Key == k && an.ask.Cost == cost && !an.used {
-			an.used = true
-			return an.is, true
+			return an
 		}
 	}
-	return quota.Answer{}, false
+	return nil
 }
 
 // Decide decides a call. If c.Need is set it is not done.
@@ -100,11 +99,12 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		if !c.Out[i].Allowed || c.Need != Nothing {
 			c.undo(0)
 			if c.Need == Nothing {
-				a.giveBack(clock, c)
+				a.giveBack(clock, c, true)
 			}
 			return false
 		}
 	}
+	a.giveBack(clock, c, false)
 	return true
 }
 
@@ -300,12 +300,15 @@ func (c *Call) undo(mark int) {
 	c.taken = c.taken[:mark]
 }
 
-// giveBack returns to the leaders what they admitted for a call that was
-// refused.
-func (a *Aggregator) giveBack(clock Clock, c *Call) {
+// giveBack lets the leaders take back what they admitted for a call that was
+// refused, or that has passed without asking for it in the end: the limits have
+// changed since, or the floor has paid.
+func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
-		if an := &c.answers[i]; an.is.Allowed && an.ask.Cost > 0 {
-			a.refund(clock, an.ask.Key, an.ask.Cost)
+		if an := &c.answers[i]; an.is.Allowed && an.ask.Cost > 0 && (refused || !an.used) {
+			if !a.Abandon(clock, an.ask) {
+				a.refund(clock, an.ask.Key, an.ask.Cost)
+			}
 		}
 	}
 	c.answers = c.answers[:0]

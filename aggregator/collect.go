@@ -176,7 +176,7 @@ func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.counts()
 	changed := c != b.sent
-	if (changed || b.want > 0 || b.curious) && c.attempted() <= fullCounters {
+	if (changed || b.want > 0 || b.curious || b.abandoned.any()) && c.attempted() <= fullCounters {
 		b.measure(now, c)
 		b.lastUse = now
 		b.keep(b.kept(rt.rtt))
@@ -248,7 +248,7 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
 		Held: max(0, held), Want: b.want, Window: b.window(), Before: b.before,
 		Unreported: c.spent() - b.acked,
-		Final:      b.phase == closing,
+		Final:      b.phase == closing, Abandoned: b.abandoned.send(),
 	}
 	switch {
 	case b.term == term && b.applied > 0:

@@ -20,6 +20,7 @@ type turn struct {
 	wanted   quota.Units // what the bucket wanted before
 	waits    bool        // its cost is in what the bucket wants already
 	answered bool        // is holds what the leader said
+	told     bool        // and it has decided
 	is       quota.Answer
 
 	need  Need
@@ -34,8 +35,14 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 		final: c.Final, alone: c.Alone,
 	}
 	t.waits = c.waits == t.key
-	t.is, t.answered = c.answered(t.key, t.cost)
+	an := c.answered(t.key, t.cost)
+	if an != nil {
+		t.is, t.answered = an.is, true
+	}
 	d := a.charge(clock, &t, s)
+	if an != nil {
+		an.used = t.told
+	}
 	if c.Need == Nothing && t.need != Nothing {
 		c.Need, c.Key, c.Ask = t.need, t.key, t.ask
 	}
@@ -69,10 +76,11 @@ func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 }
 
 // decide returns false when the bucket has just been dropped from the table.
-// Tokens that are held decide without the clock, unless they are for a window.
+// Tokens that are held decide without the clock, unless they are for a window, or
+// the leader has been asked in the meantime and has booked the cost.
 func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bool) {
 	l := b.limit()
-	quick := l.Kind == quota.TokenBucket && l.Decide == quota.Locally && t.cost > 0
+	quick := l.Kind == quota.TokenBucket && l.Decide == quota.Locally && t.cost > 0 && !t.answered
 	taken := quick && b.take(int64(t.cost), &a.urgent)
 	var now quota.Time
 	if !taken {
@@ -109,11 +117,12 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	}
 	if l.Decide == quota.AtLeader || l.MaxDebt > 0 {
 		if d, ok := a.toldByLeader(now, t, b, l); ok {
+			t.told = true
 			return d
 		}
 	}
 	if l.Decide == quota.AtLeader && !t.alone {
-		return b.askLeader(t, l)
+		return a.askLeader(t, b, l)
 	}
 	if b.phase == closed {
 		a.openBucket(now, b, l)
@@ -139,7 +148,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		return a.decideAlone(now, t, b, l, est)
 	}
 	if l.MaxDebt > 0 && est < cost && !t.alone {
-		return b.askLeader(t, l)
+		return a.askLeader(t, b, l)
 	}
 	return a.decideOpen(now, t, b, l, est)
 }
@@ -206,15 +215,18 @@ func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cu
 		return b.decided(now, l, quota.WhyEstimate, true, est, 0)
 	}
 	if l.MaxDebt > 0 && !t.alone { // it may be worth waiting
-		return b.askLeader(t, l)
+		return a.askLeader(t, b, l)
 	}
 	return b.decided(now, l, quota.WhyOverLimit, false, est, quota.Token)
 }
 
 // askLeader leaves the decision to the leader.
-func (b *bucket) askLeader(t *turn, l *quota.Limit) quota.Decision {
+func (a *Aggregator) askLeader(t *turn, b *bucket, l *quota.Limit) quota.Decision {
 	t.need = Leader
-	t.ask = quota.Ask{Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver)}
+	t.ask = quota.Ask{
+		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: quota.Seq(a.asks.Add(1)),
+		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver),
+	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }
 

@@ -75,6 +75,7 @@ type state struct {
 	hurry     bool // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int
+	abandoned *abandoned
 	share     int64  // part of the rate when last heard, in millionths
 	apart     *apart // while cut off
 }

@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
@@ -26,6 +28,7 @@ var (
 // question waits for an answer.
 type question struct {
 	ask    quota.Ask
+	sent   bool // it is in a message, or has been; guarded by asker.mu
 	answer quota.Answer
 	err    error
 	done   chan struct{}
@@ -40,8 +43,8 @@ type asker struct {
 }
 
 // ask puts a question to the leader of the key's range: here, if this node
-// leads it, else in one hop. An error means that the leader may or may not have
-// booked it; nobody asks twice.
+// leads it, else in one hop. errNotAsked means that the leader has not booked
+// it and will not, errAskLost that it may have, or may yet. Nobody asks twice.
 func (n *Node) ask(q quota.Ask) (quota.Answer, error) {
 	r := shard.Of(q.Key, n.cfg.Ranges)
 	if s := n.seats[r]; s != nil {
@@ -60,7 +63,7 @@ func (n *Node) ask(q quota.Ask) (quota.Answer, error) {
 	case <-p.done:
 		return p.answer, p.err
 	case <-timer.C:
-		return quota.Answer{}, errAskLost
+		return quota.Answer{}, n.leave(r, p)
 	case <-n.stop:
 		return quota.Answer{}, errNotAsked
 	}
@@ -81,28 +84,49 @@ func (n *Node) enqueue(r quota.RangeID, p *question) bool {
 	return true
 }
 
+// leave ends the wait for an answer: a question that has not left does not.
+func (n *Node) leave(r quota.RangeID, p *question) error {
+	a := &n.askers[r]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.sent {
+		return errAskLost
+	}
+	a.queue = slices.DeleteFunc(a.queue, func(q *question) bool { return q == p })
+	return errNotAsked
+}
+
+// next takes the questions of the next message out of the queue; none ends the
+// asker.
+func (a *asker) next() []*question {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.queue), maxAskBatch)
+	if n == 0 {
+		a.busy, a.queue = false, nil
+		return nil
+	}
+	batch := slices.Clone(a.queue[:n])
+	a.queue = slices.Delete(a.queue, 0, n)
+	for _, p := range batch {
+		p.sent = true
+	}
+	return batch
+}
+
 // runAsker sends what is queued until there is nothing left.
 func (n *Node) runAsker(r quota.RangeID) {
-	a := &n.askers[r]
 	for {
-		a.mu.Lock()
-		batch := a.queue[:min(len(a.queue), maxAskBatch)]
-		a.queue = a.queue[len(batch):]
+		batch := n.askers[r].next()
 		if len(batch) == 0 {
-			a.busy, a.queue = false, nil
-			a.mu.Unlock()
 			return
 		}
-		a.mu.Unlock()
 		n.sendAsks(r, batch)
 	}
 }
 
 func (n *Node) sendAsks(r quota.RangeID, batch []*question) {
 	answers, err := n.askLeader(r, batch)
-	if err == nil && len(answers) != len(batch) {
-		err = errNotAsked // it no longer leads the range
-	}
 	for i, p := range batch {
 		if p.err = err; err == nil {
 			p.answer = decodeAnswer(answers[i])
@@ -116,18 +140,31 @@ func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswe
 	if to == "" || to == n.cfg.Self {
 		return nil, errNotAsked
 	}
-	msg := &peerv1.CallAsk{Range: uint32(r)}
+	msg := &peerv1.CallAsk{Range: uint32(r), Incarnation: uint64(batch[0].ask.Incarnation)}
 	for _, p := range batch {
 		msg.Asks = append(msg.Asks, encodeAsk(&p.ask))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.AskWait)
 	defer cancel()
 	c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Ask{Ask: msg}})
-	return c.GetAskResult().GetAnswers(), err
+	switch {
+	case errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrBusy), errors.Is(err, wire.ErrTooLarge):
+		return nil, errNotAsked
+	case err != nil:
+		return nil, errAskLost
+	}
+	answers := c.GetAskResult().GetAnswers()
+	switch len(answers) {
+	case len(batch):
+		return answers, nil
+	case 0: // it no longer leads the range
+		return nil, errNotAsked
+	}
+	return nil, errAskLost
 }
 
 // answerAsks decides a peer's questions, if this node leads the range.
-func (n *Node) answerAsks(msg *peerv1.CallAsk) *peerv1.CallAskResult {
+func (n *Node) answerAsks(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskResult {
 	out := &peerv1.CallAskResult{}
 	s := n.seats[quota.RangeID(msg.Range)]
 	if s == nil || len(msg.Asks) > maxAskBatch {
@@ -136,6 +173,7 @@ func (n *Node) answerAsks(msg *peerv1.CallAsk) *peerv1.CallAskResult {
 	asks := make([]quota.Ask, len(msg.Asks))
 	for i, a := range msg.Asks {
 		asks[i] = decodeAsk(a)
+		asks[i].From, asks[i].Incarnation = from, quota.Incarnation(msg.Incarnation)
 	}
 	s.with(func(l *leader.Ledger, now quota.Time) {
 		for _, a := range l.Ask(now, asks) {
@@ -149,6 +187,7 @@ func encodeAsk(a *quota.Ask) *peerv1.Ask {
 	return &peerv1.Ask{
 		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
 		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
+		Id: uint64(a.ID),
 	}
 }
 
@@ -156,6 +195,7 @@ func decodeAsk(a *peerv1.Ask) quota.Ask {
 	return quota.Ask{
 		Key: key(a.GetNamespace(), a.GetLimit(), a.GetKey()), Cost: quota.Units(a.GetCost()),
 		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
+		ID: quota.Seq(a.GetId()),
 	}
 }
 

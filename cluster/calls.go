@@ -38,14 +38,14 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 	case *peerv1.Frame_Beacon:
 		n.onBeacon(from, b.Beacon)
 	case *peerv1.Frame_Call:
-		go n.onCall(b.Call, answer)
+		go n.onCall(from, b.Call, answer)
 	default:
 		answer(&peerv1.Frame{Error: "this version does not know the message"})
 	}
 }
 
 // onCall answers a peer's call.
-func (n *Node) onCall(c *peerv1.Call, answer func(*peerv1.Frame)) {
+func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Frame)) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	var out peerv1.Call
@@ -67,7 +67,7 @@ func (n *Node) onCall(c *peerv1.Call, answer func(*peerv1.Frame)) {
 	case *peerv1.Call_Rates:
 		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
 	case *peerv1.Call_Ask:
-		out.Body = &peerv1.Call_AskResult{AskResult: n.answerAsks(b.Ask)}
+		out.Body = &peerv1.Call_AskResult{AskResult: n.answerAsks(from, b.Ask)}
 	case *peerv1.Call_Settle:
 		out.Body = &peerv1.Call_SettleResult{SettleResult: &peerv1.CallSettleResult{Found: n.settle(b.Settle) == nil}}
 	case *peerv1.Call_Keys:

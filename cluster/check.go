@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,10 @@ func (n *Node) pursue(c *aggregator.Call) (ok bool) {
 			if a, err := n.ask(c.Ask); err == nil {
 				c.Answer(a)
 			} else {
+				if errors.Is(err, errAskLost) {
+					n.agg.Abandon(n.clock.now, c.Ask)
+					n.poke()
+				}
 				c.Alone = true
 				n.stats.unasked.Inc()
 			}

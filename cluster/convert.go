@@ -30,6 +30,9 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 		Want: int64(e.Want), Unreported: int64(e.Unreported), Refunded: int64(e.Refunded), InFlight: int64(e.InFlight),
 		Window: int64(e.Window), Before: int64(e.Before),
 	}
+	for _, id := range e.Abandoned {
+		out.Abandoned = append(out.Abandoned, uint64(id))
+	}
 	if l := e.Learn; l != nil {
 		out.Learn = &peerv1.Learn{
 			Told: l.Told, Level: int64(l.Level), AgeNanos: int64(l.Age), Rate: int64(l.Rate),
@@ -57,6 +60,9 @@ func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
 		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Applied: quota.Seq(e.Applied), Final: e.Final,
 		Want: quota.Units(e.Want), Unreported: quota.Units(e.Unreported), Refunded: quota.Units(e.Refunded), InFlight: quota.Units(e.InFlight),
 		Window: quota.Time(e.Window), Before: quota.Units(e.Before),
+	}
+	for _, id := range e.Abandoned {
+		out.Abandoned = append(out.Abandoned, quota.Seq(id))
 	}
 	if l := e.Learn; l != nil {
 		out.Learn = &quota.Learn{

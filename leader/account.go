@@ -25,6 +25,10 @@ type account struct {
 	lastUse             quota.Time
 	asked               asked // decided here, for members that asked
 
+	life  uint64     // tells it from an earlier account of the key
+	fresh quota.Time // bookings until then do not come back
+	rooms rooms      // only if members ask
+
 	fullAt quota.Time // when the bucket may last have overflowed
 
 	keep quota.Time // do not forget before
@@ -59,6 +63,9 @@ func (a *account) advance(now quota.Time) {
 		a.fullAt = now
 	}
 	a.pool.Cap(full)
+	if a.isAsked() {
+		a.rooms.note(now, full-a.pool.Level())
+	}
 	a.pool.Add(-standing)
 }
 
@@ -130,6 +137,7 @@ func (a *account) relimit(now quota.Time, limit *quota.Limit) {
 	a.advance(now)
 	next := limit.First()
 	if next != a.tier {
+		a.fresh, a.rooms = now, nil
 		a.shrink(now, limit)
 		standing := a.standing()
 		a.pool.Add(standing)

@@ -12,29 +12,34 @@ import (
 // for every question; WhyNoLimit for keys that have none or are too many. Under
 // hard a new leader refuses (WhyNotHeld) until it has learned.
 //
-// A question is not numbered: one that is repeated is charged again.
+// A question that has been answered or abandoned before, by its name, is not
+// booked again; one that was answered gets the same answer. That is known of the
+// newest 4096 questions of each member. One without a name is booked each time.
 func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))
 	for i := range asks {
-		out[i] = l.answer(now, &asks[i])
+		out[i] = l.once(now, &asks[i])
 		out[i].Term = l.term
 	}
 	return out
 }
 
-func (l *Ledger) answer(now quota.Time, q *quota.Ask) quota.Answer {
+func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	a := l.open(now, q.Key)
 	if a == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
-		return quota.Answer{Why: quota.WhyNoLimit}
+		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
 	a.advance(now)
 	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
-		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync}
+		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync}, booking{}
 	}
+	b := booking{life: a.life, at: now, taken: a.pool.Level(), tried: -a.attempted, admitted: -a.admitted}
 	out := a.decide(now, q)
+	b.taken, b.tried, b.admitted = b.taken-a.pool.Level(), b.tried+a.attempted, b.admitted+a.admitted
+	b.window, _ = a.pool.Bounds()
 	out.Level, out.ResetAfter = a.level(), a.resetAfter(now)
-	return out
+	return out, b
 }
 
 // decide takes the cost out of the pool: what members hold is theirs.

@@ -21,6 +21,9 @@ type Ledger struct {
 	accounts map[quota.Key]*account
 	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
 
+	askers map[quota.NodeID]*asker
+	lives  uint64 // accounts opened so far
+
 	started   quota.Time
 	learning  bool
 	untracked int64 // reports of keys beyond MaxKeys
@@ -51,6 +54,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
 		members:  map[quota.NodeID]*member{},
 		accounts: map[quota.Key]*account{},
+		askers:   map[quota.NodeID]*asker{},
 		saved:    make(map[quota.Key]savedLevel, len(levels)),
 		started:  now, learning: true,
 	}
@@ -129,6 +133,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 		return quota.GrantEntry{}, false
 	}
 	a.advance(now)
+	l.abandon(now, a, r, e.Abandoned)
 	h := a.holder(now, r.From, r.Incarnation)
 	if h == nil || h.epoch != e.Epoch {
 		h = a.admit(now, r, e)
@@ -155,6 +160,9 @@ func sane(e *quota.ReportEntry) bool {
 			return false
 		}
 	}
+	if len(e.Abandoned) > quota.MaxAbandoned {
+		return false
+	}
 	l := e.Learn
 	return l == nil || l.Level >= -quota.Most && l.Level <= quota.Most && l.Rate >= 0 && l.Rate <= quota.Most && l.Cap >= 0 && l.Cap <= quota.Most
 }
@@ -173,6 +181,8 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 		return nil
 	}
 	a := newAccount(k, limit, l.poolOf(now, k, limit))
+	l.lives++
+	a.life = l.lives
 	l.accounts[k] = a
 	return a
 }
@@ -239,6 +249,7 @@ func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
 	if m := l.members[id]; m != nil {
 		m.gone = true
 	}
+	delete(l.askers, id)
 	for _, a := range l.accounts {
 		a.advance(now)
 		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool {
@@ -298,6 +309,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	}
 	a.advance(now)
 	a.pool.Add(a.limit.BurstUnits() - a.level())
+	a.fresh = now
 	for i := range a.holders {
 		a.holders[i].pardon = true
 	}
@@ -314,6 +326,7 @@ const linger = 10 * time.Second
 // nobody holds: such a key is as good as new. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	l.settleLearning(now)
+	l.forgetAskers(now)
 	for k, a := range l.accounts {
 		a.advance(now)
 		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now.Sub(h.reported) > max(remember, a.inFlightLease()) })

@@ -119,6 +119,9 @@ func (s *source) report(term quota.Term) quota.Report {
 			Rate: s.units(), Cap: s.units(), LeaseLeft: time.Duration(s.units()),
 		}
 	}
+	for range s.byte() / 50 {
+		e.Abandoned = append(e.Abandoned, quota.Seq(s.byte()/4))
+	}
 	r.Entries = []quota.ReportEntry{e}
 	return r
 }
@@ -161,7 +164,9 @@ func play(t *testing.T, kind uint8, s *source) {
 		case b > 230:
 			l.Checkpoint(now, 10)
 		case b > 190:
-			checkAnswer(t, l.Ask(now, []quota.Ask{s.ask()})[0])
+			q := s.ask()
+			checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])
+			checkRepeated(t, l, now, q)
 		default:
 			_, _ = l.Report(now, s.report(2)) // refusing it is fine
 		}
@@ -188,6 +193,7 @@ func (s *source) override() *quota.Override {
 
 func (s *source) ask() quota.Ask {
 	return quota.Ask{
+		From: quota.NodeID([]string{"a", "b", "c"}[s.byte()%3]), Incarnation: quota.Incarnation(s.byte() / 100), ID: quota.Seq(s.byte() / 4),
 		Key:  quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"},
 		Cost: s.units(), MaxWait: time.Duration(s.units()), Force: s.byte() > 200, Overdrawn: s.units(),
 	}
@@ -219,5 +225,20 @@ func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 		if full := a.limit.BurstUnits(); sum > full || a.pool.Level() > full {
 			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", a.tier.Kind, a.pool.Level(), sum, full)
 		}
+	}
+}
+
+// checkRepeated asks again, by the same name: that changes nothing.
+func checkRepeated(t *testing.T, l *Ledger, now quota.Time, q quota.Ask) {
+	t.Helper()
+	a := l.accounts[q.Key]
+	if a == nil || q.ID == 0 {
+		return
+	}
+	a.advance(now) // what is in flight is told by reports alone
+	level, tried, admitted := a.pool.Level(), a.attempted, a.admitted
+	checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])
+	if a.pool.Level() != level || a.attempted != tried || a.admitted != admitted {
+		t.Fatalf("repeated %+v: level %d, attempted %d, admitted %d; were %d, %d, %d", q, a.pool.Level(), a.attempted, a.admitted, level, tried, admitted)
 	}
 }

@@ -60,11 +60,20 @@ type ReportEntry struct {
 	// is what they were when it began.
 	Window Time
 	Before Units
+	// Abandoned are questions (Ask.ID) of this member about the key that came to
+	// nothing: it has not heard, or not used, what the leader answered, and has
+	// decided otherwise. The leader takes back what it has booked for them. They
+	// are named until a report that names them is answered. At most MaxAbandoned.
+	Abandoned []Seq
 
 	// Learn is what a new leader needs to take over. It is set until that leader
 	// has granted.
 	Learn *Learn
 }
+
+// MaxAbandoned bounds the abandoned questions in one entry; the rest come with
+// later reports.
+const MaxAbandoned = 64
 
 // Learn is what a member knows of a key that an earlier leader told it.
 type Learn struct {
@@ -212,6 +221,13 @@ type KeyRate struct {
 // Ask is a member's question to the leader of a range, for limits that the
 // leader itself decides and for tokens to come.
 type Ask struct {
+	// From, Incarnation and ID name the question: ID is never used again in this
+	// life of the member. With ID 0 it has no name: it is decided anew each time
+	// that it arrives, and cannot be abandoned.
+	From        NodeID
+	Incarnation Incarnation
+	ID          Seq
+
 	Key     Key
 	Cost    Units         // below 0 gives back what was admitted
 	MaxWait time.Duration // the longest wait that is of use; 0 is none

@@ -35,6 +35,41 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
+// TestNothingAskedTwice plays a limit that its leader decides, and one whose
+// callers wait for tokens to come, while questions and answers are lost, repeated
+// and late. A member that hears nothing decides alone; in the end the leader has
+// booked what the members were told and what they decided, once.
+func TestNothingAskedTwice(t *testing.T) {
+	asked, waits := limit(100, 100, quota.Soft), limit(100, 50, quota.Soft)
+	asked.Decide = quota.AtLeader
+	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second
+	hard := limit(100, 100, quota.Hard)
+	hard.Decide = quota.AtLeader
+	var questions int64
+	for seed := range uint64(100) {
+		for _, l := range []quota.Limit{asked, waits, hard} {
+			s := Scenario{
+				Seed: seed, Nodes: 3 + int(seed%3), Duration: 10 * time.Second, Limit: l, Delay: time.Millisecond,
+				Jitter: []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond}[seed%3],
+				Loss:   .05 + .05*float64(seed%4), Repeat: .1 * float64(seed%2),
+				Load: until(5*time.Second, patterns[int(seed)%len(patterns)].on(3, 100)),
+			}
+			res := Run(s)
+			questions += res.Asked
+			if res.Lost != 0 {
+				t.Errorf("seed %d, %v %v debt %v, loss %.2f, jitter %v: %d of %d admitted tokens are not in the books; %d asked",
+					seed, l.Ceiling, l.Decide, l.MaxDebt, s.Loss, s.Jitter, res.Lost, res.Admitted, res.Asked)
+			}
+			if l.Ceiling == quota.Hard && res.Excess >= allowed(s) {
+				t.Errorf("seed %d, hard, loss %.2f, jitter %v: %.2f tokens beyond the ceiling", seed, s.Loss, s.Jitter, res.Excess)
+			}
+		}
+	}
+	if questions < 100_000 {
+		t.Errorf("%d questions in all runs: too few to say anything", questions)
+	}
+}
+
 // TestLeaderKilled overloads a limit three times and kills the leader, with and
 // without its member. Decisions go on meanwhile, and nothing is admitted twice.
 func TestLeaderKilled(t *testing.T) {

@@ -106,7 +106,7 @@ func (r *run) ask(n *node, c *aggregator.Call) {
 		r.count(c.Out[0])
 	}
 	r.res.Asked++
-	r.once(func() {
+	r.send(func() {
 		s := &r.seats[len(r.seats)-1]
 		if s.ledger == nil {
 			return
@@ -114,10 +114,15 @@ func (r *run) ask(n *node, c *aggregator.Call) {
 		a := s.ledger.Ask(r.now+s.node.skew, []quota.Ask{c.Ask})[0]
 		r.once(func() { finish(func() { c.Answer(a) }) })
 	})
-	r.after(askWait, func() { finish(func() { c.Alone = true }) })
+	r.after(askWait, func() {
+		finish(func() {
+			n.agg.Abandon(func() quota.Time { return r.now + n.skew }, c.Ask)
+			c.Alone = true
+		})
+	})
 }
 
-// once delivers f after the network's delay, or never: calls are not repeated.
+// once delivers f after the network's delay, or never: answers are not repeated.
 func (r *run) once(f func()) {
 	if r.rng.Float64() >= r.Loss {
 		r.after(r.delay(), f)

@@ -88,14 +88,12 @@ func (s *seat) look(now quota.Time) {
 	if s.ledger == nil {
 		return
 	}
-	seen := int64(0)
-	for _, k := range s.ledger.Rates(now+s.node.skew, 1, func(quota.LimitName) bool { return true }) {
-		seen = k.Admitted
+	keys := s.ledger.Rates(now+s.node.skew, 1, func(quota.LimitName) bool { return true })
+	if len(keys) == 0 {
+		s.booked, s.last = s.booked+s.last, 0
+		return
 	}
-	if seen < s.last {
-		s.booked += s.last
-	}
-	s.last = seen
+	s.last = keys[0].Admitted // less than before if a question was abandoned
 }
 
 func (r *run) at(t quota.Time, f func()) {

@@ -1486,7 +1486,10 @@ type ReportEntry struct {
 	// Start of the window that used and overdrawn beyond before were charged to.
 	Window int64 `protobuf:"varint,17,opt,name=window,proto3" json:"window,omitempty"`
 	// Used and overdrawn when it began.
-	Before        int64 `protobuf:"varint,18,opt,name=before,proto3" json:"before,omitempty"`
+	Before int64 `protobuf:"varint,18,opt,name=before,proto3" json:"before,omitempty"`
+	// Questions whose answers came to nothing: the leader books them no more. At
+	// most 64; the rest come with later reports.
+	Abandoned     []uint64 `protobuf:"varint,19,rep,packed,name=abandoned,proto3" json:"abandoned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1645,6 +1648,13 @@ func (x *ReportEntry) GetBefore() int64 {
 		return x.Before
 	}
 	return 0
+}
+
+func (x *ReportEntry) GetAbandoned() []uint64 {
+	if x != nil {
+		return x.Abandoned
+	}
+	return nil
 }
 
 // Learn is quota.Learn.
@@ -2994,7 +3004,9 @@ type CallAsk struct {
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
 	// The questions, decided in this order.
-	Asks          []*Ask `protobuf:"bytes,2,rep,name=asks,proto3" json:"asks,omitempty"`
+	Asks []*Ask `protobuf:"bytes,2,rep,name=asks,proto3" json:"asks,omitempty"`
+	// This life of the asking member's process.
+	Incarnation   uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3043,6 +3055,13 @@ func (x *CallAsk) GetAsks() []*Ask {
 	return nil
 }
 
+func (x *CallAsk) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 // Ask is quota.Ask. Amounts are millionths of a token.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3059,7 +3078,10 @@ type Ask struct {
 	// Book it however low the level is.
 	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	// What the member overdrew since its last answered report.
-	Overdrawn     int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
+	Overdrawn int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
+	// Number of the question, never used again in this life of the member; 0 is
+	// none.
+	Id            uint64 `protobuf:"varint,8,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3139,6 +3161,13 @@ func (x *Ask) GetForce() bool {
 func (x *Ask) GetOverdrawn() int64 {
 	if x != nil {
 		return x.Overdrawn
+	}
+	return 0
+}
+
+func (x *Ask) GetId() uint64 {
+	if x != nil {
+		return x.Id
 	}
 	return 0
 }
@@ -3798,7 +3827,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\xe3\x03\n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\x81\x04\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3821,7 +3850,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\brefunded\x18\x0f \x01(\x03R\brefunded\x12\x1b\n" +
 	"\tin_flight\x18\x10 \x01(\x03R\binFlight\x12\x16\n" +
 	"\x06window\x18\x11 \x01(\x03R\x06window\x12\x16\n" +
-	"\x06before\x18\x12 \x01(\x03R\x06before\"\xbd\x01\n" +
+	"\x06before\x18\x12 \x01(\x03R\x06before\x12\x1c\n" +
+	"\tabandoned\x18\x13 \x03(\x04R\tabandoned\"\xbd\x01\n" +
 	"\x05Learn\x12\x12\n" +
 	"\x04told\x18\x01 \x01(\bR\x04told\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
@@ -3921,10 +3951,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"last_index\x18\x01 \x01(\x04R\tlastIndex\x12.\n" +
 	"\x13last_contact_millis\x18\x02 \x01(\x03R\x11lastContactMillis\x12\x16\n" +
-	"\x06leader\x18\x03 \x01(\tR\x06leader\"I\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"k\n" +
 	"\aCallAsk\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12(\n" +
-	"\x04asks\x18\x02 \x03(\v2\x14.quorate.peer.v1.AskR\x04asks\"\xb9\x01\n" +
+	"\x04asks\x18\x02 \x03(\v2\x14.quorate.peer.v1.AskR\x04asks\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xc9\x01\n" +
 	"\x03Ask\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3932,7 +3963,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04cost\x18\x04 \x01(\x03R\x04cost\x12$\n" +
 	"\x0emax_wait_nanos\x18\x05 \x01(\x03R\fmaxWaitNanos\x12\x14\n" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x1c\n" +
-	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\"E\n" +
+	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
+	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xd8\x01\n" +
 	"\tAskAnswer\x12\x18\n" +

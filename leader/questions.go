@@ -1,0 +1,210 @@
+package leader
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const (
+	// maxQuestions bounds the questions of one member that the ledger remembers,
+	// the newest: eight messages of the most that a message holds, about half a
+	// megabyte. One that is forgotten can be neither repeated nor abandoned.
+	maxQuestions = 4096
+	// keepQuestions is how long those of a member that asks no more are kept: a
+	// path that was broken for so long may still bring what was abandoned then.
+	keepQuestions = time.Hour
+)
+
+// asker is what one life of a member has asked, and what it has abandoned.
+type asker struct {
+	inc   quota.Incarnation
+	last  quota.Time
+	known map[quota.Seq]question
+	order []quota.Seq // as they came; a ring when it is full
+	next  int         // the oldest, when it is full
+}
+
+// question is one that has been answered, or (as a refusal, without a booking)
+// abandoned.
+type question struct {
+	booking
+	allowed     bool
+	why         quota.Why
+	wait, retry time.Duration
+}
+
+// booking is what an answer has changed in an account.
+type booking struct {
+	life            uint64 // of the account; 0 is none
+	at, window      quota.Time
+	taken           quota.Units // out of the pool; below 0 was put in
+	tried, admitted quota.Units
+}
+
+// asker returns the record of a member's life; nil if a later one is known.
+func (l *Ledger) asker(now quota.Time, id quota.NodeID, inc quota.Incarnation) *asker {
+	s := l.askers[id]
+	if m := l.members[id]; s != nil && inc < s.inc || m != nil && inc < m.inc {
+		return nil
+	}
+	if s == nil || inc > s.inc {
+		s = &asker{inc: inc, known: map[quota.Seq]question{}}
+		l.askers[id] = s
+	}
+	s.last = now
+	return s
+}
+
+// remember keeps a question in the place of the oldest.
+func (s *asker) remember(id quota.Seq, q question) {
+	if _, known := s.known[id]; !known {
+		if len(s.order) < maxQuestions {
+			s.order = append(s.order, id)
+		} else {
+			delete(s.known, s.order[s.next])
+			s.order[s.next] = id
+			s.next = (s.next + 1) % maxQuestions
+		}
+	}
+	s.known[id] = q
+}
+
+// forgetAskers drops the records of members that ask no more.
+func (l *Ledger) forgetAskers(now quota.Time) {
+	for id, s := range l.askers {
+		if now.Sub(s.last) > keepQuestions {
+			delete(l.askers, id)
+		}
+	}
+}
+
+// once answers a question, and books it if it has not been booked before.
+func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
+	if q.ID == 0 || q.Cost == 0 { // there is nothing to book twice
+		a, _ := l.answer(now, q)
+		return a
+	}
+	s := l.asker(now, q.From, q.Incarnation)
+	if s == nil {
+		return quota.Answer{Why: quota.WhyNotHeld, RetryAfter: l.cfg.Sync}
+	}
+	if was, ok := s.known[q.ID]; ok {
+		return l.repeat(now, q, &was)
+	}
+	a, b := l.answer(now, q)
+	s.remember(q.ID, question{b, a.Allowed, a.Why, a.Wait, a.RetryAfter})
+	return a
+}
+
+// repeat gives an answer again, with the level of now.
+func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *question) quota.Answer {
+	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry}
+	if a := l.accounts[q.Key]; a != nil {
+		a.advance(now)
+		out.Level, out.ResetAfter = a.level(), a.resetAfter(now)
+	}
+	return out
+}
+
+// abandon takes back what was booked for questions whose answers the member has
+// not used, and sees to it that those which have not arrived are not booked.
+func (l *Ledger) abandon(now quota.Time, a *account, r *quota.Report, ids []quota.Seq) {
+	if len(ids) == 0 {
+		return
+	}
+	s := l.asker(now, r.From, r.Incarnation)
+	if s == nil {
+		return
+	}
+	for _, id := range ids {
+		if q, ok := s.known[id]; ok && q.life == a.life {
+			a.unbook(now, &q.booking)
+		}
+		s.remember(id, question{why: quota.WhyNotHeld, retry: l.cfg.Sync})
+	}
+}
+
+// unbook takes a booking back. The counts are as if it had never been. So is the
+// level, except where that cannot be told: of a window that has ended, or from
+// before the key was reset or its limit changed, nothing comes back.
+func (a *account) unbook(now quota.Time, b *booking) {
+	a.attempted = max(0, a.attempted.Plus(-b.tried))
+	a.admitted = max(0, a.admitted.Plus(-b.admitted))
+	a.dirty = true
+	start, _ := a.pool.Bounds()
+	if start != b.window || b.at <= a.fresh {
+		return
+	}
+	back := b.taken
+	if back > 0 {
+		back = min(back, a.rooms.since(b.at, a.room()))
+		a.rooms.fill(b.at, back)
+	}
+	a.pool.Add(back)
+	a.advance(now)
+}
+
+// isAsked reports whether members ask about the account's key.
+func (a *account) isAsked() bool { return a.limit.Decide == quota.AtLeader || a.limit.MaxDebt > 0 }
+
+// room is what is missing until the account is full.
+func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.level()) }
+
+// rooms remembers how little was missing until the account was full, over time.
+// A level that is full gains no more; had a question not been booked, the level
+// would have been full earlier, and have gained less. So no more of it is given
+// back than was missing at all times since.
+//
+// Later entries have more room: what matters of the past are its peaks.
+type rooms []struct {
+	at   quota.Time
+	room quota.Units // the least since the entry before
+}
+
+// maxRooms bounds the entries: at the bound two become one, which is as careful
+// as the more careful of them.
+const maxRooms = 64
+
+func (r *rooms) note(at quota.Time, room quota.Units) {
+	s := *r
+	n := len(s)
+	if n > 0 && s[n-1].at == at && s[n-1].room <= room {
+		return
+	}
+	for n > 0 && s[n-1].room >= room {
+		n--
+	}
+	if s = s[:n]; n >= maxRooms {
+		for i := range n / 2 {
+			s[i].at, s[i].room = s[2*i+1].at, s[2*i].room
+		}
+		s = s[:n/2]
+	}
+	*r = append(s, struct {
+		at   quota.Time
+		room quota.Units
+	}{at, room})
+}
+
+// since returns the least room after t; now is that of now.
+func (r rooms) since(t quota.Time, now quota.Units) quota.Units {
+	for _, e := range r {
+		if e.at > t {
+			return min(e.room, now)
+		}
+	}
+	return now
+}
+
+// fill takes room away after t.
+func (r *rooms) fill(t quota.Time, by quota.Units) {
+	old := *r
+	*r = nil
+	for _, e := range old {
+		if e.at > t {
+			e.room = max(0, e.room-by)
+		}
+		r.note(e.at, e.room)
+	}
+}
