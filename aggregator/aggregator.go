@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -17,7 +16,6 @@ type Aggregator struct {
 	cfg    Config
 	table  table
 	urgent stack
-	asks   atomic.Uint64 // questions numbered so far
 	member
 }
 

@@ -224,7 +224,7 @@ func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cu
 func (a *Aggregator) askLeader(t *turn, b *bucket, l *quota.Limit) quota.Decision {
 	t.need = Leader
 	t.ask = quota.Ask{
-		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: quota.Seq(a.asks.Add(1)),
+		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextQuestion(),
 		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver),
 	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}

@@ -36,6 +36,11 @@
 // that is not acknowledged is sent again with the counters of then, so nothing
 // is lost and nothing counted twice.
 //
+// A question to a leader whose answer is not used (it came too late, or never, or
+// the call was refused by another limit) is abandoned: reports of the key name it
+// until they are answered, and the leader takes back what it booked. So whoever
+// asks a leader for a Call either gives the Call the answer, or calls Abandon.
+//
 // # Clocks
 //
 // Rates run in the leader's time. The member maps it to its own clock by the

@@ -39,6 +39,7 @@ type table struct {
 	slots     atomic.Pointer[map[quota.LimitName]*slot]
 	size      atomic.Int64
 	epochs    atomic.Uint64 // openings of keys so far
+	questions atomic.Uint64 // to leaders, so far
 	maxKeys   int64
 	ranges    int
 	overrides quota.Overrides
@@ -48,6 +49,9 @@ type table struct {
 
 // nextEpoch numbers an opening of a key, whichever goroutine opens it.
 func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
+
+// nextQuestion names a question to a leader, whichever goroutine asks it.
+func (t *table) nextQuestion() quota.Seq { return quota.Seq(t.questions.Add(1)) }
 
 func (t *table) find(n quota.LimitName) *slot {
 	if m := t.slots.Load(); m != nil {

@@ -68,5 +68,31 @@
 // # Questions
 //
 // Ask decides on the books at once, for limits that their leader decides and
-// for callers that wait for tokens to come.
+// for callers that wait for tokens to come. An answer may be lost or come too
+// late; the member decides alone then, and reports what it admitted. So that the
+// same request is not counted twice, a question has a name (member, incarnation,
+// number), and
+//
+//   - a question that is repeated gets the same answer and is not booked again;
+//   - a member that gave up on a question, or has no use for the answer, names it
+//     in its reports of the key until one of them is answered: it has abandoned
+//     it. The ledger takes back what it has booked for it, once;
+//   - a question that arrives after it was abandoned is refused.
+//
+// So what is booked is what members were told, and what they do not know yet. It
+// is the member that decides what became of a question, since it alone knows
+// whether a caller has heard the answer; to ask again instead would keep the
+// caller waiting, and a leader that is gone cannot be asked.
+//
+// Counts come back as they were booked. The level comes back as far as it would
+// still be there: not of a window that has ended (of a sliding one it flows back
+// anyway), not from before a reset or a change of the limit, and of what a full
+// level could not have gained, nothing (rooms). A hard ceiling stays exact.
+// Tokens to come are a debt of the pool, and come back in the same way; whoever
+// was told a later time meanwhile waits that long.
+//
+// What is not exact: the ledger knows the newest 4096 questions of a member, for
+// an hour after its last; a member keeps 4096 abandoned ones of a key. And a new
+// leader knows none: what an earlier one booked stays in the level that it has
+// taken over. The counts are too high then, by the questions that were under way.
 package leader

@@ -157,7 +157,9 @@ func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.leve
 // back than was missing at all times since.
 //
 // Later entries have more room: what matters of the past are its peaks.
-type rooms []struct {
+type rooms []room
+
+type room struct {
 	at   quota.Time
 	room quota.Units // the least since the entry before
 }
@@ -166,13 +168,13 @@ type rooms []struct {
 // as the more careful of them.
 const maxRooms = 64
 
-func (r *rooms) note(at quota.Time, room quota.Units) {
+func (r *rooms) note(at quota.Time, left quota.Units) {
 	s := *r
 	n := len(s)
-	if n > 0 && s[n-1].at == at && s[n-1].room <= room {
+	if n > 0 && s[n-1].at == at && s[n-1].room <= left {
 		return
 	}
-	for n > 0 && s[n-1].room >= room {
+	for n > 0 && s[n-1].room >= left {
 		n--
 	}
 	if s = s[:n]; n >= maxRooms {
@@ -181,10 +183,8 @@ func (r *rooms) note(at quota.Time, room quota.Units) {
 		}
 		s = s[:n/2]
 	}
-	*r = append(s, struct {
-		at   quota.Time
-		room quota.Units
-	}{at, room})
+	s = append(s, room{at, left})
+	*r = s
 }
 
 // since returns the least room after t; now is that of now.
