@@ -95,7 +95,7 @@ func (h *holder) inherit(now quota.Time, e *quota.ReportEntry) {
 	h.rate, h.charged = e.Learn.Rate, e.Learn.Rate
 	h.lease = now.Add(e.Learn.LeaseLeft)
 	h.from = now.Add(-inheritMargin) // the report was on its way for a while
-	h.cap = max(h.out, e.Learn.Cap)
+	h.cap = max(e.Held, e.Learn.Cap) // not out: what was used must not come back beyond the old cap
 	h.capped = h.cap
 }
 

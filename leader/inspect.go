@@ -27,3 +27,15 @@ func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 	a.advance(now)
 	return a.pool.Level(), true
 }
+
+// Booked returns what the open accounts of a counter have booked as admitted,
+// over all its keys.
+func (l *Ledger) Booked(n quota.LimitName) quota.Units {
+	var sum quota.Units
+	for k, a := range l.accounts {
+		if k.LimitName == n {
+			sum += a.admitted
+		}
+	}
+	return sum
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -53,7 +52,7 @@ func rivalSays(ok bool) quota.Decision {
 
 // central returns a limiter like the ideal's, for a limit that need not be the
 // scenario's.
-func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, r.now) }
+func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, l.Tiers(), r.now) }
 
 // everySync calls f for each living node once per sync interval, for all at the
 // same moments, as timers do that follow the wall clock. (Of count-sync it is
@@ -61,7 +60,7 @@ func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, r.now) }
 func (r *run) everySync(f func(*node)) {
 	r.after(r.Sync, func() {
 		for _, n := range r.nodes {
-			if !n.dead {
+			if !n.dead && !n.paused {
 				f(n)
 			}
 		}
@@ -77,11 +76,7 @@ func (r *run) carry(from, to *node, f func()) {
 		return
 	}
 	r.res.Reports++
-	r.send(func() {
-		if !to.dead {
-			f()
-		}
-	})
+	r.send(from, to, f)
 }
 
 // tables are what every node has of each key. A node's end with its process.
@@ -92,9 +87,9 @@ type tables[T any] struct {
 
 func (t *tables[T]) on(n *node) *table[T] {
 	v := t.of[n]
-	if v == nil || v.process != n.agg {
+	if v == nil || v.life != n.life {
 		made := newTable(t.fresh)
-		made.process = n.agg
+		made.life = n.life
 		v = &made
 		t.of[n] = v
 	}
@@ -106,10 +101,10 @@ func newTables[T any](fresh func() T) tables[T] { return tables[T]{map[*node]*ta
 // table is what a node, or an aggregator, has of each key. Keys come in the
 // order in which they were first seen, so that a run repeats.
 type table[T any] struct {
-	process *aggregator.Aggregator // a new one with each life of the node
-	byKey   map[string]*T
-	keys    []string
-	fresh   func() T
+	life  int32 // of the node
+	byKey map[string]*T
+	keys  []string
+	fresh func() T
 }
 
 func newTable[T any](fresh func() T) table[T] {

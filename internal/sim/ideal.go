@@ -15,12 +15,16 @@ type ideal struct {
 	meters []limiter.Meter
 }
 
-func newIdeal(l *quota.Limit, now quota.Time) ideal {
-	d := ideal{limit: l, tiers: l.Tiers()}
-	for i := range d.tiers {
-		d.meters = append(d.meters, limiter.NewMeter(&d.tiers[i], now))
+func newIdeal(l *quota.Limit, tiers []quota.Tier, now quota.Time) ideal {
+	return ideal{limit: l, tiers: tiers, meters: newMeters(tiers, now)}
+}
+
+func newMeters(tiers []quota.Tier, now quota.Time) []limiter.Meter {
+	out := make([]limiter.Meter, len(tiers))
+	for i := range tiers {
+		out[i] = limiter.NewMeter(&tiers[i], now)
 	}
-	return d
+	return out
 }
 
 // take charges all tiers, or none.
@@ -49,18 +53,32 @@ type envelope struct {
 	meters []limiter.Meter
 }
 
-func newEnvelope(l *quota.Limit, now quota.Time) envelope {
-	d := newIdeal(l, now)
-	return envelope{d.tiers, d.meters}
+func newEnvelope(tiers []quota.Tier, now quota.Time) envelope {
+	return envelope{tiers, newMeters(tiers, now)}
 }
 
-// charge books what was admitted and returns the excess so far, in tokens.
-func (e *envelope) charge(now quota.Time, cost quota.Units) float64 {
-	worst := 0.0
+// charge books what was admitted and returns the excess so far, in tokens: of all
+// tiers, and of those that are windows.
+func (e *envelope) charge(now quota.Time, cost quota.Units) (worst, window float64) {
 	for i := range e.meters {
 		e.meters[i].Advance(now, &e.tiers[i])
 		e.meters[i].Add(-cost)
-		worst = math.Max(worst, -float64(e.meters[i].Level())/float64(quota.Token))
+		excess := -float64(e.meters[i].Level()) / float64(quota.Token)
+		worst = math.Max(worst, excess)
+		if e.tiers[i].Kind.Windowed() {
+			window = math.Max(window, excess)
+		}
 	}
-	return worst
+	return worst, window
+}
+
+// covers reports whether what was really admitted leaves room for the cost.
+func (e *envelope) covers(now quota.Time, cost quota.Units) bool {
+	for i := range e.meters {
+		e.meters[i].Advance(now, &e.tiers[i])
+		if e.meters[i].Level() < cost {
+			return false
+		}
+	}
+	return true
 }

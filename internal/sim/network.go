@@ -1,73 +1,154 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
-
-	"github.com/quorate/quorate/internal/quota"
 )
 
-func (r *run) delay() time.Duration {
-	d := r.Delay
+// network is what goes wrong between nodes for a while.
+type network struct {
+	parted int // partitions so far: the number of the last one
+	slowed int
+}
+
+// reorderedBy is how many delays more a reordered message takes at most.
+const reorderedBy = 4
+
+// delay is how long a message takes.
+func (r *run) delay(rng *rand.Rand, from, to *node) time.Duration {
+	d := r.Delay + from.slow + to.slow
 	if r.Jitter > 0 {
-		d += time.Duration(r.rng.Int64N(int64(r.Jitter)))
+		d += time.Duration(rng.Int64N(int64(r.Jitter)))
+	}
+	if r.Reorder > 0 && rng.Float64() < r.Reorder {
+		d += time.Duration(rng.Int64N(int64(reorderedBy*r.Delay) + 1))
 	}
 	return d
 }
 
-// send delivers f after the network's delay, or never, or twice.
-func (r *run) send(f func()) {
-	if r.rng.Float64() >= r.Loss {
-		r.after(r.delay(), f)
+// send delivers f at a node after the network's delay, or never, or twice.
+func (r *run) send(from, to *node, f func()) { r.pass(r.rng, from, to, true, f) }
+
+// once is send for answers to calls: they are not repeated.
+func (r *run) once(from, to *node, f func()) { r.pass(r.rng, from, to, false, f) }
+
+// announce is send for what is rare.
+func (r *run) announce(from, to *node, f func()) { r.pass(r.side, from, to, false, f) }
+
+func (r *run) pass(rng *rand.Rand, from, to *node, again bool, f func()) {
+	if from == to && r.Near {
+		r.deliver(from, to, 0, f)
+		return
 	}
-	if r.Repeat > 0 && r.rng.Float64() < r.Repeat {
-		r.after(r.delay(), f)
+	if !r.connected(from, to) {
+		return
+	}
+	if rng.Float64() >= r.Loss {
+		r.deliver(from, to, r.delay(rng, from, to), f)
+	}
+	if again && r.Repeat > 0 && rng.Float64() < r.Repeat {
+		r.deliver(from, to, r.delay(rng, from, to), f)
 	}
 }
 
-// pump sends what a member has to say and wakes it again when it is due.
-func (r *run) pump(n *node) {
-	if n.dead || r.rival != nil {
-		return
+func (r *run) deliver(from, to *node, d time.Duration, f func()) {
+	r.put(event{at: r.now.Add(d), f: f, from: from, to: to, life: to.life, what: message})
+}
+
+// connected reports whether messages pass between two nodes: whether both are
+// there is another question.
+func (r *run) connected(a, b *node) bool { return a.group == b.group || a == b }
+
+// part divides the nodes into groups, by numbers from 1; those in none are in
+// one together. It ends after d, or never if that is 0.
+func (r *run) part(groups [][]int, d time.Duration) {
+	for _, n := range r.nodes {
+		n.group = 0
 	}
-	for _, rep := range n.agg.Collect(r.now + n.skew) {
-		r.res.Reports++
-		r.send(func() { r.report(n, rep) })
+	for g, nodes := range groups {
+		for _, i := range nodes {
+			r.nodes[i-1].group = g + 1
+		}
 	}
-	if wake := n.agg.NextWake() - n.skew; wake != n.wakeAt {
-		n.wakeAt = wake
-		r.at(wake, func() {
-			if n.wakeAt == wake {
-				n.wakeAt = 0
-				r.pump(n)
+	r.parted++
+	this := r.parted
+	if d > 0 {
+		r.after(d, func() {
+			if r.parted == this {
+				r.heal()
+			}
+		})
+	}
+	r.watch()
+}
+
+// heal ends all partitions and slow links. Nodes that see each other again are
+// told who leads, and who is dead.
+func (r *run) heal() {
+	r.parted++
+	r.slowed++
+	for _, n := range r.nodes {
+		n.group, n.slow = 0, 0
+	}
+	r.watch()
+	for i := range r.seats {
+		r.herald(&r.seats[i])
+		for _, n := range r.nodes {
+			if n.dead {
+				r.tellGone(&r.seats[i], n)
+			}
+		}
+	}
+}
+
+// slow makes all messages of these nodes take longer, for d or for good.
+func (r *run) slow(nodes []*node, by, d time.Duration) {
+	r.slowed++
+	this := r.slowed
+	for _, n := range nodes {
+		n.slow = by
+	}
+	if d > 0 {
+		r.after(d, func() {
+			for _, n := range nodes {
+				if r.slowed == this {
+					n.slow = 0
+				}
 			}
 		})
 	}
 }
 
-// report is received by whoever led in its term.
-func (r *run) report(n *node, rep quota.Report) {
-	if rep.Term == 0 || int(rep.Term) > len(r.seats) {
+// beaconEvery bounds how long a lost announcement matters.
+const beaconEvery = time.Second
+
+// herald tells everybody who leads.
+func (r *run) herald(s *seat) {
+	if s.ledger == nil || s.node.dead {
 		return
 	}
-	s := &r.seats[rep.Term-1]
-	if s.ledger == nil {
-		return
+	for _, n := range r.nodes {
+		r.tell(s, n)
 	}
-	g, err := s.ledger.Report(r.now+s.node.skew, rep)
-	if err != nil {
-		return
-	}
-	if r.killed > 0 && rep.Term > r.killedTerm && !s.ledger.Learning() {
-		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
-	}
-	r.send(func() {
-		if n.dead {
-			return
-		}
-		n.agg.Apply(r.now+n.skew, g)
-		r.unpark(n)
-		if n.agg.Urgent() {
+}
+
+// tell tells a node who leads in a term.
+func (r *run) tell(s *seat, n *node) {
+	lead, term := s.node, s.term
+	r.announce(lead, n, func() {
+		r.follow(n, term)
+		if _, known := n.agg.Leader(0); term > known {
+			n.agg.SetLeader(0, lead.id, term)
 			r.pump(n)
 		}
 	})
+}
+
+// repeat sends a leader's announcement again.
+func (r *run) repeat(n *node) {
+	for i := range r.seats {
+		if s := &r.seats[i]; s.node == n {
+			r.herald(s)
+		}
+	}
 }

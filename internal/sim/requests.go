@@ -8,81 +8,102 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// arrive plays node i's next request and schedules the one after it. Arrivals
-// are Poisson; the rate is looked up anew at least every ten milliseconds.
-func (r *run) arrive(i int) {
-	const step = 10 * time.Millisecond
-	rate := r.Load(i, r.now.Sub(epoch))
-	gap := time.Duration(math.MaxInt64)
-	if rate > 0 {
-		gap = time.Duration(r.rng.ExpFloat64() / rate * float64(time.Second))
-	}
-	if gap > step {
-		r.after(step, func() { r.arrive(i) })
-		return
-	}
-	r.after(gap, func() {
-		r.request(r.nodes[i])
-		r.arrive(i)
-	})
+// call is a decision under way.
+type call struct {
+	aggregator.Call
+	req [1]quota.Request
+	out [1]quota.Decision
 }
 
-func (r *run) request(n *node) {
-	if n.dead {
-		return
+// parked is a check that waits for a grant.
+type parked struct {
+	until quota.Time
+	key   string
+	cost  int64
+}
+
+// request plays a request at a node. At a dead one there is nobody to ask; a
+// paused one sees it when it goes on.
+func (r *run) request(n *node, key string, cost int64) {
+	switch {
+	case n.dead:
+	case n.paused:
+		r.step(event{at: r.now, to: n, life: n.life, what: request, f: func() { r.play(n, key, cost) }})
+	default:
+		r.play(n, key, cost)
 	}
+}
+
+func (r *run) play(n *node, key string, cost int64) {
 	if r.rival != nil {
-		r.count(r.rival.decide(n, "k", quota.Token))
+		r.count(n, key, cost, r.rival.decide(n, key, quota.FromTokens(cost)))
 		return
 	}
-	if d, done := r.check(n, r.Hop > 0); done {
-		r.finish(n, d)
+	if d, done := r.check(n, parked{key: key, cost: cost}, r.Hop > 0); done {
+		r.finish(n, key, cost, d)
 	}
 }
 
 // finish counts a decision, and releases later what was acquired.
-func (r *run) finish(n *node, d quota.Decision) {
-	r.count(d)
+func (r *run) finish(n *node, key string, cost int64, d quota.Decision) {
+	r.count(n, key, cost, d)
 	if r.Hold == 0 || !d.Allowed {
 		return
 	}
-	r.inFlight++
-	r.res.Excess = math.Max(r.res.Excess, r.inFlight-float64(r.Limit.Burst))
-	r.after(time.Duration(r.rng.ExpFloat64()*float64(r.Hold)), func() {
-		r.inFlight-- // the work of a dead node ends too
-		if !n.dead {
-			n.agg.Release(func() quota.Time { return r.now + n.skew }, r.Limit.LimitName, "k", 1)
+	t := r.tally(key)
+	t.inFlight += float64(cost)
+	r.res.Excess = math.Max(r.res.Excess, t.inFlight-float64(r.Limit.Burst))
+	life := n.life
+	r.after(r.hold(r.rng), func() {
+		t.inFlight -= float64(cost) // the work of a dead node ends too
+		r.step(event{at: r.now, to: n, life: life, what: message, f: func() {
+			n.agg.Release(n.clock, r.Limit.LimitName, key, cost)
 			r.pump(n)
-		}
+		}})
 	})
 }
 
 // check decides a request of node n, unless it waits: for a grant if it may, or
 // for the leader.
-func (r *run) check(n *node, waits bool) (d quota.Decision, done bool) {
-	c := &aggregator.Call{}
-	reqs := []quota.Request{{Key: quota.Key{LimitName: r.Limit.LimitName, Key: "k"}, Cost: 1, MaxWait: quota.LimitsWait}}
-	c.Reset(reqs, make([]quota.Decision, 1))
-	c.Acquires = r.Hold > 0
+func (r *run) check(n *node, p parked, waits bool) (d quota.Decision, done bool) {
+	c := r.newCall(p)
 	r.decide(n, c)
 	switch {
 	case c.Need == aggregator.Leader:
-		r.ask(n, c)
+		r.ask(n, p, c)
 		return quota.Decision{}, false
 	case c.Need == aggregator.Grant && waits:
-		until := r.now.Add(r.Hop)
-		n.parked = append(n.parked, parked{until})
-		r.at(until, func() { r.unpark(n) })
+		p.until = r.now.Add(r.Hop)
+		n.parked = append(n.parked, p)
+		r.onNode(p.until, n, timer, func() { r.unpark(n) })
+		r.free(c)
 		return quota.Decision{}, false
 	case c.Need == aggregator.Grant:
 		c.Final = true
 		r.decide(n, c)
 	}
-	return c.Out[0], true
+	r.free(c)
+	return c.out[0], true
 }
 
-func (r *run) decide(n *node, c *aggregator.Call) {
-	n.agg.Decide(func() quota.Time { return r.now + n.skew }, c)
+func (r *run) newCall(p parked) *call {
+	c := r.call
+	r.call = nil
+	if c == nil {
+		c = &call{}
+	}
+	c.req[0] = quota.Request{Key: r.key(p.key), Cost: p.cost, MaxWait: quota.LimitsWait}
+	c.Reset(c.req[:], c.out[:])
+	c.Acquires = r.Hold > 0
+	return c
+}
+
+func (r *run) free(c *call) { r.call = c }
+
+func (r *run) key(k string) quota.Key { return quota.Key{LimitName: r.Limit.LimitName, Key: k} }
+
+func (r *run) decide(n *node, c *call) {
+	n.agg.Decide(n.clock, &c.Call)
 	if n.agg.Urgent() {
 		r.pump(n)
 	}
@@ -91,42 +112,41 @@ func (r *run) decide(n *node, c *aggregator.Call) {
 // askWait is how long a node waits for the leader's answer.
 const askWait = 100 * time.Millisecond
 
-// ask puts the call's question to the newest leader; a node that hears nothing
-// decides alone.
-func (r *run) ask(n *node, c *aggregator.Call) {
+// ask puts the call's question to the leader that the node knows; a node that
+// hears nothing decides alone.
+func (r *run) ask(n *node, p parked, c *call) {
 	done := false
 	finish := func(f func()) {
-		if done || n.dead {
+		if done {
 			return
 		}
 		done = true
 		f()
 		c.Final = true
 		r.decide(n, c)
-		r.count(c.Out[0])
+		r.count(n, p.key, p.cost, c.out[0])
 	}
 	r.res.Asked++
-	r.send(func() {
-		s := &r.seats[len(r.seats)-1]
-		if s.ledger == nil {
-			return
-		}
-		a := s.ledger.Ask(r.now+s.node.skew, []quota.Ask{c.Ask})[0]
-		r.once(func() { finish(func() { c.Answer(a) }) })
-	})
-	r.after(askWait, func() {
+	if _, term := n.agg.Leader(0); term > 0 {
+		lead, life := r.seats[term-1].node, n.life
+		r.send(n, lead, func() {
+			s := r.seatOf(term)
+			if s == nil {
+				return
+			}
+			a := s.ledger.Ask(lead.clock(), []quota.Ask{c.Ask})[0]
+			r.prove(s, nil, c.Ask.Key)
+			if n.life == life {
+				r.once(lead, n, func() { finish(func() { c.Answer(a) }) })
+			}
+		})
+	}
+	r.onNode(r.now.Add(askWait), n, timer, func() {
 		finish(func() {
-			n.agg.Abandon(func() quota.Time { return r.now + n.skew }, c.Ask)
+			n.agg.Abandon(n.clock, c.Ask)
 			c.Alone = true
 		})
 	})
-}
-
-// once delivers f after the network's delay, or never: answers are not repeated.
-func (r *run) once(f func()) {
-	if r.rng.Float64() >= r.Loss {
-		r.after(r.delay(), f)
-	}
 }
 
 // unpark decides the waiting checks of a node anew.
@@ -135,53 +155,20 @@ func (r *run) unpark(n *node) {
 	n.parked = nil
 	for _, p := range waiting {
 		if d, done := r.again(n, p); done {
-			r.finish(n, d)
+			r.finish(n, p.key, p.cost, d)
 		}
 	}
 }
 
 // again decides a check that has waited already, once more.
 func (r *run) again(n *node, p parked) (quota.Decision, bool) {
-	c := &aggregator.Call{}
-	reqs := []quota.Request{{Key: quota.Key{LimitName: r.Limit.LimitName, Key: "k"}, Cost: 1, MaxWait: quota.LimitsWait}}
-	c.Reset(reqs, make([]quota.Decision, 1))
-	c.Acquires, c.Final = r.Hold > 0, r.now >= p.until
+	c := r.newCall(p)
+	c.Final = r.now >= p.until
 	r.decide(n, c)
+	defer r.free(c)
 	if c.Need == aggregator.Grant {
 		n.parked = append(n.parked, p)
 		return quota.Decision{}, false
 	}
-	return c.Out[0], true
-}
-
-// count compares a decision with the ideal and the envelope.
-func (r *run) count(d quota.Decision) {
-	ideal, wait := r.ideal.take(r.now, quota.Token)
-	if ideal && r.Hold > 0 {
-		r.after(time.Duration(r.rng.ExpFloat64()*float64(r.Hold)), func() { r.ideal.meters[0].Add(quota.Token) })
-	}
-	r.res.Attempted++
-	if r.killed > 0 {
-		r.res.OutageAttempted++
-		if d.Allowed {
-			r.res.OutageAdmitted++
-		}
-	}
-	if ideal {
-		r.res.Ideal++
-		r.res.IdealWaits += wait
-	}
-	if d.Allowed && r.Hold > 0 {
-		r.res.Admitted++
-	} else if d.Allowed {
-		r.res.Admitted++
-		r.res.Waits += d.Wait
-		r.res.Excess = math.Max(r.res.Excess, r.envelop.charge(r.now, quota.Token))
-	}
-	switch {
-	case d.Allowed && !ideal:
-		r.res.Over++
-	case !d.Allowed && ideal:
-		r.res.Under++
-	}
+	return c.out[0], true
 }

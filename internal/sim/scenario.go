@@ -53,6 +53,9 @@ type Scenario struct {
 	// Drift is the most that a node's clock runs faster or slower: 1e-4 is a
 	// tenth of a millisecond per second. 0 to 0.01.
 	Drift float64
+	// Near lets a leader and the member beside it, in one process, talk without the
+	// network, as real nodes do. Without it they talk like all others.
+	Near bool
 	// Algorithm decides; "" is Quorate.
 	Algorithm Algorithm
 
@@ -66,6 +69,10 @@ type Scenario struct {
 	// Check makes every step of a leader prove the invariants of its books:
 	// Result.Violations.
 	Check bool
+	// Strict proves, with Check, that all that members hold under hard is there
+	// also after the first term. It is not always: what a leader booked and had not
+	// written to the log when it was lost is forgotten.
+	Strict bool
 	// Decided is told every decision, and what the ideal said.
 	Decided func(at time.Duration, node int, key string, d quota.Decision, ideal bool)
 }

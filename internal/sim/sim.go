@@ -1,13 +1,10 @@
 package sim
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"time"
 
-	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/leader"
 )
 
 const epoch = quota.Time(1_000_000_000_000_000_000)
@@ -15,90 +12,141 @@ const epoch = quota.Time(1_000_000_000_000_000_000)
 // run is a scenario under way.
 type run struct {
 	Scenario
-	rng        *rand.Rand
-	now        quota.Time
-	events     events
-	n          uint64
-	nodes      []*node
-	seats      []seat     // one per term, the last is the newest
-	killed     quota.Time // when the last leader died; 0 when its successor has learned
-	killedTerm quota.Term // its term
-	saved      map[quota.Key]quota.KeyLevel
-	limits     *quota.Limits
-	rival      rival // nil for the real algorithm
-	ideal      ideal
-	envelop    envelope
-	inFlight   float64
-	res        Result
+	// rng decides what the network does and when Load's requests come, side what
+	// is rare (announcements, faults, clocks), and every load has its own: so that
+	// a change of one leaves the others as they are.
+	rng, side *rand.Rand
+	now       quota.Time
+	events    events
+	n         uint64
+	nodes     []*node
+	limits    *quota.Limits
+	rival     rival // nil for Quorate
+	raft
+	network
+	book
+	call *call       // free for the next decision
+	late quota.Units // what a limit yields while messages take longer than the fastest did
+	res  Result
 }
 
-// seat is the leadership of one term.
-type seat struct {
-	ledger *leader.Ledger // nil when the leader is dead
-	node   *node
-	booked int64 // admitted in accounts that the ledger has dropped since
-	last   int64 // admitted in the open account, when last seen
-}
-
-type node struct {
-	agg    *aggregator.Aggregator
-	id     quota.NodeID
-	skew   quota.Time // its clock minus the true one
-	dead   bool
-	wakeAt quota.Time
-	parked []parked
-}
-
-// parked is a check that waits for a grant.
-type parked struct{ until quota.Time }
-
-// Run plays the scenario.
+// Run plays the scenario. What it is made of has to make sense: at least one
+// node, and nodes and groups within them; see package scenario for a check. The
+// same scenario always gives the same result.
 func Run(s Scenario) Result {
-	r := &run{Scenario: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), now: epoch, saved: map[quota.Key]quota.KeyLevel{}}
-	if r.Sync == 0 {
-		r.Sync = 100 * time.Millisecond
-	}
-	if r.Skew == 0 {
-		r.Skew = time.Hour
-	}
-	if r.Election == 0 {
-		r.Election = 500 * time.Millisecond
-	}
-	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
-	r.ideal, r.envelop = newIdeal(&s.Limit, r.now), newEnvelope(&s.Limit, r.now)
-	r.rival = newRival(r)
+	r := newRun(s)
 	r.start()
-	end := epoch.Add(s.Duration)
-	for len(r.events) > 0 && r.events[0].at <= end {
-		e := heap.Pop(&r.events).(event)
-		r.now = e.at
-		e.f()
+	if s.Requests != nil {
+		r.replay()
 	}
-	r.res.Lost = r.res.Admitted
-	for i := range r.seats {
-		r.seats[i].look(r.now)
-		r.res.Lost -= r.seats[i].booked + r.seats[i].last
-	}
+	r.until(epoch.Add(r.Duration))
+	r.end()
 	return r.res
 }
 
-// look notes what the ledger has booked. An account that was dropped and
-// opened again counts from 0; accounts are dropped by sweep only.
-func (s *seat) look(now quota.Time) {
-	if s.ledger == nil {
-		return
+func newRun(s Scenario) *run {
+	r := &run{
+		Scenario: s, now: epoch,
+		rng: rand.New(rand.NewPCG(s.Seed, 1)), side: rand.New(rand.NewPCG(s.Seed, 3)),
 	}
-	keys := s.ledger.Rates(now+s.node.skew, 1, func(quota.LimitName) bool { return true })
-	if len(keys) == 0 {
-		s.booked, s.last = s.booked+s.last, 0
-		return
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
 	}
-	s.last = keys[0].Admitted // less than before if a question was abandoned
+	def(&r.Sync, 100*time.Millisecond)
+	def(&r.Skew, time.Hour)
+	def(&r.Election, 500*time.Millisecond)
+	def(&r.CheckpointEvery, 750*time.Millisecond)
+	def(&r.CommitDelay, 2*r.Delay+time.Millisecond)
+	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
+	r.log = newRangeLog()
+	r.book.init(r)
+	r.late = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*r.Jitter.Seconds())
+	return r
 }
 
-func (r *run) at(t quota.Time, f func()) {
-	r.n++
-	heap.Push(&r.events, event{max(t, r.now), r.n, f})
+func (r *run) start() {
+	r.rival = newRival(r)
+	for i := range r.Nodes {
+		r.nodes = append(r.nodes, r.newNode(i))
+		if r.Load != nil {
+			r.arrive(r.nodes[i])
+		}
+	}
+	for i := range r.Loads {
+		r.startLoad(i)
+	}
+	if r.rival != nil {
+		r.rival.start()
+	} else {
+		r.elect(0)
+	}
+	for _, at := range []time.Duration{r.KillLeader, r.KillAgain} {
+		if at > 0 {
+			r.after(at, r.killSeat)
+		}
+	}
+	for i := range r.Faults {
+		r.after(r.Faults[i].At, func() { r.fault(&r.Faults[i]) })
+	}
 }
+
+// until plays everything up to a moment.
+func (r *run) until(end quota.Time) {
+	for len(r.events) > 0 && r.events[0].at <= end {
+		e := r.events.pop()
+		r.now = e.at
+		r.step(e)
+	}
+	r.now = max(r.now, end)
+}
+
+// step lets an event happen, unless the network or the node is in no state for
+// it.
+func (r *run) step(e event) {
+	r.res.Steps++
+	if e.to != nil {
+		switch {
+		case e.to.dead || e.to.life != e.life:
+			return
+		case e.from != nil && !r.connected(e.from, e.to) && r.side.IntN(2) == 0:
+			return // it was on its way when the partition began
+		case e.to.paused:
+			e.to.queue(e)
+			return
+		}
+	}
+	e.f()
+}
+
+// replay plays the requests of a log.
+func (r *run) replay() {
+	last := time.Duration(0)
+	for q := range r.Requests {
+		if r.Duration > 0 && q.At > r.Duration {
+			break
+		}
+		last = max(last, q.At)
+		r.until(epoch.Add(last))
+		r.request(r.nodes[(q.Node-1)%r.Nodes], q.Key, q.Cost)
+	}
+	if r.Duration == 0 {
+		r.Duration = last
+	}
+}
+
+func (r *run) at(t quota.Time, f func()) { r.put(event{at: t, f: f}) }
 
 func (r *run) after(d time.Duration, f func()) { r.at(r.now.Add(d), f) }
+
+// onNode lets f happen at a node, unless its process dies before.
+func (r *run) onNode(t quota.Time, n *node, what class, f func()) {
+	r.put(event{at: t, f: f, to: n, life: n.life, what: what})
+}
+
+func (r *run) put(e event) {
+	r.n++
+	e.n, e.at = r.n, max(e.at, r.now)
+	r.events.push(e)
+}

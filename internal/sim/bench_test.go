@@ -1,0 +1,30 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// BenchmarkRun is one key at three times its limit of 1000/s, for ten seconds.
+func BenchmarkRun(b *testing.B) {
+	for _, nodes := range []int{3, 10, 200} {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			b.Run(fmt.Sprintf("%d_nodes_%v", nodes, c), func(b *testing.B) {
+				b.ReportAllocs()
+				var seconds float64
+				for b.Loop() {
+					s := Scenario{
+						Seed: 1, Nodes: nodes, Duration: 10 * time.Second, Limit: limit(1000, 1000, c),
+						Delay: time.Millisecond, Load: patterns[2].on(nodes, 1000),
+					}
+					Run(s)
+					seconds += float64(nodes) * s.Duration.Seconds()
+				}
+				b.ReportMetric(seconds/b.Elapsed().Seconds(), "node-s/s")
+			})
+		}
+	}
+}

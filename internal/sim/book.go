@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// book compares what was decided with the ideal, key by key.
+type book struct {
+	tiers []quota.Tier
+	keys  map[string]*tally
+	prune int // size at which keys that are as good as new are dropped
+	burst float64
+}
+
+// tally is one key's ideal and envelope.
+type tally struct {
+	ideal    ideal
+	envelop  envelope
+	inFlight float64
+}
+
+// minTallies keeps small runs from being pruned.
+const minTallies = 1 << 16
+
+func (b *book) init(r *run) {
+	b.tiers = r.Limit.Tiers()
+	b.keys = map[string]*tally{}
+	b.prune = minTallies
+	b.burst = math.Max(1, float64(r.Limit.Burst))
+	r.res.PerNode = make([]int64, r.Nodes)
+	seconds := r.Duration.Seconds()
+	r.res.Each = time.Second * time.Duration(max(1, math.Ceil(seconds/MaxSeries)))
+}
+
+// tally returns a key's, full if it is new.
+func (r *run) tally(key string) *tally {
+	t := r.book.keys[key]
+	if t != nil {
+		return t
+	}
+	if len(r.book.keys) >= r.book.prune {
+		r.forget()
+	}
+	t = &tally{ideal: newIdeal(&r.Limit, r.tiers, r.now), envelop: newEnvelope(r.tiers, r.now)}
+	r.book.keys[key] = t
+	return t
+}
+
+// forget drops what is as good as new. Only a bucket is once it is full: windows
+// remember what was before them.
+func (r *run) forget() {
+	maps.DeleteFunc(r.book.keys, func(_ string, t *tally) bool {
+		return len(r.tiers) == 1 && r.tiers[0].Kind == quota.TokenBucket && t.full(r.now)
+	})
+	r.book.prune = max(minTallies, 2*len(r.book.keys))
+}
+
+func (t *tally) full(now quota.Time) bool {
+	for _, m := range []*limiter.Meter{&t.ideal.meters[0], &t.envelop.meters[0]} {
+		m.Advance(now, &t.ideal.tiers[0])
+		if m.Level() < t.ideal.tiers[0].BurstUnits() {
+			return false
+		}
+	}
+	return true
+}
+
+// hold is how long something acquired is held.
+func (r *run) hold(rng *rand.Rand) time.Duration {
+	return time.Duration(rng.ExpFloat64() * float64(r.Hold))
+}
+
+// count compares a decision with the ideal and the envelope.
+func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
+	t, cost := r.tally(key), quota.FromTokens(tokens)
+	admits, wait := t.ideal.take(r.now, cost)
+	if admits && r.Hold > 0 {
+		r.after(r.hold(r.rng), func() { t.ideal.meters[0].Add(cost) })
+	}
+	if !d.Allowed && admits && r.Hold == 0 && t.envelop.covers(r.now, cost) {
+		r.res.WrongRefusals += tokens
+	}
+	if d.Allowed {
+		r.res.PerNode[n.i] += tokens
+		r.charge(t, cost, d)
+	}
+	r.add(tokens, d.Allowed, admits)
+	if admits {
+		r.res.IdealWaits += wait
+	}
+	if r.Decided != nil {
+		r.Decided(r.now.Sub(epoch), n.i+1, key, d, admits)
+	}
+}
+
+// charge books what was admitted on the envelope.
+func (r *run) charge(t *tally, cost quota.Units, d quota.Decision) {
+	if r.Hold > 0 {
+		return // what is in flight is counted by finish
+	}
+	r.res.Waits += d.Wait
+	all, window := t.envelop.charge(r.now, cost)
+	r.res.Excess = math.Max(r.res.Excess, all)
+	r.res.WorstWindow = math.Max(r.res.WorstWindow, window)
+}
+
+func (r *run) add(tokens int64, admitted, ideal bool) {
+	at := int(r.now.Sub(epoch) / r.res.Each)
+	for len(r.res.Series) <= at && len(r.res.Series) < MaxSeries {
+		r.res.Series = append(r.res.Series, Second{})
+	}
+	s := &r.res.Series[min(at, len(r.res.Series)-1)]
+	s.Attempted += tokens
+	r.res.Attempted += tokens
+	if r.killed > 0 {
+		r.res.OutageAttempted += tokens
+	}
+	if ideal {
+		s.Ideal += tokens
+		r.res.Ideal += tokens
+	}
+	if admitted {
+		s.Admitted += tokens
+		r.res.Admitted += tokens
+		if r.killed > 0 {
+			r.res.OutageAdmitted += tokens
+		}
+	}
+	switch {
+	case admitted && !ideal:
+		r.res.Over += tokens
+	case !admitted && ideal:
+		r.res.Under += tokens
+	}
+}
+
+// end sums up.
+func (r *run) end() {
+	r.res.ExcessBursts = r.res.Excess / r.burst
+	r.res.NodeSeconds = float64(r.Nodes) * r.Duration.Seconds()
+	r.res.Lost = r.res.Admitted - r.inBooks().Tokens()
+}
+
+// inBooks is what leaders have booked as admitted, in all terms.
+func (r *run) inBooks() quota.Units {
+	var sum quota.Units
+	for i := range r.seats {
+		s := &r.seats[i]
+		sum += s.booked + s.last
+		if s.ledger != nil {
+			sum += s.ledger.Booked(r.Limit.LimitName)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,117 @@
+package sim
+
+import "slices"
+
+// fault lets one happen.
+func (r *run) fault(f *Fault) {
+	targets := r.targets(f)
+	switch f.Kind {
+	case Kill:
+		r.each(targets, r.kill)
+	case Restart:
+		r.each(targets, r.restart)
+	case Pause:
+		r.each(targets, func(n *node) { n.paused = !n.dead })
+	case Partition:
+		r.part(r.groups(f, targets), f.For)
+		return
+	case Heal:
+		r.heal()
+		return
+	case Slow:
+		r.slow(targets, f.Delay, f.For)
+		return
+	}
+	if f.For <= 0 {
+		return
+	}
+	lives := make([]int32, len(targets))
+	for i, n := range targets {
+		lives[i] = n.life
+	}
+	r.after(f.For, func() {
+		for i, n := range targets {
+			switch {
+			case n.life != lives[i]:
+			case f.Kind == Kill && n.dead:
+				r.restart(n)
+			case f.Kind == Pause && n.paused:
+				r.resume(n)
+			}
+		}
+		r.watch()
+	})
+}
+
+func (r *run) each(nodes []*node, f func(*node)) {
+	for _, n := range nodes {
+		f(n)
+	}
+	r.watch()
+}
+
+// targets are the nodes that a fault names. While nobody leads, the leader is
+// none.
+func (r *run) targets(f *Fault) []*node {
+	var out []*node
+	if n := r.leading(); f.Leader && n != nil {
+		out = append(out, n)
+	}
+	for _, i := range f.Nodes {
+		if n := r.nodes[i-1]; !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// groups of a partition; targets without groups are cut off from all others.
+func (r *run) groups(f *Fault, targets []*node) [][]int {
+	out := slices.Clone(f.Groups)
+	if len(targets) > 0 {
+		var cut []int
+		for _, n := range targets {
+			cut = append(cut, n.i+1)
+		}
+		out = append(out, cut)
+	}
+	return out
+}
+
+// kill ends a node's process. The leader is told as soon as a connection to it
+// is refused.
+func (r *run) kill(n *node) {
+	if n.dead {
+		return
+	}
+	for i := range r.seats {
+		if r.seats[i].node == n {
+			r.over(&r.seats[i])
+		}
+	}
+	n.kill()
+	if r.rival != nil {
+		return
+	}
+	for i := range r.seats {
+		r.tellGone(&r.seats[i], n)
+	}
+}
+
+// restart begins a new process of a node, which knows nothing. A leader that
+// sees it tells it so.
+func (r *run) restart(n *node) {
+	if !n.dead {
+		return
+	}
+	n.life++
+	r.boot(n, 0)
+	if r.rival != nil {
+		return
+	}
+	for i := range r.seats {
+		if s := &r.seats[i]; s.ledger != nil && !s.node.dead {
+			r.tell(s, n)
+		}
+	}
+}

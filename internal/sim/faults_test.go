@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// stormy makes a scenario out of a seed in which nodes die, come back, stand
+// still and lose sight of each other, with clocks that drift, over many keys or
+// one.
+func stormy(seed uint64) Scenario {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	pick := func(v ...int64) int64 { return v[rng.IntN(len(v))] }
+	ceiling := quota.Soft
+	if rng.IntN(2) == 0 {
+		ceiling = quota.Hard
+	}
+	rate := pick(1, 10, 100, 1000)
+	s := Scenario{
+		Seed: seed, Nodes: int(pick(3, 3, 5, 10)), Duration: time.Duration(3+rng.IntN(6)) * time.Second,
+		Limit: limit(rate, max(1, rate*pick(1, 10, 20)/10), ceiling),
+		Delay: time.Duration(pick(0, 100, 1000, 5000)) * time.Microsecond, Jitter: time.Duration(pick(0, 0, 1, 10)) * time.Millisecond,
+		Loss: float64(pick(0, 0, 5)) / 100, Repeat: float64(pick(0, 0, 5)) / 100, Reorder: float64(pick(0, 0, 5)) / 100,
+		Drift: float64(pick(0, 0, 1, 10)) * 1e-4, Near: rng.IntN(2) == 0, Hop: time.Duration(pick(0, 20)) * time.Millisecond,
+		Check: true,
+	}
+	if rng.IntN(4) == 0 {
+		s.Keys = Keys{Count: 1000, Zipf: 1.1}
+	}
+	s.Loads = []Load{
+		{Rate: float64(rate) * float64(pick(1, 3, 10))},
+		{From: time.Second, Rate: float64(2 * rate), On: 300 * time.Millisecond, Off: 200 * time.Millisecond, Spread: Spread{Moving: 700 * time.Millisecond}, Clump: int(pick(1, 5))},
+	}
+	for range 1 + rng.IntN(4) {
+		s.Faults = append(s.Faults, anyFault(rng, s))
+	}
+	return s
+}
+
+func anyFault(rng *rand.Rand, s Scenario) Fault {
+	f := Fault{
+		At:    time.Duration(rng.Int64N(int64(s.Duration))),
+		Kind:  []FaultKind{Kill, Pause, Partition, Slow, Kill, Pause, Partition, Heal, Restart}[rng.IntN(9)],
+		For:   time.Duration(rng.IntN(4)) * 600 * time.Millisecond,
+		Delay: time.Duration(rng.IntN(20)) * time.Millisecond,
+	}
+	if f.Leader = rng.IntN(2) == 0; !f.Leader {
+		f.Nodes = []int{1 + rng.IntN(s.Nodes)}
+	}
+	if f.Kind == Partition && rng.IntN(2) == 0 {
+		f.Leader, f.Nodes = false, nil
+		f.Groups = [][]int{{1 + rng.IntN(s.Nodes/2)}, {s.Nodes/2 + 1, s.Nodes}}
+	}
+	return f
+}
+
+// TestStormsRepeat: the same scenario gives the same result, whatever goes wrong
+// in it, and another seed another.
+func TestStormsRepeat(t *testing.T) {
+	for seed := range uint64(20) {
+		s := stormy(seed)
+		a, b := Run(s), Run(s)
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%s\n\tfirst %+v\n\tthen  %+v", describe(s), a, b)
+		}
+		s.Seed += 1000
+		if c := Run(s); reflect.DeepEqual(a, c) {
+			t.Errorf("%s\n\tseeds %d and %d give the same", describe(s), seed, s.Seed)
+		}
+	}
+}
+
+// TestStormsKeepBooks: in no storm do a leader's books hold a token twice.
+func TestStormsKeepBooks(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
+		s := stormy(seed)
+		if res := Run(s); len(res.Violations) > 0 {
+			t.Errorf("%s\n\t%q", describe(s), res.Violations)
+		}
+	}
+}
+
+func describe(s Scenario) string {
+	return fmt.Sprintf("seed %d: %d nodes, %v b%d %v, %v, delay %v+%v, loss %v, repeat %v, reorder %v, drift %v, near %v, hop %v, keys %+v, faults %+v",
+		s.Seed, s.Nodes, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling, s.Duration, s.Delay, s.Jitter, s.Loss, s.Repeat, s.Reorder, s.Drift, s.Near, s.Hop, s.Keys, s.Faults)
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// maxViolations bounds Result.Violations: the first are what one looks at.
+const maxViolations = 10
+
+// prove checks what must hold after every step of a leader, if the scenario asks
+// for it: of the keys of a report, of these keys, or of all.
+func (r *run) prove(s *seat, rep *quota.Report, keys ...quota.Key) {
+	if !r.Check || s.ledger == nil || len(r.res.Violations) >= maxViolations {
+		return
+	}
+	if rep != nil {
+		for i := range rep.Entries {
+			keys = append(keys, rep.Entries[i].Key)
+		}
+		if len(keys) == 0 {
+			return
+		}
+	}
+	if err := s.ledger.Check(s.node.clock(), keys...); err != nil {
+		r.violated(s, err.Error())
+	}
+	if rep == nil && len(keys) == 0 {
+		r.proveCounts(s)
+	}
+	for _, k := range keys {
+		r.proveBacked(s, k)
+	}
+}
+
+// proveBacked checks that under hard all that members hold of a key is there: if
+// they spent it now, the envelope would cover it. What a process knew that died
+// is exempt: see leader/doc.go.
+func (r *run) proveBacked(s *seat, k quota.Key) {
+	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 {
+		return
+	}
+	if len(r.seats) > 1 && !r.Strict {
+		return
+	}
+	var held quota.Units
+	for _, n := range r.nodes {
+		held += n.agg.Held(k)
+	}
+	if held <= quota.Token { // the common case of small limits
+		return
+	}
+	e := &r.tally(k.Key).envelop
+	e.covers(r.now, 0)
+	if level := e.meters[0].Level(); held > level+r.late {
+		r.violated(s, fmt.Sprintf("%v: members hold %d units, and %d can be spent", k, held, level))
+	}
+}
+
+// proveCounts checks that the first leader has not booked what no member has
+// admitted. A later one may charge again what its predecessor did not confirm.
+func (r *run) proveCounts(s *seat) {
+	if len(r.seats) > 1 {
+		return
+	}
+	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted {
+		r.violated(s, fmt.Sprintf("booked %d units, and %d were admitted", booked, admitted))
+	}
+}
+
+func (r *run) violated(s *seat, what string) {
+	r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, term %d: %s", time.Duration(r.now-epoch), s.term, what))
+}

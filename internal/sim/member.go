@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// pump sends what a member has to say and wakes it again when it is due.
+func (r *run) pump(n *node) {
+	for _, rep := range n.agg.Collect(n.clock()) {
+		r.report(n, rep)
+	}
+	if n.agg.Quiet() {
+		n.wakeAt = 0
+		return // the next request wakes it
+	}
+	if wake := n.trueTime(n.agg.NextWake()); wake != n.wakeAt {
+		n.wakeAt = wake
+		r.onNode(wake, n, timer, func() {
+			if n.wakeAt == wake {
+				n.wakeAt = 0
+				r.pump(n)
+			}
+		})
+	}
+}
+
+// report sends a report to whoever led in its term.
+func (r *run) report(n *node, rep quota.Report) {
+	r.res.Reports++
+	r.res.Bytes += reportSize(&rep)
+	if rep.Term == 0 || int(rep.Term) > len(r.seats) {
+		return
+	}
+	lead, life := r.seats[rep.Term-1].node, n.life
+	r.send(n, lead, func() {
+		if s := r.seatOf(rep.Term); s != nil {
+			r.receive(s, n, life, rep)
+		}
+	})
+}
+
+// receive books a report and answers it, if the process that sent it is still
+// there.
+func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
+	g, err := s.ledger.Report(s.node.clock(), rep)
+	if err != nil {
+		return
+	}
+	r.prove(s, &rep)
+	if r.killed > 0 && rep.Term > r.killedTerm && !s.ledger.Learning() {
+		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
+	}
+	r.res.Bytes += grantSize(&g)
+	if n.life != life {
+		return
+	}
+	r.send(s.node, n, func() {
+		n.agg.Apply(n.clock(), g)
+		r.unpark(n)
+		if n.agg.Urgent() {
+			r.pump(n)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// node is one process, and what comes after it when it is restarted.
+type node struct {
+	agg   *aggregator.Aggregator // nil for a rival
+	id    quota.NodeID
+	i     int
+	life  int32 // counts restarts and deaths: events of an earlier one are void
+	inc   quota.Incarnation
+	clock aggregator.Clock
+
+	skew  quota.Time // its clock minus the true one, at the start
+	drift int64      // what it gains in a second, in nanoseconds
+
+	dead, paused bool
+	removed      bool // it is no voter any more
+	waiting      []event
+	waits        [3]int        // how many of each class
+	group        int           // of the partition; 0 for those in none
+	slow         time.Duration // longer for each message
+
+	wakeAt quota.Time
+	parked []parked
+}
+
+// maxWaiting bounds what waits at a paused node, of messages and of requests
+// each: as the inbox of a real one. What comes beyond it is lost.
+const maxWaiting = 4096
+
+func (r *run) newNode(i int) *node {
+	n := &node{i: i, id: quota.NodeID(string(rune('a'+i%26)) + string(rune('a'+i/26)))}
+	if i >= 26*26 {
+		n.id = quota.NodeID("n" + strconv.Itoa(i))
+	}
+	if r.Skew > 0 {
+		n.skew = quota.Time(r.rng.Int64N(int64(r.Skew)))
+	}
+	if most := int64(r.Drift * float64(time.Second)); most > 0 {
+		n.drift = r.side.Int64N(2*most+1) - most
+	}
+	n.clock = func() quota.Time { return n.local(r.now) }
+	r.boot(n, time.Duration(r.rng.Int64N(int64(r.Sync))))
+	return n
+}
+
+// boot starts the node's process. phase is how long ago its timers began.
+func (r *run) boot(n *node, phase time.Duration) {
+	n.inc++
+	n.dead, n.paused, n.wakeAt, n.parked = false, false, 0, nil
+	if r.Algorithm != "" && r.Algorithm != Quorate {
+		return
+	}
+	n.agg = aggregator.New(aggregator.Config{
+		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys,
+	}, n.clock()-quota.Time(phase))
+	n.agg.SetLimits(n.clock(), r.limits)
+	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
+	r.every(n, r.CheckpointEvery, func() { r.tend(n) })
+	r.every(n, beaconEvery, func() { r.repeat(n) })
+}
+
+// every calls f for as long as the process lives.
+func (r *run) every(n *node, d time.Duration, f func()) {
+	var tick func()
+	tick = func() {
+		f()
+		r.onNode(r.now.Add(d), n, timer, tick)
+	}
+	r.onNode(r.now.Add(time.Duration(r.side.Int64N(int64(d)))+1), n, timer, tick)
+}
+
+// local is what the node's clock shows at a true moment.
+func (n *node) local(t quota.Time) quota.Time { return t + n.skew + n.gained(t-epoch) }
+
+// gained is what the drift makes of a stretch of time.
+func (n *node) gained(d quota.Time) quota.Time {
+	const second = quota.Time(time.Second)
+	return d/second*quota.Time(n.drift) + d%second*quota.Time(n.drift)/second
+}
+
+// trueTime is the first moment at which the node's clock shows t, or a little
+// after it.
+func (n *node) trueTime(t quota.Time) quota.Time {
+	at := t - n.skew
+	if n.drift == 0 {
+		return at
+	}
+	at -= n.gained(at - epoch)
+	for n.local(at) < t {
+		at += t - n.local(at)
+	}
+	return at
+}
+
+// kill ends the process, with all that it knew.
+func (n *node) kill() {
+	n.dead, n.paused = true, false
+	n.life++
+	n.waiting, n.waits, n.parked = nil, [3]int{}, nil
+}
+
+// queue keeps what comes while the node is paused.
+func (n *node) queue(e event) {
+	if e.what != timer && n.waits[e.what] >= maxWaiting {
+		return
+	}
+	n.waits[e.what]++
+	n.waiting = append(n.waiting, e)
+}
+
+// resume lets the node go on with what has waited: requests first, or in order.
+// Timers come last, as they do in a process that has been stopped.
+func (r *run) resume(n *node) {
+	n.paused = false
+	waiting := n.waiting
+	n.waiting, n.waits = nil, [3]int{}
+	if requestsFirst := r.side.IntN(2) == 0; requestsFirst {
+		r.drain(waiting, func(c class) bool { return c == request })
+		r.drain(waiting, func(c class) bool { return c == message })
+	} else {
+		r.drain(waiting, func(c class) bool { return c != timer })
+	}
+	r.drain(waiting, func(c class) bool { return c == timer })
+}
+
+func (r *run) drain(waiting []event, match func(class) bool) {
+	for _, e := range waiting {
+		if match(e.what) && !e.to.dead && e.to.life == e.life {
+			e.f()
+		}
+	}
+}
