@@ -31,7 +31,7 @@ func fill(f *os.File, from int64, size int) error {
 func (j *Journal) addStep() ([]slot, error) {
 	n := len(j.steps)
 	from := int64(headerSize + n*stepSize)
-	if err := allocate(j.file, from, stepSize); err != nil {
+	if err := j.allocate(j.file, from, stepSize); err != nil {
 		return nil, fmt.Errorf("%s: allocate %d bytes at %d: %w", j.path, stepSize, from, err)
 	}
 	m, err := mapShared(j.file, from, stepSize)

@@ -46,6 +46,7 @@ type Journal struct {
 	head     *header
 	maps     *maps
 	closed   atomic.Bool
+	allocate func(f *os.File, from int64, size int) error
 	wish     chan struct{} // to grow
 	grown    chan struct{} // closed when nothing grows any more
 
@@ -90,7 +91,7 @@ func (m *maps) drop() {
 // map files.
 func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
-		cfg: cfg, log: cfg.Logger, path: filepath.Join(cfg.Dir, FileName), maxSlots: cfg.MaxSlots, maps: &maps{},
+		cfg: cfg, log: cfg.Logger, path: filepath.Join(cfg.Dir, FileName), maxSlots: cfg.MaxSlots, maps: &maps{}, allocate: allocate,
 		wish: make(chan struct{}, 1), grown: make(chan struct{}), earlier: map[who]int{}, lives: map[quota.Incarnation]int{},
 	}
 	if j.maxSlots == 0 {

@@ -3,10 +3,14 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -188,6 +192,71 @@ func TestGrowth(t *testing.T) {
 	if s := j.Slot(key(most), 1); s == nil {
 		t.Errorf("no slot after all were settled: %+v", j.Stats())
 	}
+}
+
+// TestFullDisk: without room to grow, what has a slot keeps it, new keys get
+// none and are counted, and the log says so once; with room again it grows.
+func TestFullDisk(t *testing.T) {
+	var log output
+	cfg := config(t.TempDir(), 1)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	j := open(t, cfg)
+	var full atomic.Bool
+	full.Store(true)
+	j.allocate = func(f *os.File, from int64, size int) error {
+		if full.Load() {
+			return syscall.ENOSPC
+		}
+		return allocate(f, from, size)
+	}
+	const room = firstSteps * stepSlots
+	for i := range room + 10 {
+		if s := j.Slot(key(i), 1); (s != nil) != (i < room) {
+			t.Fatalf("slot for key %d: %v", i, s)
+		}
+	}
+	await(t, j, "full", func(s Stats) bool { return s.Full })
+	if s := j.Stats(); s.Used != room || s.NoRoom != 10 || s.Slots != room {
+		t.Errorf("%+v", s)
+	}
+	full.Store(false)
+	for end := time.Now().Add(10 * time.Second); j.Slot(key(room), 1) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("does not grow again: %+v", j.Stats())
+		}
+	}
+	await(t, j, "larger", func(s Stats) bool { return !s.Full && s.Slots == room+stepSlots })
+	j.Close()
+	if said := log.String(); strings.Count(said, "cannot grow") != 1 || strings.Count(said, "grows again") != 1 || !strings.Contains(said, j.path) {
+		t.Errorf("the log says:\n%s", said)
+	}
+}
+
+func await(t *testing.T, j *Journal, what string, is func(Stats) bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(j.Stats()); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("is not %s: %+v", what, j.Stats())
+		}
+	}
+}
+
+// output is a log that is read while it is written.
+type output struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // TestDamage: what is wrong is said, the file is kept aside, and what is whole
