@@ -245,6 +245,7 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	c := counts{b.in - held, b.over, b.refused, b.refunded}
 	e := quota.ReportEntry{
 		Key: quota.Key{LimitName: b.slot.name, Key: b.key}, Epoch: b.epoch,
+		Charged: min(b.charged, c.over), Alone: min(b.unled, c.over), // a call that was refused may have taken some of it back
 		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
 		Held: max(0, held), Want: b.want, Window: b.window(), Before: b.before,
 		Unreported: c.spent() - b.acked,

@@ -194,6 +194,9 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
 	cost := t.cost
 	b.over += cost
+	if why != quota.WhyEstimate { // the limit's when_cut_off
+		b.unled += cost
+	}
 	b.est, b.estUsed = b.est-cost, b.estUsed+cost
 	t.took(b, true)
 	return b.decided(now, l, why, true, est-cost, cost)

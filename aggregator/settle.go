@@ -99,7 +99,7 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *turn) (was quota.
 	was = b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	over := !b.take(int64(cost), &a.urgent)
 	if over {
-		b.over += cost
+		b.over, b.charged = b.over+cost, b.charged+cost
 		b.est, b.estUsed = b.est-cost, b.estUsed+cost
 		a.urgent.push(b)
 	}

@@ -26,6 +26,8 @@ type state struct {
 
 	in      quota.Units // everything put into held in this epoch, less returns
 	over    quota.Units // admitted beyond held
+	charged quota.Units // part of over that callers charged after the fact
+	unled   quota.Units // part of over that was admitted while cut off
 	refused quota.Units
 	want    quota.Units // largest cost that held could not pay
 

@@ -28,7 +28,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 		Epoch: uint64(e.Epoch), Used: int64(e.Used), Overdrawn: int64(e.Overdrawn), Refused: int64(e.Refused),
 		Held: int64(e.Held), AccruedTo: int64(e.AccruedTo), Applied: uint64(e.Applied), Final: e.Final,
 		Want: int64(e.Want), Unreported: int64(e.Unreported), Refunded: int64(e.Refunded), InFlight: int64(e.InFlight),
-		Window: int64(e.Window), Before: int64(e.Before),
+		Window: int64(e.Window), Before: int64(e.Before), Charged: int64(e.Charged), Alone: int64(e.Alone),
 	}
 	for _, id := range e.Abandoned {
 		out.Abandoned = append(out.Abandoned, uint64(id))
@@ -59,7 +59,7 @@ func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
 		Used: quota.Units(e.Used), Overdrawn: quota.Units(e.Overdrawn), Refused: quota.Units(e.Refused),
 		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Applied: quota.Seq(e.Applied), Final: e.Final,
 		Want: quota.Units(e.Want), Unreported: quota.Units(e.Unreported), Refunded: quota.Units(e.Refunded), InFlight: quota.Units(e.InFlight),
-		Window: quota.Time(e.Window), Before: quota.Units(e.Before),
+		Window: quota.Time(e.Window), Before: quota.Units(e.Before), Charged: quota.Units(e.Charged), Alone: quota.Units(e.Alone),
 	}
 	for _, id := range e.Abandoned {
 		out.Abandoned = append(out.Abandoned, quota.Seq(id))

@@ -33,6 +33,12 @@ type account struct {
 
 	keep quota.Time // do not forget before
 
+	sums           *quota.LiveError // of the limit
+	env            envelope
+	live           *liveKey    // nil while there is nothing to measure
+	left           quota.Units // what the last window left
+	over, needless quota.Units // over-admitted, and needlessly refused at least
+
 	dirty bool // the level moved since the last checkpoint
 	saved bool // the range's log holds a level of this account
 }
@@ -109,6 +115,7 @@ func (a *account) turn(now quota.Time) {
 	if _, end := a.pool.Bounds(); now < end {
 		return
 	}
+	a.liveTurn()
 	for i := range a.holders {
 		a.holders[i].void()
 	}
@@ -143,6 +150,8 @@ func (a *account) relimit(now quota.Time, limit *quota.Limit) {
 		a.pool.Add(standing)
 		a.pool.Retier(now, &a.tier, &next)
 		a.pool.Add(-standing)
+		a.env.advance(now, a.limit, &a.tier)
+		a.env.Retier(now, &a.tier, &next)
 	}
 	a.limit, a.tier, a.dirty = limit, next, true
 	a.advance(now)

@@ -47,6 +47,7 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	switch {
 	case q.Cost < 0:
 		a.pool.Add(-q.Cost)
+		a.env.Add(-q.Cost)
 		a.dirty = true
 		a.advance(now)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
@@ -81,6 +82,12 @@ func (a *account) count(now quota.Time, cost quota.Units, allowed bool) {
 		a.dirty = a.dirty || cost > 0
 	}
 	a.asked.count(now, cost, allowed)
+	a.sums.Attempted = a.sums.Attempted.Plus(cost)
+	if allowed {
+		a.sums.Admitted = a.sums.Admitted.Plus(cost)
+		a.env.advance(now, a.limit, &a.tier)
+		a.env.Add(-cost)
+	}
 }
 
 // asked averages what was decided here, for people: rates that decay.

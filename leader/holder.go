@@ -18,6 +18,7 @@ type holder struct {
 
 	// Counters as last reported in this epoch.
 	used, over, refused, refunded quota.Units
+	owed, alone                   quota.Units // parts of over: charged after the fact, admitted while cut off
 
 	inFlight quota.Units // Concurrency; not part of out
 	out      quota.Units
@@ -57,6 +58,7 @@ const maxFlight = 8
 type delta struct {
 	used, over, refused quota.Units
 	refunded            quota.Units
+	owed, alone         quota.Units // parts of over: charged after the fact, admitted while cut off
 	late                quota.Units // part of used and over that was for a window that has ended
 	back                quota.Units // returned to the pool; may be negative
 	stored              quota.Units // part of back that was beyond what could stand
@@ -81,6 +83,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	h.used = min(known, e.Used)
 	h.over = known - h.used
 	h.refused, h.refunded = 0, 0
+	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
 	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
 	h.from, h.demand = now, 0
 	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so told before
@@ -142,7 +145,9 @@ func (h *holder) settle(now quota.Time, e *quota.ReportEntry, burst quota.Units,
 	d := delta{
 		used: max(0, e.Used-h.used), over: max(0, e.Overdrawn-h.over), refused: max(0, e.Refused-h.refused),
 		refunded: max(0, e.Refunded-h.refunded),
+		owed:     max(0, e.Charged-h.owed), alone: max(0, e.Alone-h.alone),
 	}
+	h.owed, h.alone = max(h.owed, e.Charged), max(h.alone, e.Alone)
 	h.used, h.over, h.refused, h.refunded = max(h.used, e.Used), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
 	before := h.standing()
 	h.acknowledge(e.Applied)

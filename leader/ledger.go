@@ -19,6 +19,7 @@ type Ledger struct {
 
 	members  map[quota.NodeID]*member
 	accounts map[quota.Key]*account
+	live     map[quota.LimitName]*quota.LiveError
 	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
 
 	askers map[quota.NodeID]*asker
@@ -55,6 +56,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		members:  map[quota.NodeID]*member{},
 		accounts: map[quota.Key]*account{},
 		askers:   map[quota.NodeID]*asker{},
+		live:     map[quota.LimitName]*quota.LiveError{},
 		saved:    make(map[quota.Key]savedLevel, len(levels)),
 		started:  now, learning: true,
 	}
@@ -135,12 +137,19 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	a.advance(now)
 	l.abandon(now, a, r, e.Abandoned)
 	h := a.holder(now, r.From, r.Incarnation)
+	gap := unknownGap
 	if h == nil || h.epoch != e.Epoch {
 		h = a.admit(now, r, e)
+		if e.Learn != nil {
+			a.liveLearn(now)
+		}
+	} else {
+		gap = now.Sub(h.reported)
 	}
-	since := h.reported
+	since, was := h.reported, l.liveBefore(now, a)
 	d := h.settle(now, e, a.limit.BurstUnits(), a.past(e))
 	a.book(since, h, d)
+	l.liveAfter(now, a, gap, e.Want, was, &d)
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}
@@ -154,7 +163,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 // sane rejects entries that no member would send.
 func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
-		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before,
+		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone,
 	} {
 		if u < 0 || u > quota.Most {
 			return false
@@ -183,6 +192,8 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	a := newAccount(k, limit, l.poolOf(now, k, limit))
 	l.lives++
 	a.life = l.lives
+	a.sums = l.liveOf(k.LimitName)
+	a.env = newEnvelope(a.pool, now)
 	l.accounts[k] = a
 	return a
 }
@@ -270,6 +281,7 @@ func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 	for k, a := range l.accounts {
 		l.relimit(now, k, a)
 	}
+	l.dropLive()
 }
 
 // Overridden applies changed overrides of these keys of limits (not of their
@@ -313,6 +325,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	for i := range a.holders {
 		a.holders[i].pardon = true
 	}
+	a.env = newEnvelope(a.whole(), now)
 	a.dirty = true
 	a.advance(now)
 }
@@ -329,6 +342,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 	l.forgetAskers(now)
 	for k, a := range l.accounts {
 		a.advance(now)
+		l.liveSweep(now, a)
 		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now.Sub(h.reported) > max(remember, a.inFlightLease()) })
 		shown := now.Sub(a.lastUse) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {

@@ -43,6 +43,8 @@ type ReportEntry struct {
 	Used      Units // admitted out of held tokens
 	Overdrawn Units // admitted beyond them (soft only)
 	Refused   Units // cost of what was refused
+	Charged   Units // part of Overdrawn that callers charged after the fact
+	Alone     Units // part of Overdrawn that was admitted while cut off
 	Refunded  Units // given back by callers; counts as never used
 	InFlight  Units // Concurrency: acquired and not released now
 	Held      Units // spendable now

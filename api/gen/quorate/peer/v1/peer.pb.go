@@ -1489,7 +1489,11 @@ type ReportEntry struct {
 	Before int64 `protobuf:"varint,18,opt,name=before,proto3" json:"before,omitempty"`
 	// Questions whose answers came to nothing: the leader books them no more. At
 	// most 64; the rest come with later reports.
-	Abandoned     []uint64 `protobuf:"varint,19,rep,packed,name=abandoned,proto3" json:"abandoned,omitempty"`
+	Abandoned []uint64 `protobuf:"varint,19,rep,packed,name=abandoned,proto3" json:"abandoned,omitempty"`
+	// Part of overdrawn that callers charged after the fact.
+	Charged int64 `protobuf:"varint,20,opt,name=charged,proto3" json:"charged,omitempty"`
+	// Part of overdrawn that was admitted while cut off.
+	Alone         int64 `protobuf:"varint,21,opt,name=alone,proto3" json:"alone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1655,6 +1659,20 @@ func (x *ReportEntry) GetAbandoned() []uint64 {
 		return x.Abandoned
 	}
 	return nil
+}
+
+func (x *ReportEntry) GetCharged() int64 {
+	if x != nil {
+		return x.Charged
+	}
+	return 0
+}
+
+func (x *ReportEntry) GetAlone() int64 {
+	if x != nil {
+		return x.Alone
+	}
+	return 0
 }
 
 // Learn is quota.Learn.
@@ -3827,7 +3845,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\x81\x04\n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\xb1\x04\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3851,7 +3869,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\tin_flight\x18\x10 \x01(\x03R\binFlight\x12\x16\n" +
 	"\x06window\x18\x11 \x01(\x03R\x06window\x12\x16\n" +
 	"\x06before\x18\x12 \x01(\x03R\x06before\x12\x1c\n" +
-	"\tabandoned\x18\x13 \x03(\x04R\tabandoned\"\xbd\x01\n" +
+	"\tabandoned\x18\x13 \x03(\x04R\tabandoned\x12\x18\n" +
+	"\acharged\x18\x14 \x01(\x03R\acharged\x12\x14\n" +
+	"\x05alone\x18\x15 \x01(\x03R\x05alone\"\xbd\x01\n" +
 	"\x05Learn\x12\x12\n" +
 	"\x04told\x18\x01 \x01(\bR\x04told\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
