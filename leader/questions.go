@@ -142,7 +142,7 @@ func (a *account) unbook(now quota.Time, b *booking) {
 		a.rooms.fill(b.at, back)
 	}
 	a.pool.Add(back)
-	a.env.Add(b.admitted)
+	a.env.Add(back)
 	a.advance(now)
 }
 
