@@ -20,7 +20,7 @@ func stormy(seed uint64) Scenario {
 	if rng.IntN(2) == 0 {
 		ceiling = quota.Hard
 	}
-	rate := pick(1, 10, 100, 1000)
+	rate := pick(1, 10, 100, 300)
 	s := Scenario{
 		Seed: seed, Nodes: int(pick(3, 3, 5, 10)), Duration: time.Duration(3+rng.IntN(6)) * time.Second,
 		Limit: limit(rate, max(1, rate*pick(1, 10, 20)/10), ceiling),

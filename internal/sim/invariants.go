@@ -54,7 +54,7 @@ func (r *run) proveBacked(s *seat, k quota.Key) {
 	}
 	e := &r.tally(k.Key).envelop
 	e.covers(r.now, 0)
-	if level := e.meters[0].Level(); held > level+r.late {
+	if level := e.meters[0].Level(); held > level+r.slack {
 		r.violated(s, fmt.Sprintf("%v: members hold %d units, and %d can be spent", k, held, level))
 	}
 }

@@ -93,9 +93,11 @@ func (n *node) trueTime(t quota.Time) quota.Time {
 	if n.drift == 0 {
 		return at
 	}
-	at -= n.gained(at - epoch)
+	for range 3 { // what is left over shrinks by the drift each time
+		at -= n.local(at) - t
+	}
 	for n.local(at) < t {
-		at += t - n.local(at)
+		at++
 	}
 	return at
 }

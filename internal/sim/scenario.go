@@ -43,7 +43,8 @@ type Scenario struct {
 	// for every algorithm.
 	Loads []Load
 	// Requests are played in the order of their At, which must not fall. A node
-	// that is dead then does not see them.
+	// that is dead then does not see them. With them Duration 0 is the last one's
+	// At, and what waits then is still decided.
 	Requests iter.Seq[Request]
 	// Keys that Loads are for; the zero value is one.
 	Keys   Keys

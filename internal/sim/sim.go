@@ -25,9 +25,10 @@ type run struct {
 	raft
 	network
 	book
-	call *call       // free for the next decision
-	late quota.Units // what a limit yields while messages take longer than the fastest did
-	res  Result
+	call  *call         // free for the next decision
+	slack quota.Units   // what a limit yields while messages take longer than the fastest did
+	late  time.Duration // how long after Duration what waits is decided
+	res   Result
 }
 
 // Run plays the scenario. What it is made of has to make sense: at least one
@@ -39,7 +40,7 @@ func Run(s Scenario) Result {
 	if s.Requests != nil {
 		r.replay()
 	}
-	r.until(epoch.Add(r.Duration))
+	r.until(epoch.Add(r.Duration + r.late))
 	r.end()
 	return r.res
 }
@@ -62,7 +63,7 @@ func newRun(s Scenario) *run {
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
 	r.log = newRangeLog()
 	r.book.init(r)
-	r.late = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*r.Jitter.Seconds())
+	r.slack = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*r.Jitter.Seconds())
 	return r
 }
 
@@ -132,7 +133,7 @@ func (r *run) replay() {
 		r.request(r.nodes[(q.Node-1)%r.Nodes], q.Key, q.Cost)
 	}
 	if r.Duration == 0 {
-		r.Duration = last
+		r.Duration, r.late = last, r.Hop+askWait
 	}
 }
 
