@@ -17,15 +17,16 @@ version: 1
 namespaces:
   api:
     limits:
-      soft: {rate: 1000/s, burst: 1000}
-      hard: {rate: 1000/s, burst: 1000, ceiling: hard}
+      soft: {rate: 500/s, burst: 500}
+      hard: {rate: 500/s, burst: 500, ceiling: hard}
       slow: {rate: 5/h, burst: 5, ceiling: hard}
 `
 
 // TestKillLeader kills, under three times the limit, the node that leads both
-// keys: a soft and a hard one.
+// keys: a soft and a hard one. Times are those of a machine that has a processor
+// for the nodes: what this process itself had to wait for one is taken off.
 func TestKillLeader(t *testing.T) {
-	const rate, burst = 1000, 1000
+	const rate, burst = 500, 500
 	c := newServers(t, 16)
 	c.run(killLimits)
 	keys := c.keysLedBy("n2", "api/soft", "api/hard")
@@ -39,10 +40,10 @@ func TestKillLeader(t *testing.T) {
 		t.Fatalf("the keys are led by %s and %s, not by n2", victim.id, other.id)
 	}
 	time.Sleep(time.Second)
-	watch := watchRecovery(c.others(victim), victim.id)
-	killed := time.Now()
+	watch := watchRecovery(l, c.others(victim), victim.id)
+	killed, stalled := time.Now(), l.stall()
 	victim.kill()
-	recovered := watch(t, killed)
+	recovered := watch(t, killed, stalled)
 	l.wait()
 
 	for _, k := range keys {
@@ -63,7 +64,7 @@ func TestKillLeader(t *testing.T) {
 	}
 	for _, s := range c.others(victim) {
 		n := l.nodes[s.grpc]
-		t.Logf("%s: %v, %v after the kill; all ranges ready again after %v", s.id, n, n.gapAt.Sub(killed).Round(time.Millisecond), recovered[s.id].Round(time.Millisecond))
+		t.Logf("%s: %v, %v after the kill (the load itself stalled for %v in all); all ranges ready again after %v", s.id, n, n.gapAt.Sub(killed).Round(time.Millisecond), l.stalled.Round(time.Millisecond), recovered[s.id].Round(time.Millisecond))
 		if n.gap >= 250*time.Millisecond {
 			t.Errorf("%s did not answer for %v", s.id, n.gap)
 		}
@@ -77,10 +78,12 @@ func TestKillLeader(t *testing.T) {
 }
 
 // watchRecovery polls the survivors. The function that it returns waits until
-// all of them are ready without the victim, and says how long after the kill.
-func watchRecovery(nodes []*server, victim string) func(t *testing.T, killed time.Time) map[string]time.Duration {
+// all of them are ready without the victim, and says how long after the kill,
+// less what the load was stalled for.
+func watchRecovery(l *load, nodes []*server, victim string) func(t *testing.T, killed time.Time, stalled time.Duration) map[string]time.Duration {
 	type result struct {
 		noticed, ready time.Time
+		stalled        time.Duration // of the load, when it was ready
 		err            error
 	}
 	var mu sync.Mutex
@@ -100,7 +103,7 @@ func watchRecovery(nodes []*server, victim string) func(t *testing.T, killed tim
 					r.noticed = time.Now()
 				}
 				if err == nil && !r.noticed.IsZero() && st.Ready && !st.leads(victim) {
-					r.ready = time.Now()
+					r.ready, r.stalled = time.Now(), l.stall()
 					mu.Unlock()
 					return
 				}
@@ -108,7 +111,7 @@ func watchRecovery(nodes []*server, victim string) func(t *testing.T, killed tim
 			}
 		})
 	}
-	return func(t *testing.T, killed time.Time) map[string]time.Duration {
+	return func(t *testing.T, killed time.Time, stalled time.Duration) map[string]time.Duration {
 		t.Helper()
 		wg.Wait()
 		out := map[string]time.Duration{}
@@ -117,7 +120,7 @@ func watchRecovery(nodes []*server, victim string) func(t *testing.T, killed tim
 				t.Fatalf("%s: noticed the death at %v, ready at %v (killed at %v): %v", id, r.noticed, r.ready, killed, r.err)
 			}
 			t.Logf("%s noticed the death after %v", id, r.noticed.Sub(killed).Round(time.Millisecond))
-			out[id] = r.ready.Sub(killed)
+			out[id] = r.ready.Sub(killed) - (r.stalled - stalled)
 		}
 		return out
 	}

@@ -30,7 +30,8 @@ type nodeTally struct {
 	answers, errors int64
 	lastErr         error
 	last            time.Time
-	gap             time.Duration // longest between two answers
+	stalled         time.Duration // of the load, as of last
+	gap             time.Duration // longest between two answers, while the load was not stalled
 	gapAt           time.Time
 }
 
@@ -41,6 +42,36 @@ type load struct {
 	keys  map[quota.Key]*tally
 	nodes map[string]*nodeTally // by gRPC address
 	wg    sync.WaitGroup
+	// stalled is for how long in all this process got no processor, up to woken:
+	// whoever does not ask hears no answer, and that is not the node's fault.
+	stalled time.Duration
+	woken   time.Time
+}
+
+// nap is what watchStalls sleeps.
+const nap = 5 * time.Millisecond
+
+// watchStalls adds up by how much a short sleep is too long, until ctx ends.
+func (l *load) watchStalls(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(nap)
+		l.mu.Lock()
+		now := time.Now()
+		l.stalled, l.woken = l.stalledAt(now), now
+		l.mu.Unlock()
+	}
+}
+
+// stall returns for how long in all the load has been stalled.
+func (l *load) stall() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stalledAt(time.Now())
+}
+
+// stalledAt is stalled now, with a sleep that goes on. Held by mu.
+func (l *load) stalledAt(now time.Time) time.Duration {
+	return l.stalled + max(0, now.Sub(l.woken)-2*nap)
 }
 
 // maxInFlight bounds the requests to one node that wait.
@@ -50,10 +81,11 @@ const maxInFlight = 512
 // checks all keys, until ctx ends.
 func startLoad(ctx context.Context, t *testing.T, nodes []*server, perNode int, keys ...quota.Key) *load {
 	t.Helper()
-	l := &load{keys: map[quota.Key]*tally{}, nodes: map[string]*nodeTally{}}
+	l := &load{keys: map[quota.Key]*tally{}, nodes: map[string]*nodeTally{}, woken: time.Now()}
 	for _, k := range keys {
 		l.keys[k] = &tally{why: map[client.Why]int64{}}
 	}
+	l.wg.Go(func() { l.watchStalls(ctx) })
 	for _, s := range nodes {
 		c, err := client.New(ctx, []string{s.grpc})
 		if err != nil {
@@ -117,10 +149,11 @@ func (l *load) answer(addr string, keys []quota.Key, sent time.Time, res []clien
 		return
 	}
 	n.answers++
-	if gap := now.Sub(n.last); !n.last.IsZero() && gap > n.gap {
+	stalled := l.stalledAt(now)
+	if gap := now.Sub(n.last) - (stalled - n.stalled); !n.last.IsZero() && gap > n.gap {
 		n.gap, n.gapAt = gap, n.last
 	}
-	n.last = now
+	n.last, n.stalled = now, stalled
 	for i, k := range keys {
 		t := l.keys[k]
 		t.last = now
