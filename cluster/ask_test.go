@@ -1,12 +1,15 @@
 package cluster
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -69,6 +72,65 @@ func TestDecideLeader(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestAnswerLost: a leader books questions, and its answers are lost. The member
+// decides alone, or refuses; once the path is whole, the leader has booked what
+// callers were told, once, and what they were refused is there again.
+func TestAnswerLost(t *testing.T) {
+	c := newTrio(t, 4)
+	soft, hard := limit("soft", 20, quota.Soft), limit("hard", 20, quota.Hard)
+	waits := limit("waits", 20, quota.Soft)
+	waits.MaxWait, waits.MaxDebt = 24*time.Hour, 24*time.Hour
+	soft.Decide, hard.Decide = quota.AtLeader, quota.AtLeader
+	c.apply(soft, hard, waits)
+	member, lead := c.nodes["n2"], c.nodes["n1"]
+	told := map[quota.Key]int64{}
+	check := func(k quota.Key, cost int64) {
+		if d := member.Check(k, cost); d.Allowed {
+			told[k] += cost
+		}
+	}
+	var keys []quota.Key
+	for _, l := range []quota.Limit{soft, hard, waits} {
+		k := c.keyLedBy(l.LimitName, "n1", "k")
+		keys = append(keys, k)
+		check(k, 2)
+	}
+	check(keys[2], 18) // only what is used up is asked about
+	c.awaitRemaining(keys[2], 0)
+	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) wire.Fault {
+		return wire.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, k := range keys {
+		for range 3 {
+			wg.Go(func() {
+				d := member.Check(k, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				if d.Allowed {
+					told[k]++
+				}
+				if want := map[string]quota.Why{"soft": quota.WhyLocal, "hard": quota.WhyCutOff}[k.Limit]; want != 0 && d.Why != want {
+					t.Errorf("%v: %v, want %v: the answer was not lost", k, d.Why, want)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	lead.net.SetFault(nil)
+	for _, k := range keys {
+		c.eventually(5*time.Second, fmt.Sprintf("the leader has booked %d of %v", told[k], k), func() error {
+			r, err := c.rate(k)
+			if err == nil && r.Admitted != told[k] {
+				err = fmt.Errorf("booked %d", r.Admitted)
+			}
+			return err
+		})
+	}
+	c.awaitRemaining(keys[1], 20-told[keys[1]])
 }
 
 type errWhy quota.Why
