@@ -117,6 +117,9 @@ func (v Value) Number(to *float64, low, high float64) bool {
 	return v.d.scalar(v.p, number(to, low, high))
 }
 
+// Bool reads true or false.
+func (v Value) Bool(to *bool) bool { return v.d.scalar(v.p, boolean(to)) }
+
 // OneOf reads one of the words, of which there are two or more.
 func (v Value) OneOf(to *string, words ...string) bool {
 	return v.d.scalar(v.p, oneOf(to, func(s string) string { return s }, words...))

@@ -24,8 +24,8 @@ const (
 
 const exitCodes = `  0  it is done, or the answer is yes
   1  the answer is no: a check was refused, limits differ, a file has findings
-     (with --strict), a converted file has notes; of dev, serve, load and
-     replay: they failed
+     (with --strict), a converted file has notes, a scenario of sim did not end
+     as it expects; of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
   3  conflict: somebody else changed the limits meanwhile
   4  no node can be reached, or a leader is missing: try again

@@ -12,6 +12,9 @@ import (
 
 const faultExample = "{at: 8s, kill: leader}"
 
+// faultFields are all fields of a fault.
+var faultFields = []string{"at*", "kill", "restart", "pause", "partition", "heal", "slow", "for", "by"}
+
 // kinds are the faults, by the field that chooses one, with the fields that may
 // stand beside it.
 var kinds = []kind{
@@ -53,7 +56,7 @@ func (p *parser) faults(v config.Value) {
 
 func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 	before := v.Faults()
-	d, ok := p.part(v, faultExample, "at*", "kill", "restart", "pause", "partition", "heal", "slow", "for", "by")
+	d, ok := p.part(v, faultExample, faultFields...)
 	if !ok {
 		return f, false
 	}

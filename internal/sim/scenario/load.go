@@ -14,6 +14,9 @@ import (
 
 const loadExample = "[{from: 0s, to: 20s, rate: 3x, spread: even}]"
 
+// loadFields are all fields of a load.
+var loadFields = []string{"from", "to", "rate*", "spread", "on", "off", "clump", "cost"}
+
 func (p *parser) loads(v config.Value) {
 	v.Items(MaxLoads, loadExample, func(v config.Value) {
 		if l, ok := p.load(v); ok {
@@ -24,7 +27,7 @@ func (p *parser) loads(v config.Value) {
 
 func (p *parser) load(v config.Value) (l sim.Load, ok bool) {
 	before := v.Faults()
-	d, ok := p.part(v, loadExample[1:len(loadExample)-1], "from", "to", "rate*", "spread", "on", "off", "clump", "cost")
+	d, ok := p.part(v, loadExample[1:len(loadExample)-1], loadFields...)
 	if !ok {
 		return l, false
 	}

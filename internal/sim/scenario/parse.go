@@ -27,6 +27,9 @@ func Parse(source string, data []byte) ([]*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, s := range all {
+		s.Of = len(all)
+	}
 	return all, nil
 }
 
@@ -88,7 +91,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 // scenarioFields are all fields of a document.
 var scenarioFields = []string{
 	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes*", "sync", "network", "keys", "limit*",
-	"load*", "faults", "hop", "hold", "election", "skew", "drift", "expect",
+	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect",
 }
 
 const documentExample = "{duration: 20s, nodes: 10, limit: {rate: 1000/s, burst: 1000}, load: [{rate: 3x}]}"
@@ -219,12 +222,17 @@ func (p *parser) cluster(d part) {
 	d.duration("election", &p.Election, time.Millisecond, MaxElection)
 	d.duration("skew", &p.Skew, 0, MaxSkew)
 	d.number("drift", &p.Drift, 0, MaxDrift)
+	p.Near = true
+	d.read("near", func(v config.Value) { v.Bool(&p.Near) })
 }
 
 const networkExample = "{delay: 1ms, jitter: 0.2ms, loss: 0.05}"
 
+// networkFields are all fields of a network.
+var networkFields = []string{"delay", "jitter", "loss", "duplicate", "reorder"}
+
 func (p *parser) network(v config.Value) {
-	d, _ := p.part(v, networkExample, "delay", "jitter", "loss", "duplicate", "reorder")
+	d, _ := p.part(v, networkExample, networkFields...)
 	d.duration("delay", &p.Network.Delay, 0, MaxDelay)
 	d.duration("jitter", &p.Network.Jitter, 0, MaxDelay)
 	d.number("loss", &p.Network.Loss, 0, 1)

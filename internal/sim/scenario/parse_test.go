@@ -2,6 +2,9 @@ package scenario
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +35,7 @@ func TestParse(t *testing.T) {
 
 func describe(b *strings.Builder, s *Scenario) {
 	fmt.Fprintf(b, "%s: seeds %v, %v, %v, %d nodes, sync %v, %+v, %+v\n", s.Name, s.Seeds, s.Algorithms, s.Duration, s.Nodes, s.Sync, s.Network, s.Keys)
-	fmt.Fprintf(b, "hop %v, hold %v, election %v, skew %v, drift %v\n", s.Hop, s.Hold, s.Election, s.Skew, s.Drift)
+	fmt.Fprintf(b, "hop %v, hold %v, election %v, skew %v, drift %v, near %v\n", s.Hop, s.Hold, s.Election, s.Skew, s.Drift, s.Near)
 	fmt.Fprintf(b, "%v, %v %d, %v\n", s.Limit.Kind, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling)
 	for _, l := range s.Loads {
 		fmt.Fprintf(b, "load %+v\n", l)
@@ -42,5 +45,32 @@ func describe(b *strings.Builder, s *Scenario) {
 	}
 	for _, e := range s.Expect {
 		fmt.Fprintf(b, "expect %s %s\n", e.Measure, e)
+	}
+}
+
+// TestDocs parses the scenarios of docs/simulator.md, and finds all fields and
+// measures there.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/simulator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml scenario\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 2 {
+		t.Errorf("%d scenarios; want 2 or more", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, err := Parse("docs/simulator.md", []byte(b[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	names := slices.Concat(scenarioFields, networkFields, loadFields, faultFields, measureNames(""))
+	for _, a := range Algorithms {
+		names = append(names, string(a))
+	}
+	for _, name := range names {
+		if name = strings.TrimSuffix(name, "*"); !strings.Contains(string(text), "`"+name) {
+			t.Errorf("docs/simulator.md does not explain %s", name)
+		}
 	}
 }

@@ -1,14 +1,65 @@
 package scenario
 
 import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 )
 
 // Run plays the scenario once. CPUSeconds is left to the caller, who has a
-// clock.
-func (s *Scenario) Run(a sim.Algorithm, seed uint64) Outcome {
-	r := sim.Run(s.play(a, seed))
+// clock. Watch, unless nil, is told the virtual time of every decision; it must
+// be quick.
+func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration)) Outcome {
+	p := s.play(a, seed)
+	if watch != nil {
+		p.Decided = func(at time.Duration, _ int, _ string, _ quota.Decision, _ bool) { watch(at) }
+	}
+	r := sim.Run(p)
 	return s.outcome(seed, &r)
+}
+
+// SetNodes plays the scenario on another number of nodes; an error if that is
+// out of range, or if the scenario names one that would not be there.
+func (s *Scenario) SetNodes(n int) error {
+	if n < 1 || n > MaxNodes {
+		return fmt.Errorf("%d: must be 1 to %d", n, MaxNodes)
+	}
+	if last := s.lastNode(); last > n {
+		return fmt.Errorf("%d: %s names node %d; must be at least as many", n, s.Name, last)
+	}
+	s.Nodes = n
+	return nil
+}
+
+// lastNode is the highest number of a node that the scenario names.
+func (s *Scenario) lastNode() (last int) {
+	see := func(nodes []int) {
+		for _, n := range nodes {
+			last = max(last, n)
+		}
+	}
+	for _, l := range s.Loads {
+		see(l.Spread.Nodes)
+	}
+	for _, f := range s.Faults {
+		see(f.Nodes)
+		for _, g := range f.Groups {
+			see(g)
+		}
+	}
+	return last
+}
+
+// SetSync plays the scenario with another sync interval; an error if it is out
+// of range.
+func (s *Scenario) SetSync(d time.Duration) error {
+	if d < MinSync || d > MaxSync {
+		return fmt.Errorf("%v: must be %v to %v", d, MinSync, MaxSync)
+	}
+	s.Sync = d
+	return nil
 }
 
 // play is the scenario as the simulator takes it.
@@ -21,6 +72,6 @@ func (s *Scenario) play(a sim.Algorithm, seed uint64) sim.Scenario {
 		Seed: seed, Nodes: s.Nodes, Duration: s.Duration, Sync: s.Sync, Limit: s.Limit,
 		Delay: s.Network.Delay, Jitter: s.Network.Jitter, Loss: s.Network.Loss, Repeat: s.Network.Duplicate, Reorder: s.Network.Reorder,
 		Loads: s.Loads, Faults: s.Faults, Keys: s.Keys, Algorithm: a,
-		Hop: s.Hop, Hold: s.Hold, Election: s.Election, Skew: skew, Drift: s.Drift, Check: true,
+		Hop: s.Hop, Hold: s.Hold, Election: s.Election, Skew: skew, Drift: s.Drift, Check: true, Near: s.Near,
 	}
 }

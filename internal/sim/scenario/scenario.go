@@ -47,7 +47,7 @@ const (
 type Scenario struct {
 	Source      string // the file
 	Line        int    // where it begins
-	Index       int    // which document of the file, from 0
+	Index, Of   int    // which document of the file, from 0, of how many
 	Name        string // never empty
 	Description string
 
@@ -68,6 +68,8 @@ type Scenario struct {
 	Election time.Duration
 	Skew     time.Duration // the most that a clock differs; 0 is none
 	Drift    float64       // the most that a clock is too fast or too slow, as a part
+
+	Near bool // a leader and the member beside it talk without the network
 
 	Expect []Bound
 }
