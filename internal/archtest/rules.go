@@ -73,6 +73,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/bound", Kind: Pure,
+		Job: "says how wrong a limit can be",
+		May: []string{"internal/quota"},
+	},
+	{
 		Package: "internal/zone", Kind: Library,
 		Job: "knows the time zones, the same on all nodes",
 	},
@@ -109,7 +114,7 @@ var Rules = []Rule{
 	{
 		Package: "internal/sim", Kind: Seeded,
 		Job: "simulates the real leader and aggregator from a seed",
-		May: []string{"internal/quota", "internal/limiter", "shard", "leader", "aggregator"},
+		May: []string{"internal/bound", "internal/quota", "internal/limiter", "shard", "leader", "aggregator"},
 	},
 	{
 		Package: "cluster/wire", Kind: Library,
@@ -134,7 +139,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},

@@ -1,0 +1,216 @@
+package bound
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Cluster is what the bound depends on besides the limit.
+type Cluster struct {
+	Nodes int           // 1 or more
+	Delay time.Duration // one way between nodes, jitter included
+	Sync  time.Duration // interval of reports
+	Lease time.Duration // how long a grant lasts
+	// Election is how long a range has no leader after a crash.
+	Election time.Duration
+	// CutOff is for how long a node is taken to be cut off after its lease.
+	CutOff time.Duration
+}
+
+// Situation names.
+const (
+	Steady   = "steady"
+	Surge    = "surge"
+	Failover = "failover"
+	CutOff   = "cut_off"
+)
+
+// Situation is the bound in one of them. Amounts are tokens of one key.
+type Situation struct {
+	Name string
+	When string // in words
+	// Worst is the most that the code can do, and Typical what the simulator's
+	// worst seeds did. Unbounded says that there is no most.
+	Worst, Typical float64
+	Unbounded      bool
+	Formula        string // of Worst
+	Numbers        string // the same with this cluster's numbers
+	Basis          string // what Worst and Typical rest on
+}
+
+// Age is how long a member may go without being told a level, while messages
+// arrive: the reports of a contended key are a sync interval apart and may miss
+// one turn of the wheel, and one of them is on its way and back.
+func (c Cluster) Age() time.Duration { return 2*c.Sync + 4*c.Delay }
+
+// Of returns the bound of a limit's first tier in all situations. Further tiers,
+// parents and floors are counted each for itself, and have bounds of their own.
+// For limits that do not count there are none.
+func Of(l *quota.Limit, c Cluster) []Situation {
+	if l.Class != quota.Counted || l.Enforcement == quota.Off {
+		return nil
+	}
+	b := bounder{l: l, c: c, burst: float64(l.Burst), rate: rateOf(l)}
+	return []Situation{b.steady(), b.surge(), b.failover(), b.cutOff()}
+}
+
+// Most is the bound while all nodes hear of each other: that of a surge, in tokens.
+func Most(l *quota.Limit, c Cluster) float64 {
+	worst := 0.0
+	for _, s := range Of(l, c) {
+		if s.Name == Surge {
+			worst = s.Worst
+		}
+	}
+	return worst
+}
+
+// rateOf is what a key's level gains, tokens per second. Fixed windows gain
+// nothing before they end; a sliding one gives back what was used.
+func rateOf(l *quota.Limit) float64 {
+	switch {
+	case l.Kind == quota.TokenBucket && l.Rate.Per > 0:
+		return float64(l.Rate.Tokens) / l.Rate.Per.Seconds()
+	case l.Kind == quota.SlidingWindow && l.Rate.Per > 0:
+		return float64(l.Burst) / l.Rate.Per.Seconds()
+	}
+	return 0
+}
+
+type bounder struct {
+	l           *quota.Limit
+	c           Cluster
+	burst, rate float64
+}
+
+// exact says that nothing is decided on a belief.
+func (b *bounder) exact() bool { return b.l.Ceiling == quota.Hard || b.l.Decide == quota.AtLeader }
+
+func (b *bounder) zero(s Situation) Situation {
+	s.Formula, s.Numbers, s.Basis = "0", "0", "derived: only held tokens are spent; TestHardCeiling of internal/sim"
+	if b.l.Decide == quota.AtLeader {
+		s.Basis = "derived: the leader decides on the books; TestDecideLeader of internal/sim"
+	}
+	return s
+}
+
+// believed is what the N-1 other members may admit on a belief that is age old,
+// and what may be counted in another order than it happened: a token or two for
+// each member, and what refills on the way.
+func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
+	others := float64(b.c.Nodes - 1)
+	s.Worst = others*(b.burst+b.rate*age.Seconds()) + float64(2*b.c.Nodes) + b.rate*4*b.c.Delay.Seconds()
+	s.Formula = "(N-1) x (burst + rate x " + of + ") + 2N + rate x two round trips"
+	s.Numbers = fmt.Sprintf("(%d-1) x (%s + %s/s x %v) + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), num(b.rate), round(age),
+		b.c.Nodes, num(b.rate), round(4*b.c.Delay), num(s.Worst))
+	return s
+}
+
+func (b *bounder) steady() Situation {
+	s := Situation{Name: Steady, When: "the load stays where it is, below the limit or above it"}
+	if b.exact() {
+		return b.zero(s)
+	}
+	s = b.believed(s, b.c.Age(), "age")
+	s.Typical = b.typical(.06, .5)
+	s.Basis = "worst: derived, and never seen in a steady load; typical: measured, TestAccuracy of internal/sim"
+	return s
+}
+
+func (b *bounder) surge() Situation {
+	s := Situation{Name: Surge, When: "a full bucket is asked for more than it holds at all nodes at once"}
+	if b.exact() {
+		return b.zero(s)
+	}
+	s = b.believed(s, b.c.Age(), "age")
+	s.Typical = b.typical(.45, 1)
+	s.Basis = "worst: derived, held against TestBound of internal/sim; typical: measured, TestAccuracy, 10 and 20 times the limit"
+	return s
+}
+
+// typical is a part of the burst: what the simulator's worst seeds did for large
+// and for small bursts.
+func (b *bounder) typical(large, small float64) float64 {
+	if b.c.Nodes == 1 {
+		return 0
+	}
+	if b.burst >= 100 {
+		return large * b.burst
+	}
+	return small * b.burst
+}
+
+func (b *bounder) failover() Situation {
+	s := Situation{Name: Failover, When: "a leader dies, once"}
+	if b.l.Ceiling == quota.Hard {
+		return b.zero(s)
+	}
+	// Election is how long nobody tells a level; then the next leader learns.
+	s = b.believed(s, b.c.Election+3*b.c.Sync+b.c.Age(), "(election + 3 sync + age)")
+	s.Typical = b.typical(.06, .5)
+	s.Basis = "worst: derived, held against TestBound; typical: measured, TestLeaderKilled of internal/sim"
+	return s
+}
+
+func (b *bounder) cutOff() Situation {
+	s := Situation{Name: CutOff, When: fmt.Sprintf("one node hears of no leader for %v, and %v more", round(b.c.Lease), round(b.c.CutOff))}
+	policy, rate := b.l.CutOff.At(0, b.l.Ceiling)
+	t := b.c.CutOff.Seconds()
+	s.Basis = "derived: when_cut_off " + policy.String()
+	switch policy {
+	case quota.CutOffOpen:
+		s.Unbounded, s.Formula, s.Numbers = true, "all that it is asked for", "without bound"
+	case quota.CutOffShare:
+		s.Worst = b.burst + b.rate*(t+b.c.Lease.Seconds())
+		s.Typical = (b.burst + b.rate*t) / float64(b.c.Nodes)
+		s.Formula = "burst + its share x (burst + rate x time), its share at most 1"
+		s.Numbers = fmt.Sprintf("at most %s; %s with an equal share of 1/%d", num(s.Worst), num(s.Typical), b.c.Nodes)
+	case quota.CutOffRate:
+		r := float64(rate.Tokens) / max(rate.Per.Seconds(), 1e-9)
+		s.Worst = b.burst + r*t + b.rate*b.c.Lease.Seconds()
+		s.Typical = r * t
+		s.Formula = "burst + rate x lease + its own rate x time"
+		s.Numbers = fmt.Sprintf("%s + %s/s x %v + %s/s x %v = %s", num(b.burst), num(b.rate), round(b.c.Lease), num(r), round(b.c.CutOff), num(s.Worst))
+	case quota.CutOffHold, quota.CutOffClosed:
+		if b.l.Ceiling == quota.Hard {
+			return b.zero(s)
+		}
+		s.Worst = b.burst + b.rate*b.c.Lease.Seconds()
+		s.Formula, s.Numbers = "burst + rate x lease", fmt.Sprintf("%s + %s/s x %v = %s", num(b.burst), num(b.rate), round(b.c.Lease), num(s.Worst))
+	default:
+		s.Worst = b.burst + b.rate*(t+b.c.Lease.Seconds())
+		s.Typical = b.rate * t
+		s.Formula = "burst + rate x (lease + time)"
+		s.Numbers = fmt.Sprintf("%s + %s/s x (%v + %v) = %s", num(b.burst), num(b.rate), round(b.c.Lease), round(b.c.CutOff), num(s.Worst))
+	}
+	return s
+}
+
+// Exceptions are what a hard limit's 0 does not hold for, as leader/doc.go lists
+// them, with their bounds; none for others.
+func Exceptions(l *quota.Limit, c Cluster) []string {
+	if l.Ceiling != quota.Hard || l.Class != quota.Counted {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("a leader's process dies together with its member's count since its last report: at most a burst (%d), once", l.Burst),
+		fmt.Sprintf("delays that vary: rate x the spread, at most %s tokens when a delay of %v may be as short as none", num(rateOf(l)*c.Delay.Seconds()), round(c.Delay)),
+	}
+}
+
+// num prints an amount of tokens: whole from ten on.
+func num(v float64) string {
+	if v >= 10 || v == float64(int64(v)) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

@@ -1,0 +1,54 @@
+package bound
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func TestOf(t *testing.T) {
+	c := Cluster{Nodes: 3, Delay: time.Millisecond, Sync: 100 * time.Millisecond, Lease: 3 * time.Second, Election: 600 * time.Millisecond, CutOff: time.Minute}
+	bucket := quota.Limit{Rate: quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 1000}
+	with := func(f func(l *quota.Limit)) *quota.Limit {
+		l := bucket
+		f(&l)
+		return &l
+	}
+	for name, tc := range map[string]struct {
+		l                       *quota.Limit
+		surge, failover, cutOff float64
+	}{
+		"soft":   {&bucket, 2*(1000+204) + 6 + 4, 2*(1000+1104) + 6 + 4, 1000 + 63000},
+		"hard":   {with(func(l *quota.Limit) { l.Ceiling = quota.Hard }), 0, 0, 0},
+		"leader": {with(func(l *quota.Limit) { l.Decide = quota.AtLeader }), 0, 2*(1000+1104) + 6 + 4, 1000 + 63000},
+		"window": {with(func(l *quota.Limit) { l.Kind = quota.FixedWindow }), 2*1000 + 6, 2*1000 + 6, 1000},
+		"open":   {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffOpen }), 2418, 4218, math.Inf(1)},
+		"closed": {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffClosed }), 2418, 4218, 4000},
+		"own 1/s": {with(func(l *quota.Limit) {
+			l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
+		}), 2418, 4218, 4060},
+	} {
+		for _, s := range Of(tc.l, c) {
+			want := map[string]float64{Surge: tc.surge, Steady: tc.surge, Failover: tc.failover, CutOff: tc.cutOff}[s.Name]
+			got := s.Worst
+			if s.Unbounded {
+				got = math.Inf(1)
+			}
+			if got != want && math.Abs(got-want) > 1e-6 || s.Typical > got {
+				t.Errorf("%s, %s: worst %v, typical %v; want %v", name, s.Name, got, s.Typical, want)
+			}
+			if s.When == "" || s.Formula == "" || s.Basis == "" || !s.Unbounded && !strings.Contains(s.Numbers, num(s.Worst)) {
+				t.Errorf("%s, %s: %+v; every word is wanted, and the number at the end", name, s.Name, s)
+			}
+		}
+	}
+	if got := Of(with(func(l *quota.Limit) { l.Class = quota.Unlimited }), c); got != nil {
+		t.Errorf("unlimited: %+v; want nothing", got)
+	}
+	if len(Exceptions(&bucket, c)) != 0 || len(Exceptions(with(func(l *quota.Limit) { l.Ceiling = quota.Hard }), c)) == 0 {
+		t.Error("exceptions: want them for hard, and only for hard")
+	}
+}

@@ -1,0 +1,26 @@
+// Package bound says how wrong a limit can be: how many tokens beyond
+// burst + rate x time a key may be admitted at most, in each situation, with the
+// formula and its numbers.
+//
+// # Where the formulas come from
+//
+// Under soft a member admits, beyond what it holds, only what it believes the
+// global level to cover: the level that it was last told, at most the burst, and
+// what the rate refilled since (aggregator: decideOpen, estimate). So no member
+// overdraws more than
+//
+//	burst + rate x age
+//
+// before it is told again, where age is how long that takes: two sync intervals
+// and two round trips (Age). One member's belief may be true; those of the N-1
+// others are then too high. That is the worst that the code can do, and it takes
+// a surge of a whole burst at every node within one round trip. What keeps real
+// excess far below are grants (they are made within a round trip), the others'
+// demand, which each member takes off, and that a member asks before it overdraws
+// more than level/2N (guesses). How far is measured and not derived: Typical.
+//
+// Under hard nothing is admitted that is not held, and what is held is out of the
+// pool: 0, but for what Exceptions lists.
+//
+// TestBound of internal/sim plays random scenarios against Worst.
+package bound
