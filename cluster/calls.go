@@ -84,10 +84,13 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	start := n.clock.now()
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
 	if err != nil {
 		return nil, err
 	}
+	took := n.clock.now().Sub(start)
+	n.routes.peer(to, func(p *peer) { p.took(took) })
 	return f.GetCall(), nil
 }
 
@@ -136,7 +139,9 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 		})
 	}
 	wg.Wait()
-	return n.mergeRates(answers, int(ask.Top)), nil
+	out := n.mergeRates(answers, int(ask.Top))
+	out.Limits = mergeErrors(answers)
+	return out, nil
 }
 
 func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, top int) *quoratev1.TopRatesResponse {
@@ -176,6 +181,7 @@ func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 	match := func(l quota.LimitName) bool {
 		return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
 	}
+	out.Limits = n.ownErrors(match)
 	for _, s := range n.seats {
 		s.with(func(l *leader.Ledger, now quota.Time) {
 			out.Ranges = append(out.Ranges, uint32(s.id))
@@ -193,6 +199,7 @@ func (n *Node) keyRate(s *seat, term quota.Term, k *quota.KeyRate) *quoratev1.Ke
 		Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
 		Remaining: k.Remaining, Range: uint32(s.id), Leader: string(n.cfg.Self), Term: uint64(term),
 		Rule: limitProto(k.Limit), Members: int32(k.Members),
+		OverAdmitted: tokens(k.OverAdmitted), NeedlessRefusals: tokens(k.Needless),
 	}
 }
 

@@ -51,6 +51,7 @@ type Node struct {
 
 	routes routes
 	stats  stats
+	live   liveErrors
 
 	beaconNow chan struct{}
 	stop      chan struct{}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -27,6 +28,38 @@ type peer struct {
 	up      bool
 	dead    bool
 	version uint64 // of the limits in force there
+	trip    time.Duration
+}
+
+// took notes how long a call took. Some wait for more than the way: a shorter one
+// counts at once, longer ones by and by.
+func (p *peer) took(d time.Duration) {
+	if d = max(d, time.Microsecond); p.trip == 0 || d < p.trip {
+		p.trip = d
+		return
+	}
+	p.trip += (d - p.trip) / 16
+}
+
+// worstTrip is the longest round trip to a peer that is connected.
+func (t *routes) worstTrip() (worst time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.peers {
+		if p.up {
+			worst = max(worst, p.trip)
+		}
+	}
+	return worst
+}
+
+func (t *routes) trip(id quota.NodeID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[id]; p != nil {
+		return p.trip
+	}
+	return 0
 }
 
 func (t *routes) init(cfg Config) {

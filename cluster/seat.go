@@ -36,7 +36,8 @@ func (s *seat) lead(term quota.Term) {
 	}
 	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.all(), now)
 	s.mu.Lock()
-	s.ledger, s.unsaved = l, nil
+	s.end()
+	s.ledger = l
 	s.mu.Unlock()
 	// Limits that changed while the ledger was made have missed it.
 	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.current()) })
@@ -53,13 +54,21 @@ func (s *seat) lead(term quota.Term) {
 func (s *seat) follow() {
 	s.mu.Lock()
 	led := s.ledger != nil
-	s.ledger, s.unsaved = nil, nil
+	s.end()
 	s.mu.Unlock()
 	if led {
 		s.node.log.Info("no longer leads range", "range", s.id)
 		s.node.routes.clear(s.id, s.node.cfg.Self)
 		s.node.announce()
 	}
+}
+
+// end drops the ledger, if there is one, with s.mu held.
+func (s *seat) end() {
+	if s.ledger != nil {
+		s.node.live.keep(s.ledger)
+	}
+	s.ledger, s.unsaved = nil, nil
 }
 
 // with runs f on the ledger if this node leads the range.

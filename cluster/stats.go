@@ -51,6 +51,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.size()) })
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.meta.current().Version) })
 	s.initJournal(n, reg)
+	reg.MustRegister(newErrorMetrics(n))
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
 }
 

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 	}
 	gauges := map[string]float64{}
 	present := map[string]bool{}
-	reasons := map[string]int{"quorate_keys_not_journalled_total": 2} // a series each
+	reasons := map[string]int{"quorate_keys_not_journalled_total": 2, "quorate_over_admitted_tokens_total": 2} // a series each
 	for _, f := range families {
 		present[f.GetName()] = len(f.GetMetric()) == max(1, reasons[f.GetName()])
 		gauges[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
@@ -42,6 +42,8 @@ func TestMetrics(t *testing.T) {
 		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_unasked_total", "quorate_reservations_expired_total",
 		"quorate_reservations", "quorate_journal_slots", "quorate_journal_slots_used", "quorate_journal_slots_limit",
 		"quorate_journal_pending", "quorate_journal_lives", "quorate_journal_failing", "quorate_keys_not_journalled_total",
+		"quorate_attempted_tokens_total", "quorate_admitted_tokens_total", "quorate_over_admitted_tokens_total",
+		"quorate_needless_refusals_total", "quorate_needless_refusals_at_most_total", "quorate_worst_excess_tokens", "quorate_over_admission_bound_tokens",
 	}
 	for _, name := range want {
 		if !present[name] {

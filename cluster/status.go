@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,6 +17,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	out := &quoratev1.GetStatusResponse{
 		Cluster: n.cfg.Cluster, Node: string(n.cfg.Self), MetaLeader: string(meta),
 		LimitsVersion: n.meta.current().Version, Version: n.cfg.Version,
+		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
 	leads := map[quota.NodeID]int32{}
 	missing := 0
@@ -34,7 +37,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	up := n.routes.upNodes()
 	for _, id := range slices.Sorted(maps.Keys(n.cfg.Nodes)) {
 		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{
-			Id: string(id), PeerAddress: n.cfg.Nodes[id], Leads: leads[id],
+			Id: string(id), PeerAddress: n.cfg.Nodes[id], Leads: leads[id], RoundTrip: durationpb.New(n.routes.trip(id)),
 			Connected: id == n.cfg.Self || slices.Contains(up, id),
 		})
 	}

@@ -70,7 +70,7 @@ func (a *account) keyRate(now quota.Time) quota.KeyRate {
 		Key: a.key, Limit: a.limit,
 		Attempted: a.attempted.Tokens(), Admitted: a.admitted.Tokens(),
 		Refused:   (a.attempted - a.admitted).Tokens(),
-		Remaining: max(0, a.level().Tokens()),
+		Remaining: max(0, a.level().Tokens()), OverAdmitted: a.over, Needless: a.needless,
 	}
 	tried, admit := a.asked.showing(now)
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)

@@ -114,7 +114,7 @@ var Rules = []Rule{
 	{
 		Package: "internal/sim", Kind: Seeded,
 		Job: "simulates the real leader and aggregator from a seed",
-		May: []string{"internal/bound", "internal/quota", "internal/limiter", "shard", "leader", "aggregator"},
+		May: []string{"internal/quota", "internal/bound", "internal/limiter", "shard", "leader", "aggregator"},
 	},
 	{
 		Package: "cluster/wire", Kind: Library,

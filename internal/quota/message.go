@@ -217,7 +217,9 @@ type KeyRate struct {
 	Refused   int64
 	Remaining int64 // global level, whole tokens, 0 to burst
 	Members   int   // how many report it now
-	Limit     *Limit
+	// OverAdmitted and Needless are those of LiveError, of this key.
+	OverAdmitted, Needless Units
+	Limit                  *Limit
 }
 
 // Ask is a member's question to the leader of a range, for limits that the

@@ -9,6 +9,7 @@ package quoratev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -78,7 +79,11 @@ type GetStatusResponse struct {
 	// Version of the limits in force here.
 	LimitsVersion uint64 `protobuf:"varint,8,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Version of the software.
-	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	// How often nodes report a contended key.
+	Sync *durationpb.Duration `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
+	// How long a grant lasts.
+	Lease         *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +181,20 @@ func (x *GetStatusResponse) GetVersion() string {
 	return ""
 }
 
+func (x *GetStatusResponse) GetSync() *durationpb.Duration {
+	if x != nil {
+		return x.Sync
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
 // NodeStatus is one node.
 type NodeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -186,7 +205,9 @@ type NodeStatus struct {
 	// Whether this node has a live connection to it (or is it).
 	Connected bool `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
 	// Ranges that it leads.
-	Leads         int32 `protobuf:"varint,4,opt,name=leads,proto3" json:"leads,omitempty"`
+	Leads int32 `protobuf:"varint,4,opt,name=leads,proto3" json:"leads,omitempty"`
+	// Time that a call there and back took, averaged; 0 if there was none yet.
+	RoundTrip     *durationpb.Duration `protobuf:"bytes,5,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -247,6 +268,13 @@ func (x *NodeStatus) GetLeads() int32 {
 		return x.Leads
 	}
 	return 0
+}
+
+func (x *NodeStatus) GetRoundTrip() *durationpb.Duration {
+	if x != nil {
+		return x.RoundTrip
+	}
+	return nil
 }
 
 // RangeStatus is one range.
@@ -327,8 +355,8 @@ var File_quorate_v1_cluster_proto protoreflect.FileDescriptor
 const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/cluster.proto\x12\n" +
-	"quorate.v1\"\x12\n" +
-	"\x10GetStatusRequest\"\xb0\x02\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\x90\x03\n" +
 	"\x11GetStatusResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -339,13 +367,18 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\vmeta_leader\x18\a \x01(\tR\n" +
 	"metaLeader\x12%\n" +
 	"\x0elimits_version\x18\b \x01(\x04R\rlimitsVersion\x12\x18\n" +
-	"\aversion\x18\t \x01(\tR\aversion\"s\n" +
+	"\aversion\x18\t \x01(\tR\aversion\x12-\n" +
+	"\x04sync\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
+	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\xad\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x14\n" +
-	"\x05leads\x18\x04 \x01(\x05R\x05leads\"e\n" +
+	"\x05leads\x18\x04 \x01(\x05R\x05leads\x128\n" +
+	"\n" +
+	"round_trip\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"e\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -368,21 +401,25 @@ func file_quorate_v1_cluster_proto_rawDescGZIP() []byte {
 
 var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_quorate_v1_cluster_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),  // 0: quorate.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 1: quorate.v1.GetStatusResponse
-	(*NodeStatus)(nil),        // 2: quorate.v1.NodeStatus
-	(*RangeStatus)(nil),       // 3: quorate.v1.RangeStatus
+	(*GetStatusRequest)(nil),    // 0: quorate.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),   // 1: quorate.v1.GetStatusResponse
+	(*NodeStatus)(nil),          // 2: quorate.v1.NodeStatus
+	(*RangeStatus)(nil),         // 3: quorate.v1.RangeStatus
+	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
 }
 var file_quorate_v1_cluster_proto_depIdxs = []int32{
 	2, // 0: quorate.v1.GetStatusResponse.nodes:type_name -> quorate.v1.NodeStatus
 	3, // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
-	0, // 2: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
-	1, // 3: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	4, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
+	4, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
+	4, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
+	0, // 5: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
+	1, // 6: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
+	6, // [6:7] is the sub-list for method output_type
+	5, // [5:6] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_cluster_proto_init() }

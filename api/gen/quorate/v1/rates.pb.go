@@ -9,6 +9,7 @@ package quoratev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -93,7 +94,10 @@ type TopRatesResponse struct {
 	// Ranges whose leaders answered.
 	RangesCovered int32 `protobuf:"varint,2,opt,name=ranges_covered,json=rangesCovered,proto3" json:"ranges_covered,omitempty"`
 	// Ranges that there are. The answer is complete when both are equal.
-	RangesTotal   int32 `protobuf:"varint,3,opt,name=ranges_total,json=rangesTotal,proto3" json:"ranges_total,omitempty"`
+	RangesTotal int32 `protobuf:"varint,3,opt,name=ranges_total,json=rangesTotal,proto3" json:"ranges_total,omitempty"`
+	// How wrong the limits have been that match, worst first, at most 1000: what
+	// leaders have measured since the nodes started, over all keys.
+	Limits        []*LimitError `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +153,164 @@ func (x *TopRatesResponse) GetRangesTotal() int32 {
 	return 0
 }
 
+func (x *TopRatesResponse) GetLimits() []*LimitError {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// LimitError is how far a limit has been from what it says, and can be. Amounts
+// are tokens.
+type LimitError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the limit.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the limit.
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Attempted, of all keys.
+	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	// Admitted of it.
+	Admitted int64 `protobuf:"varint,4,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	// Admitted beyond burst + rate x time: debt that nobody had agreed to, each time
+	// as deep as it became until it was paid.
+	OverAdmitted float64 `protobuf:"fixed64,5,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
+	// The same, of what nodes admitted while they were cut off; not part of
+	// over_admitted.
+	OverAdmittedCutOff float64 `protobuf:"fixed64,6,opt,name=over_admitted_cut_off,json=overAdmittedCutOff,proto3" json:"over_admitted_cut_off,omitempty"`
+	// Refused although the limit would have covered it on top of all that was
+	// admitted: at least.
+	NeedlessRefusals float64 `protobuf:"fixed64,7,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
+	// The same, at most.
+	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,8,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
+	// The deepest debt of one key, cut off or not.
+	WorstExcess float64 `protobuf:"fixed64,9,opt,name=worst_excess,json=worstExcess,proto3" json:"worst_excess,omitempty"`
+	// The same, as a part of the burst.
+	WorstExcessBursts float64 `protobuf:"fixed64,10,opt,name=worst_excess_bursts,json=worstExcessBursts,proto3" json:"worst_excess_bursts,omitempty"`
+	// The longest time between two reports of a node on one key. What is measured is
+	// true to what the rate refills in that time.
+	LongestGap *durationpb.Duration `protobuf:"bytes,11,opt,name=longest_gap,json=longestGap,proto3" json:"longest_gap,omitempty"`
+	// The most that a key may be over-admitted while all nodes hear of each other:
+	// the stated bound, for this cluster's size, delay and sync interval.
+	Bound         float64 `protobuf:"fixed64,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitError) Reset() {
+	*x = LimitError{}
+	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitError) ProtoMessage() {}
+
+func (x *LimitError) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitError.ProtoReflect.Descriptor instead.
+func (*LimitError) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LimitError) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *LimitError) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *LimitError) GetAttempted() int64 {
+	if x != nil {
+		return x.Attempted
+	}
+	return 0
+}
+
+func (x *LimitError) GetAdmitted() int64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *LimitError) GetOverAdmitted() float64 {
+	if x != nil {
+		return x.OverAdmitted
+	}
+	return 0
+}
+
+func (x *LimitError) GetOverAdmittedCutOff() float64 {
+	if x != nil {
+		return x.OverAdmittedCutOff
+	}
+	return 0
+}
+
+func (x *LimitError) GetNeedlessRefusals() float64 {
+	if x != nil {
+		return x.NeedlessRefusals
+	}
+	return 0
+}
+
+func (x *LimitError) GetNeedlessRefusalsAtMost() float64 {
+	if x != nil {
+		return x.NeedlessRefusalsAtMost
+	}
+	return 0
+}
+
+func (x *LimitError) GetWorstExcess() float64 {
+	if x != nil {
+		return x.WorstExcess
+	}
+	return 0
+}
+
+func (x *LimitError) GetWorstExcessBursts() float64 {
+	if x != nil {
+		return x.WorstExcessBursts
+	}
+	return 0
+}
+
+func (x *LimitError) GetLongestGap() *durationpb.Duration {
+	if x != nil {
+		return x.LongestGap
+	}
+	return nil
+}
+
+func (x *LimitError) GetBound() float64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
 // KeyRate is what the leader of a key's range knows of it.
 type KeyRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -179,14 +341,18 @@ type KeyRate struct {
 	// The rule.
 	Rule *Limit `protobuf:"bytes,13,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Nodes that report the key now.
-	Members       int32 `protobuf:"varint,14,opt,name=members,proto3" json:"members,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Members int32 `protobuf:"varint,14,opt,name=members,proto3" json:"members,omitempty"`
+	// Tokens admitted beyond burst + rate x time, since the leader first saw the key.
+	OverAdmitted float64 `protobuf:"fixed64,15,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
+	// Tokens refused although the limit would have covered them, at least.
+	NeedlessRefusals float64 `protobuf:"fixed64,16,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *KeyRate) Reset() {
 	*x = KeyRate{}
-	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	mi := &file_quorate_v1_rates_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -198,7 +364,7 @@ func (x *KeyRate) String() string {
 func (*KeyRate) ProtoMessage() {}
 
 func (x *KeyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	mi := &file_quorate_v1_rates_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -211,7 +377,7 @@ func (x *KeyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRate.ProtoReflect.Descriptor instead.
 func (*KeyRate) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{2}
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *KeyRate) GetNamespace() string {
@@ -312,20 +478,51 @@ func (x *KeyRate) GetMembers() int32 {
 	return 0
 }
 
+func (x *KeyRate) GetOverAdmitted() float64 {
+	if x != nil {
+		return x.OverAdmitted
+	}
+	return 0
+}
+
+func (x *KeyRate) GetNeedlessRefusals() float64 {
+	if x != nil {
+		return x.NeedlessRefusals
+	}
+	return 0
+}
+
 var File_quorate_v1_rates_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\n" +
 	"\x16quorate/v1/rates.proto\x12\n" +
-	"quorate.v1\x1a\x16quorate/v1/quota.proto\"W\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16quorate/v1/quota.proto\"W\n" +
 	"\x0fTopRatesRequest\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\tR\x05limit\"\x85\x01\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\"\xb5\x01\n" +
 	"\x10TopRatesResponse\x12'\n" +
 	"\x04keys\x18\x01 \x03(\v2\x13.quorate.v1.KeyRateR\x04keys\x12%\n" +
 	"\x0eranges_covered\x18\x02 \x01(\x05R\rrangesCovered\x12!\n" +
-	"\franges_total\x18\x03 \x01(\x05R\vrangesTotal\"\xf0\x02\n" +
+	"\franges_total\x18\x03 \x01(\x05R\vrangesTotal\x12.\n" +
+	"\x06limits\x18\x04 \x03(\v2\x16.quorate.v1.LimitErrorR\x06limits\"\xdf\x03\n" +
+	"\n" +
+	"LimitError\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x1c\n" +
+	"\tattempted\x18\x03 \x01(\x03R\tattempted\x12\x1a\n" +
+	"\badmitted\x18\x04 \x01(\x03R\badmitted\x12#\n" +
+	"\rover_admitted\x18\x05 \x01(\x01R\foverAdmitted\x121\n" +
+	"\x15over_admitted_cut_off\x18\x06 \x01(\x01R\x12overAdmittedCutOff\x12+\n" +
+	"\x11needless_refusals\x18\a \x01(\x01R\x10needlessRefusals\x129\n" +
+	"\x19needless_refusals_at_most\x18\b \x01(\x01R\x16needlessRefusalsAtMost\x12!\n" +
+	"\fworst_excess\x18\t \x01(\x01R\vworstExcess\x12.\n" +
+	"\x13worst_excess_bursts\x18\n" +
+	" \x01(\x01R\x11worstExcessBursts\x12:\n" +
+	"\vlongest_gap\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"longestGap\x12\x14\n" +
+	"\x05bound\x18\f \x01(\x01R\x05bound\"\xc2\x03\n" +
 	"\aKeyRate\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -341,7 +538,9 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\x06leader\x18\v \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\f \x01(\x04R\x04term\x12%\n" +
 	"\x04rule\x18\r \x01(\v2\x11.quorate.v1.LimitR\x04rule\x12\x18\n" +
-	"\amembers\x18\x0e \x01(\x05R\amembers2T\n" +
+	"\amembers\x18\x0e \x01(\x05R\amembers\x12#\n" +
+	"\rover_admitted\x18\x0f \x01(\x01R\foverAdmitted\x12+\n" +
+	"\x11needless_refusals\x18\x10 \x01(\x01R\x10needlessRefusals2T\n" +
 	"\vRateService\x12E\n" +
 	"\bTopRates\x12\x1b.quorate.v1.TopRatesRequest\x1a\x1c.quorate.v1.TopRatesResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
 
@@ -357,23 +556,27 @@ func file_quorate_v1_rates_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_rates_proto_rawDescData
 }
 
-var file_quorate_v1_rates_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_quorate_v1_rates_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_quorate_v1_rates_proto_goTypes = []any{
-	(*TopRatesRequest)(nil),  // 0: quorate.v1.TopRatesRequest
-	(*TopRatesResponse)(nil), // 1: quorate.v1.TopRatesResponse
-	(*KeyRate)(nil),          // 2: quorate.v1.KeyRate
-	(*Limit)(nil),            // 3: quorate.v1.Limit
+	(*TopRatesRequest)(nil),     // 0: quorate.v1.TopRatesRequest
+	(*TopRatesResponse)(nil),    // 1: quorate.v1.TopRatesResponse
+	(*LimitError)(nil),          // 2: quorate.v1.LimitError
+	(*KeyRate)(nil),             // 3: quorate.v1.KeyRate
+	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
+	(*Limit)(nil),               // 5: quorate.v1.Limit
 }
 var file_quorate_v1_rates_proto_depIdxs = []int32{
-	2, // 0: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
-	3, // 1: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
-	0, // 2: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
-	1, // 3: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 0: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
+	2, // 1: quorate.v1.TopRatesResponse.limits:type_name -> quorate.v1.LimitError
+	4, // 2: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
+	5, // 3: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
+	0, // 4: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
+	1, // 5: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_rates_proto_init() }
@@ -388,7 +591,7 @@ func file_quorate_v1_rates_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_rates_proto_rawDesc), len(file_quorate_v1_rates_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2857,7 +2857,9 @@ type CallRatesResult struct {
 	// Encoded quorate.v1.KeyRate messages.
 	Keys [][]byte `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	// Ranges that the answer covers.
-	Ranges        []uint32 `protobuf:"varint,2,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	Ranges []uint32 `protobuf:"varint,2,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	// Encoded quorate.v1.LimitError messages.
+	Limits        [][]byte `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2902,6 +2904,13 @@ func (x *CallRatesResult) GetKeys() [][]byte {
 func (x *CallRatesResult) GetRanges() []uint32 {
 	if x != nil {
 		return x.Ranges
+	}
+	return nil
+}
+
+func (x *CallRatesResult) GetLimits() [][]byte {
+	if x != nil {
+		return x.Limits
 	}
 	return nil
 }
@@ -3961,10 +3970,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\tCallRates\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\tR\x05limit\"=\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\"U\n" +
 	"\x0fCallRatesResult\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x16\n" +
-	"\x06ranges\x18\x02 \x03(\rR\x06ranges\"#\n" +
+	"\x06ranges\x18\x02 \x03(\rR\x06ranges\x12\x16\n" +
+	"\x06limits\x18\x03 \x03(\fR\x06limits\"#\n" +
 	"\vCallReplica\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\"z\n" +
 	"\x11CallReplicaResult\x12\x1d\n" +
