@@ -44,8 +44,6 @@ func TestMetrics(t *testing.T) {
 		"quorate_journal_pending", "quorate_journal_lives", "quorate_journal_failing", "quorate_keys_not_journalled_total",
 		"quorate_attempted_tokens_total", "quorate_admitted_tokens_total", "quorate_over_admitted_tokens_total",
 		"quorate_needless_refusals_total", "quorate_needless_refusals_at_most_total", "quorate_worst_excess_tokens", "quorate_over_admission_bound_tokens",
-		"quorate_keys_not_journalled_total", "quorate_journal_slots", "quorate_journal_slots_used", "quorate_journal_slots_limit",
-		"quorate_journal_pending", "quorate_journal_lives", "quorate_journal_failing",
 	}
 	for _, name := range want {
 		if !present[name] {
