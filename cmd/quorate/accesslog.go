@@ -41,64 +41,85 @@ var keyOf = map[string]func(*hit) string{
 
 // request is what a replay needs of a line.
 type request struct {
-	at  time.Time
-	key int32 // index in accessLog.keys
+	at    time.Time
+	key   int32 // index in accessLog.keys
+	route int32 // index in accessLog.routes, if those are kept
 }
+
+// route is what a limit for HTTP requests looks at.
+type route struct{ method, path string }
 
 // accessLog is a whole log, sorted by time.
 type accessLog struct {
 	requests []request
 	keys     []string
+	routes   []route
+	byRoute  map[route]int32 // nil if routes are not kept
 	bad      int
 	badShown []string // the first few bad lines: number and reason
 }
 
-// readLog reads a log in combined format. Bad lines are counted and left out.
-// The order of lines of the same second is kept.
-func readLog(in io.Reader, key func(*hit) string, prefix string) (*accessLog, error) {
-	log := &accessLog{}
+// read adds a log in combined format. Bad lines are counted and left out. The order
+// of lines of the same second is kept.
+func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) error {
 	index := make(map[string]int32)
 	r := bufio.NewReaderSize(in, maxLogLine)
 	for n := 1; ; n++ {
 		line, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			log.addBad(n, fmt.Errorf("longer than %d bytes", maxLogLine))
+			l.addBad(n, fmt.Errorf("longer than %d bytes", maxLogLine))
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = r.ReadSlice('\n')
 			}
 			line = nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+			return err
 		}
 		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
 			h, bad := parseHit(text)
 			if bad != nil {
-				log.addBad(n, bad)
-			} else if err := log.add(index, h.time, fitKey(prefix+key(&h))); err != nil {
-				return nil, err
+				l.addBad(n, bad)
+			} else if err := l.add(index, &h, fitKey(prefix+key(&h))); err != nil {
+				return err
 			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	slices.SortStableFunc(log.requests, func(a, b request) int { return a.at.Compare(b.at) })
-	return log, nil
+	slices.SortStableFunc(l.requests, func(a, b request) int { return a.at.Compare(b.at) })
+	return nil
 }
 
-func (l *accessLog) add(index map[string]int32, at time.Time, key string) error {
+func (l *accessLog) add(index map[string]int32, h *hit, key string) error {
 	if len(l.requests) == maxLogRequests {
 		return fmt.Errorf("more than %d requests; cut the log, as with head or split", maxLogRequests)
 	}
 	i, ok := index[key]
 	if !ok {
 		i = int32(len(l.keys))
+		key = strings.Clone(key) // not the line that it is cut from
 		index[key] = i
 		l.keys = append(l.keys, key)
 	}
-	l.requests = append(l.requests, request{at, i})
+	l.requests = append(l.requests, request{h.time, i, l.routeOf(h)})
 	return nil
+}
+
+func (l *accessLog) routeOf(h *hit) int32 {
+	if l.byRoute == nil {
+		return 0
+	}
+	r := route{h.method, h.path}
+	i, ok := l.byRoute[r]
+	if !ok {
+		r = route{strings.Clone(r.method), strings.Clone(r.path)} // not the line that they are cut from
+		i = int32(len(l.routes))
+		l.byRoute[r] = i
+		l.routes = append(l.routes, r)
+	}
+	return i
 }
 
 func (l *accessLog) addBad(line int, err error) {

@@ -61,8 +61,8 @@ func TestReadLog(t *testing.T) {
 		return strings.NewReplacer("203.0.113.7", ip, ":03 ", ":"+second+" ").Replace(goodLine)
 	}
 	in := strings.Join([]string{line("b", "09"), "", line("a", "05"), "bad", strings.Repeat("x", 3*maxLogLine), line("c", "05") + "\r", line("b", "01")}, "\n")
-	log, err := readLog(strings.NewReader(in), keyOf["ip"], "p-")
-	if err != nil {
+	log := &accessLog{}
+	if err := log.read(strings.NewReader(in), keyOf["ip"], "p-"); err != nil {
 		t.Fatal(err)
 	}
 	var order []string
@@ -87,8 +87,9 @@ func TestExampleLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	log, err := readLog(f, keyOf["ip"], "")
-	if err != nil || len(log.requests) < 1000 || log.bad*100 > len(log.requests) {
+	log := &accessLog{byRoute: map[route]int32{}}
+	err = log.read(f, keyOf["ip"], "")
+	if err != nil || len(log.requests) < 1000 || log.bad*100 > len(log.requests) || len(log.routes) < 10 {
 		t.Errorf("%d requests, %d bad lines %q, %v", len(log.requests), log.bad, log.badShown, err)
 	}
 }

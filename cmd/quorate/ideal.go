@@ -16,7 +16,8 @@ type decision struct {
 	cost    int64
 	allowed bool
 	why     quota.Why
-	valid   bool // there was an answer
+	tier    int16 // which tier decided, from 1; 0 is not known
+	valid   bool  // there was an answer
 }
 
 // comparison is the difference between a cluster and one ideal bucket per key.
@@ -35,16 +36,24 @@ type comparison struct {
 	ByKey       []int64 // tokens that the cluster admitted, per key
 }
 
-// compare feeds the decisions to ideal buckets, ordered by their moments. It
-// sorts decisions in place.
-func compare(decisions []decision, keys int, rate quota.Rate, burst int64) comparison {
+// world is one key's ideal, and what the cluster has admitted of it: below 0
+// where that exceeds the envelope. Both have a meter for each tier.
+type world struct{ ideal, owed []limiter.Meter }
+
+// compare feeds the decisions to ideal limiters of one limit, which may have
+// tiers of any kind but concurrency, and is charged without its parents. They are
+// ordered by their moments, counted from start, which only windows care about.
+// It sorts decisions in place.
+func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) comparison {
 	slices.SortStableFunc(decisions, func(a, b decision) int { return cmp.Compare(a.moment, b.moment) })
-	type world struct {
-		ideal limiter.Bucket
-		owed  limiter.Bucket // the cluster's admissions, below 0 where they exceed the envelope
-		seen  bool
+	tiers := l.Tiers()
+	meters := func(now quota.Time) []limiter.Meter {
+		m := make([]limiter.Meter, len(tiers))
+		for i := range tiers {
+			m[i] = limiter.NewMeter(&tiers[i], now)
+		}
+		return m
 	}
-	top := quota.FromTokens(burst)
 	worlds := make([]world, keys)
 	c := comparison{WorstKey: -1, IdealByKey: make([]int64, keys), ByKey: make([]int64, keys)}
 	var worst quota.Units
@@ -52,12 +61,11 @@ func compare(decisions []decision, keys int, rate quota.Rate, burst int64) compa
 		if !d.valid {
 			continue
 		}
-		w, now := &worlds[d.key], quota.Time(d.moment)
-		if !w.seen {
-			*w = world{limiter.NewBucket(top, now), limiter.NewBucket(top, now), true}
+		w, now, cost := &worlds[d.key], start.Add(d.moment), quota.FromTokens(d.cost)
+		if w.ideal == nil {
+			*w = world{meters(now), meters(now)}
 		}
-		ideal := w.ideal.Take(now, rate, top, quota.FromTokens(d.cost))
-		w.owed.Refill(now, rate, top)
+		ideal := w.admits(now, l, tiers, cost)
 		if ideal {
 			c.IdealAdmitted += d.cost
 			c.IdealByKey[d.key] += d.cost
@@ -65,8 +73,7 @@ func compare(decisions []decision, keys int, rate quota.Rate, burst int64) compa
 		if d.allowed {
 			c.Admitted += d.cost
 			c.ByKey[d.key] += d.cost
-			w.owed.Add(-quota.FromTokens(d.cost))
-			if excess := -w.owed.Level(); excess > worst {
+			if excess := w.book(now, l, tiers, cost); excess > worst {
 				worst, c.WorstKey = excess, d.key
 			}
 		}
@@ -79,6 +86,34 @@ func compare(decisions []decision, keys int, rate quota.Rate, burst int64) compa
 	}
 	c.WorstExcess = (worst + quota.Token - 1).Tokens()
 	return c
+}
+
+// admits charges all tiers of the ideal, or none.
+func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) bool {
+	if l.MaxDebt > 0 {
+		return w.ideal[0].Take(now, l, cost, quota.LimitsWait).Allowed
+	}
+	for i := range tiers {
+		w.ideal[i].Advance(now, &tiers[i])
+		if w.ideal[i].Level() < cost {
+			return false
+		}
+	}
+	for i := range tiers {
+		w.ideal[i].Add(-cost)
+	}
+	return true
+}
+
+// book charges what the cluster has admitted, and returns the excess: what it
+// owes beyond what callers that wait may reserve.
+func (w *world) book(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
+	for i := range tiers {
+		w.owed[i].Advance(now, &tiers[i])
+		w.owed[i].Add(-cost)
+		excess = max(excess, -w.owed[i].Level()-l.DebtUnits())
+	}
+	return excess
 }
 
 // byKey returns what keys got beyond and short of what the ideal gave them. It

@@ -50,7 +50,7 @@ func TestCompare(t *testing.T) {
 		{"a burst does not grow", "0s:+ 100s:+ 100s:+ 100s:-", 3, 3, 0, 0, 0},
 		{"half a token is rounded up", "0s:+ 0s:+ 500ms:+", 3, 2, 1, 0, 1},
 	} {
-		got := compare(decisions(t, c.decisions), 1, rate(t, "1/s"), 2)
+		got := compare(decisions(t, c.decisions), 1, &quota.Limit{Rate: rate(t, "1/s"), Burst: 2}, 0)
 		if got.Admitted != c.admitted || got.IdealAdmitted != c.ideal || got.Over != c.over || got.Under != c.under || got.WorstExcess != c.excess {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c)
 		}
@@ -62,7 +62,7 @@ func TestCompareByKey(t *testing.T) {
 	for i := range d[3:] {
 		d[3+i].key = 1
 	}
-	c := compare(d, 2, rate(t, "1/s"), 2)
+	c := compare(d, 2, &quota.Limit{Rate: rate(t, "1/s"), Burst: 2}, 0)
 	if over, under := c.byKey(); c.Over != 2 || c.Under != 1 || over != 1 || under != 0 {
 		t.Errorf("by decision +%d -%d, by key +%d -%d; want +2 -1, +1 -0", c.Over, c.Under, over, under)
 	}
@@ -86,7 +86,7 @@ func TestCompareWithItself(t *testing.T) {
 		all = append(all, decision{key: k, moment: now, cost: 1, valid: true, allowed: buckets[k].Take(quota.Time(now), r, quota.FromTokens(4), quota.Token)})
 	}
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	got := compare(all, len(buckets), r, 4)
+	got := compare(all, len(buckets), &quota.Limit{Rate: r, Burst: 4}, 0)
 	if got.Over != 0 || got.Under != 0 || got.WorstExcess != 0 || got.Admitted != got.IdealAdmitted || got.Admitted == 0 {
 		t.Errorf("%+v", got)
 	}

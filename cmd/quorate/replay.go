@@ -24,11 +24,13 @@ type replayer struct {
 	log, limits, limit, key, skew, prefix, output string
 	speed                                         float64
 	timeout                                       time.Duration
+	top                                           int
+	virtual
 
 	name      quota.LimitName
 	addrs     []string
 	rule      quota.Limit
-	access    *accessLog
+	access    accessLog
 	pool      *pool
 	pace      *pacer
 	decisions []decision
@@ -41,7 +43,7 @@ func newReplayCommand() *cobra.Command {
 	r := &replayer{}
 	cmd := &cobra.Command{
 		Use:   "replay --log FILE --limit NAMESPACE/LIMIT",
-		Short: "Play an access log against a running cluster and measure its error",
+		Short: "Play an access log against a cluster, running or simulated",
 		Long: `Play an access log in combined format (Apache, nginx) against a running cluster,
 and compare its decisions with one ideal central token bucket per key.
 
@@ -63,9 +65,20 @@ cluster admitted beyond burst + rate x time over any stretch of time.
 
 Every run uses buckets of its own: keys get a prefix made of the time. Two runs
 with the same --key-prefix share buckets, and the second starts with what the
-first has left, which the ideal does not know.`,
+first has left, which the ideal does not know.
+
+With --virtual no cluster is needed: --nodes simulated nodes, which run the same
+code, play the log on its own clock, days in seconds. That answers what the limits
+of a file would have refused, whom, and when. Without --limit every limit of the
+file that has a match is played with the requests that match it, each limit by
+itself. Limits count as if they were enforced. The log knows whole
+seconds: when in its second a request comes is drawn, from --seed, in the log's
+order. Where messages take long (--delay), a hard limit needs a --grant-wait of a
+few round trips, as on real nodes.`,
 		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
-  quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json`,
+  quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json
+  quorate replay --virtual --log examples/access.log --limits examples/limits.yaml --limit web/per_client
+  quorate replay --virtual --log access.log --limits limits.yaml --nodes 10 --top 50 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
@@ -73,12 +86,14 @@ first has left, which the ideal does not know.`,
 	f := cmd.Flags()
 	f.StringVar(&r.log, "log", "", "access log in combined format, - for standard input (required)")
 	f.StringVar(&r.limits, "limits", "", "limit file to apply first; without it, the cluster's limits as they are")
-	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required)")
+	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required without --virtual)")
 	f.StringVar(&r.key, "key", "ip", "what to count for: "+strings.Join(keyNames(), ", "))
 	f.Float64Var(&r.speed, "speed", 1, "how many times faster than the log")
 	f.StringVar(&r.skew, "skew", "even", "weights of the nodes, such as 90/5/5, or even")
 	f.StringVar(&r.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
 	f.DurationVar(&r.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
+	f.IntVar(&r.top, "top", topRefused, "how many of the most refused keys to show")
+	r.addVirtualFlags(cmd)
 	outputFlag(cmd, &r.output, "text", "json")
 	return cmd
 }
@@ -86,6 +101,15 @@ first has left, which the ideal does not know.`,
 func keyNames() []string { return slices.Sorted(maps.Keys(keyOf)) }
 
 func (r *replayer) run(cmd *cobra.Command) error {
+	if r.top < 0 || r.top > maxLogRequests {
+		return usagef("--top %d: must be 0 to %d", r.top, maxLogRequests)
+	}
+	if r.on {
+		return r.runVirtual(cmd)
+	}
+	if err := onlyWith(cmd, "with --virtual", virtualOnly...); err != nil {
+		return err
+	}
 	ctx, messages := cmd.Context(), cmd.ErrOrStderr()
 	spread, err := r.check()
 	if err != nil {
@@ -179,8 +203,7 @@ func (r *replayer) read(stdin io.Reader) error {
 		defer f.Close() //nolint:errcheck // only read
 		in = f
 	}
-	var err error
-	if r.access, err = readLog(in, keyOf[r.key], r.prefix); err != nil {
+	if err := r.access.read(in, keyOf[r.key], r.prefix); err != nil {
 		return fmt.Errorf("%s: %w", r.log, err)
 	}
 	if len(r.access.requests) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// topRefused is how many of the most refused keys a report shows.
+// topRefused is how many of the most refused keys a report shows unless told.
 const topRefused = 10
 
 // replayReport is what "quorate replay -o json" prints. Fields are added, never
@@ -75,7 +75,7 @@ type keyReport struct {
 
 func (r *replayer) report() *replayReport {
 	sent := r.pace.sentSoFar()
-	c := compare(r.decisions, len(r.access.keys), r.rule.Rate, r.rule.Burst)
+	c := compare(r.decisions, len(r.access.keys), &r.rule, 0)
 	rep := &replayReport{
 		Limit: newRuleReport(&r.rule), Nodes: len(r.addrs), Skew: r.skew, Speed: r.speed, Prefix: r.prefix,
 		Keys: len(r.access.keys), BadLines: r.access.bad, BadShown: r.access.badShown,
@@ -113,7 +113,7 @@ func (r *replayer) report() *replayReport {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})
 	rep.MostRefused = []keyReport{}
-	for _, k := range keys[:min(len(keys), topRefused)] {
+	for _, k := range keys[:min(len(keys), r.top)] {
 		if k.Refused > 0 {
 			rep.MostRefused = append(rep.MostRefused, k)
 		}

@@ -12,7 +12,7 @@ import (
 // milliseconds.
 func (r *run) arrive(n *node) {
 	const step = 10 * time.Millisecond
-	rate := r.Load(n.i, r.now.Sub(epoch))
+	rate := r.Load(n.i, r.since())
 	gap := time.Duration(math.MaxInt64)
 	if rate > 0 {
 		gap = time.Duration(r.rng.ExpFloat64() / rate * float64(time.Second))
@@ -59,7 +59,7 @@ func (s *source) schedule(t time.Duration) {
 		}
 		gap := s.rng.ExpFloat64() * float64(s.Clump) / s.Rate * float64(time.Second)
 		if at := float64(from) + gap; at < float64(min(to, s.To)) {
-			s.r.at(epoch.Add(time.Duration(at)), s.next)
+			s.r.at(s.r.Start.Add(time.Duration(at)), s.next)
 			return
 		}
 		if to >= s.To {
@@ -83,7 +83,7 @@ func (s *source) stretch(t time.Duration) (from, to time.Duration) {
 }
 
 func (s *source) play() {
-	t := s.r.now.Sub(epoch)
+	t := s.r.since()
 	n := s.r.nodes[s.node(t)]
 	key := "k"
 	if s.keys != nil {

@@ -95,7 +95,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision) {
 		r.res.IdealWaits += wait
 	}
 	if r.Decided != nil {
-		r.Decided(r.now.Sub(epoch), n.i+1, key, d, admits)
+		r.Decided(r.since(), n.i+1, key, d, admits)
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *run) charge(t *tally, cost quota.Units, d quota.Decision) {
 }
 
 func (r *run) add(tokens int64, admitted, ideal bool) {
-	at := int(r.now.Sub(epoch) / r.res.Each)
+	at := int(r.since() / r.res.Each)
 	for len(r.res.Series) <= at && len(r.res.Series) < MaxSeries {
 		r.res.Series = append(r.res.Series, Second{})
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -71,5 +70,5 @@ func (r *run) proveCounts(s *seat) {
 }
 
 func (r *run) violated(s *seat, what string) {
-	r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, term %d: %s", time.Duration(r.now-epoch), s.term, what))
+	r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, term %d: %s", r.since(), s.term, what))
 }

@@ -17,6 +17,7 @@ type node struct {
 	inc   quota.Incarnation
 	clock aggregator.Clock
 
+	zero  quota.Time // when the run began
 	skew  quota.Time // its clock minus the true one, at the start
 	drift int64      // what it gains in a second, in nanoseconds
 
@@ -36,7 +37,7 @@ type node struct {
 const maxWaiting = 4096
 
 func (r *run) newNode(i int) *node {
-	n := &node{i: i, id: quota.NodeID(string(rune('a'+i%26)) + string(rune('a'+i/26)))}
+	n := &node{i: i, zero: r.Start, id: quota.NodeID(string(rune('a'+i%26)) + string(rune('a'+i/26)))}
 	if i >= 26*26 {
 		n.id = quota.NodeID("n" + strconv.Itoa(i))
 	}
@@ -78,7 +79,7 @@ func (r *run) every(n *node, d time.Duration, f func()) {
 }
 
 // local is what the node's clock shows at a true moment.
-func (n *node) local(t quota.Time) quota.Time { return t + n.skew + n.gained(t-epoch) }
+func (n *node) local(t quota.Time) quota.Time { return t + n.skew + n.gained(t-n.zero) }
 
 // gained is what the drift makes of a stretch of time.
 func (n *node) gained(d quota.Time) quota.Time {

@@ -9,8 +9,11 @@ import (
 
 // Scenario is one run.
 type Scenario struct {
-	Seed     uint64
-	Nodes    int
+	Seed  uint64
+	Nodes int
+	// Start is what clocks show when the run begins, and so which windows it
+	// is in; 0 is 9 September 2001, 01:46:40 UTC. See Skew.
+	Start    quota.Time
 	Duration time.Duration
 	Sync     time.Duration
 	Limit    quota.Limit

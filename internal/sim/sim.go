@@ -40,16 +40,20 @@ func Run(s Scenario) Result {
 	if s.Requests != nil {
 		r.replay()
 	}
-	r.until(epoch.Add(r.Duration + r.late))
+	r.until(r.Start.Add(r.Duration + r.late))
 	r.end()
 	return r.res
 }
 
 func newRun(s Scenario) *run {
 	r := &run{
-		Scenario: s, now: epoch,
-		rng: rand.New(rand.NewPCG(s.Seed, 1)), side: rand.New(rand.NewPCG(s.Seed, 3)),
+		Scenario: s,
+		rng:      rand.New(rand.NewPCG(s.Seed, 1)), side: rand.New(rand.NewPCG(s.Seed, 3)),
 	}
+	if r.Start == 0 {
+		r.Start = epoch
+	}
+	r.now = r.Start
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
 			*d = v
@@ -129,7 +133,8 @@ func (r *run) replay() {
 			break
 		}
 		last = max(last, q.At)
-		r.until(epoch.Add(last))
+		r.skip(r.Start.Add(last))
+		r.until(r.Start.Add(last))
 		r.request(r.nodes[(q.Node-1)%r.Nodes], q.Key, q.Cost)
 	}
 	if r.Duration == 0 {
@@ -138,6 +143,9 @@ func (r *run) replay() {
 }
 
 func (r *run) at(t quota.Time, f func()) { r.put(event{at: t, f: f}) }
+
+// since is how long the run has been going on.
+func (r *run) since() time.Duration { return r.now.Sub(r.Start) }
 
 func (r *run) after(d time.Duration, f func()) { r.at(r.now.Add(d), f) }
 

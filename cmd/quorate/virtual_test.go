@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const exampleLog = "../../examples/access.log"
+
+// virtually runs "quorate replay --virtual" with more flags.
+func virtually(t *testing.T, flags string) (out, messages string, code int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), append([]string{"replay", "--virtual"}, strings.Fields(flags)...), &stdout, &stderr)
+	return stdout.String(), stderr.String(), code
+}
+
+// TestVirtual: what the example log would have met with limits of every kind. On
+// one node, so that it does not depend on how nodes share.
+func TestVirtual(t *testing.T) {
+	for name, flags := range map[string]string{
+		"bucket":  "--limit web/per_client --top 3",
+		"window":  "--limit web/pages --sync 250ms --delay 40ms --top 5",
+		"matches": "--key user_agent --top 2 --seed 7",
+		"nobody":  "--limit web/much",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, messages, code := virtually(t, "--nodes 1 --log "+exampleLog+" --limits testdata/virtual.yaml "+flags)
+			if code != exitOK {
+				t.Fatalf("exit code %d: %s", code, messages)
+			}
+			golden(t, "testdata/virtual_"+name+".golden", out)
+		})
+	}
+}
+
+// TestVirtualNodes: a hard limit is never exceeded, and a soft one not by much,
+// although pages arrive on several nodes within an instant.
+func TestVirtualNodes(t *testing.T) {
+	for flags, most := range map[string]float64{
+		"--limit web/pages_hard --nodes 3": 0,
+		"--limit web/pages_hard --nodes 5 --skew 60/10/10/10/10 --delay 20ms --grant-wait 200ms": 0,
+		"--limit web/per_client --nodes 3":  5,
+		"--limit web/per_client --nodes 10": 5,
+	} {
+		out, messages, code := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml -o json "+flags)
+		var rep virtualReport
+		if err := json.Unmarshal([]byte(out), &rep); code != exitOK || err != nil {
+			t.Fatalf("exit code %d: %s%v", code, messages, err)
+		}
+		res := rep.Limits[0]
+		if res.NetPct > most || most == 0 && res.WorstExcess > 0 || res.NetPct < -10 || res.Refused == 0 {
+			t.Errorf("%s: net %+.2f%%, worst excess %d, refused %d", flags, res.NetPct, res.WorstExcess, res.Refused)
+		}
+	}
+}
+
+// TestVirtualJSON: the parts add up, and a second run is the same.
+func TestVirtualJSON(t *testing.T) {
+	const flags = "--log " + exampleLog + " --limits testdata/virtual.yaml --limit web/pages -o json --top 1000000"
+	out, messages, code := virtually(t, flags)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, messages)
+	}
+	if again, _, _ := virtually(t, flags); again != out {
+		t.Error("a second run is not the same")
+	}
+	var rep virtualReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatal(err)
+	}
+	res := rep.Limits[0]
+	var byTier, byHour, byKey, attempts int64
+	for _, x := range res.Tiers {
+		byTier += x.Refused
+	}
+	for _, h := range res.Hours {
+		byHour += h.Refused
+		attempts += h.Attempted
+	}
+	for _, k := range res.MostRefused {
+		byKey += k.Refused
+		if k.Attempted != k.Admitted+k.Refused || k.FirstRefused.Before(rep.From) || k.FirstRefused.After(rep.To) || k.ByTier < 1 {
+			t.Errorf("%+v", k)
+		}
+	}
+	if res.Refused == 0 || byTier != res.Refused || byHour != res.Refused || byKey != res.Refused || len(res.MostRefused) != res.KeysCut {
+		t.Errorf("refused %d, by tier %d, by hour %d, by key %d", res.Refused, byTier, byHour, byKey)
+	}
+	if attempts != res.Attempted || res.Attempted != rep.Requests || res.Admitted+res.Refused != res.Attempted {
+		t.Errorf("%d requests, attempted %d, by hour %d, admitted %d, refused %d", rep.Requests, res.Attempted, attempts, res.Admitted, res.Refused)
+	}
+	hasFields(t, rep, "limits_file", "nodes", "requests", "bad_lines", "from", "to", "limits")
+	hasFields(t, res, "attempted", "admitted", "refused", "ideal_admitted", "over_pct", "under_pct", "net_pct", "hours", "tiers", "most_refused")
+}
+
+// TestVirtualAlone: one node that decides by itself is the ideal.
+func TestVirtualAlone(t *testing.T) {
+	out, _, _ := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml --limit web/pages_hard --nodes 1 -o json")
+	var rep virtualReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if res := rep.Limits[0]; res.KeysOver+res.KeysUnder+res.NetTokens != 0 || res.WorstExcess != 0 || res.Refused == 0 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestMoments: in their seconds, in the log's order, and the same again.
+func TestMoments(t *testing.T) {
+	start := time.Date(2015, 5, 17, 10, 5, 3, 0, time.UTC)
+	var reqs []request
+	for _, second := range []int{0, 0, 0, 1, 5, 5, 3600} {
+		reqs = append(reqs, request{at: start.Add(time.Duration(second) * time.Second)})
+	}
+	at := moments(reqs, 1)
+	if !slices.IsSorted(at) || !slices.Equal(at, moments(reqs, 1)) || slices.Equal(at, moments(reqs, 2)) {
+		t.Errorf("%v", at)
+	}
+	for i := range at {
+		if got := start.Add(at[i]).Truncate(time.Second); !got.Equal(reqs[i].at) {
+			t.Errorf("request %d at %v is played at %v", i, reqs[i].at, got)
+		}
+	}
+}
+
+func TestVirtualFaults(t *testing.T) {
+	const limits, log = " --limits testdata/virtual.yaml ", "--log " + exampleLog
+	for _, c := range []struct {
+		flags string
+		code  int
+		want  string
+	}{
+		{"", exitUsage, "--log is missing"},
+		{log, exitUsage, "--limits is missing: say which limit file to try"},
+		{"--log - --limits -", exitUsage, "cannot both be standard input"},
+		{log + limits + "--key cookie", exitUsage, `--key "cookie": must be one of ip`},
+		{log + limits + "--nodes 0", exitUsage, "--nodes 0: must be 1 to 100"},
+		{log + limits + "--sync 1us", exitUsage, "--sync 1µs: must be 1ms to 1m"},
+		{log + limits + "--delay -1s", exitUsage, "--delay -1s: must be 0 to 10s"},
+		{log + limits + "--grant-wait 2s", exitUsage, "--grant-wait 2s: must be 0 to 1s"},
+		{log + limits + "--top -1", exitUsage, "--top -1: must be 0 to"},
+		{log + limits + "--skew 90/10", exitUsage, "has 2 weights for 3 nodes"},
+		{log + limits + "--limit web", exitUsage, "namespace/limit"},
+		{log + limits + "--limit web/a", exitNotFound, "limit web/a: testdata/virtual.yaml has no such limit; it has "},
+		{log + limits + "--limit web/running", exitUsage, "limit web/running: counts what is in flight"},
+		{log + limits + "--limit web/child", exitUsage, "limit web/child: has the parent much"},
+		{log + limits + "--limit web/nothing", exitUsage, "limit web/nothing: counts nothing"},
+		{log + limits + "--speed 2", exitUsage, "--speed: is only for a replay against a running cluster; leave it out"},
+		{log + limits + "--addr 127.0.0.1:1", exitUsage, "--addr: is only for"},
+		{log + " --limits ../../examples/limits.yaml", exitUsage, "no limit of ../../examples/limits.yaml says which requests it is for (match); name one of its "},
+		{log + " --limits " + exampleLog, exitUsage, "access.log:1216:107: is not valid YAML"},
+		{"--log testdata/virtual.yaml" + limits, exitNo, "has no line in combined format"},
+		{"--log missing" + limits, exitNo, "no such file"},
+	} {
+		if out, messages, code := virtually(t, c.flags); code != c.code || out != "" || !strings.Contains(messages, c.want) {
+			t.Errorf("%s\n exit code %d, want %d\n%s%s\n want %q", c.flags, code, c.code, out, messages, c.want)
+		}
+	}
+	var out, messages bytes.Buffer
+	if code := run(t.Context(), []string{"replay", "--log", "x", "--limit", "a/b", "--sync", "1s"}, &out, &messages); code != exitUsage ||
+		!strings.Contains(messages.String(), "--sync: is only for a replay with --virtual") {
+		t.Errorf("exit code %d: %s", code, &messages)
+	}
+}
+
+// TestHours: one bar for each hour, in proportion to the most.
+func TestHours(t *testing.T) {
+	at := func(day, hour int, attempted, refused int64) hourReport {
+		return hourReport{time.Date(2015, 5, day, hour, 0, 0, 0, time.UTC), attempted, refused}
+	}
+	var b strings.Builder
+	writeHours(&b, []hourReport{at(17, 23, 9, 8), at(18, 0, 5, 0), at(18, 1, 5, 1), at(18, 2, 9, 4), at(20, 12, 9, 7)})
+	const want = `
+refused in each hour (UTC), at most 8, from 2015-05-17 23:00 on; · is requests and no refusal:
+            00    06    12    18
+2015-05-17                         █  8 of 9
+2015-05-18  ·▁▄                       5 of 19
+2015-05-20              ▇             7 of 9
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &b, want)
+	}
+	b.Reset()
+	if writeHours(&b, []hourReport{at(17, 0, 9, 0)}); b.Len() > 0 {
+		t.Errorf("nothing was refused: %s", &b)
+	}
+	var many []hourReport
+	for d := range 40 {
+		many = append(many, at(1+d, 0, 2, 1))
+	}
+	writeHours(&b, many)
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 3+maxChartDays+2 || lines[len(lines)-2] != "(and more, until 2015-06-09)" {
+		t.Errorf("%d lines: %s", len(lines), &b)
+	}
+}
+
+func TestTierText(t *testing.T) {
+	for want, tier := range map[string]quota.Tier{
+		"10/s, burst 20":       {Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20},
+		"50 per 10s (sliding)": quota.Window(quota.SlidingWindow, 50, 10*time.Second),
+		"7 per 1h (periodic)":  quota.Window(quota.PeriodicRefill, 7, time.Hour),
+		"100 per day (UTC)":    quota.Per(100, quota.Calendar{Unit: quota.Day}),
+		"3 per 1m (fixed)":     quota.Window(quota.FixedWindow, 3, time.Minute),
+		"1/90s, burst 1000":    {Rate: quota.Rate{Tokens: 1, Per: 90 * time.Second}, Burst: 1000},
+	} {
+		if got := tierText(&tier); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
