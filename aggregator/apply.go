@@ -103,9 +103,21 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 // anchor sets the estimate to what the leader told: the level at its moment,
 // which included our use up to the report it answers.
 func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
-	b.told, b.toldAt, b.level = true, at, e.Level
-	b.est, b.estAt, b.others, b.ceded = e.Level, min(at, now), e.Others, 0
+	level := b.counted(e)
+	b.told, b.toldAt, b.level = true, at, level
+	b.est, b.estAt, b.others, b.ceded = level, min(at, now), e.Others, 0
 	b.estUsed, b.estBack = b.acked, b.ackedBack
+}
+
+// counted is the level that the leader told, by the limit that is counted by
+// here: the two may have different versions for a moment. What is used of a
+// window is the same by both; a bucket has the same level.
+func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
+	l := b.as
+	if l == nil || l.Kind == quota.TokenBucket || e.Burst == 0 {
+		return e.Level
+	}
+	return min(e.Level.Plus(l.BurstUnits()-e.Burst), l.BurstUnits())
 }
 
 // lowWater is when to ask for more: when what is held covers less than the

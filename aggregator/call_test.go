@@ -180,3 +180,32 @@ func TestResolveAgrees(t *testing.T) {
 		}
 	}
 }
+
+// TestLevelOfOtherLimits: the leader may have limits of another version than the
+// member for a moment. What it tells of a window then is what is used, and a
+// change that reaches the member before or after gives nothing twice.
+func TestLevelOfOtherLimits(t *testing.T) {
+	const small, large, used = 10, 20, 10
+	at := func(count int64) quota.Limit {
+		return ruleOf("l", quota.Window(quota.SlidingWindow, count, time.Hour))
+	}
+	for _, tc := range []struct{ member, leader, then, left int64 }{
+		{small, large, large, 10},
+		{small, large, small, 0},
+		{large, small, large, 10},
+		{large, small, small, 0},
+		{large, large, small, 0},
+		{small, small, large, 10},
+	} {
+		r := newRig(t, Config{})
+		r.limits(at(tc.member))
+		n := key("l", "k").LimitName
+		r.check(n, "k", 1)
+		level := quota.Units(tc.leader-used) * tokens
+		r.answer(r.collect(), quota.GrantEntry{Level: level, Burst: quota.Units(tc.leader) * tokens, WindowEnd: r.now.Add(time.Hour)})
+		r.limits(at(tc.then))
+		if d := r.check(n, "k", 0); d.Remaining != tc.left {
+			t.Errorf("%+v: %d left", tc, d.Remaining)
+		}
+	}
+}

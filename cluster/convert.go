@@ -85,7 +85,7 @@ func encodeGrant(g *quota.Grant) *peerv1.Grant {
 			Epoch: uint64(e.Epoch), Seq: uint64(e.Seq), Ack: uint64(e.Ack),
 			Tokens: int64(e.Tokens), Rate: int64(e.Rate), Cap: int64(e.Cap), LeaseNanos: int64(e.Lease),
 			Level: int64(e.Level), Others: int64(e.Others), Free: int64(e.Free), AgainNanos: int64(e.Again), Closed: e.Closed,
-			WindowStart: int64(e.WindowStart), WindowEnd: int64(e.WindowEnd), Slope: int64(e.Slope),
+			WindowStart: int64(e.WindowStart), WindowEnd: int64(e.WindowEnd), Slope: int64(e.Slope), Burst: int64(e.Burst),
 		}
 	}
 	return out
@@ -101,7 +101,7 @@ func decodeGrant(from, to quota.NodeID, g *peerv1.Grant) quota.Grant {
 			Key: key(e.Namespace, e.Limit, e.Key), Epoch: quota.Seq(e.Epoch), Seq: quota.Seq(e.Seq), Ack: quota.Seq(e.Ack),
 			Tokens: quota.Units(e.Tokens), Rate: quota.Units(e.Rate), Cap: quota.Units(e.Cap), Lease: time.Duration(e.LeaseNanos),
 			Level: quota.Units(e.Level), Others: quota.Units(e.Others), Free: quota.Units(e.Free), Again: time.Duration(e.AgainNanos), Closed: e.Closed,
-			WindowStart: quota.Time(e.WindowStart), WindowEnd: quota.Time(e.WindowEnd), Slope: quota.Units(e.Slope),
+			WindowStart: quota.Time(e.WindowStart), WindowEnd: quota.Time(e.WindowEnd), Slope: quota.Units(e.Slope), Burst: quota.Units(e.Burst),
 		}
 	}
 	return out

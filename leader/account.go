@@ -332,7 +332,7 @@ func (a *account) close(now, since quota.Time, h *holder, e *quota.ReportEntry, 
 
 // window tells a member where the level is going.
 func (a *account) window(g *quota.GrantEntry) {
-	g.Slope = a.perSecond()
+	g.Slope, g.Burst = a.perSecond(), a.limit.BurstUnits()
 	g.WindowStart, g.WindowEnd = a.pool.Bounds()
 }
 

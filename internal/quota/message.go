@@ -119,6 +119,10 @@ type GrantEntry struct {
 	WindowStart, WindowEnd Time
 	Slope                  Units // what Level gains per second if nobody asks
 	Closed                 bool  // answers Final: the leader has forgotten the member
+	// Burst is that of the limit that Level was counted by. A member that has
+	// other limits, newer or older ones, reads the level of a window by what is
+	// used: Burst less Level. 0 says that it is the member's.
+	Burst Units
 }
 
 // Why says how a decision was made. The words are part of the API.

@@ -1932,7 +1932,9 @@ type GrantEntry struct {
 	// Its end.
 	WindowEnd int64 `protobuf:"varint,17,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
 	// What level gains per second.
-	Slope         int64 `protobuf:"varint,18,opt,name=slope,proto3" json:"slope,omitempty"`
+	Slope int64 `protobuf:"varint,18,opt,name=slope,proto3" json:"slope,omitempty"`
+	// Burst of the limit that level was counted by.
+	Burst         int64 `protobuf:"varint,19,opt,name=burst,proto3" json:"burst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2089,6 +2091,13 @@ func (x *GrantEntry) GetWindowEnd() int64 {
 func (x *GrantEntry) GetSlope() int64 {
 	if x != nil {
 		return x.Slope
+	}
+	return 0
+}
+
+func (x *GrantEntry) GetBurst() int64 {
+	if x != nil {
+		return x.Burst
 	}
 	return 0
 }
@@ -3896,7 +3905,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xbe\x03\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xd4\x03\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -3920,7 +3929,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\fwindow_start\x18\x10 \x01(\x03R\vwindowStart\x12\x1d\n" +
 	"\n" +
 	"window_end\x18\x11 \x01(\x03R\twindowEnd\x12\x14\n" +
-	"\x05slope\x18\x12 \x01(\x03R\x05slope\"\xa7\x01\n" +
+	"\x05slope\x18\x12 \x01(\x03R\x05slope\x12\x14\n" +
+	"\x05burst\x18\x13 \x01(\x03R\x05burst\"\xa7\x01\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
