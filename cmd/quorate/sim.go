@@ -157,7 +157,7 @@ func (s *simulator) once(ctx context.Context, sc *scenario.Scenario, a sim.Algor
 	}
 }
 
-var errInterrupted = errors.New("interrupted; what is printed above is complete")
+var errInterrupted = errors.New("interrupted; only scenarios that had ended are printed")
 
 // verdict is the exit code: a broken expectation is a no. The lines say it in
 // the form of an error, since output may be JSON.

@@ -60,8 +60,11 @@ func (r *run) proveBacked(s *seat, k quota.Key) {
 
 // proveCounts checks that the first leader has not booked what no member has
 // admitted. A later one may charge again what its predecessor did not confirm.
+// Limits that ask are not held to it: a question is booked before its answer is
+// heard, and one whose answer is lost until it is taken back.
 func (r *run) proveCounts(s *seat) {
-	if len(r.seats) > 1 {
+	asks := r.Limit.Decide == quota.AtLeader || r.Limit.MaxWait > 0
+	if len(r.seats) > 1 || asks {
 		return
 	}
 	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted {
