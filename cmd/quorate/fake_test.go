@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/limiter"
@@ -83,13 +85,17 @@ func (c *fakeCluster) TopRates(_ context.Context, req *quoratev1.TopRatesRequest
 			Rule: &quoratev1.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Ceiling: quoratev1.Ceiling_CEILING_SOFT},
 		})
 	}
+	res.Limits = []*quoratev1.LimitError{{
+		Namespace: "web", Limit: "per_client", Attempted: 312, Admitted: 100, OverAdmitted: 3.25, NeedlessRefusals: 1, NeedlessRefusalsAtMost: 20,
+		WorstExcess: 2.5, WorstExcessBursts: .125, LongestGap: durationpb.New(200 * time.Millisecond), Bound: 50,
+	}}
 	return res, nil
 }
 
 func (c *fakeCluster) Status() *quoratev1.GetStatusResponse {
 	st := &quoratev1.GetStatusResponse{
-		Reason: "range 1 has no leader", Cluster: "test", Node: "n1", MetaLeader: "n2", Version: "v9",
-		Nodes:  []*quoratev1.NodeStatus{{Id: "n1", PeerAddress: "127.0.0.1:7413", Connected: true, Leads: 1}, {Id: "n2", Connected: false}},
+		Reason: "range 1 has no leader", Cluster: "test", Node: "n1", MetaLeader: "n2", Version: "v9", Sync: durationpb.New(100 * time.Millisecond), Lease: durationpb.New(3 * time.Second),
+		Nodes:  []*quoratev1.NodeStatus{{Id: "n1", PeerAddress: "127.0.0.1:7413", Connected: true, Leads: 1}, {Id: "n2", Connected: false, RoundTrip: durationpb.New(800 * time.Microsecond)}},
 		Ranges: []*quoratev1.RangeStatus{{Id: 0, Leader: "n1", Term: 3, Replicas: []string{"n1", "n2"}}, {Id: 1, Term: 4}},
 	}
 	if l := c.Limits(); l != nil {

@@ -23,7 +23,7 @@ func newLimitsCommand() *cobra.Command {
 versions are kept: with who made it, when, why, and what differs. No change
 refills a bucket.`,
 		newLimitsGetCommand(), newLimitsApplyCommand(), newLimitsDiffCommand(), newLimitsValidateCommand(),
-		newLimitsHistoryCommand(), newLimitsRollbackCommand(), newLimitsDeleteCommand())
+		newLimitsExplainCommand(), newLimitsHistoryCommand(), newLimitsRollbackCommand(), newLimitsDeleteCommand())
 }
 
 // callLimits calls the service of limits.
