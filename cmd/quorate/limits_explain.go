@@ -258,10 +258,10 @@ func (e *explanation) explain(l *quota.Limit) {
 
 // ruleWords is the limit in a sentence or two.
 func ruleWords(l *quota.Limit) string {
-	switch {
-	case l.Class == quota.Unlimited:
+	switch l.Class {
+	case quota.Unlimited:
 		return "Everything is admitted, and nothing counted."
-	case l.Class == quota.Banned:
+	case quota.Banned:
 		return "Everything is refused, for ever."
 	}
 	var tiers []string
