@@ -68,14 +68,26 @@ func (r *run) everySync(f func(*node)) {
 	})
 }
 
+// What a message of a rival takes on the wire: what every message has, and each
+// key beside its text.
+const (
+	carryHead = 16
+	carryKey  = 10
+)
+
 // carry passes a message from one node to another, who may have died meanwhile;
-// what a node tells itself needs no network.
-func (r *run) carry(from, to *node, f func()) {
+// what a node tells itself needs no network. It has a number for each of the keys;
+// Result.Bytes is an estimate.
+func (r *run) carry(from, to *node, keys []string, f func()) {
 	if from == to {
 		f()
 		return
 	}
 	r.res.Reports++
+	r.res.Bytes += carryHead
+	for _, k := range keys {
+		r.res.Bytes += carryKey + int64(len(k))
+	}
 	r.send(from, to, f)
 }
 

@@ -41,28 +41,25 @@ func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision
 
 // sync is one message to each other node, with all keys that have changed.
 func (c *countSync) sync(n *node) {
-	type change struct {
-		key string
-		by  quota.Units
-	}
-	var changes []change
+	var keys []string
+	var by []quota.Units
 	t := c.nodes.on(n)
 	for _, key := range t.keys {
 		if k := t.of(key); k.untold > 0 {
-			changes = append(changes, change{key, k.untold})
+			keys, by = append(keys, key), append(by, k.untold)
 			k.untold = 0
 		}
 	}
-	if len(changes) == 0 {
+	if len(keys) == 0 {
 		return
 	}
 	for _, to := range c.r.nodes {
 		if to == n {
 			continue
 		}
-		c.r.carry(n, to, func() {
-			for _, ch := range changes {
-				c.subtract(&c.nodes.on(to).of(ch.key).copy, ch.by)
+		c.r.carry(n, to, keys, func() {
+			for i, key := range keys {
+				c.subtract(&c.nodes.on(to).of(key).copy, by[i])
 			}
 		})
 	}

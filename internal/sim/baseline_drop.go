@@ -84,7 +84,7 @@ func (d *dropRatio) sync(n *node) {
 	if len(keys) == 0 {
 		return
 	}
-	d.r.carry(n, to, func() {
+	d.r.carry(n, to, keys, func() {
 		for _, key := range keys {
 			d.sums.of(key).attempted += attempted[key]
 		}
@@ -115,7 +115,7 @@ func (d *dropRatio) aggregate() {
 		return
 	}
 	for _, n := range d.r.nodes {
-		d.r.carry(from, n, func() {
+		d.r.carry(from, n, keys, func() {
 			for _, key := range keys {
 				d.nodes.on(n).of(key).ratio = ratios[key]
 			}

@@ -68,7 +68,7 @@ func TestBaselineNetwork(t *testing.T) {
 		s := Scenario{Seed: 1, Nodes: 5, Duration: 10 * time.Second, Limit: limit(1000, 100, quota.Soft), Delay: time.Millisecond, Algorithm: a}
 		s.Load = func(int, time.Duration) float64 { return 500 }
 		clean := Run(s)
-		if again := Run(s); again.Admitted != clean.Admitted || again.Reports != clean.Reports {
+		if again := Run(s); again.Admitted != clean.Admitted || again.Reports != clean.Reports || clean.Bytes <= clean.Reports {
 			t.Errorf("%s: not the same again: %+v, %+v", a, clean, again)
 		}
 		s.Loss = .5

@@ -15,6 +15,7 @@ import (
 // comes from a prototype that was thrown away.
 type designRow struct {
 	pattern            string
+	load               Load
 	nodes              int
 	naive, debt        figure // count-sync without and with debt
 	hard, soft         figure // a first version of the division
@@ -27,43 +28,31 @@ type figure struct{ pct, excess float64 }
 
 func (f figure) String() string { return fmt.Sprintf("%+7.1f%% %6.2f", f.pct, f.excess) }
 
-// Soft is as near as the prototype or within half a percent and 0.1 bursts, and
-// hard within one percent more than it, without excess. What is above that is
-// known, and to be brought down: a surge on 50 nodes is admitted by each before it
-// knows of the others; a hard limit that 50 nodes turn on and off loses, with
-// some seeds, up to 8 % while the tokens lie at the wrong node.
+// The bounds hold for at least a dozen seeds: soft within 1 % of the ideal and 0.2
+// bursts, hard within 1.5 % and without excess. What is beyond that is known, and to
+// be brought down: when a flood of 10 or 20 times the limit begins, each node admits
+// before it knows of the others; a hot spot that moves, and 50 nodes that are turned
+// on and off, leave tokens of a hard limit at the wrong node, up to 8 % with some
+// seeds.
 var designRows = []designRow{
-	{"even 3x", 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{1, none}, figure{.5, .1}},
-	{"even 20x", 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{1, none}, figure{1.3, .29}},
-	{"skew 90% 3x", 10, figure{25, 5.2}, figure{-.2, 0}, figure{-.5, 0}, figure{-.4, 0}, figure{1.5, none}, figure{.5, .1}},
-	{"moving 0.95x", 10, figure{0, 0}, figure{0, 0}, figure{-1.8, 0}, figure{0, 0}, figure{2.8, none}, figure{.5, .1}},
-	{"on/off 3x", 50, figure{49, 9.7}, figure{1.3, .27}, figure{-3.1, 0}, figure{-.5, .02}, figure{9, none}, figure{.5, .1}},
-	{"surge 10x", 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{1.2, none}, figure{.5, .35}},
+	{"even 3x", Load{Rate: 3000}, 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{1.5, none}, figure{1, .2}},
+	{"even 20x", Load{Rate: 20_000}, 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{1.5, none}, figure{1, .29}},
+	{"skew 90% 3x", Load{Rate: 3000, Spread: Spread{Skew: .9}}, 10, figure{25, 5.2}, figure{-.2, 0}, figure{-.5, 0}, figure{-.4, 0}, figure{1.5, none}, figure{1, .2}},
+	{"moving 0.95x", Load{Rate: 950, Spread: Spread{Moving: 500 * time.Millisecond}}, 10, figure{0, 0}, figure{0, 0}, figure{-1.8, 0}, figure{0, 0}, figure{2.8, none}, figure{1, .2}},
+	{"on/off 3x", Load{Rate: 3000, On: time.Second, Off: time.Second}, 50, figure{49, 9.7}, figure{1.3, .27}, figure{-3.1, 0}, figure{-.5, .02}, figure{9, none}, figure{1, .2}},
+	{"surge 10x", Load{Rate: 10_000, From: 5 * time.Second}, 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{1.5, none}, figure{1, .45}},
 }
 
 // none is no excess, but for what rounding may make of a token.
 const none = rounding / 1000
 
-func patternNamed(t *testing.T, name string) pattern {
-	t.Helper()
-	for _, p := range patterns {
-		if p.name == name {
-			return p
-		}
-	}
-	t.Fatalf("no pattern %q", name)
-	return pattern{}
-}
-
 // play returns the figure of an algorithm, the worst of the seeds in both parts.
-func (row designRow) play(t *testing.T, a Algorithm, c quota.Ceiling) figure {
-	t.Helper()
-	p := patternNamed(t, row.pattern)
+func (row designRow) play(a Algorithm, c quota.Ceiling) figure {
 	worst := figure{}
 	for seed := range seedsEach() {
 		res := Run(Scenario{
 			Seed: seed + 1, Nodes: row.nodes, Duration: 20 * time.Second, Limit: limit(1000, 1000, c),
-			Delay: time.Millisecond, Load: p.on(row.nodes, 1000), Algorithm: a,
+			Delay: time.Millisecond, Loads: []Load{row.load}, Algorithm: a,
 		})
 		if e := 100 * res.Error(); math.Abs(e) > math.Abs(worst.pct) {
 			worst.pct = e
@@ -79,9 +68,9 @@ func TestDesignTable(t *testing.T) {
 	line := func(cells ...any) { fmt.Fprintf(&out, strings.Repeat("%-16v", len(cells))+"\n", cells...) }
 	line("load", "nodes", "count-sync", "(prototype)", "with debt", "(prototype)", "equal-shares", "drop-ratio", "hard", "(prototype)", "soft", "(prototype)")
 	for _, row := range designRows {
-		naive, debt := row.play(t, CountSync, quota.Soft), row.play(t, CountSyncDebt, quota.Soft)
-		shares, drop := row.play(t, EqualShares, quota.Soft), row.play(t, DropRatio, quota.Soft)
-		hard, soft := row.play(t, Quorate, quota.Hard), row.play(t, Quorate, quota.Soft)
+		naive, debt := row.play(CountSync, quota.Soft), row.play(CountSyncDebt, quota.Soft)
+		shares, drop := row.play(EqualShares, quota.Soft), row.play(DropRatio, quota.Soft)
+		hard, soft := row.play(Quorate, quota.Hard), row.play(Quorate, quota.Soft)
 		line(row.pattern, row.nodes, naive, row.naive, debt, row.debt, shares, drop, hard, row.hard, soft, row.soft)
 		row.check(t, "count-sync, which has to be as bad as it was", naive, figure{row.naive.pct * 1.1, row.naive.excess * 1.1})
 		if naive.pct < row.naive.pct*.9 {
