@@ -7,7 +7,7 @@ import (
 )
 
 // Check proves the books of these keys at a moment, or of all keys if there are
-// none, and returns the first fault that it finds:
+// none, and returns a fault, always the same one of several:
 //
 //   - pool + standing + in flight <= burst: no token is there twice;
 //   - of every member 0 <= standing <= out, rate <= charged, cap <= capped, and at
@@ -34,12 +34,14 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	if len(keys) > 0 {
 		return nil
 	}
+	var first error
+	var at quota.Key
 	for k, a := range l.accounts {
-		if err := a.check(now, l.term > 1); err != nil {
-			return fmt.Errorf("%v: %w", k, err)
+		if err := a.check(now, l.term > 1); err != nil && (first == nil || k.Compare(at) < 0) {
+			first, at = fmt.Errorf("%v: %w", k, err), k
 		}
 	}
-	return nil
+	return first
 }
 
 func (a *account) check(now quota.Time, later bool) error {

@@ -11,6 +11,13 @@ import (
 // after it. Arrivals are Poisson; the rate is looked up anew at least every ten
 // milliseconds.
 func (r *run) arrive(n *node) {
+	if n.look == nil {
+		n.look = func() { r.arrive(n) }
+		n.come = func() {
+			r.request(n, "k", 1)
+			r.arrive(n)
+		}
+	}
 	const step = 10 * time.Millisecond
 	rate := r.Load(n.i, r.since())
 	gap := time.Duration(math.MaxInt64)
@@ -18,13 +25,10 @@ func (r *run) arrive(n *node) {
 		gap = time.Duration(r.rng.ExpFloat64() / rate * float64(time.Second))
 	}
 	if gap > step {
-		r.after(step, func() { r.arrive(n) })
+		r.after(step, n.look)
 		return
 	}
-	r.after(gap, func() {
-		r.request(n, "k", 1)
-		r.arrive(n)
-	})
+	r.after(gap, n.come)
 }
 
 // source is one of Loads under way: one Poisson process over all nodes and keys.

@@ -25,11 +25,6 @@ func calm() Scenario {
 	}
 }
 
-func leaderOf(n *node) quota.Term {
-	_, term := n.agg.Leader(0)
-	return term
-}
-
 // TestNetwork measures what becomes of a hundred thousand messages.
 func TestNetwork(t *testing.T) {
 	for _, tc := range []struct {

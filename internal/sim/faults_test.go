@@ -75,7 +75,10 @@ func TestStormsRepeat(t *testing.T) {
 	}
 }
 
-// TestStormsKeepBooks: in no storm do a leader's books hold a token twice.
+// TestStormsKeepBooks: in no storm do a leader's books hold a token twice, and a
+// hard limit is kept. While one leader serves it is kept exactly; a leader that is
+// lost may have booked for its own member what nobody else knows: part of a burst.
+// (Seeds where it has: 154, 411, 516, 699. The worst is half a burst.)
 func TestStormsKeepBooks(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
@@ -83,8 +86,17 @@ func TestStormsKeepBooks(t *testing.T) {
 	}
 	for seed := range seeds {
 		s := stormy(seed)
-		if res := Run(s); len(res.Violations) > 0 {
-			t.Errorf("%s\n\t%q", describe(s), res.Violations)
+		r := played(s, s.Duration)
+		r.end()
+		if len(r.res.Violations) > 0 {
+			t.Errorf("%s\n\t%q", describe(s), r.res.Violations)
+		}
+		most := rounding + float64(s.Limit.Rate.Tokens)*s.Jitter.Seconds()
+		if len(r.seats) > 1 {
+			most += float64(s.Limit.Burst)
+		}
+		if s.Limit.Ceiling == quota.Hard && r.res.Excess >= most {
+			t.Errorf("%s\n\t%.2f tokens beyond the ceiling in %d terms", describe(s), r.res.Excess, len(r.seats))
 		}
 	}
 }

@@ -55,14 +55,10 @@ func (l *rangeLog) all() []quota.KeyLevel {
 	return slices.SortedFunc(maps.Values(l.levels), func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
 }
 
-// tend sweeps and checkpoints what a node leads.
-func (r *run) tend(n *node) {
-	for i := range r.seats {
-		if s := &r.seats[i]; s.node == n && s.ledger != nil {
-			r.sweep(s)
-			r.propose(s)
-		}
-	}
+// tend sweeps and checkpoints.
+func (r *run) tend(s *seat) {
+	r.sweep(s)
+	r.propose(s)
 }
 
 func (r *run) sweep(s *seat) {

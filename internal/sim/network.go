@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // network is what goes wrong between nodes for a while.
@@ -135,20 +137,20 @@ func (r *run) herald(s *seat) {
 // tell tells a node who leads in a term.
 func (r *run) tell(s *seat, n *node) {
 	lead, term := s.node, s.term
+	if leaderOf(n) >= term && !r.leadsBefore(n, term) {
+		return // it would be no news
+	}
 	r.announce(lead, n, func() {
 		r.follow(n, term)
-		if _, known := n.agg.Leader(0); term > known {
+		if term > leaderOf(n) {
 			n.agg.SetLeader(0, lead.id, term)
 			r.pump(n)
 		}
 	})
 }
 
-// repeat sends a leader's announcement again.
-func (r *run) repeat(n *node) {
-	for i := range r.seats {
-		if s := &r.seats[i]; s.node == n {
-			r.herald(s)
-		}
-	}
+// leaderOf is the term that a node follows.
+func leaderOf(n *node) quota.Term {
+	_, term := n.agg.Leader(0)
+	return term
 }

@@ -29,6 +29,8 @@ type node struct {
 	slow         time.Duration // longer for each message
 
 	wakeAt quota.Time
+	look   func() // of arrive: time to look at the rate again
+	come   func() // of arrive: a request comes
 	parked []parked
 }
 
@@ -64,8 +66,6 @@ func (r *run) boot(n *node, phase time.Duration) {
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
-	r.every(n, r.CheckpointEvery, func() { r.tend(n) })
-	r.every(n, beaconEvery, func() { r.repeat(n) })
 }
 
 // every calls f for as long as the process lives.

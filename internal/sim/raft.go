@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -61,7 +62,22 @@ func (r *run) elect(i int) bool {
 	}
 	r.follow(lead, term)
 	r.herald(s)
+	r.during(s, r.CheckpointEvery, r.tend)
+	r.during(s, beaconEvery, r.herald)
 	return true
+}
+
+// during calls f for as long as the leader serves. Its timers begin anywhere.
+func (r *run) during(s *seat, d time.Duration, f func(*seat)) {
+	term, n := s.term, s.node
+	var tick func()
+	tick = func() {
+		if s := r.seatOf(term); s != nil {
+			f(s)
+			r.onNode(r.now.Add(d), n, timer, tick)
+		}
+	}
+	r.onNode(r.now.Add(time.Duration(r.side.Int64N(int64(d)))+1), n, timer, tick)
 }
 
 // candidate is the first node from i on that a majority sees.
@@ -178,11 +194,16 @@ func (r *run) over(s *seat) {
 
 // follow ends what a node leads in lower terms.
 func (r *run) follow(n *node, term quota.Term) {
-	for i := range r.seats {
-		if s := &r.seats[i]; s.node == n && s.term < term && !s.deaf {
+	for i := range r.seats[:term-1] {
+		if s := &r.seats[i]; s.node == n && !s.deaf {
 			r.over(s)
 		}
 	}
+}
+
+// leadsBefore reports whether a node leads in a lower term.
+func (r *run) leadsBefore(n *node, term quota.Term) bool {
+	return slices.ContainsFunc(r.seats[:term-1], func(s seat) bool { return s.node == n && s.ledger != nil && !s.deaf })
 }
 
 // killSeat ends the newest leader's life, or makes it linger. Nothing happens
