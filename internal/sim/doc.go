@@ -14,7 +14,7 @@
 // cluster does around them is played here, in short form:
 //
 //   - node.go: a process, with its clock, its inbox while it is paused, and its
-//     timers, whose phases are its own;
+//     timers;
 //   - member.go: the member loop. A node where no key is open sleeps until the
 //     next request, so that a log of days is played in seconds;
 //   - requests.go: the way of a request, the wait for a grant, questions;

@@ -111,7 +111,7 @@ func (r *run) restart(n *node) {
 	}
 	for i := range r.seats {
 		if s := &r.seats[i]; s.ledger != nil && !s.node.dead {
-			r.tell(s, n)
+			r.tell(r.side, s, n)
 		}
 	}
 }

@@ -9,9 +9,9 @@ func (r *run) pump(n *node) {
 	for _, rep := range n.agg.Collect(n.clock()) {
 		r.report(n, rep)
 	}
-	if n.agg.Quiet() {
+	if n.asleep = n.agg.Quiet(); n.asleep {
 		n.wakeAt = 0
-		return // the next request wakes it
+		return
 	}
 	if wake := n.trueTime(n.agg.NextWake()); wake != n.wakeAt {
 		n.wakeAt = wake
@@ -61,4 +61,13 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 			r.pump(n)
 		}
 	})
+}
+
+// rouse wakes a node that slept because no key was open: what its timers would
+// have done meanwhile is done now.
+func (n *node) rouse() {
+	if n.asleep {
+		n.asleep = false
+		n.agg.Collect(n.clock()) // a quiet one has nothing to say
+	}
 }

@@ -29,15 +29,27 @@ func (r *run) delay(rng *rand.Rand, from, to *node) time.Duration {
 }
 
 // send delivers f at a node after the network's delay, or never, or twice.
-func (r *run) send(from, to *node, f func()) { r.pass(r.rng, from, to, true, f) }
+func (r *run) send(from, to *node, f func()) { r.pass(from, to, true, f) }
 
 // once is send for answers to calls: they are not repeated.
-func (r *run) once(from, to *node, f func()) { r.pass(r.rng, from, to, false, f) }
+func (r *run) once(from, to *node, f func()) { r.pass(from, to, false, f) }
 
 // announce is send for what is rare.
-func (r *run) announce(from, to *node, f func()) { r.pass(r.side, from, to, false, f) }
+func (r *run) announce(rng *rand.Rand, from, to *node, f func()) {
+	switch {
+	case to.dead || !r.connected(from, to):
+		return
+	case from == to && r.Near:
+		r.deliver(from, to, 0, f)
+		return
+	case r.Loss > 0 && rng.Float64() < r.Loss:
+		return
+	}
+	r.deliver(from, to, r.delay(rng, from, to), f)
+}
 
-func (r *run) pass(rng *rand.Rand, from, to *node, again bool, f func()) {
+func (r *run) pass(from, to *node, again bool, f func()) {
+	rng := r.rng
 	if from == to && r.Near {
 		r.deliver(from, to, 0, f)
 		return
@@ -130,17 +142,17 @@ func (r *run) herald(s *seat) {
 		return
 	}
 	for _, n := range r.nodes {
-		r.tell(s, n)
+		r.tell(r.side, s, n)
 	}
 }
 
 // tell tells a node who leads in a term.
-func (r *run) tell(s *seat, n *node) {
+func (r *run) tell(rng *rand.Rand, s *seat, n *node) {
 	lead, term := s.node, s.term
 	if leaderOf(n) >= term && !r.leadsBefore(n, term) {
 		return // it would be no news
 	}
-	r.announce(lead, n, func() {
+	r.announce(rng, lead, n, func() {
 		r.follow(n, term)
 		if term > leaderOf(n) {
 			n.agg.SetLeader(0, lead.id, term)

@@ -28,6 +28,8 @@ type node struct {
 	group        int           // of the partition; 0 for those in none
 	slow         time.Duration // longer for each message
 
+	began  quota.Time // when its process did, or a little before
+	asleep bool       // no key is open: the next request wakes it
 	wakeAt quota.Time
 	look   func() // of arrive: time to look at the rate again
 	come   func() // of arrive: a request comes
@@ -57,7 +59,7 @@ func (r *run) newNode(i int) *node {
 // boot starts the node's process. phase is how long ago its timers began.
 func (r *run) boot(n *node, phase time.Duration) {
 	n.inc++
-	n.dead, n.paused, n.wakeAt, n.parked = false, false, 0, nil
+	n.dead, n.paused, n.asleep, n.wakeAt, n.parked = false, false, true, 0, nil
 	if r.Algorithm != "" && r.Algorithm != Quorate {
 		return
 	}
@@ -65,6 +67,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys,
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
+	n.began = r.now - quota.Time(r.side.Int64N(int64(time.Second)))
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
 }
 
@@ -75,7 +78,7 @@ func (r *run) every(n *node, d time.Duration, f func()) {
 		f()
 		r.onNode(r.now.Add(d), n, timer, tick)
 	}
-	r.onNode(r.now.Add(time.Duration(r.side.Int64N(int64(d)))+1), n, timer, tick)
+	r.onNode(r.now.Add(d-r.now.Sub(n.began)%d), n, timer, tick)
 }
 
 // local is what the node's clock shows at a true moment.

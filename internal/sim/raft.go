@@ -61,13 +61,16 @@ func (r *run) elect(i int) bool {
 		}
 	}
 	r.follow(lead, term)
-	r.herald(s)
+	for _, n := range r.nodes {
+		r.tell(r.rng, s, n)
+	}
 	r.during(s, r.CheckpointEvery, r.tend)
 	r.during(s, beaconEvery, r.herald)
 	return true
 }
 
-// during calls f for as long as the leader serves. Its timers begin anywhere.
+// during calls f every d for as long as the leader serves, by a timer that began
+// with its process.
 func (r *run) during(s *seat, d time.Duration, f func(*seat)) {
 	term, n := s.term, s.node
 	var tick func()
@@ -77,7 +80,7 @@ func (r *run) during(s *seat, d time.Duration, f func(*seat)) {
 			r.onNode(r.now.Add(d), n, timer, tick)
 		}
 	}
-	r.onNode(r.now.Add(time.Duration(r.side.Int64N(int64(d)))+1), n, timer, tick)
+	r.onNode(r.now.Add(d-r.now.Sub(n.began)%d), n, timer, tick)
 }
 
 // candidate is the first node from i on that a majority sees.

@@ -39,6 +39,7 @@ func (r *run) play(n *node, key string, cost int64) {
 		r.count(n, key, cost, r.rival.decide(n, key, quota.FromTokens(cost)))
 		return
 	}
+	n.rouse()
 	if d, done := r.check(n, parked{key: key, cost: cost}, r.Hop > 0); done {
 		r.finish(n, key, cost, d)
 	}
