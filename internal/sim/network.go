@@ -36,16 +36,16 @@ func (r *run) once(from, to *node, f func()) { r.pass(from, to, false, f) }
 
 // announce is send for what is rare.
 func (r *run) announce(rng *rand.Rand, from, to *node, f func()) {
-	switch {
-	case to.dead || !r.connected(from, to):
-		return
-	case from == to && r.Near:
-		r.deliver(from, to, 0, f)
-		return
-	case r.Loss > 0 && rng.Float64() < r.Loss:
+	if to.dead || !r.connected(from, to) {
 		return
 	}
-	r.deliver(from, to, r.delay(rng, from, to), f)
+	d := r.delay(rng, from, to)
+	if from == to && r.Near {
+		d = 0
+	}
+	if r.side.Float64() >= r.Loss || from == to {
+		r.deliver(from, to, d, f)
+	}
 }
 
 func (r *run) pass(from, to *node, again bool, f func()) {
