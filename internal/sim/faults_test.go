@@ -78,11 +78,11 @@ func TestStormsRepeat(t *testing.T) {
 // TestStormsKeepBooks: in no storm do a leader's books hold a token twice, and a
 // hard limit is kept. While one leader serves it is kept exactly; a leader that is
 // lost may have booked for its own member what nobody else knows: part of a burst.
-// (Seeds where it has: 154, 411, 516, 699. The worst is half a burst.)
+// (Of the first thousand seeds it has in 411, half a burst, and 797, two tokens.)
 func TestStormsKeepBooks(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
-		seeds = 40
+		seeds = 25
 	}
 	for seed := range seeds {
 		s := stormy(seed)
