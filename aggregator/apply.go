@@ -24,6 +24,10 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	off := a.offset(g.From, now, g.At)
 	at := g.At + quota.Time(off)
 	for i := range g.Entries {
+		if g.Entries[i].Life != 0 {
+			a.settled(rt, &g.Entries[i])
+			continue
+		}
 		if b, ok := a.find(g.Entries[i].Key); ok {
 			a.apply(now, at, off, b, rt, &g.Entries[i])
 		}
@@ -48,9 +52,15 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if b.abandoned.any() {
 		a.urgent.push(b)
 	}
+	if e.Saved > b.saved {
+		b.saved = e.Saved
+		b.note()
+	}
 	if b.phase == closing {
 		if e.Closed && b.pending == 0 {
 			a.closeBucket(now, at, off, b, rt, e)
+		} else if b.pending == 0 { // the log does not have it yet
+			a.wheel.add(b, now.Add(e.Again))
 		}
 		return
 	}
@@ -137,6 +147,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.reframe(now, off, e)
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
+	b.closeDiary()
 	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
 		b.closedAt = now
 		a.unlist(b)
@@ -148,4 +159,5 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.est, b.estAt = est, at2
 	b.sentAt = 0 // nothing of this one has been reported
 	b.over, b.refused, b.refunded = max(0, c.over-sent.over), max(0, c.refused-sent.refused), max(0, c.back-sent.back)
+	b.note()
 }

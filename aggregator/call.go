@@ -334,6 +334,7 @@ func (b *bucket) undo(t taken) {
 	}
 	b.over -= t.cost
 	b.est, b.estUsed = b.est+t.cost, b.estUsed-t.cost
+	b.note()
 }
 
 // waitOf is the longest wait that the request and the limit allow.

@@ -34,6 +34,7 @@ func (bt batch) of(r quota.RangeID) *lines {
 // and term that the member knows; those of ranges without a leader wait.
 func (a *Aggregator) Collect(now quota.Time) []quota.Report {
 	out := a.tellAll(now)
+	out = a.tellLives(now, out)
 	bt := batch{}
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
 	a.collectSoon(now, bt)
@@ -46,10 +47,11 @@ func (a *Aggregator) Collect(now quota.Time) []quota.Report {
 
 // NextWake returns when Collect has something to do if nobody asks before.
 func (a *Aggregator) NextWake() quota.Time {
+	wake := min(a.wheel.next, a.livesAt())
 	if len(a.soon) > 0 {
-		return min(a.soonAt, a.wheel.next)
+		wake = min(wake, a.soonAt)
 	}
-	return a.wheel.next
+	return wake
 }
 
 // Urgent reports whether a key has asked to report since the last Collect.
@@ -179,6 +181,9 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	if (changed || b.want > 0 || b.curious || b.abandoned.any()) && c.attempted() <= fullCounters {
 		b.measure(now, c)
 		b.lastUse = now
+		if b.phase == closing && b.limit().Endures() { // it waited for the log, and is used again
+			b.phase = open
+		}
 		b.keep(b.kept(rt.rtt))
 		return true
 	}
@@ -248,8 +253,8 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 		Charged: min(b.charged, c.over), Alone: min(b.unled, c.over), // a call that was refused may have taken some of it back
 		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
 		Held: max(0, held), Want: b.want, Window: b.window(), Before: b.before,
-		Unreported: c.spent() - b.acked,
-		Final:      b.phase == closing, Abandoned: b.abandoned.send(),
+		Unreported: c.spent() - b.acked, Returned: b.returned, Saved: b.saved,
+		Final: b.phase == closing, Abandoned: b.abandoned.send(),
 	}
 	switch {
 	case b.term == term && b.applied > 0:

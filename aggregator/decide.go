@@ -101,6 +101,7 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 // took notes a charge of b, which is locked.
 func (t *turn) took(b *bucket, over bool) {
 	t.taken = taken{b, t.cost, b.epoch, b.win, over}
+	b.note()
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight += t.cost
 		if over {

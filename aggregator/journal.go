@@ -1,6 +1,12 @@
 package aggregator
 
-import "github.com/quorate/quorate/internal/quota"
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
 
 // Journal keeps what this process has counted on durable keys where its death
 // does not lose it. Its methods may be called by any goroutine, some of them
@@ -26,9 +32,122 @@ type JournalSlot interface {
 	Free()
 }
 
+// openDiary takes a place for a key whose counts endure. Held by b.mu.
+func (a *Aggregator) openDiary(b *bucket, l *quota.Limit) {
+	b.closeDiary()
+	if a.cfg.Journal != nil && l.Endures() {
+		b.diary = a.cfg.Journal.Slot(quota.Key{LimitName: b.slot.name, Key: b.key}, b.epoch)
+	}
+}
+
+func (b *bucket) closeDiary() {
+	if b.diary != nil {
+		b.diary.Free()
+		b.diary = nil
+	}
+}
+
+// note writes down what the key has counted. What is held may be taken without
+// the lock at any moment, except for a window: so it counts as used. Held by
+// b.mu.
+func (b *bucket) note() {
+	if b.diary == nil {
+		return
+	}
+	total := b.in
+	if b.slot.rule.Load().limit.Kind.Windowed() {
+		total -= quota.Units(b.held.Load())
+	}
+	win := b.win
+	if b.until == 0 {
+		win = 0
+	}
+	b.diary.Set(quota.Counts{Total: total + b.over, Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
+}
+
+// lives are what earlier processes had counted in one range.
+type lives struct {
+	list  []quota.Afterlife
+	index map[lifeKey]int
+	at    quota.Time // when to tell them again
+}
+
+type lifeKey struct {
+	key   quota.Key
+	life  quota.Incarnation
+	birth quota.Seq
+}
+
 // Afterlife tells what earlier processes of this node had counted: what the
 // journal held at the start. It is reported to the leaders until they have
 // committed it. One goroutine at a time, as Collect.
 func (a *Aggregator) Afterlife(entries []quota.Afterlife) {
-	a.afterlife = append(a.afterlife, entries...)
+	for i := range entries {
+		e := &entries[i]
+		l := &a.ranges[shard.Of(e.Key, a.cfg.Ranges)].lives
+		id := lifeKey{e.Key, e.Life, e.Birth}
+		if _, twice := l.index[id]; twice || e.Life >= a.cfg.Incarnation {
+			continue
+		}
+		if l.index == nil {
+			l.index = map[lifeKey]int{}
+		}
+		l.index[id] = len(l.list)
+		l.list, l.at = append(l.list, *e), 0
+	}
+}
+
+// lifeEvery is how often what no leader has committed is told again.
+const lifeEvery = 500 * time.Millisecond
+
+// tellLives reports what earlier processes had counted, in reports of their own.
+func (a *Aggregator) tellLives(now quota.Time, out []quota.Report) []quota.Report {
+	for r := range a.ranges {
+		rt := &a.ranges[r]
+		if len(rt.lives.list) == 0 || rt.leader == "" || now < rt.lives.at {
+			continue
+		}
+		rt.lives.at = now.Add(lifeEvery)
+		for from := 0; from < len(rt.lives.list); from += maxEntries {
+			rt.seq++
+			rep := quota.Report{Range: quota.RangeID(r), Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq}
+			for _, e := range rt.lives.list[from:min(from+maxEntries, len(rt.lives.list))] {
+				rep.Entries = append(rep.Entries, quota.ReportEntry{
+					Key: e.Key, Life: e.Life, Epoch: e.Birth, Overdrawn: e.Total, Refunded: e.Back,
+					Window: e.Window, Before: e.Before, Saved: e.Saved,
+				})
+			}
+			out = append(out, rep)
+		}
+	}
+	return out
+}
+
+// livesAt is when there is something to tell of earlier processes.
+func (a *Aggregator) livesAt() quota.Time {
+	at := quota.Time(math.MaxInt64)
+	for r := range a.ranges {
+		if rt := &a.ranges[r]; len(rt.lives.list) > 0 && rt.leader != "" {
+			at = min(at, rt.lives.at)
+		}
+	}
+	return at
+}
+
+// settled forgets what a leader has committed of an earlier process.
+func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
+	l := &rt.lives
+	id := lifeKey{e.Key, e.Life, e.Epoch}
+	i, ok := l.index[id]
+	if !ok || e.Saved < l.list[i].Total {
+		return
+	}
+	last := len(l.list) - 1
+	moved := l.list[last]
+	l.index[lifeKey{moved.Key, moved.Life, moved.Birth}] = i
+	l.list[i], l.list = moved, l.list[:last]
+	delete(l.index, id)
+	if a.cfg.Journal != nil {
+		a.cfg.Journal.Settled(e.Key, e.Life, e.Epoch)
+	}
 }

@@ -17,7 +17,6 @@ type member struct {
 	idle    []idleBucket // closed, oldest first
 	looked  int          // where the next sweep goes on among them
 
-	afterlife []quota.Afterlife // of earlier processes, not committed by a leader yet
 }
 
 // route is what the member knows of one range.
@@ -30,6 +29,7 @@ type route struct {
 	toldAt quota.Time
 	open   []*bucket
 	rtt    time.Duration // averaged
+	lives  lives         // of earlier processes, not committed by a leader yet
 }
 
 type idleBucket struct {
@@ -55,6 +55,7 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 	}
 	rt.leader, rt.term = leader, term
 	rt.tell, rt.told = leader != "", 0
+	rt.lives.at = 0
 }
 
 // Leader returns who leads a range as far as the member knows.
@@ -119,6 +120,7 @@ func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 func (a *Aggregator) forget(b *bucket) {
 	b.mu.Lock()
 	b.dead, b.phase = true, closed
+	b.closeDiary()
 	b.expire()
 	b.mu.Unlock()
 	a.unlist(b)

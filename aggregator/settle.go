@@ -150,6 +150,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units) {
 	}
 	b.roll(now, l)
 	b.refunded += cost
+	b.note()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	a.urgent.push(b)
 }

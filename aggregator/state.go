@@ -32,6 +32,7 @@ type state struct {
 	want    quota.Units // largest cost that held could not pay
 
 	refunded quota.Units // given back by callers, or released
+	returned quota.Units // of what was held in this epoch
 	inFlight quota.Units // Concurrency: acquired and not released
 	lent     quota.Units // part of it that was beyond held: what is released pays it back first
 
@@ -46,6 +47,9 @@ type state struct {
 	lease     quota.Time
 	offset    int64 // local minus leader's clock, for from
 	applied   quota.Seq
+
+	saved quota.Units // part of used and over of this epoch that a leader has committed
+	diary JournalSlot // where durable counts outlive the process; nil is nowhere
 
 	as *quota.Limit // the limit that is counted by: b.limit(), unless that has just changed
 
@@ -126,8 +130,9 @@ func (b *bucket) accrue(now quota.Time) {
 // put adds to held, never a negative amount.
 func (b *bucket) put(u quota.Units) {
 	if u > 0 {
-		b.held.Add(int64(u))
 		b.in, b.base = b.in+u, b.base+u
+		b.note() // before anybody can take it
+		b.held.Add(int64(u))
 	}
 }
 
@@ -140,7 +145,9 @@ func (b *bucket) keep(u quota.Units) {
 		}
 		if b.held.CompareAndSwap(h, int64(u)) {
 			b.in -= quota.Units(h) - u
+			b.returned += quota.Units(h) - u
 			b.base = u
+			b.note()
 			return
 		}
 	}

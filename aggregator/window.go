@@ -70,6 +70,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	b.est, b.estAt, b.estUsed, b.estBack = l.BurstUnits(), now, spent, b.refunded
 	b.before, b.ceded = spent, 0
 	b.firstWindow(now, l)
+	b.note()
 }
 
 // slide moves a sliding window on, one window at a time; a key that was idle for
@@ -138,5 +139,6 @@ func (b *bucket) reframe(now quota.Time, off int64, e *quota.GrantEntry) bool {
 		b.before, b.estUsed = spent, spent
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
+	b.note()
 	return true
 }

@@ -62,6 +62,8 @@ func something(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfString("x")
 	case protoreflect.EnumKind:
 		return protoreflect.ValueOfEnum(1)
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
 	case protoreflect.DoubleKind:
 		return protoreflect.ValueOfFloat64(0.5)
 	}

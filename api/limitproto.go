@@ -20,7 +20,7 @@ func LimitProto(l *quota.Limit) *quoratev1.Limit {
 		Ceiling: quoratev1.Ceiling(l.Ceiling + 1), Class: quoratev1.Class(l.Class + 1), Decide: quoratev1.Decide(l.Decide + 1),
 		MaxCost: l.MaxCost, MaxWait: pause(l.MaxWait), MaxDebt: pause(l.MaxDebt), Lease: pause(l.Lease), Parent: l.Parent,
 		Enforcement: quoratev1.Enforcement(l.Enforcement + 1), Fraction: 1, Near: l.Near, WhenCutOff: cutOffProto(l.CutOff),
-		MaxKeys: l.MaxKeys, Idle: pause(l.Idle),
+		MaxKeys: l.MaxKeys, Idle: pause(l.Idle), Durable: l.Durable,
 	}
 	if l.Kind == quota.Concurrency {
 		out.InFlight = l.Burst

@@ -53,7 +53,7 @@ func TestLimitProtoShowsEveryField(t *testing.T) {
 		"Decide": quota.AtLeader, "MaxCost": int64(1), "MaxWait": time.Second, "MaxDebt": time.Second, "Lease": time.Second, "Parent": "p",
 		"Floor": quota.Rate{Tokens: 1, Per: time.Second}, "FloorBurst": int64(1), "Enforcement": quota.Shadow, "Fraction": int64(1), "Near": int64(1),
 		"CutOff": quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 1, Per: time.Second}}, "MaxKeys": int64(1), "Idle": time.Second,
-		"Match": &quota.Match{Methods: []string{"GET"}, Path: "/x"},
+		"Durable": true, "Match": &quota.Match{Methods: []string{"GET"}, Path: "/x"},
 	}
 	for i := range reflect.TypeFor[quota.Limit]().NumField() {
 		name := reflect.TypeFor[quota.Limit]().Field(i).Name

@@ -115,7 +115,7 @@ func TestConvertLevel(t *testing.T) {
 	want := filled[quota.KeyLevel](t)
 	got := decodeLevel(encodeLevel(want))
 	got.At = want.At // an entry's time is that of its checkpoint
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("stored:\n%+v\nbefore:\n%+v", got, want)
 	}
 }

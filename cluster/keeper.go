@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
@@ -73,6 +74,52 @@ func (n *Node) tend(ctx context.Context) {
 	}
 	for range cap(slots) { // wait for the last ones
 		slots <- struct{}{}
+	}
+}
+
+// saver writes checkpoints that members wait for, as soon as they are wanted.
+// What else is wanted meanwhile is in the next one.
+func (n *Node) saver() {
+	defer n.done.Done()
+	ctx, cancel := context.WithCancel(context.Background())
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer cancel()
+	slots := make(chan struct{}, 8)
+	for {
+		select {
+		case <-n.stop:
+			return
+		case s := <-n.hasty:
+			slots <- struct{}{}
+			s.hasty.Store(false)
+			busy.Go(func() {
+				s.checkpoint(ctx)
+				<-slots
+			})
+		}
+	}
+}
+
+// hand gives grants to their members that do not answer a report.
+func (n *Node) hand(grants []quota.Grant) {
+	frames := map[quota.NodeID]*peerv1.Grants{}
+	for i := range grants {
+		g := &grants[i]
+		if g.To == n.cfg.Self {
+			n.post(func(now quota.Time) { n.apply(now, g) })
+			continue
+		}
+		if frames[g.To] == nil {
+			frames[g.To] = &peerv1.Grants{}
+		}
+		frames[g.To].Grants = append(frames[g.To].Grants, encodeGrant(g))
+	}
+	for to, f := range frames {
+		n.stats.grants.Add(float64(len(f.Grants)))
+		if err := n.net.Send(to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: f}}); err != nil {
+			n.stats.unsent.Inc() // the member reports that it holds too little
+		}
 	}
 }
 

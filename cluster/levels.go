@@ -102,17 +102,34 @@ func (f *levelsFSM) Restore(r io.Reader) error {
 }
 
 func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
-	return &raftlogv1.KeyLevel{
+	out := &raftlogv1.KeyLevel{
 		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
 		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
 		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope),
 	}
+	for i := range kl.Marks {
+		m := &kl.Marks[i]
+		out.Marks = append(out.Marks, &raftlogv1.Mark{
+			Node: string(m.Node), Life: uint64(m.Life), Epoch: uint64(m.Epoch),
+			Used: int64(m.Used), Overdrawn: int64(m.Overdrawn), Refunded: int64(m.Refunded),
+			Out: int64(m.Out), Rate: int64(m.Rate), Cap: int64(m.Cap), UntilUnixNanos: int64(m.Until), Dead: m.Dead,
+		})
+	}
+	return out
 }
 
 func decodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
-	return quota.KeyLevel{
+	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
 		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),
 		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens),
 	}
+	for _, m := range l.Marks {
+		out.Marks = append(out.Marks, quota.Mark{
+			Node: quota.NodeID(m.Node), Life: quota.Incarnation(m.Life), Epoch: quota.Seq(m.Epoch),
+			Used: quota.Units(m.Used), Overdrawn: quota.Units(m.Overdrawn), Refunded: quota.Units(m.Refunded),
+			Out: quota.Units(m.Out), Rate: quota.Units(m.Rate), Cap: quota.Units(m.Cap), Until: quota.Time(m.UntilUnixNanos), Dead: m.Dead,
+		})
+	}
+	return out
 }

@@ -33,7 +33,7 @@ func encodeLimit(l *quota.Limit) *raftlogv1.StoredLimit {
 		MaxWaitNanos: int64(l.MaxWait), MaxDebtNanos: int64(l.MaxDebt), LeaseNanos: int64(l.Lease),
 		Parent: l.Parent, Floor: encodeRate(l.Floor), FloorBurst: l.FloorBurst,
 		Enforcement: uint32(l.Enforcement), Fraction: l.Fraction, Near: l.Near, CutOff: encodeCutOff(l.CutOff),
-		MaxKeys: l.MaxKeys, IdleNanos: int64(l.Idle),
+		MaxKeys: l.MaxKeys, IdleNanos: int64(l.Idle), Durable: l.Durable,
 	}
 	for _, t := range l.More {
 		out.More = append(out.More, &raftlogv1.StoredTier{
@@ -114,7 +114,7 @@ func decodeLimit(s *raftlogv1.StoredLimit) (quota.Limit, error) {
 		MaxWait: time.Duration(s.GetMaxWaitNanos()), MaxDebt: time.Duration(s.GetMaxDebtNanos()), Lease: time.Duration(s.GetLeaseNanos()),
 		Parent: s.GetParent(), Floor: decodeRate(s.GetFloor()), FloorBurst: s.GetFloorBurst(),
 		Enforcement: word[quota.Enforcement](s.GetEnforcement()), Fraction: s.GetFraction(), Near: s.GetNear(),
-		CutOff: decodeCutOff(s.GetCutOff()), MaxKeys: s.GetMaxKeys(), Idle: time.Duration(s.GetIdleNanos()),
+		CutOff: decodeCutOff(s.GetCutOff()), MaxKeys: s.GetMaxKeys(), Idle: time.Duration(s.GetIdleNanos()), Durable: s.GetDurable(),
 	}
 	if s.GetHard() {
 		l.Ceiling = quota.Hard

@@ -55,6 +55,7 @@ type Node struct {
 
 	beaconNow chan struct{}
 	stop      chan struct{}
+	hasty     chan *seat // seats whose checkpoint is wanted at once; each at most once
 	done      sync.WaitGroup
 	closed    sync.Once
 }
@@ -103,7 +104,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 		cfg: cfg, log: cfg.Logger, inc: inc, plan: plan, lock: lock,
 		seats: map[quota.RangeID]*seat{},
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
-		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
+		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
 	}
 	n.clock.init()
 	for r, replicas := range plan {
@@ -216,7 +217,8 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(4)
+	n.done.Add(5)
+	go n.saver()
 	go n.memberLoop()
 	go n.herald()
 	go n.keeper()

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -22,8 +23,10 @@ type seat struct {
 	ledger *leader.Ledger // nil unless this node leads
 	// unsaved is a checkpoint that the log has not taken yet, of this ledger.
 	unsaved *raftlogv1.Checkpoint
+	number  quota.Seq // of unsaved in the ledger
 
-	saving sync.Mutex // held while a checkpoint is written; locked before mu
+	hasty  atomic.Bool // is to be written at once
+	saving sync.Mutex  // held while a checkpoint is written; locked before mu
 }
 
 // lead takes the range over: everything committed before is applied here.
@@ -84,15 +87,26 @@ func (s *seat) with(f func(l *leader.Ledger, now quota.Time)) bool {
 
 // report books a report. An answer without entries is no answer.
 func (s *seat) report(r *quota.Report) (g quota.Grant, ok bool) {
+	wants := false
 	s.with(func(l *leader.Ledger, now quota.Time) {
 		var err error
 		if g, err = l.Report(now, *r); err != nil {
 			s.node.stats.refusedReports.Inc()
 			return
 		}
-		ok = len(g.Entries) > 0
+		ok, wants = len(g.Entries) > 0, l.Wants()
 	})
+	if wants {
+		s.hasten()
+	}
 	return g, ok
+}
+
+// hasten has the next checkpoint written at once, once however often it is asked.
+func (s *seat) hasten() {
+	if s.hasty.CompareAndSwap(false, true) {
+		s.node.hasty <- s // has room for every seat
+	}
 }
 
 // maxCheckpoint bounds the levels in one log entry.
@@ -115,14 +129,29 @@ func (s *seat) checkpoint(ctx context.Context) {
 			return
 		}
 		s.node.stats.checkpoints.Inc()
-		s.with(func(l *leader.Ledger, _ quota.Time) {
-			if l.Term() == term {
-				s.unsaved = nil
-			}
-		})
+		s.saved(term)
 		if len(cp.Levels) < maxCheckpoint {
 			return
 		}
+	}
+}
+
+// saved tells the ledger that its checkpoint is in the log, and hands out what
+// members had to wait for.
+func (s *seat) saved(term quota.Term) {
+	var grants []quota.Grant
+	wants := false
+	s.with(func(l *leader.Ledger, now quota.Time) {
+		if l.Term() != term {
+			return
+		}
+		s.unsaved = nil
+		grants = l.Saved(now, s.number)
+		wants = l.Wants()
+	})
+	s.node.hand(grants)
+	if wants { // somebody came while it was being written
+		s.hasten()
 	}
 }
 
@@ -135,6 +164,7 @@ func (s *seat) moved() (term quota.Term, cp *raftlogv1.Checkpoint) {
 			if len(levels) == 0 {
 				return
 			}
+			s.number = l.Written()
 			s.unsaved = &raftlogv1.Checkpoint{AtUnixNanos: int64(now)}
 			for _, kl := range levels {
 				s.unsaved.Levels = append(s.unsaved.Levels, encodeLevel(kl))

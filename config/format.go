@@ -134,6 +134,9 @@ func countedFields(n *node, l *quota.Limit) {
 	if l.Decide != quota.Locally {
 		n.add("decide", l.Decide.String())
 	}
+	if l.Durable {
+		n.add("durable", "true")
+	}
 	if l.MaxCost != 0 {
 		n.add("max_cost", strconv.FormatInt(l.MaxCost, 10))
 	}

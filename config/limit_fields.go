@@ -53,6 +53,7 @@ func (l *limitFile) limitFields(d *draft) []field {
 		{"ban", "", func(p place) { l.scalar(p, yes()) }},
 		{"ceiling", "", func(p place) { l.scalar(p, oneOf(&d.Ceiling, quota.Ceiling.String, quota.Soft, quota.Hard)) }},
 		{"decide", "", func(p place) { l.scalar(p, oneOf(&d.Decide, quota.Decide.String, quota.Decides()...)) }},
+		{"durable", "", func(p place) { l.scalar(p, boolean(&d.Durable)) }},
 		{"max_cost", "", func(p place) { l.scalar(p, whole(&d.MaxCost, 1, quota.MaxTokens)) }},
 		{"max_wait", "", func(p place) { l.scalar(p, pause(&d.MaxWait, 0)) }},
 		{"max_debt", "", func(p place) { l.scalar(p, pause(&d.MaxDebt, 0)) }},

@@ -29,8 +29,6 @@ type account struct {
 	fresh quota.Time // bookings until then do not come back
 	rooms rooms      // only if members ask
 
-	fullAt quota.Time // when the bucket may last have overflowed
-
 	keep quota.Time // do not forget before
 
 	sums           *quota.LiveError // of the limit
@@ -65,14 +63,29 @@ func (a *account) advance(now quota.Time) {
 	a.pool.Add(standing)
 	full := a.limit.BurstUnits()
 	a.pool.Advance(now, &a.tier)
-	if a.pool.Level() >= full {
-		a.fullAt = now
-	}
 	a.pool.Cap(full)
 	if a.isAsked() {
 		a.rooms.note(now, full-a.pool.Level())
 	}
 	a.pool.Add(-standing)
+	a.overflow(full)
+}
+
+// overflow takes from what may come back what the full bucket cannot hold: what
+// the rates yielded beyond the members' caps was used, or has overflowed there.
+func (a *account) overflow(full quota.Units) {
+	over := a.pool.Level().Plus(-full)
+	for i := range a.holders {
+		over = over.Plus(a.holders[i].ret)
+	}
+	for i := range a.holders {
+		if over <= 0 {
+			return
+		}
+		h := &a.holders[i]
+		cut := min(over, max(0, h.ret-h.standing()))
+		h.ret, over = h.ret-cut, over-cut
+	}
 }
 
 // recount books what is in flight: nothing flows back but by a release.
@@ -119,6 +132,7 @@ func (a *account) turn(now quota.Time) {
 	for i := range a.holders {
 		a.holders[i].void()
 	}
+	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return h.dead }) // what it counted is of no window that goes on
 }
 
 func (a *account) standing() quota.Units {
@@ -201,7 +215,11 @@ func (a *account) levelFor(h *holder) quota.Units {
 // idle reports whether the account is as good as new.
 func (a *account) idle() bool {
 	for i := range a.holders {
-		if h := &a.holders[i]; h.out != 0 || h.charged != 0 || !h.closed {
+		h := &a.holders[i]
+		if !h.dead && (h.out != 0 || h.charged != 0) || !h.closed {
+			return false
+		}
+		if a.endures() && (len(h.pending) > 0 || !h.dead && h.saved < h.used.Plus(h.over)) {
 			return false
 		}
 	}
@@ -213,14 +231,13 @@ func (a *account) idle() bool {
 func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation) *holder {
 	for i := range a.holders {
 		h := &a.holders[i]
-		if h.node != id {
+		if h.node != id || h.dead {
 			continue
 		}
 		if h.inc == inc {
 			return h
 		}
-		a.bury(now, h)
-		a.remove(h)
+		a.retire(now, i)
 		return nil
 	}
 	return nil
@@ -242,9 +259,8 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 		a.holders = append(a.holders, holder{node: r.From, inc: r.Incarnation})
 		h = &a.holders[len(a.holders)-1]
 	}
-	h.begin(now, e)
-	if e.Learn != nil {
-		a.learn(now, h, e)
+	if h.begin(now, e); a.endures() {
+		h.know(e)
 	}
 	return h
 }
@@ -253,6 +269,9 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 // it leaves the pool, and the level is no higher than the member was told, less
 // what other members have told to have used since. What was told of a window
 // that has ended says nothing about this one.
+//
+// What endures is in the log with all that members may have out, so only what
+// they told is settled.
 func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 	if a.past(e) || a.tier.Kind == quota.Concurrency {
 		return
@@ -260,15 +279,20 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 	if a.tier.Kind == quota.PeriodicRefill && e.Window != 0 && a.admitted == 0 { // its window goes on
 		a.pool = limiter.RestoreMeter(&a.tier, a.pool.Level(), now, e.Window, 0, now)
 	}
-	if e.Learn.Told {
+	if a.endures() {
+		h.resume(now, e)
+	}
+	if e.Learn.Told && (!a.endures() || a.limit.Decide == quota.AtLeader) {
 		told := e.Learn.Level.Plus(a.refill(e.Learn.Age)).Plus(-a.admitted)
 		if level := a.level(); level > told {
 			a.pool.Add(told.Plus(-level))
 		}
 		a.dirty = true
 	}
-	h.inherit(now, e)
-	a.pool.Add(-h.out)
+	if !a.endures() {
+		h.inherit(now, e)
+		a.pool.Add(-h.out)
+	}
 }
 
 // past reports whether what the entry says was used belongs to a window that
@@ -295,14 +319,8 @@ func (a *account) refill(d time.Duration) quota.Units {
 	return 0
 }
 
-// book charges what a report said. since is when the member reported before.
-// What was not used goes back to the pool, except what the rate yielded beyond
-// the caps while the whole bucket was full: that has overflowed.
-func (a *account) book(since quota.Time, h *holder, d delta) {
-	if a.fullAt >= since {
-		d.back -= d.stored
-		h.out -= d.beyond
-	}
+// book charges what a report said. What was not used goes back to the pool.
+func (a *account) book(h *holder, d delta) {
 	if h.pardon {
 		d.late, h.pardon = d.used+d.over, false
 	}
@@ -317,15 +335,19 @@ func (a *account) book(since quota.Time, h *holder, d delta) {
 }
 
 // close answers a member that lets go of the key. The record stays for a while
-// without tokens, so that a repeated final report is not counted again.
-func (a *account) close(now, since quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq) quota.GrantEntry {
-	if a.fullAt < since {
-		a.pool.Add(h.out)
-	}
+// without tokens, so that a repeated final report is not counted again. Where
+// counts endure the member may not forget them before the log has them.
+func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq) quota.GrantEntry {
+	a.pool.Add(min(h.out, h.ret))
+	a.dirty = a.dirty || a.promises() && (h.promised.high > h.promised.total || !h.closed)
 	h.void()
-	h.demand, h.closed = 0, true // what is in flight stays so until a later opening says more
+	h.demand, h.closed, h.wish = 0, true, wish{} // what is in flight stays so until a later opening says more
 	a.advance(now)
-	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true}
+	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true, Saved: h.saved}
+	if a.endures() && h.saved < e.Used.Plus(e.Overdrawn) {
+		h.grants++
+		g.Closed, g.Seq, g.Again = false, h.grants, unsavedAgain
+	}
 	a.window(&g)
 	return g
 }
@@ -352,6 +374,9 @@ func (a *account) others(h *holder) quota.Units {
 	return quota.Units(max(0, sum-math.Sqrt(sum*float64(quota.Token))))
 }
 
+// unsavedAgain is when to ask again whether the log has it.
+const unsavedAgain = 500 * time.Millisecond
+
 // keyLevel is the account's line in a checkpoint.
 func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
 	kl := quota.KeyLevel{Key: a.key, Level: a.level(), At: now, FullAt: max(a.keep, now.Add(min(a.resetAfter(now), maxFull)))}
@@ -359,8 +384,28 @@ func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
 		kl.WindowStart, _ = a.pool.Bounds()
 		kl.Slope = a.perSecond()
 	}
+	if a.endures() {
+		a.keepMarks(now, &kl)
+	}
 	return kl
 }
+
+// keepMarks adds what is booked of the members. As long as one of them has the
+// key open, the line stays.
+func (a *account) keepMarks(now quota.Time, kl *quota.KeyLevel) {
+	m := a.recountable()
+	kl.Level = min(m.Level(), a.limit.BurstUnits())
+	for i := range a.holders {
+		h := &a.holders[i]
+		kl.Marks = append(kl.Marks, h.mark())
+		if !h.closed {
+			kl.FullAt = max(kl.FullAt, now.Add(openMemory))
+		}
+	}
+}
+
+// openMemory is how long a line of the log is kept that members have open.
+const openMemory = time.Hour
 
 // maxFull bounds how long a checkpoint remembers a key that hardly refills.
 const maxFull = 400 * 24 * time.Hour

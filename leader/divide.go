@@ -49,7 +49,9 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	h.grants++
 	again := l.cfg.Sync
 	var tokens quota.Units
+	lease := now.Add(l.cfg.Lease)
 	if l.mayGrant(now, a) {
+		capped := h.capped
 		t := l.weigh(now, a, h)
 		again = l.again(t)
 		l.setRate(a, h, t)
@@ -57,8 +59,11 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 			tokens = l.tokens(a, h, e, t, again)
 		}
 		l.setCap(a, h, t, tokens)
+		if a.promises() {
+			tokens, lease = l.promised(now, a, h, tokens, capped)
+		}
 	}
-	h.lease, h.again = now.Add(l.cfg.Lease), again
+	h.lease, h.again = lease, again
 	if h.granted == 0 {
 		h.granted = now
 	}
@@ -66,12 +71,12 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	h.spoken = min(tokens, e.Want)
 	if tokens > 0 {
 		a.pool.Add(-tokens)
-		h.out += tokens
+		h.out, h.ret = h.out+tokens, h.ret+tokens
 		h.flight = append(h.flight, flight{h.grants, tokens})
 	}
 	g := quota.GrantEntry{
 		Key: a.key, Epoch: e.Epoch, Seq: h.grants, Ack: ack,
-		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: l.cfg.Lease,
+		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: lease.Sub(now), Saved: h.saved,
 		Level: a.levelFor(h), Others: a.others(h), Free: a.pool.Level(), Again: again,
 	}
 	a.window(&g)

@@ -10,18 +10,19 @@ import (
 // holder is what the ledger knows of one member's part in one account.
 //
 // Invariants: charged >= rate; out counts every token that the member may
-// hold, be on its way to hold, or have spent since its last report.
+// hold, be on its way to hold, or have spent since its last report; ret <= out.
 type holder struct {
 	node  quota.NodeID
 	inc   quota.Incarnation
 	epoch quota.Seq
 
 	// Counters as last reported in this epoch.
-	used, over, refused, refunded quota.Units
-	owed, alone                   quota.Units // parts of over: charged after the fact, admitted while cut off
+	used, over, refused, refunded, returned quota.Units
+	owed, alone                             quota.Units // parts of over: charged after the fact, admitted while cut off
 
 	inFlight quota.Units // Concurrency; not part of out
 	out      quota.Units
+	ret      quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
 	held     quota.Units // as last reported
 	rate     quota.Units // granted refill per second
 	charged  quota.Units // largest refill that the member may still apply
@@ -43,6 +44,17 @@ type holder struct {
 	reported quota.Time
 	closed   bool
 	pardon   bool // the key was reset since the last report
+
+	// Of accounts whose counts endure:
+	saved    quota.Units // of used and over, committed
+	promised promise     // committed
+	pending  []promise   // in checkpoints that are not known to be committed
+	wish     wish
+	want     quota.Units // as last reported
+	restored bool        // not settled in this term
+	learns   bool        // what it had from an earlier leader is settled, not inherited
+	dead     bool        // its process is: what is out was used or is lost
+	diedAt   quota.Time
 }
 
 type flight struct {
@@ -61,8 +73,6 @@ type delta struct {
 	owed, alone         quota.Units // parts of over: charged after the fact, admitted while cut off
 	late                quota.Units // part of used and over that was for a window that has ended
 	back                quota.Units // returned to the pool; may be negative
-	stored              quota.Units // part of back that was beyond what could stand
-	beyond              quota.Units // part of out that still is
 }
 
 func (d delta) attempted() quota.Units { return d.used + d.over + d.refused }
@@ -70,7 +80,7 @@ func (d delta) attempted() quota.Units { return d.used + d.over + d.refused }
 // void takes everything from the member: the window has ended, or the key is
 // closed.
 func (h *holder) void() {
-	h.out, h.held, h.rate, h.charged = 0, 0, 0, 0
+	h.out, h.ret, h.held, h.rate, h.charged = 0, 0, 0, 0, 0
 	h.cap, h.capped, h.spoken, h.flight = 0, 0, 0, h.flight[:0]
 }
 
@@ -82,7 +92,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	known := total - min(e.Unreported, total)
 	h.used = min(known, e.Used)
 	h.over = known - h.used
-	h.refused, h.refunded = 0, 0
+	h.refused, h.refunded, h.saved, h.returned = 0, 0, 0, 0
 	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
 	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
 	h.from, h.demand = now, 0
@@ -95,6 +105,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 // not acknowledged was granted too, so it is part of out.
 func (h *holder) inherit(now quota.Time, e *quota.ReportEntry) {
 	h.out = e.Held.Plus(max(0, e.Used-h.used))
+	h.ret = h.out
 	h.rate, h.charged = e.Learn.Rate, e.Learn.Rate
 	h.lease = now.Add(e.Learn.LeaseLeft)
 	h.from = now.Add(-inheritMargin) // the report was on its way for a while
@@ -119,7 +130,7 @@ func (h *holder) accrue(now quota.Time) quota.Units {
 	if now >= h.lease.Add(leaseSlack) {
 		h.rate, h.charged, h.demand = 0, 0, 0
 	}
-	h.out = h.out.Plus(got)
+	h.out, h.ret = h.out.Plus(got), h.ret.Plus(got)
 	return got
 }
 
@@ -129,18 +140,22 @@ const leaseSlack = 50 * time.Millisecond
 
 // standing is the most that the member can spend at one moment: it accrues up
 // to its cap, and granted tokens that are on their way come on top.
-func (h *holder) standing() quota.Units {
+func (h *holder) standing() quota.Units { return max(0, min(h.out, h.most())) }
+
+func (h *holder) most() quota.Units {
 	most := max(h.capped, h.held)
 	for _, f := range h.flight {
 		most = most.Plus(f.tokens)
 	}
-	return max(0, min(h.out, most))
+	return most
 }
 
 // settle compares a report with the books and returns the difference. past says
 // that the report is all about a window that has ended: what is held there is
 // void.
-func (h *holder) settle(now quota.Time, e *quota.ReportEntry, burst quota.Units, past bool) delta {
+func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool) delta {
+	burst := limit.BurstUnits()
+	lost := max(0, h.ret-h.standing())
 	spent := h.used + h.over
 	d := delta{
 		used: max(0, e.Used-h.used), over: max(0, e.Overdrawn-h.over), refused: max(0, e.Refused-h.refused),
@@ -149,7 +164,6 @@ func (h *holder) settle(now quota.Time, e *quota.ReportEntry, burst quota.Units,
 	}
 	h.owed, h.alone = max(h.owed, e.Charged), max(h.alone, e.Alone)
 	h.used, h.over, h.refused, h.refunded = max(h.used, e.Used), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
-	before := h.standing()
 	h.acknowledge(e.Applied)
 	held := e.Held
 	switch {
@@ -158,15 +172,36 @@ func (h *holder) settle(now quota.Time, e *quota.ReportEntry, burst quota.Units,
 	case e.Window != 0:
 		d.late = min(max(0, e.Before-spent), d.used+d.over)
 	}
-	standing := min(held.Plus(h.coming(now, e)), burst) // nobody is granted more
-	d.back = h.out - d.used - standing
-	d.stored = max(0, min(d.back, h.out-before))
-	h.out, h.held, h.inFlight = standing, min(held, burst), e.InFlight
-	d.beyond = h.out - h.standing()
+	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
+	left, ret := h.out-d.used, h.ret
+	h.out, h.ret, h.held, h.inFlight = standing, standing, min(held, burst), e.InFlight
+	d.back = min(left, ret) - standing
+	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
+		d.back = h.exactly(left, max(0, e.Returned-h.returned), lost, ret-d.used)
+	}
+	h.returned = e.Returned
+	h.want, h.restored = e.Want, false
 	if h.applied(e) {
 		h.charged, h.capped, h.granted = h.rate, h.cap, 0
 	}
 	return d
+}
+
+// exactly splits what is left of what the member was given into what stands with
+// it, what may come back later, and what comes back now. Certain is what it holds
+// or gets and what was returned: it has been somewhere all the time. The rest may have
+// overflowed, so only as much of it counts as never did: lost, which is kept so
+// small that everything together fits into the burst at every moment.
+// Had all been used at the last moment, ret less that would be left: so that
+// much is as well.
+func (h *holder) exactly(left, returned, lost, least quota.Units) quota.Units {
+	stands, sure := h.standing(), h.held+returned
+	for _, f := range h.flight {
+		sure = sure.Plus(f.tokens)
+	}
+	allowed := max(sure+min(left-sure, lost), min(least, left))
+	h.ret = min(max(allowed, stands), h.out)
+	return allowed - h.ret
 }
 
 func (h *holder) applied(e *quota.ReportEntry) bool { return e.Applied >= h.grants }
@@ -185,11 +220,17 @@ func (h *holder) acknowledge(applied quota.Seq) {
 
 // coming is what the member does not hold yet but may: the rate since it last
 // accrued, and tokens of grants that it has not applied.
-func (h *holder) coming(now quota.Time, e *quota.ReportEntry) quota.Units {
+//
+// What a member tells a new leader it said after that one had started.
+func (h *holder) coming(now, started quota.Time, e *quota.ReportEntry) quota.Units {
 	var sum quota.Units
+	if e.Learn != nil && h.learns {
+		dt := min(now.Sub(started), max(0, e.Learn.LeaseLeft)+leaseSlack)
+		sum = perSecondCeil(e.Learn.Rate, max(0, dt))
+	}
 	from := e.AccruedTo
-	if !h.applied(e) && (from == 0 || h.granted < from) {
-		from = h.granted // it may yet apply the last grant, from its start
+	if !h.applied(e) && from == 0 {
+		from = h.granted // it may yet apply the grant, from its start; never again what it has accrued
 	}
 	if dt := min(now, h.lease.Add(leaseSlack)).Sub(from); from > 0 && h.charged > 0 {
 		sum = perSecondCeil(h.charged, min(dt, maxComing))

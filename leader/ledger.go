@@ -2,7 +2,6 @@ package leader
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/limiter"
@@ -28,6 +27,11 @@ type Ledger struct {
 	started   quota.Time
 	learning  bool
 	untracked int64 // reports of keys beyond MaxKeys
+
+	written  quota.Seq // checkpoints made
+	writing  []writing // accounts in those that are not known to be committed, oldest first
+	catching bool      // answering those that waited for it
+	wants    bool      // a checkpoint would let members have what they wait for
 }
 
 // savedLevel is a level that an account begins with. tier is what it was counted
@@ -43,6 +47,8 @@ type member struct {
 	seq   quota.Seq
 	spoke bool // has told all that it holds, in this term
 	gone  bool // known to be dead
+
+	goneAt quota.Time
 }
 
 // New returns the ledger of a range whose leadership began at now. nodes are
@@ -130,6 +136,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	if !sane(e) {
 		return quota.GrantEntry{}, false
 	}
+	if e.Life != 0 {
+		return l.afterlife(now, r, e)
+	}
 	a := l.open(now, e.Key)
 	if a == nil {
 		return quota.GrantEntry{}, false
@@ -140,30 +149,35 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	gap := unknownGap
 	if h == nil || h.epoch != e.Epoch {
 		h = a.admit(now, r, e)
+		h.restored = true
 		if e.Learn != nil {
 			a.liveLearn(now)
 		}
 	} else {
 		gap = now.Sub(h.reported)
 	}
-	since, was := h.reported, l.liveBefore(now, a)
-	d := h.settle(now, e, a.limit.BurstUnits(), a.past(e))
-	a.book(since, h, d)
+	if h.restored && e.Learn != nil {
+		a.learn(now, h, e)
+	}
+	was := l.liveBefore(now, a)
+	d := h.settle(now, l.started, e, a.limit, a.past(e))
+	a.book(h, d)
 	l.liveAfter(now, a, gap, e.Want, was, &d)
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}
 	h.observe(now, d, l.cfg.Sync)
 	if e.Final {
-		return a.close(now, since, h, e, r.Seq), true
+		return a.close(now, h, e, r.Seq), true
 	}
+	h.closed = false
 	return l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0), true
 }
 
 // sane rejects entries that no member would send.
 func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
-		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone,
+		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Saved, e.Returned,
 	} {
 		if u < 0 || u > quota.Most {
 			return false
@@ -189,12 +203,15 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 		l.untracked++
 		return nil
 	}
+	kl, saved := l.saved[k]
 	a := newAccount(k, limit, l.poolOf(now, k, limit))
 	l.lives++
 	a.life = l.lives
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
-	l.accounts[k] = a
+	if l.accounts[k] = a; saved {
+		l.restore(now, a, &kl.KeyLevel)
+	}
 	return a
 }
 
@@ -246,7 +263,7 @@ func (l *Ledger) allSpoke() bool {
 // Under hard, nothing that an unexpired lease of an earlier term might still
 // spend is given again.
 func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
-	if a.limit.Ceiling == quota.Hard && l.term > 1 {
+	if a.limit.Ceiling == quota.Hard && !a.promises() && l.term > 1 {
 		return l.allSpoke() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
 	}
 	return !l.learning
@@ -258,17 +275,16 @@ func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
 // that it was acquired for may go on without the node.
 func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
 	if m := l.members[id]; m != nil {
-		m.gone = true
+		m.gone, m.goneAt = true, now
 	}
 	delete(l.askers, id)
 	for _, a := range l.accounts {
 		a.advance(now)
-		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool {
-			if h.node == id {
-				a.bury(now, &h)
+		for i := len(a.holders) - 1; i >= 0; i-- {
+			if a.holders[i].node == id {
+				a.retire(now, i)
 			}
-			return h.node == id
-		})
+		}
 	}
 	l.settleLearning(now)
 }
@@ -343,7 +359,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 	for k, a := range l.accounts {
 		a.advance(now)
 		l.liveSweep(now, a)
-		a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return now.Sub(h.reported) > max(remember, a.inFlightLease()) })
+		a.forget(now)
 		shown := now.Sub(a.lastUse) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
 			delete(l.accounts, k)

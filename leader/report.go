@@ -12,15 +12,21 @@ import (
 // full again, so that the log forgets them. wall is the wall clock at now.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	var out []quota.KeyLevel
+	l.written++
+	l.wants = false
 	for _, a := range l.accounts {
-		if !a.dirty || a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
+		if !a.moved(now, l.cfg.Lease) || a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
 			continue
 		}
 		if len(out) >= limit {
 			break
 		}
 		a.advance(now)
-		out = append(out, a.keyLevel(now))
+		kl := a.keyLevel(now)
+		if a.endures() {
+			l.write(now, a, &kl)
+		}
+		out = append(out, kl)
 		a.dirty, a.saved = false, true
 	}
 	slices.SortFunc(out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })

@@ -29,7 +29,12 @@ import (
 //	    [over=] [want=] [key=] [lost] [final] [full] [term=] [flight=] [refunded=] [window]
 //	repeat a                          a's last report arrives again
 //	restart a | gone a                a's process begins anew | is known to be dead
-//	advance 1s | sweep | books | checkpoint
+//	afterlife a used=5 [saved=]       a's process tells what the one before had counted
+//	    [key=] [window] [before=]
+//	advance 1s | sweep | books
+//	checkpoint [lost]                 the log takes the levels, or does not yet
+//
+// A checkpoint that the ledger wants is made, and taken, at once.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if strings.Contains(path, "fuzz") {
@@ -60,13 +65,14 @@ type fakeMember struct {
 	seq  quota.Seq
 	keys map[string]*fakeKey
 	last quota.Report
+	dead map[string]*fakeKey // of the process before
 }
 
 type fakeKey struct {
 	epoch               quota.Seq
 	used, over, refused quota.Units
 	refunded            quota.Units
-	acked               quota.Units
+	acked, saved        quota.Units
 	held                quota.Units
 	from                quota.Time
 	term                quota.Term
@@ -101,7 +107,7 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		return w.send(w.member(d.CmdArgs[0].Key).last, nil)
 	case "restart":
 		m := w.member(d.CmdArgs[0].Key)
-		*m = fakeMember{inc: m.inc + 1, keys: map[string]*fakeKey{}}
+		*m = fakeMember{inc: m.inc + 1, keys: map[string]*fakeKey{}, dead: m.keys}
 		return ""
 	case "gone":
 		w.ledger.MemberGone(w.now, quota.NodeID(d.CmdArgs[0].Key))
@@ -111,8 +117,10 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		return w.books()
 	case "books":
 		return w.books()
+	case "afterlife":
+		return w.afterlife(t, d)
 	case "checkpoint":
-		return w.checkpoint()
+		return w.checkpoint(!d.HasArg("lost"))
 	}
 	d.Fatalf(t, "unknown command %q", d.Cmd)
 	return ""
@@ -291,7 +299,7 @@ func (w *world) report(t *testing.T, d *datadriven.TestData) string {
 func (k *fakeKey) entry(term quota.Term) quota.ReportEntry {
 	e := quota.ReportEntry{
 		Epoch: k.epoch, Used: k.used, Overdrawn: k.over, Refused: k.refused, Held: k.held,
-		Unreported: k.used + k.over - k.acked,
+		Unreported: k.used + k.over - k.acked, Saved: k.saved,
 	}
 	switch {
 	case k.term == term:
@@ -325,6 +333,8 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 		e := g.Entries[i]
 		if e.Closed {
 			fmt.Fprintf(&out, "%s %s: closed, level %s\n", r.From, e.Key.Key, show(e.Level))
+		} else if r.Entries[i].Final {
+			fmt.Fprintf(&out, "%s %s: not saved, level %s\n", r.From, e.Key.Key, show(e.Level))
 		} else {
 			fmt.Fprintf(&out, "%s %s: %s tokens, rate %s/s, cap %s, level %s, others %s/s, again %v\n", r.From, e.Key.Key,
 				show(e.Tokens), show(e.Rate), show(e.Cap), show(e.Level), show(e.Others), e.Again)
@@ -336,13 +346,50 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 	if len(g.Entries) == 0 {
 		fmt.Fprintf(&out, "%s: no answer\n", r.From)
 	}
+	if w.ledger.Wants() {
+		out.WriteString(w.checkpoint(true))
+	}
 	return out.String()
 }
 
+// afterlife tells what a's last process had counted. In tells of it that another
+// node holds, m is nil.
+func (w *world) afterlife(t *testing.T, d *datadriven.TestData) string {
+	name, key, used, saved, before := d.CmdArgs[0].Key, "k", 0.0, 0.0, 0.0
+	d.MaybeScanArgs(t, "key", &key)
+	d.MaybeScanArgs(t, "used", &used)
+	d.MaybeScanArgs(t, "saved", &saved)
+	d.MaybeScanArgs(t, "before", &before)
+	m := w.member(name)
+	tokens := func(v float64) quota.Units { return quota.Units(math.Round(v * float64(quota.Token))) }
+	m.seq++
+	e := quota.ReportEntry{Key: theKey(key), Epoch: 1, Life: m.inc - 1, Overdrawn: tokens(used), Saved: tokens(saved), Before: tokens(before)}
+	if k := m.dead[key]; k != nil && d.HasArg("window") {
+		e.Window = k.grant.WindowStart
+	}
+	r := quota.Report{Term: w.ledger.Term(), From: quota.NodeID(name), Incarnation: m.inc, Seq: m.seq, Entries: []quota.ReportEntry{e}}
+	g, err := w.ledger.Report(w.now, r)
+	switch {
+	case err != nil:
+		return "error: " + err.Error() + "\n"
+	case len(g.Entries) == 0:
+		return "no answer\n"
+	case g.Entries[0].Saved >= e.Overdrawn:
+		return "settled\n" + w.books()
+	}
+	return "booked\n" + w.books()
+}
+
 func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry) {
-	k.acked = r.Used + r.Overdrawn
+	if r != nil {
+		k.acked = r.Used + r.Overdrawn
+	}
+	k.saved = e.Saved
 	if e.Closed {
 		*k = fakeKey{epoch: k.epoch + 1, from: g.At, term: g.Term, at: g.At, grant: quota.GrantEntry{Level: e.Level}}
+		return
+	}
+	if r != nil && r.Final {
 		return
 	}
 	k.held, k.from = k.held+e.Tokens, g.At
@@ -368,16 +415,44 @@ func (w *world) books() string {
 	return out.String()
 }
 
-func (w *world) checkpoint() string {
-	w.saved = w.ledger.Checkpoint(w.now, 100)
-	var out strings.Builder
-	for _, kl := range w.saved {
-		fmt.Fprintf(&out, "%s: level %s, full in %v\n", kl.Key.Key, show(kl.Level), kl.FullAt.Sub(kl.At))
-	}
-	if out.Len() == 0 {
+// checkpoint makes one; if the log takes it, the ledger is told, and members get
+// what they waited for.
+func (w *world) checkpoint(taken bool) string {
+	levels := w.ledger.Checkpoint(w.now, 100)
+	if len(levels) == 0 {
 		return "nothing moved\n"
 	}
+	var out strings.Builder
+	for i := range levels {
+		showLevel(&out, &levels[i])
+	}
+	if !taken {
+		return out.String()
+	}
+	w.saved = levels
+	for _, g := range w.ledger.Saved(w.now, w.ledger.Written()) {
+		e := g.Entries[0]
+		fmt.Fprintf(&out, "%s %s: then %s tokens, rate %s/s, level %s\n", g.To, e.Key.Key, show(e.Tokens), show(e.Rate), show(e.Level))
+		w.member(string(g.To)).keys[e.Key.Key].apply(e, g, nil)
+	}
 	return out.String()
+}
+
+func showLevel(out *strings.Builder, kl *quota.KeyLevel) {
+	fmt.Fprintf(out, "log %s: level %s", kl.Key.Key, show(kl.Level))
+	if len(kl.Marks) == 0 {
+		fmt.Fprintf(out, ", full in %v", kl.FullAt.Sub(kl.At))
+	}
+	for _, m := range kl.Marks {
+		fmt.Fprintf(out, "; %s.%d used %s", m.Node, m.Life, show(m.Used+m.Overdrawn))
+		if m.Out > 0 || m.Rate > 0 {
+			fmt.Fprintf(out, ", at most %s + %s/s more", show(m.Out), show(m.Rate))
+		}
+		if m.Dead {
+			out.WriteString(", dead")
+		}
+	}
+	out.WriteString("\n")
 }
 
 // show writes tokens with up to three decimal places.

@@ -23,6 +23,9 @@ type Limit struct {
 	Class   Class
 	Ceiling Ceiling
 	Decide  Decide
+	// Durable says that counts outlive the leader, and restarts, even where the
+	// kind alone does not ask for it: see Endures.
+	Durable bool
 	// MaxCost is the most that one request may take; 0 is what could ever fit.
 	MaxCost int64
 	// MaxWait is the longest time that a request may be told to wait for tokens
@@ -85,6 +88,19 @@ func (l *Limit) SetFirst(t Tier) {
 // Tiers returns all tiers, the first first.
 func (l *Limit) Tiers() []Tier { return append([]Tier{l.First()}, l.More...) }
 
+// DurableFrom is the period from which a window's counts endure by themselves.
+const DurableFrom = 10 * time.Second
+
+// Endures reports whether what is counted outlives the leader that counted it
+// and restarts of its nodes: of hard limits, of windows of DurableFrom or more,
+// and of limits that say so. Never of what is in flight.
+func (l *Limit) Endures() bool {
+	if l.Kind == Concurrency {
+		return false
+	}
+	return l.Durable || l.Ceiling == Hard || l.Kind == CalendarWindow || l.Kind.Windowed() && l.Rate.Per >= DurableFrom
+}
+
 // DebtUnits is how far below zero the level may go for callers that wait.
 func (l *Limit) DebtUnits() Units {
 	if l.MaxDebt <= 0 || l.Rate.Per <= 0 {
@@ -132,7 +148,7 @@ func (l *Limit) NearUnits() Units {
 // Equal reports whether the limits say the same. A test holds it to all fields.
 func (l *Limit) Equal(o *Limit) bool {
 	return l.LimitName == o.LimitName && l.First() == o.First() && slices.Equal(l.More, o.More) &&
-		l.Class == o.Class && l.Ceiling == o.Ceiling && l.Decide == o.Decide &&
+		l.Class == o.Class && l.Ceiling == o.Ceiling && l.Decide == o.Decide && l.Durable == o.Durable &&
 		l.MaxCost == o.MaxCost && l.MaxWait == o.MaxWait && l.MaxDebt == o.MaxDebt && l.Lease == o.Lease &&
 		l.Parent == o.Parent && l.Floor == o.Floor && l.FloorBurst == o.FloorBurst &&
 		l.Enforcement == o.Enforcement && l.Fraction == o.Fraction && l.Near == o.Near && l.CutOff == o.CutOff &&

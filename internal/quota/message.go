@@ -68,6 +68,17 @@ type ReportEntry struct {
 	// are named until a report that names them is answered. At most MaxAbandoned.
 	Abandoned []Seq
 
+	// Returned is what the member gave back of what it held, since the opening: it
+	// is certain to come back. What neither was used, is held nor was returned may
+	// have overflowed.
+	Returned Units
+	// Saved is the part of Used+Overdrawn that a leader has said to be committed.
+	Saved Units
+	// Life says that the entry is about an earlier process of the node, which had
+	// counted this when it died: Epoch, Overdrawn (all of it), Refunded, Window,
+	// Before and Saved are set, nothing else. 0 is this process.
+	Life Incarnation
+
 	// Learn is what a new leader needs to take over. It is set until that leader
 	// has granted.
 	Learn *Learn
@@ -123,6 +134,11 @@ type GrantEntry struct {
 	// other limits, newer or older ones, reads the level of a window by what is
 	// used: Burst less Level. 0 says that it is the member's.
 	Burst Units
+	// Saved is the part of the report's Used+Overdrawn that is committed to the
+	// range's log: every later leader knows it. Durable accounts only. A member does
+	// not let go of the key before it is all.
+	Saved Units
+	Life  Incarnation // echoes an entry of an earlier process; 0 is this one
 }
 
 // Why says how a decision was made. The words are part of the API.
@@ -209,6 +225,24 @@ type KeyLevel struct {
 	// without windows.
 	WindowStart Time
 	Slope       Units
+	// Marks say what is booked of each member, of durable accounts. Level is as if
+	// nothing had been used beyond them.
+	Marks []Mark
+}
+
+// Mark is what a checkpoint says of one process of a member.
+type Mark struct {
+	Node  NodeID
+	Life  Incarnation
+	Epoch Seq
+	// What is booked of this epoch; see ReportEntry.
+	Used, Overdrawn, Refunded Units
+	// Out is what the member may use beyond that, and Rate what that gains per
+	// second from KeyLevel.At until Until; Cap is the most that it may hold at one
+	// moment. Hard only: no leader grants more before it has committed more.
+	Out, Rate, Cap Units
+	Until          Time
+	Dead           bool // the process is known to be dead
 }
 
 // KeyRate is what a range's leader reports of one key.

@@ -76,8 +76,10 @@ func (r *run) propose(s *seat) {
 	}
 	if s.unsaved == nil {
 		if s.unsaved = s.ledger.Checkpoint(s.node.clock(), 1<<30); len(s.unsaved) == 0 {
+			s.unsaved = nil
 			return
 		}
+		s.number = s.ledger.Written()
 		for i := range s.unsaved {
 			shift(&s.unsaved[i], -r.wall(s.node))
 		}
@@ -92,6 +94,28 @@ func (r *run) propose(s *seat) {
 		s.busy = false
 		if r.majority(s.node) && r.log.commit(term, s.unsaved) {
 			s.unsaved = nil
+			r.saved(s)
 		}
 	})
+}
+
+// saved tells a leader what the log has taken, and members what they waited for.
+func (r *run) saved(s *seat) {
+	grants := s.ledger.Saved(s.node.clock(), s.number)
+	r.prove(s, nil)
+	for _, g := range grants {
+		for _, n := range r.nodes {
+			if n.id == g.To && !n.dead {
+				r.grant(s, n, g)
+			}
+		}
+	}
+	r.hasten(s)
+}
+
+// hasten proposes at once what members wait for.
+func (r *run) hasten(s *seat) {
+	if s.ledger.Wants() {
+		r.propose(s)
+	}
 }

@@ -51,9 +51,14 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
 	}
 	r.res.Bytes += grantSize(&g)
-	if n.life != life {
-		return
+	r.hasten(s)
+	if n.life == life {
+		r.grant(s, n, g)
 	}
+}
+
+// grant sends a grant to a member.
+func (r *run) grant(s *seat, n *node, g quota.Grant) {
 	r.send(s.node, n, func() {
 		n.agg.Apply(n.clock(), g)
 		r.unpark(n)

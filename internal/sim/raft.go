@@ -33,6 +33,7 @@ type seat struct {
 	last   quota.Units // admitted by the books, when the seat was over
 
 	unsaved []quota.KeyLevel // proposed, and not committed yet
+	number  quota.Seq        // of unsaved in the ledger
 	busy    bool             // a proposal is under way
 }
 
@@ -271,4 +272,10 @@ func shift(kl *quota.KeyLevel, by quota.Time) {
 	if kl.WindowStart != 0 {
 		kl.WindowStart += by
 	}
+	marks := make([]quota.Mark, len(kl.Marks))
+	for i, m := range kl.Marks {
+		m.Until += by
+		marks[i] = m
+	}
+	kl.Marks = marks
 }

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -17,6 +19,8 @@ type pair struct {
 	ledger  *leader.Ledger
 	now     quota.Time
 	dropped map[string]int
+	log     map[quota.Key]quota.KeyLevel
+	logged  quota.Time
 }
 
 func newPair(t *testing.T, maxKeys int, l quota.Limit) *pair {
@@ -25,7 +29,7 @@ func newPair(t *testing.T, maxKeys int, l quota.Limit) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{t: t, now: epoch, dropped: map[string]int{}}
+	p := &pair{t: t, now: epoch, dropped: map[string]int{}, log: map[quota.Key]quota.KeyLevel{}}
 	p.agg = aggregator.New(aggregator.Config{
 		Self: "a", Incarnation: 1, Nodes: 3, Ranges: 1, MaxKeys: maxKeys, Idle: time.Minute,
 		Removed: func(k quota.Key) { p.dropped[k.Key]++ },
@@ -48,9 +52,23 @@ func (p *pair) pass(d time.Duration) {
 				p.agg.Apply(p.now, g)
 			}
 		}
+		if p.ledger.Wants() || p.now >= p.logged.Add(time.Second) {
+			p.write()
+		}
 		if p.now >= end {
 			return
 		}
+	}
+}
+
+// write takes a checkpoint into the log.
+func (p *pair) write() {
+	p.logged = p.now
+	for _, kl := range p.ledger.Checkpoint(p.now, 1000) {
+		p.log[kl.Key] = kl
+	}
+	for _, g := range p.ledger.Saved(p.now, p.ledger.Written()) {
+		p.agg.Apply(p.now, g)
 	}
 }
 
@@ -127,14 +145,13 @@ func TestTrapRehash(t *testing.T) {
 			p := newPair(t, 64, l)
 			for p.take(l.LimitName, "k").Allowed {
 			}
-			var levels []quota.KeyLevel
 			if open {
 				p.pass(30 * time.Millisecond)
 			} else {
 				p.pass(3 * time.Second)
-				levels = p.ledger.Checkpoint(p.now, 100)
+				p.write()
 			}
-			p.elect(2, limits, levels)
+			p.elect(2, limits, slices.Collect(maps.Values(p.log)))
 			p.pass(time.Second)
 			if d := p.take(l.LimitName, "k"); d.Allowed || d.Why != quota.WhyOverLimit {
 				t.Errorf("%v, open %v: under the next leader: %+v", ceiling, open, d)

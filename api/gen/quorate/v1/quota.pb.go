@@ -946,7 +946,10 @@ type Limit struct {
 	// How long an unused dynamic bucket is remembered; absent is the node's own.
 	Idle *durationpb.Duration `protobuf:"bytes,24,opt,name=idle,proto3" json:"idle,omitempty"`
 	// HTTP requests that the limit is for.
-	Match         *Match `protobuf:"bytes,25,opt,name=match,proto3" json:"match,omitempty"`
+	Match *Match `protobuf:"bytes,25,opt,name=match,proto3" json:"match,omitempty"`
+	// Whether counts are asked to outlive leaders and nodes, where they do not by
+	// themselves.
+	Durable       bool `protobuf:"varint,26,opt,name=durable,proto3" json:"durable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1154,6 +1157,13 @@ func (x *Limit) GetMatch() *Match {
 		return x.Match
 	}
 	return nil
+}
+
+func (x *Limit) GetDurable() bool {
+	if x != nil {
+		return x.Durable
+	}
+	return false
 }
 
 // AllowResponse is the answer to one check.
@@ -2442,7 +2452,7 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\tthen_rate\x18\x05 \x01(\tR\bthenRate\"5\n" +
 	"\x05Match\x12\x18\n" +
 	"\amethods\x18\x01 \x03(\tR\amethods\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x97\a\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xb1\a\n" +
 	"\x05Limit\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2470,7 +2480,8 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\x06decide\x18\x16 \x01(\x0e2\x12.quorate.v1.DecideR\x06decide\x12\x19\n" +
 	"\bmax_keys\x18\x17 \x01(\x03R\amaxKeys\x12-\n" +
 	"\x04idle\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\x04idle\x12'\n" +
-	"\x05match\x18\x19 \x01(\v2\x11.quorate.v1.MatchR\x05match\"\xfa\x02\n" +
+	"\x05match\x18\x19 \x01(\v2\x11.quorate.v1.MatchR\x05match\x12\x18\n" +
+	"\adurable\x18\x1a \x01(\bR\adurable\"\xfa\x02\n" +
 	"\rAllowResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12'\n" +
 	"\x05limit\x18\x02 \x01(\v2\x11.quorate.v1.LimitR\x05limit\x12\x1c\n" +

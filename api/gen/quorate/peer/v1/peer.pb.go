@@ -1493,7 +1493,13 @@ type ReportEntry struct {
 	// Part of overdrawn that callers charged after the fact.
 	Charged int64 `protobuf:"varint,20,opt,name=charged,proto3" json:"charged,omitempty"`
 	// Part of overdrawn that was admitted while cut off.
-	Alone         int64 `protobuf:"varint,21,opt,name=alone,proto3" json:"alone,omitempty"`
+	Alone int64 `protobuf:"varint,21,opt,name=alone,proto3" json:"alone,omitempty"`
+	// Part of used and overdrawn that is known to be committed.
+	Saved int64 `protobuf:"varint,22,opt,name=saved,proto3" json:"saved,omitempty"`
+	// The earlier process that the entry is about; 0 is this one.
+	Life uint64 `protobuf:"varint,23,opt,name=life,proto3" json:"life,omitempty"`
+	// Given back of what was held since the opening.
+	Returned      int64 `protobuf:"varint,24,opt,name=returned,proto3" json:"returned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1671,6 +1677,27 @@ func (x *ReportEntry) GetCharged() int64 {
 func (x *ReportEntry) GetAlone() int64 {
 	if x != nil {
 		return x.Alone
+	}
+	return 0
+}
+
+func (x *ReportEntry) GetSaved() int64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
+func (x *ReportEntry) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *ReportEntry) GetReturned() int64 {
+	if x != nil {
+		return x.Returned
 	}
 	return 0
 }
@@ -1934,7 +1961,11 @@ type GrantEntry struct {
 	// What level gains per second.
 	Slope int64 `protobuf:"varint,18,opt,name=slope,proto3" json:"slope,omitempty"`
 	// Burst of the limit that level was counted by.
-	Burst         int64 `protobuf:"varint,19,opt,name=burst,proto3" json:"burst,omitempty"`
+	Burst int64 `protobuf:"varint,19,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Part of what the report says to be used and overdrawn that is committed.
+	Saved int64 `protobuf:"varint,20,opt,name=saved,proto3" json:"saved,omitempty"`
+	// Echoes the report's.
+	Life          uint64 `protobuf:"varint,21,opt,name=life,proto3" json:"life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2098,6 +2129,20 @@ func (x *GrantEntry) GetSlope() int64 {
 func (x *GrantEntry) GetBurst() int64 {
 	if x != nil {
 		return x.Burst
+	}
+	return 0
+}
+
+func (x *GrantEntry) GetSaved() int64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
+func (x *GrantEntry) GetLife() uint64 {
+	if x != nil {
+		return x.Life
 	}
 	return 0
 }
@@ -3863,7 +3908,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\xb1\x04\n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\xf7\x04\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3889,7 +3934,10 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x06before\x18\x12 \x01(\x03R\x06before\x12\x1c\n" +
 	"\tabandoned\x18\x13 \x03(\x04R\tabandoned\x12\x18\n" +
 	"\acharged\x18\x14 \x01(\x03R\acharged\x12\x14\n" +
-	"\x05alone\x18\x15 \x01(\x03R\x05alone\"\xbd\x01\n" +
+	"\x05alone\x18\x15 \x01(\x03R\x05alone\x12\x14\n" +
+	"\x05saved\x18\x16 \x01(\x03R\x05saved\x12\x12\n" +
+	"\x04life\x18\x17 \x01(\x04R\x04life\x12\x1a\n" +
+	"\breturned\x18\x18 \x01(\x03R\breturned\"\xbd\x01\n" +
 	"\x05Learn\x12\x12\n" +
 	"\x04told\x18\x01 \x01(\bR\x04told\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
@@ -3905,7 +3953,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xd4\x03\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xfe\x03\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -3930,7 +3978,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"window_end\x18\x11 \x01(\x03R\twindowEnd\x12\x14\n" +
 	"\x05slope\x18\x12 \x01(\x03R\x05slope\x12\x14\n" +
-	"\x05burst\x18\x13 \x01(\x03R\x05burst\"\xa7\x01\n" +
+	"\x05burst\x18\x13 \x01(\x03R\x05burst\x12\x14\n" +
+	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
+	"\x04life\x18\x15 \x01(\x04R\x04life\"\xa7\x01\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +

@@ -317,7 +317,9 @@ type StoredLimit struct {
 	// How long an unused bucket is remembered; 0 is the node's own.
 	IdleNanos int64 `protobuf:"varint,25,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
 	// The HTTP requests that the limit is for.
-	Match         *StoredMatch `protobuf:"bytes,26,opt,name=match,proto3" json:"match,omitempty"`
+	Match *StoredMatch `protobuf:"bytes,26,opt,name=match,proto3" json:"match,omitempty"`
+	// Whether counts are asked to outlive leaders and nodes.
+	Durable       bool `protobuf:"varint,27,opt,name=durable,proto3" json:"durable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +534,13 @@ func (x *StoredLimit) GetMatch() *StoredMatch {
 		return x.Match
 	}
 	return nil
+}
+
+func (x *StoredLimit) GetDurable() bool {
+	if x != nil {
+		return x.Durable
+	}
+	return false
 }
 
 // StoredRate is a rate.
@@ -1576,8 +1585,10 @@ type KeyLevel struct {
 	// What the level gains per second, in millionths of a token; of a sliding
 	// window only.
 	SlopeMicroTokens int64 `protobuf:"varint,8,opt,name=slope_micro_tokens,json=slopeMicroTokens,proto3" json:"slope_micro_tokens,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What is booked of each member, of keys whose counts are durable.
+	Marks         []*Mark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyLevel) Reset() {
@@ -1666,6 +1677,150 @@ func (x *KeyLevel) GetSlopeMicroTokens() int64 {
 	return 0
 }
 
+func (x *KeyLevel) GetMarks() []*Mark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+// Mark is what is booked of one process that reports a key.
+type Mark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Which process of the node.
+	Life uint64 `protobuf:"varint,2,opt,name=life,proto3" json:"life,omitempty"`
+	// Which opening of the key in that process.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// What is booked as admitted out of held tokens, in millionths of a token, as
+	// all amounts.
+	Used int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	// What is booked as admitted beyond them.
+	Overdrawn int64 `protobuf:"varint,5,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
+	// What is booked as given back.
+	Refunded int64 `protobuf:"varint,6,opt,name=refunded,proto3" json:"refunded,omitempty"`
+	// What it may use beyond that.
+	Out int64 `protobuf:"varint,7,opt,name=out,proto3" json:"out,omitempty"`
+	// What that gains per second from the level's time on.
+	Rate int64 `protobuf:"varint,8,opt,name=rate,proto3" json:"rate,omitempty"`
+	// The most that it may hold at one moment.
+	Cap int64 `protobuf:"varint,9,opt,name=cap,proto3" json:"cap,omitempty"`
+	// When the rate ends, Unix nanoseconds.
+	UntilUnixNanos int64 `protobuf:"varint,10,opt,name=until_unix_nanos,json=untilUnixNanos,proto3" json:"until_unix_nanos,omitempty"`
+	// Whether the process is known to be dead.
+	Dead          bool `protobuf:"varint,11,opt,name=dead,proto3" json:"dead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mark) Reset() {
+	*x = Mark{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mark) ProtoMessage() {}
+
+func (x *Mark) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mark.ProtoReflect.Descriptor instead.
+func (*Mark) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Mark) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Mark) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *Mark) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Mark) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Mark) GetOverdrawn() int64 {
+	if x != nil {
+		return x.Overdrawn
+	}
+	return 0
+}
+
+func (x *Mark) GetRefunded() int64 {
+	if x != nil {
+		return x.Refunded
+	}
+	return 0
+}
+
+func (x *Mark) GetOut() int64 {
+	if x != nil {
+		return x.Out
+	}
+	return 0
+}
+
+func (x *Mark) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Mark) GetCap() int64 {
+	if x != nil {
+		return x.Cap
+	}
+	return 0
+}
+
+func (x *Mark) GetUntilUnixNanos() int64 {
+	if x != nil {
+		return x.UntilUnixNanos
+	}
+	return 0
+}
+
+func (x *Mark) GetDead() bool {
+	if x != nil {
+		return x.Dead
+	}
+	return false
+}
+
 // MetaSnapshot is the meta group's state. Alone it is a whole snapshot, as
 // written before there was a history. Since then a snapshot is the bytes 00 6d
 // 65 74 61 32 0a, a MetaSnapshot without limits, and MetaRecords, each behind
@@ -1684,7 +1839,7 @@ type MetaSnapshot struct {
 
 func (x *MetaSnapshot) Reset() {
 	*x = MetaSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1851,7 @@ func (x *MetaSnapshot) String() string {
 func (*MetaSnapshot) ProtoMessage() {}
 
 func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1864,7 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MetaSnapshot) GetLimits() *SetLimits {
@@ -1752,7 +1907,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1919,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1932,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MetaRecord) GetRecord() isMetaRecord_Record {
@@ -1859,7 +2014,7 @@ type MetaEnd struct {
 
 func (x *MetaEnd) Reset() {
 	*x = MetaEnd{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2026,7 @@ func (x *MetaEnd) String() string {
 func (*MetaEnd) ProtoMessage() {}
 
 func (x *MetaEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2039,7 @@ func (x *MetaEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaEnd.ProtoReflect.Descriptor instead.
 func (*MetaEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MetaEnd) GetVersions() uint64 {
@@ -1914,7 +2069,7 @@ type RangeSnapshot struct {
 
 func (x *RangeSnapshot) Reset() {
 	*x = RangeSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2081,7 @@ func (x *RangeSnapshot) String() string {
 func (*RangeSnapshot) ProtoMessage() {}
 
 func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2094,7 @@ func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeSnapshot.ProtoReflect.Descriptor instead.
 func (*RangeSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RangeSnapshot) GetLevels() []*KeyLevel {
@@ -1980,7 +2135,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"rollbackTo\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\a \x01(\fR\trequestIdB\t\n" +
-	"\a_expect\"\xda\x06\n" +
+	"\a_expect\"\xf4\x06\n" +
 	"\vStoredLimit\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1f\n" +
@@ -2012,7 +2167,8 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\bmax_keys\x18\x18 \x01(\x03R\amaxKeys\x12\x1d\n" +
 	"\n" +
 	"idle_nanos\x18\x19 \x01(\x03R\tidleNanos\x125\n" +
-	"\x05match\x18\x1a \x01(\v2\x1f.quorate.raftlog.v1.StoredMatchR\x05match\"G\n" +
+	"\x05match\x18\x1a \x01(\v2\x1f.quorate.raftlog.v1.StoredMatchR\x05match\x12\x18\n" +
+	"\adurable\x18\x1b \x01(\bR\adurable\"G\n" +
 	"\n" +
 	"StoredRate\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12!\n" +
@@ -2088,7 +2244,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xb4\x02\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xe4\x02\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -2097,7 +2253,21 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x12full_at_unix_nanos\x18\x05 \x01(\x03R\x0ffullAtUnixNanos\x12\"\n" +
 	"\rat_unix_nanos\x18\x06 \x01(\x03R\vatUnixNanos\x125\n" +
 	"\x17window_start_unix_nanos\x18\a \x01(\x03R\x14windowStartUnixNanos\x12,\n" +
-	"\x12slope_micro_tokens\x18\b \x01(\x03R\x10slopeMicroTokens\"\x9b\x01\n" +
+	"\x12slope_micro_tokens\x18\b \x01(\x03R\x10slopeMicroTokens\x12.\n" +
+	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\"\x88\x02\n" +
+	"\x04Mark\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04used\x18\x04 \x01(\x03R\x04used\x12\x1c\n" +
+	"\toverdrawn\x18\x05 \x01(\x03R\toverdrawn\x12\x1a\n" +
+	"\brefunded\x18\x06 \x01(\x03R\brefunded\x12\x10\n" +
+	"\x03out\x18\a \x01(\x03R\x03out\x12\x12\n" +
+	"\x04rate\x18\b \x01(\x03R\x04rate\x12\x10\n" +
+	"\x03cap\x18\t \x01(\x03R\x03cap\x12(\n" +
+	"\x10until_unix_nanos\x18\n" +
+	" \x01(\x03R\x0euntilUnixNanos\x12\x12\n" +
+	"\x04dead\x18\v \x01(\bR\x04dead\"\x9b\x01\n" +
 	"\fMetaSnapshot\x125\n" +
 	"\x06limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsR\x06limits\x12%\n" +
 	"\x0elimits_version\x18\x02 \x01(\x04R\rlimitsVersion\x12-\n" +
@@ -2128,7 +2298,7 @@ func file_quorate_raftlog_v1_command_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_command_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaCommand)(nil),     // 0: quorate.raftlog.v1.MetaCommand
 	(*SetLimits)(nil),       // 1: quorate.raftlog.v1.SetLimits
@@ -2149,10 +2319,11 @@ var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*RangeCommand)(nil),    // 16: quorate.raftlog.v1.RangeCommand
 	(*Checkpoint)(nil),      // 17: quorate.raftlog.v1.Checkpoint
 	(*KeyLevel)(nil),        // 18: quorate.raftlog.v1.KeyLevel
-	(*MetaSnapshot)(nil),    // 19: quorate.raftlog.v1.MetaSnapshot
-	(*MetaRecord)(nil),      // 20: quorate.raftlog.v1.MetaRecord
-	(*MetaEnd)(nil),         // 21: quorate.raftlog.v1.MetaEnd
-	(*RangeSnapshot)(nil),   // 22: quorate.raftlog.v1.RangeSnapshot
+	(*Mark)(nil),            // 19: quorate.raftlog.v1.Mark
+	(*MetaSnapshot)(nil),    // 20: quorate.raftlog.v1.MetaSnapshot
+	(*MetaRecord)(nil),      // 21: quorate.raftlog.v1.MetaRecord
+	(*MetaEnd)(nil),         // 22: quorate.raftlog.v1.MetaEnd
+	(*RangeSnapshot)(nil),   // 23: quorate.raftlog.v1.RangeSnapshot
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	1,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
@@ -2176,16 +2347,17 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	15, // 18: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
 	17, // 19: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
 	18, // 20: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	1,  // 21: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
-	7,  // 22: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 23: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	21, // 24: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 25: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	19, // 21: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	1,  // 22: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
+	7,  // 23: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	13, // 24: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	22, // 25: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	18, // 26: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -2206,7 +2378,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*RangeCommand_TermStart)(nil),
 		(*RangeCommand_Checkpoint)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[20].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[21].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),
 		(*MetaRecord_Override)(nil),
 		(*MetaRecord_End)(nil),
@@ -2217,7 +2389,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_command_proto_rawDesc), len(file_quorate_raftlog_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

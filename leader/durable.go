@@ -1,0 +1,430 @@
+package leader
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// restore makes the account of a checkpoint's line. Every member that the line
+// knows is a holder that may have used, or may hold, all that the line grants it;
+// so it leaves the pool until the member tells what it really used.
+func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
+	if !a.endures() {
+		return
+	}
+	at := min(kl.At, now)
+	for i := range kl.Marks {
+		h := recall(&kl.Marks[i], at, a.limit.BurstUnits())
+		if a.turned(kl) {
+			h.void()
+		}
+		m := l.members[h.node]
+		switch {
+		case h.dead:
+		case m != nil && m.gone:
+			h.accrue(max(at, min(m.goneAt, now)))
+			h.die(now)
+		case m != nil && m.inc > h.inc:
+			h.accrue(now)
+			h.die(now)
+		default:
+			h.accrue(now)
+		}
+		a.pool.Add(-h.out)
+		a.holders = append(a.holders, h)
+	}
+}
+
+// turned reports whether what the line says to be out was for a window that has
+// ended.
+func (a *account) turned(kl *quota.KeyLevel) bool {
+	if !a.tier.Kind.Windowed() || a.tier.Kind == quota.SlidingWindow {
+		return false
+	}
+	start, _ := a.pool.Bounds()
+	return start != kl.WindowStart
+}
+
+// recall is what a line says of one member.
+func recall(m *quota.Mark, at quota.Time, burst quota.Units) holder {
+	h := holder{
+		node: m.Node, inc: m.Life, epoch: m.Epoch, used: m.Used, over: m.Overdrawn, refunded: m.Refunded,
+		saved: m.Used.Plus(m.Overdrawn), restored: true, dead: m.Dead, from: at, reported: at,
+		out: m.Out, ret: m.Out, charged: m.Rate, lease: m.Until, capped: min(m.Cap, burst), held: 0,
+	}
+	h.promised = promise{at: at, total: h.saved, high: h.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
+	if m.Dead {
+		h.diedAt = at
+	}
+	return h
+}
+
+// know takes over what a leader before this one has committed, which the member
+// was told: a record without an epoch of its own knows nothing else.
+func (h *holder) know(e *quota.ReportEntry) {
+	total := e.Used.Plus(e.Overdrawn)
+	known := min(e.Saved, total)
+	h.used = min(known, e.Used)
+	h.over = known - h.used
+	h.refunded, h.saved = 0, known
+}
+
+// resume takes over the rate that an earlier leader had granted.
+func (h *holder) resume(now quota.Time, e *quota.ReportEntry) {
+	h.rate = e.Learn.Rate
+	h.charged, h.from = h.rate, now
+	h.lease = now.Add(e.Learn.LeaseLeft)
+	h.cap = max(e.Held, e.Learn.Cap)
+	h.capped, h.learns, h.returned = h.cap, true, e.Returned
+}
+
+// moved reports whether the next checkpoint has to say something of the account.
+// What is promised for a time has to be promised again.
+func (a *account) moved(now quota.Time, lease time.Duration) bool {
+	late := false
+	if a.promises() {
+		for i := range a.holders {
+			h := &a.holders[i]
+			if len(h.pending) >= maxPending {
+				return false
+			}
+			late = late || h.charged > 0 && !h.dead && len(h.pending) == 0 && h.promised.until < now.Add(lease+foresee/4)
+		}
+	}
+	return a.dirty || late
+}
+
+// endures reports whether what is counted outlives its leader.
+func (a *account) endures() bool { return a.limit.Endures() }
+
+// promises reports whether nothing may be granted that is not in the log.
+func (a *account) promises() bool {
+	return a.limit.Ceiling == quota.Hard && a.endures() && a.limit.Decide == quota.Locally
+}
+
+// promise is what a checkpoint grants a member at most: that it uses, and holds,
+// up to high of its counters, and what the rate yields from at until until.
+type promise struct {
+	seq   quota.Seq // of the checkpoint
+	at    quota.Time
+	total quota.Units // booked of the member in it
+	high  quota.Units
+	rate  quota.Units
+	cap   quota.Units
+	until quota.Time
+}
+
+// maxPending bounds the checkpoints of one member that are not committed.
+const maxPending = 8
+
+// wish is what a division would have granted.
+type wish struct {
+	tokens, rate, cap quota.Units
+	short             bool // and the promise did not cover
+}
+
+// bounds returns what may be granted to h: the least of what is committed and
+// of what may become so at any moment.
+func (h *holder) bounds(now quota.Time) (tokens, rate, most quota.Units, until quota.Time) {
+	spent := h.used.Plus(h.over).Plus(h.out)
+	left := func(p *promise) quota.Units {
+		dt := max(0, min(now, p.until).Sub(p.at))
+		return p.high.Plus(perSecond(p.rate, dt)).Plus(-spent)
+	}
+	p := &h.promised
+	tokens, rate, most, until = left(p), p.rate, p.cap, p.until
+	for i := range h.pending {
+		p := &h.pending[i]
+		tokens, rate, most, until = min(tokens, left(p)), min(rate, p.rate), min(most, p.cap), min(until, p.until)
+	}
+	return max(0, tokens), rate, most, until
+}
+
+// promised cuts what was divided for h to what the log has promised: tokens and
+// lease, and h's rate and cap. capped is what its cap was at most before. Where that is
+// less, the next checkpoint promises more, and is wanted at once.
+func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped quota.Units) (quota.Units, quota.Time) {
+	room, rate, top, until := h.bounds(now)
+	flights := h.most().Plus(-max(h.capped, h.held))
+	most := max(capped, h.held).Plus(flights)
+	h.wish = wish{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
+	got := max(0, min(tokens, room, top.Plus(-most)))
+	h.rate = min(h.rate, rate)
+	lease := now.Add(l.cfg.Lease)
+	if until < lease && h.rate > 0 {
+		if lease = until; until < now.Add(l.cfg.Sync) {
+			h.rate, lease = 0, now.Add(l.cfg.Lease)
+		}
+	}
+	if h.rate == 0 {
+		got -= got % quota.Token
+	}
+	h.cap = max(0, min(h.cap, top.Plus(-flights).Plus(-got)))
+	h.capped = max(capped, h.cap)
+	h.wish.short = got < tokens || h.rate < h.wish.rate
+	if h.wish.short {
+		a.dirty = true
+		l.wants = l.wants || len(h.pending) == 0 && !l.catching
+	}
+	return got, lease
+}
+
+// foresee is how long a promise should last: two checkpoints and the time that
+// they take.
+const foresee = 2 * time.Second
+
+// promise is what the next checkpoint grants the member: what it has, and as much
+// as it should need before the one after next.
+func (a *account) promise(now quota.Time, h *holder, lease time.Duration) promise {
+	burst := a.limit.BurstUnits()
+	p := promise{at: now, total: h.used.Plus(h.over), rate: h.charged, cap: max(h.most(), min(h.out, h.capped)), until: max(now, h.lease)}
+	head := quota.Units(0)
+	if !h.dead && !h.closed {
+		need := quota.Units(min(h.demand, h.live*2+1) * foresee.Seconds())
+		head = min(burst, max(need, 2*h.wish.tokens, burst/16, 4*quota.Token))
+		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.wish.rate+h.wish.rate/2))
+		p.cap = max(p.cap, min(burst, max(2*h.wish.cap, h.most().Plus(head))))
+		p.until = max(p.until, now.Add(lease+foresee))
+	}
+	p.high = p.total.Plus(h.out).Plus(head)
+	return p
+}
+
+// mark is the member's line in a checkpoint.
+func (h *holder) mark() quota.Mark {
+	return quota.Mark{
+		Node: h.node, Life: h.inc, Epoch: h.epoch, Used: h.used, Overdrawn: h.over, Refunded: h.refunded,
+		Out: h.out, Rate: h.charged, Cap: min(h.out, h.most()), Until: h.lease, Dead: h.dead,
+	}
+}
+
+// write notes what the checkpoint says of the members, and adds what it promises
+// them.
+func (l *Ledger) write(now quota.Time, a *account, kl *quota.KeyLevel) {
+	for i := range a.holders {
+		h, m := &a.holders[i], &kl.Marks[i]
+		p := promise{at: now, total: h.used.Plus(h.over)}
+		if a.promises() {
+			p = a.promise(now, h, l.cfg.Lease)
+			m.Out, m.Rate, m.Cap, m.Until = p.high.Plus(-p.total), p.rate, p.cap, p.until
+		} else if !h.dead {
+			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members tell what they hold, and soft may err there
+			kl.Level = min(kl.Level, a.limit.BurstUnits())
+		}
+		p.seq = l.written
+		h.pending = append(h.pending, p)
+	}
+	l.writing = append(l.writing, writing{l.written, a})
+}
+
+// writing is an account in a checkpoint that is not known to be committed.
+type writing struct {
+	seq quota.Seq
+	a   *account
+}
+
+// Written numbers the checkpoint that was last made; 0 is none.
+func (l *Ledger) Written() quota.Seq { return l.written }
+
+// Wants reports whether a checkpoint should be written at once: a member waits
+// for what only the log can grant.
+func (l *Ledger) Wants() bool { return l.wants }
+
+// Saved tells the ledger that the log has committed its checkpoints up to this
+// one. It returns grants for members that had to wait for that.
+func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
+	n := 0
+	var out []quota.Grant
+	for n < len(l.writing) && l.writing[n].seq <= upTo {
+		a := l.writing[n].a
+		n++
+		for i := range a.holders {
+			a.holders[i].committed(upTo)
+		}
+		if l.accounts[a.key] == a {
+			out = l.catchUp(now, a, out)
+		}
+	}
+	l.writing = slices.Delete(l.writing, 0, n)
+	return out
+}
+
+func (h *holder) committed(upTo quota.Seq) {
+	n := 0
+	for n < len(h.pending) && h.pending[n].seq <= upTo {
+		h.promised = h.pending[n]
+		n++
+	}
+	if n > 0 {
+		h.saved = max(h.saved, h.promised.total)
+		h.pending = slices.Delete(h.pending, 0, n)
+	}
+}
+
+// catchUp grants what members were short of for want of a promise.
+func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.Grant {
+	l.catching = true
+	defer func() { l.catching = false }()
+	for i := range a.holders {
+		h := &a.holders[i]
+		if !h.wish.short || h.dead || h.closed || len(h.pending) > 0 {
+			continue
+		}
+		e := quota.ReportEntry{Key: a.key, Epoch: h.epoch, Want: h.want}
+		g := l.grant(now, a, h, &e, 0, true)
+		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: h.node, At: now, Entries: []quota.GrantEntry{g}})
+	}
+	return out
+}
+
+// retire is what becomes of a holder whose process is dead: it may have used all
+// that it was given. What it did not use comes back when its journal tells, as
+// far as it has not overflowed or ended with its window.
+func (a *account) retire(now quota.Time, i int) {
+	h := &a.holders[i]
+	if !a.endures() {
+		a.bury(now, h)
+		a.remove(h)
+		return
+	}
+	if !h.dead {
+		h.die(now)
+		a.dirty = true
+	}
+}
+
+func (h *holder) die(now quota.Time) {
+	out, ret := h.out, h.ret
+	h.void()
+	h.out, h.ret, h.dead, h.diedAt, h.closed = out, ret, true, now, true
+	h.demand, h.live, h.tried, h.admit, h.wish = 0, 0, 0, 0, wish{}
+}
+
+// afterlife books what an earlier process of the member had counted, once.
+func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
+	total := e.Used.Plus(e.Overdrawn)
+	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: total}
+	limit := l.limitOf(e.Key)
+	if limit == nil || !limit.Endures() { // it would be booked nowhere
+		return g, true
+	}
+	if e.Life >= r.Incarnation {
+		return g, false
+	}
+	a := l.open(now, e.Key)
+	if a == nil {
+		return g, false
+	}
+	a.advance(now)
+	h := a.estate(now, r.From, e)
+	if h == nil {
+		return g, true
+	}
+	a.settleEstate(h, e, total)
+	g.Saved = h.saved
+	return g, true
+}
+
+// estate finds the record of a dead process, or makes it if there is something
+// of it to book. What no leader had marked of a bucket is not known to matter
+// still: hard grants nothing without a mark.
+func (a *account) estate(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *holder {
+	for i := range a.holders {
+		h := &a.holders[i]
+		if h.node != id || h.inc != e.Life {
+			continue
+		}
+		if !h.dead {
+			a.retire(now, i)
+		}
+		if h.epoch > e.Epoch {
+			return nil
+		}
+		if h.epoch < e.Epoch {
+			h.epoch, h.used, h.over, h.refunded, h.saved = e.Epoch, 0, 0, 0, 0
+		}
+		return h
+	}
+	if a.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved || a.promises() && !a.tier.Kind.Windowed() {
+		return nil
+	}
+	a.holders = append(a.holders, holder{
+		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, diedAt: now,
+	})
+	return &a.holders[len(a.holders)-1]
+}
+
+func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Units) {
+	known := h.used.Plus(h.over)
+	if known < e.Saved {
+		h.over, known = h.over.Plus(e.Saved-known), e.Saved
+	}
+	used, back := max(0, total-known), max(0, e.Refunded-h.refunded)
+	late := quota.Units(0)
+	switch {
+	case a.past(e):
+		late, back = used, 0
+	case e.Window != 0:
+		late = min(max(0, e.Before-known), used)
+	}
+	if a.tier.Kind == quota.TokenBucket { // the journal has no time: what it tells is at most a burst old
+		used = min(used, max(h.out, a.limit.BurstUnits()))
+	}
+	a.pool.Add(min(h.out-used, h.ret).Plus(late).Plus(back))
+	a.admitted, a.attempted = a.admitted.Plus(used), a.attempted.Plus(used)
+	if used > 0 || back > 0 || h.out > 0 {
+		a.dirty = true
+	}
+	h.over, h.refunded = h.over.Plus(max(0, total-known)), max(h.refunded, e.Refunded)
+	h.out, h.ret = 0, 0
+}
+
+// memory is how long a dead process is remembered, so that its journal can
+// still tell.
+const memory = 10 * time.Minute
+
+// maxDead bounds the dead processes that one account remembers.
+const maxDead = 16
+
+// forgets reports whether the holder may be dropped from the books.
+func (a *account) forgets(now quota.Time, h *holder, dead int) bool {
+	silent := now.Sub(h.reported) > max(remember, a.inFlightLease())
+	switch {
+	case !a.endures():
+		return silent
+	case h.dead:
+		return dead > maxDead || now.Sub(h.diedAt) > memory
+	}
+	// One that is silent and not dead may speak again, and may still hold what it
+	// was given.
+	return silent && h.closed && h.out == 0 && h.saved >= h.used.Plus(h.over)
+}
+
+// forget drops what need not be remembered.
+func (a *account) forget(now quota.Time) {
+	dead := 0
+	for i := range a.holders {
+		if a.holders[i].dead {
+			dead++
+		}
+	}
+	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool {
+		gone := a.forgets(now, &h, dead)
+		if gone && h.dead {
+			dead--
+		}
+		return gone
+	})
+}
+
+// whole with what returns, for a checkpoint.
+func (a *account) recountable() limiter.Meter {
+	m := a.pool
+	for i := range a.holders {
+		m.Add(a.holders[i].ret)
+	}
+	return m
+}
