@@ -53,7 +53,9 @@ func (a *account) check(now quota.Time, later bool) error {
 			return fmt.Errorf("member %s: %w", h.node, err)
 		}
 		standing, inFlight = standing.Plus(h.standing()), inFlight.Plus(h.inFlight)
-		charged = charged.Plus(h.charged)
+		if !h.restored { // what the log promises at most is more than what is granted
+			charged = charged.Plus(h.charged)
+		}
 	}
 	burst := a.limit.BurstUnits()
 	if a.tier.Kind != quota.Concurrency {

@@ -28,6 +28,7 @@ type gang struct {
 	version uint64
 	cut     bool // nothing arrives, nobody can be asked
 	asked   int  // questions to the leader
+	wrote   quota.Time
 }
 
 // overrides is the simplest store of overrides.
@@ -103,6 +104,22 @@ func (g *gang) sync() {
 				continue
 			}
 			if grant, err := g.ledger.Report(g.now, r); err == nil {
+				m.Apply(g.now, grant)
+			}
+		}
+	}
+	if (g.ledger.Wants() || g.now >= g.wrote.Add(time.Second)) && !g.cut {
+		g.write()
+	}
+}
+
+// write takes a checkpoint into the log.
+func (g *gang) write() {
+	g.wrote = g.now
+	g.ledger.Checkpoint(g.now, 1000)
+	for _, grant := range g.ledger.Saved(g.now, g.ledger.Written()) {
+		for i, m := range g.members {
+			if grant.To == quota.NodeID("m"+strconv.Itoa(i)) {
 				m.Apply(g.now, grant)
 			}
 		}

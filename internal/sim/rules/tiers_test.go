@@ -209,6 +209,9 @@ func TestCallsTogether(t *testing.T) {
 				g.members[0].Apply(g.now, grant)
 			}
 		}
+		if g.ledger.Wants() {
+			g.write()
+		}
 	}
 	for running := true; running; {
 		select {
