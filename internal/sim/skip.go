@@ -22,7 +22,7 @@ func (r *run) skip(next quota.Time) {
 	for next.Sub(r.now) > 2*settle {
 		r.until(r.now.Add(settle))
 		if r.quiet() {
-			by := next.Sub(r.now) - settle
+			by := (next.Sub(r.now) - settle).Truncate(4 * r.CheckpointEvery) // what is done now and then keeps its turns
 			for i := range r.events { // all by the same, so it stays a heap
 				r.events[i].at = r.events[i].at.Add(by)
 			}
