@@ -67,7 +67,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if e.Closed || b.term == rt.term && e.Seq <= b.applied {
 		return
 	}
-	b.applied, b.term = e.Seq, rt.term
+	b.applied, b.term, b.lag = e.Seq, rt.term, rt.least
 	b.roll(now, b.limit())
 	if !b.reframe(now, off, e) {
 		a.wheel.add(b, now)
@@ -93,6 +93,17 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry) {
 	b.abandoned.acknowledge()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
+	rt.shortest(now, now.Sub(b.sentAt))
+}
+
+// shortest notes the shortest time that a report and its answer took lately. No
+// grant of that time was faster than the fastest by more: so that much is what a
+// time of the leader's clock, as seen here, is late at most.
+func (rt *route) shortest(now quota.Time, took time.Duration) {
+	if rt.since == 0 || now.Sub(rt.since) > offsetWindow {
+		rt.least, rt.since = took, now
+	}
+	rt.least = min(rt.least, took)
 }
 
 // regrant switches from the old rate to the new one at the leader's moment.

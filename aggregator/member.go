@@ -29,7 +29,9 @@ type route struct {
 	toldAt quota.Time
 	open   []*bucket
 	rtt    time.Duration // averaged
-	lives  lives         // of earlier processes, not committed by a leader yet
+	least  time.Duration // shortest lately, from since on
+	since  quota.Time
+	lives  lives // of earlier processes, not committed by a leader yet
 }
 
 type idleBucket struct {
@@ -55,7 +57,7 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 	}
 	rt.leader, rt.term = leader, term
 	rt.tell, rt.told = leader != "", 0
-	rt.lives.at = 0
+	rt.lives.at, rt.since = 0, 0
 }
 
 // Leader returns who leads a range as far as the member knows.

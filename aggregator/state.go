@@ -36,10 +36,11 @@ type state struct {
 	inFlight quota.Units // Concurrency: acquired and not released
 	lent     quota.Units // part of it that was beyond held: what is released pays it back first
 
-	since, until quota.Time  // the window, local times; 0 for kinds without
-	win          quota.Time  // its start on the leader's clock
-	before       quota.Units // used and over when it began
-	slope        quota.Units // SlidingWindow: what the level gains per second
+	since, until quota.Time    // the window, local times; 0 for kinds without
+	win          quota.Time    // its start on the leader's clock
+	lag          time.Duration // until is late by this at most
+	before       quota.Units   // used and over when it began
+	slope        quota.Units   // SlidingWindow: what the level gains per second
 
 	rate, cap quota.Units
 	from      quota.Time  // held includes the rate up to here

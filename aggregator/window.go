@@ -59,6 +59,10 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 // what was used comes back over the next period.
 func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	if b.until == 0 || now < b.until {
+		// Others may be in the next window already.
+		if b.until != 0 && now >= b.until.Add(-b.lag) && l.Ceiling == quota.Hard && l.Kind != quota.SlidingWindow {
+			b.keep(0)
+		}
 		return
 	}
 	spent := b.counts().spent()

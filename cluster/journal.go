@@ -12,6 +12,9 @@ import (
 // processes had counted. A node that can keep none goes on without: it says so,
 // here and in its metrics.
 func (n *Node) openJournal(ac *aggregator.Config) []quota.Afterlife {
+	if n.cfg.Dir == "" { // a node that is never started
+		return nil
+	}
 	j, err := journal.Open(journal.Config{Dir: n.cfg.Dir, Cluster: n.cfg.Cluster, Node: n.cfg.Self, Life: n.inc, Logger: n.log})
 	if j == nil {
 		n.log.Error("no journal: durable counts of the last second would be lost with the process", "err", err)

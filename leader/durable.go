@@ -266,6 +266,7 @@ func (h *holder) committed(upTo quota.Seq) {
 
 // catchUp grants what members were short of for want of a promise.
 func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.Grant {
+	a.advance(now) // holders of a window that has ended go here, not in the loop
 	l.catching = true
 	defer func() { l.catching = false }()
 	for i := range a.holders {
@@ -420,7 +421,8 @@ func (a *account) forget(now quota.Time) {
 	})
 }
 
-// whole with what returns, for a checkpoint.
+// recountable is the meter of everything that is not booked and has not
+// overflowed.
 func (a *account) recountable() limiter.Meter {
 	m := a.pool
 	for i := range a.holders {

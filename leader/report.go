@@ -29,6 +29,9 @@ func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 		out = append(out, kl)
 		a.dirty, a.saved = false, true
 	}
+	slices.SortStableFunc(l.writing, func(x, y writing) int {
+		return cmp.Or(cmp.Compare(x.seq, y.seq), x.a.key.Compare(y.a.key))
+	})
 	slices.SortFunc(out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
 	return out
 }
