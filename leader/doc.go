@@ -38,22 +38,46 @@
 // # A new leader
 //
 // It starts every account from the checkpoint (or from a full bucket, if the
-// range's log knows no debt of the key) and lowers it by what members report:
-// the level that they were last told, and what they used since. Until every
-// live member has spoken it echoes the rates that members have and grants
-// nothing new.
+// range's log knows no debt of the key) and lowers it by what members report.
+// Until every live member has spoken, or the time for it is over, it echoes the
+// rates that members have and grants nothing new.
 //
-// # Where hard is not exact yet
+// Where counts endure (quota.Limit.Endures) the checkpoint says of each member
+// what is booked of its counters (durable.go), and the new leader books exactly
+// what they are beyond that. A member lets go of a key when that is committed, not
+// before. What a process counted that died comes from its journal, through the
+// node's next process (Ledger.afterlife). Other limits go by the level that
+// members were last told, and by what they used since.
 //
-// A leader dies together with its member: what that member spent since its last
-// report counts as free, since the level that others were told includes it. That
-// is part of one burst, once.
+// # Why hard is exact
 //
-// Delays vary: what overflowed at a member while the key was full may count as
-// still to come, up to the rate times the spread of the delays.
+// Let E be the level of one central bucket that sees what is admitted when it is
+// admitted. What a member holds (V) can be spent at any moment, so the ledger
+// keeps, for its own part of what it does not know for certain (L),
 //
-// A member that hears from nobody spends what it holds until it next looks at
-// its clock, up to three sync intervals after its lease.
+//	pool + sum(V) + sum(L) <= E
+//
+// at every moment. V is at most standing, and pool + sum(standing) + sum(L) is
+// kept within the burst, so that no refill is counted that E could not take. L is
+// what a rate yielded that the member neither used nor holds: it comes back only
+// as far as everything together never exceeded the burst meanwhile (overflow,
+// holder.exactly).
+//
+// The log keeps it true over the deaths of leaders. A checkpoint promises each
+// member at most so much beyond what is booked of it (promise); no leader grants
+// more before the log has committed more, and the next one takes all of it out of
+// the pool until the member, or its journal, tells what it was. So a member may be
+// dead, cut off with an old leader, or asleep: what it can spend has been set
+// aside. A promise is for about two seconds of what the member needs, so steady
+// traffic does not wait for the log; the first use of a key does, for one commit.
+//
+// Exact means up to a hundredth of a token, for rounding. It is under these
+// conditions: the log is not lost; clocks drift by less than a thousandth; the wall
+// clocks of leaders agree (a checkpoint's moment is compared with the next leader's
+// clock: a difference of d is worth up to rate x d, once). Not covered: limits that
+// the leader decides (decide: leader), where a new leader knows what was answered
+// since the last checkpoint only from those that were answered; limits that have
+// just become hard; and what is in flight, which dies with its node.
 //
 // # Kinds
 //

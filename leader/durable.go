@@ -72,13 +72,14 @@ func (h *holder) know(e *quota.ReportEntry) {
 	h.refunded, h.saved = 0, known
 }
 
-// resume takes over the rate that an earlier leader had granted.
+// resume takes over the rate that an earlier leader had granted. What the log said
+// of it counts until this report is settled.
 func (h *holder) resume(now quota.Time, e *quota.ReportEntry) {
 	h.rate = e.Learn.Rate
-	h.charged, h.from = h.rate, now
+	h.charged, h.from = max(h.charged, h.rate), now
 	h.lease = now.Add(e.Learn.LeaseLeft)
 	h.cap = max(e.Held, e.Learn.Cap)
-	h.capped, h.learns, h.returned = h.cap, true, e.Returned
+	h.capped, h.learns, h.returned = max(h.capped, h.cap), true, e.Returned
 }
 
 // moved reports whether the next checkpoint has to say something of the account.

@@ -68,6 +68,29 @@ func checkCeiling(t *testing.T, seed uint64) {
 	}
 }
 
+// TestHardStorms is TestHardCeiling with nodes that die, come back, stand still
+// and lose sight of each other, and with clocks that drift by up to a thousandth.
+// Seed 252 is a leader that slept, with the member beside it.
+func TestHardStorms(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 60
+	}
+	played := 0
+	for seed := range seeds {
+		s := stormy(seed)
+		if s.Limit.Ceiling != quota.Hard || s.Keys.Count > 1 {
+			continue
+		}
+		played++
+		s.Check = false
+		if res := Run(s); res.Excess >= allowed(s) {
+			t.Errorf("%s\n\t%.2f tokens beyond the ceiling", describe(s), res.Excess)
+		}
+	}
+	t.Logf("%d storms", played)
+}
+
 func FuzzHardCeiling(f *testing.F) {
 	f.Add(uint64(1))
 	f.Add(uint64(1 << 60))
