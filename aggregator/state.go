@@ -134,6 +134,9 @@ func (b *bucket) put(u quota.Units) {
 		b.in, b.base = b.in+u, b.base+u
 		b.note() // before anybody can take it
 		b.held.Add(int64(u))
+		if b.limit().Kind.Windowed() { // nobody takes that without the lock: it is not used
+			b.note()
+		}
 	}
 }
 

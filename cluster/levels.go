@@ -105,7 +105,7 @@ func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	out := &raftlogv1.KeyLevel{
 		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
 		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
-		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope),
+		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope), FullMicroTokens: int64(kl.Full),
 	}
 	for i := range kl.Marks {
 		m := &kl.Marks[i]
@@ -122,7 +122,7 @@ func decodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
 		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),
-		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens),
+		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens), Full: quota.Units(l.FullMicroTokens),
 	}
 	for _, m := range l.Marks {
 		out.Marks = append(out.Marks, quota.Mark{

@@ -57,7 +57,7 @@ func recall(m *quota.Mark, at quota.Time, burst quota.Units) holder {
 	}
 	h.promised = promise{at: at, total: h.saved, high: h.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
 	if m.Dead {
-		h.diedAt = at
+		h.diedAt, h.final = at, m.Out == 0
 	}
 	return h
 }
@@ -116,6 +116,8 @@ type promise struct {
 	rate  quota.Units
 	cap   quota.Units
 	until quota.Time
+	back  quota.Units // as total, of what was given back
+	final bool        // the process is dead, and nothing of it is out
 }
 
 // maxPending bounds the checkpoints of one member that are not committed.
@@ -215,7 +217,7 @@ func (l *Ledger) write(now quota.Time, a *account, kl *quota.KeyLevel) {
 			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members tell what they hold, and soft may err there
 			kl.Level = min(kl.Level, a.limit.BurstUnits())
 		}
-		p.seq = l.written
+		p.seq, p.back, p.final = l.written, h.refunded, h.dead && h.out == 0
 		h.pending = append(h.pending, p)
 	}
 	l.writing = append(l.writing, writing{l.written, a})
@@ -261,6 +263,7 @@ func (h *holder) committed(upTo quota.Seq) {
 	}
 	if n > 0 {
 		h.saved = max(h.saved, h.promised.total)
+		h.final = h.promised.final && h.promised.total == h.used.Plus(h.over) && h.promised.back == h.refunded
 		h.pending = slices.Delete(h.pending, 0, n)
 	}
 }
@@ -310,7 +313,10 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	total := e.Used.Plus(e.Overdrawn)
 	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: total}
 	limit := l.limitOf(e.Key)
-	if limit == nil || !limit.Endures() { // it would be booked nowhere
+	if limit == nil { // gone, or not known here yet
+		return g, now.Sub(l.started) >= unknownFor
+	}
+	if !limit.Endures() { // it would be booked nowhere
 		return g, true
 	}
 	if e.Life >= r.Incarnation {
@@ -326,6 +332,10 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 		return g, true
 	}
 	a.settleEstate(h, e, total)
+	if !h.final { // its journal may forget it when the log has nothing of it out
+		a.dirty = a.dirty || len(h.pending) == 0
+		return g, false
+	}
 	g.Saved = h.saved
 	return g, true
 }
@@ -347,6 +357,7 @@ func (a *account) estate(now quota.Time, id quota.NodeID, e *quota.ReportEntry) 
 		}
 		if h.epoch < e.Epoch {
 			h.epoch, h.used, h.over, h.refunded, h.saved = e.Epoch, 0, 0, 0, 0
+			h.promised, h.pending, h.final = promise{}, nil, false
 		}
 		return h
 	}
@@ -378,7 +389,7 @@ func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Unit
 	a.pool.Add(min(h.out-used, h.ret).Plus(late).Plus(back))
 	a.admitted, a.attempted = a.admitted.Plus(used), a.attempted.Plus(used)
 	if used > 0 || back > 0 || h.out > 0 {
-		a.dirty = true
+		a.dirty, h.final = true, false
 	}
 	h.over, h.refunded = h.over.Plus(max(0, total-known)), max(h.refunded, e.Refunded)
 	h.out, h.ret = 0, 0
@@ -431,3 +442,6 @@ func (a *account) recountable() limiter.Meter {
 	}
 	return m
 }
+
+// unknownFor is how long a new leader may not know a limit that is in force.
+const unknownFor = 30 * time.Second

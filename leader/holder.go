@@ -53,6 +53,7 @@ type holder struct {
 	want     quota.Units // as last reported
 	restored bool        // not settled in this term
 	learns   bool        // what it had from an earlier leader is settled, not inherited
+	final    bool        // the log says that it is dead, all that it counted, and that nothing is out
 	dead     bool        // its process is: what is out was used or is lost
 	diedAt   quota.Time
 }
@@ -93,6 +94,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	h.used = min(known, e.Used)
 	h.over = known - h.used
 	h.refused, h.refunded, h.saved, h.returned = 0, 0, 0, 0
+	h.promised, h.pending = promise{}, nil // their counters were the last epoch's
 	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
 	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
 	h.from, h.demand = now, 0

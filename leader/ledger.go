@@ -234,8 +234,16 @@ func (l *Ledger) poolOf(now quota.Time, k quota.Key, limit *quota.Limit) limiter
 	}
 	delete(l.saved, k)
 	was := &tier
-	if kl.tier != nil {
+	switch {
+	case kl.tier != nil:
 		was = kl.tier
+	case kl.Full > 0:
+		before := tier
+		before.Burst = kl.Full.Tokens()
+		if before.Kind.Windowed() {
+			before.Rate.Tokens = before.Burst
+		}
+		was = &before
 	}
 	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, now)
 	m.Retier(now, was, &tier)

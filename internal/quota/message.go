@@ -228,6 +228,9 @@ type KeyLevel struct {
 	// Marks say what is booked of each member, of durable accounts. Level is as if
 	// nothing had been used beyond them.
 	Marks []Mark
+	// Full is the limit's burst when this was written: the next leader may know
+	// another. 0 is not known.
+	Full Units
 }
 
 // Mark is what a checkpoint says of one process of a member.

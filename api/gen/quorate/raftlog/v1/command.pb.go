@@ -1586,9 +1586,12 @@ type KeyLevel struct {
 	// window only.
 	SlopeMicroTokens int64 `protobuf:"varint,8,opt,name=slope_micro_tokens,json=slopeMicroTokens,proto3" json:"slope_micro_tokens,omitempty"`
 	// What is booked of each member, of keys whose counts are durable.
-	Marks         []*Mark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Marks []*Mark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
+	// What the limit admitted at once when this was written, in millionths of a
+	// token: the next leader may have another limit. 0 is not known.
+	FullMicroTokens int64 `protobuf:"varint,10,opt,name=full_micro_tokens,json=fullMicroTokens,proto3" json:"full_micro_tokens,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *KeyLevel) Reset() {
@@ -1682,6 +1685,13 @@ func (x *KeyLevel) GetMarks() []*Mark {
 		return x.Marks
 	}
 	return nil
+}
+
+func (x *KeyLevel) GetFullMicroTokens() int64 {
+	if x != nil {
+		return x.FullMicroTokens
+	}
+	return 0
 }
 
 // Mark is what is booked of one process that reports a key.
@@ -2244,7 +2254,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xe4\x02\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\x90\x03\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -2254,7 +2264,9 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\rat_unix_nanos\x18\x06 \x01(\x03R\vatUnixNanos\x125\n" +
 	"\x17window_start_unix_nanos\x18\a \x01(\x03R\x14windowStartUnixNanos\x12,\n" +
 	"\x12slope_micro_tokens\x18\b \x01(\x03R\x10slopeMicroTokens\x12.\n" +
-	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\"\x88\x02\n" +
+	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\x12*\n" +
+	"\x11full_micro_tokens\x18\n" +
+	" \x01(\x03R\x0ffullMicroTokens\"\x88\x02\n" +
 	"\x04Mark\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
