@@ -12,14 +12,15 @@ func (a *Aggregator) Held(k quota.Key) quota.Units {
 }
 
 // Quiet reports whether there is nothing that time alone would make due: no key
-// is open, none has asked to report, and no leader waits to be told. Until the
+// is open, none has asked to report, no leader waits to be told, and all that earlier
+// processes had counted is settled. Until the
 // next decision, or SetLeader, Collect would return nothing.
 func (a *Aggregator) Quiet() bool {
 	if len(a.soon) > 0 || a.urgent.head.Load() != nil {
 		return false
 	}
 	for r := range a.ranges {
-		if rt := &a.ranges[r]; len(rt.open) > 0 || rt.tell || rt.told > 0 {
+		if rt := &a.ranges[r]; len(rt.open) > 0 || len(rt.lives.list) > 0 || rt.tell || rt.told > 0 {
 			return false
 		}
 	}

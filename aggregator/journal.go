@@ -55,7 +55,7 @@ func (b *bucket) note() {
 		return
 	}
 	total := b.in
-	if b.slot.rule.Load().limit.Kind.Windowed() {
+	if b.windowed() {
 		total -= quota.Units(b.held.Load())
 	}
 	win := b.win
@@ -64,6 +64,9 @@ func (b *bucket) note() {
 	}
 	b.diary.Set(quota.Counts{Total: total + b.over, Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
 }
+
+// windowed reports whether nobody takes what is held without the lock.
+func (b *bucket) windowed() bool { return b.slot.rule.Load().limit.Kind.Windowed() }
 
 // lives are what earlier processes had counted in one range.
 type lives struct {

@@ -132,7 +132,9 @@ func (b *bucket) accrue(now quota.Time) {
 func (b *bucket) put(u quota.Units) {
 	if u > 0 {
 		b.in, b.base = b.in+u, b.base+u
-		b.note() // before anybody can take it
+		if b.diary != nil && !b.windowed() {
+			b.note() // before anybody can take it
+		}
 		b.held.Add(int64(u))
 		if b.limit().Kind.Windowed() { // nobody takes that without the lock: it is not used
 			b.note()

@@ -340,6 +340,36 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	return g, true
 }
 
+// lastWords books a report that a process sent before it died, and that arrived
+// after its death was known. Nobody is there to be answered. One that speaks a
+// lease later is not dead.
+func (a *account) lastWords(now quota.Time, lease time.Duration, r *quota.Report, e *quota.ReportEntry) bool {
+	if !a.endures() {
+		return false
+	}
+	for i := range a.holders {
+		h := &a.holders[i]
+		if h.node != r.From || h.inc != r.Incarnation || !h.dead {
+			continue
+		}
+		if now.Sub(h.diedAt) > lease {
+			h.dead, h.closed = false, false
+			return false
+		}
+		last := *e
+		last.Life = r.Incarnation
+		if h := a.estate(now, r.From, &last); h != nil {
+			out, ret := h.out, h.ret
+			used := a.settleEstate(h, &last, e.Used.Plus(e.Overdrawn))
+			h.out = max(0, out-used) // its journal may know of more
+			h.ret = min(ret, h.out)
+			a.pool.Add(-h.ret)
+		}
+		return true
+	}
+	return false
+}
+
 // estate finds the record of a dead process, or makes it if there is something
 // of it to book. What no leader had marked of a bucket is not known to matter
 // still: hard grants nothing without a mark.
@@ -370,12 +400,13 @@ func (a *account) estate(now quota.Time, id quota.NodeID, e *quota.ReportEntry) 
 	return &a.holders[len(a.holders)-1]
 }
 
-func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Units) {
+func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Units) (used quota.Units) {
 	known := h.used.Plus(h.over)
 	if known < e.Saved {
 		h.over, known = h.over.Plus(e.Saved-known), e.Saved
 	}
-	used, back := max(0, total-known), max(0, e.Refunded-h.refunded)
+	used = max(0, total-known)
+	back := max(0, e.Refunded-h.refunded)
 	late := quota.Units(0)
 	switch {
 	case a.past(e):
@@ -393,6 +424,7 @@ func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Unit
 	}
 	h.over, h.refunded = h.over.Plus(max(0, total-known)), max(h.refunded, e.Refunded)
 	h.out, h.ret = 0, 0
+	return used
 }
 
 // memory is how long a dead process is remembered, so that its journal can

@@ -145,6 +145,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	}
 	a.advance(now)
 	l.abandon(now, a, r, e.Abandoned)
+	if a.lastWords(now, l.cfg.Lease, r, e) {
+		return quota.GrantEntry{}, false
+	}
 	h := a.holder(now, r.From, r.Incarnation)
 	gap := unknownGap
 	if h == nil || h.epoch != e.Epoch {

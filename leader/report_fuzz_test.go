@@ -113,6 +113,12 @@ func (s *source) report(term quota.Term) quota.Report {
 			e.Window = quota.Time(time.Hour).Add(time.Duration(b%8) * time.Second)
 		}
 	}
+	if b := s.byte(); b > 100 {
+		e.Saved, e.Returned = s.units(), s.units()
+		if b > 230 {
+			e.Life = quota.Incarnation(b % 3)
+		}
+	}
 	if s.byte() > 200 {
 		e.Learn = &quota.Learn{
 			Told: s.byte() > 100, Level: s.units(), Age: time.Duration(s.units()),
@@ -163,6 +169,8 @@ func play(t *testing.T, kind uint8, s *source) {
 			l.Reset(now, quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"})
 		case b > 230:
 			l.Checkpoint(now, 10)
+		case b > 226:
+			l.Saved(now, quota.Seq(s.byte()))
 		case b > 190:
 			q := s.ask()
 			checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])

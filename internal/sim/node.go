@@ -21,6 +21,8 @@ type node struct {
 	skew  quota.Time // its clock minus the true one, at the start
 	drift int64      // what it gains in a second, in nanoseconds
 
+	journal *journal
+
 	dead, paused bool
 	removed      bool // it is no voter any more
 	waiting      []event
@@ -59,14 +61,19 @@ func (r *run) newNode(i int) *node {
 // boot starts the node's process. phase is how long ago its timers began.
 func (r *run) boot(n *node, phase time.Duration) {
 	n.inc++
+	if n.journal == nil {
+		n.journal = newJournal()
+	}
+	n.journal.life = n.inc
 	n.dead, n.paused, n.asleep, n.wakeAt, n.parked = false, false, true, 0, nil
 	if r.Algorithm != "" && r.Algorithm != Quorate {
 		return
 	}
 	n.agg = aggregator.New(aggregator.Config{
-		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys,
+		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, Journal: n.journal,
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
+	n.agg.Afterlife(n.journal.earlier())
 	n.began = r.now - quota.Time(r.side.Int64N(int64(time.Second)))
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
 }

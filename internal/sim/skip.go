@@ -23,7 +23,7 @@ func (r *run) skip(next quota.Time) {
 		r.until(r.now.Add(settle))
 		if r.quiet() {
 			by := (next.Sub(r.now) - settle).Truncate(4 * r.CheckpointEvery) // what is done now and then keeps its turns
-			for i := range r.events { // all by the same, so it stays a heap
+			for i := range r.events {                                        // all by the same, so it stays a heap
 				r.events[i].at = r.events[i].at.Add(by)
 			}
 			r.now = r.now.Add(by)

@@ -1,0 +1,57 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestDurableCounts kills leaders, with the member beside them and its restart,
+// again and again while a long window is counted: in the end what the newest
+// leader has booked is what callers were told, exactly.
+func TestDurableCounts(t *testing.T) {
+	seeds := uint64(1000)
+	if testing.Short() {
+		seeds = 100
+	}
+	kills, told := 0, int64(0)
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		l := limit(1, 1, quota.Soft)
+		l.SetFirst(quota.Window(quota.FixedWindow, 1_000_000, 24*time.Hour))
+		if seed%4 == 0 {
+			l.Ceiling = quota.Hard
+		}
+		s := Scenario{
+			Seed: seed, Nodes: 3 + 2*int(seed%2), Duration: 22 * time.Second, Limit: l, Skew: -1, Delay: time.Millisecond,
+			Jitter: []time.Duration{0, 5 * time.Millisecond}[seed%2], Loss: .05 * float64(seed%3), Hop: 20 * time.Millisecond,
+			Loads: []Load{{Rate: 200, To: 8 * time.Second, Spread: Spread{Skew: .5}}},
+		}
+		for range 1 + rng.IntN(4) {
+			s.Faults = append(s.Faults, Fault{
+				At: time.Duration(500+rng.IntN(7000)) * time.Millisecond, Kind: Kill, Leader: rng.IntN(3) > 0, Nodes: []int{1 + rng.IntN(3)},
+				For: time.Duration(200+rng.IntN(2000)) * time.Millisecond,
+			})
+			if f := &s.Faults[len(s.Faults)-1]; f.Leader {
+				f.Nodes = nil
+			}
+		}
+		kills += len(s.Faults)
+		r := newRun(s)
+		r.start()
+		r.until(r.Start.Add(r.Duration + r.late))
+		r.end()
+		told += r.res.Admitted
+		lead := r.newest()
+		if lead.ledger == nil {
+			t.Fatalf("%s: nobody leads", describe(s))
+		}
+		k, _ := lead.ledger.Key(lead.node.clock(), quota.Key{LimitName: l.LimitName, Key: "k"})
+		if booked := l.Burst - k.Remaining; booked != r.res.Admitted {
+			t.Errorf("seed %d, %s: booked %d, told %d (%+d)", seed, describe(s), booked, r.res.Admitted, booked-r.res.Admitted)
+		}
+	}
+	t.Logf("%d runs, %d kills, %d admitted", seeds, kills, told)
+}

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// journal is what a node's disk keeps of durable keys: it outlives the process.
+type journal struct {
+	life  quota.Incarnation // of the process that writes
+	slots map[place]quota.Counts
+}
+
+type place struct {
+	key   quota.Key
+	life  quota.Incarnation
+	birth quota.Seq
+}
+
+func newJournal() *journal { return &journal{slots: map[place]quota.Counts{}} }
+
+// earlier is what processes before this one have left.
+func (j *journal) earlier() []quota.Afterlife {
+	var out []quota.Afterlife
+	for p, c := range j.slots {
+		if p.life < j.life {
+			out = append(out, quota.Afterlife{Key: p.key, Life: p.life, Birth: p.birth, Counts: c})
+		}
+	}
+	slices.SortFunc(out, func(x, y quota.Afterlife) int {
+		return cmp.Or(x.Key.Compare(y.Key), cmp.Compare(x.Life, y.Life), cmp.Compare(x.Birth, y.Birth))
+	})
+	return out
+}
+
+// Slot implements aggregator.Journal.
+func (j *journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
+	return journalSlot{j, place{k, j.life, birth}}
+}
+
+// Settled implements aggregator.Journal.
+func (j *journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) {
+	delete(j.slots, place{k, life, birth})
+}
+
+// journalSlot is a place in the journal.
+type journalSlot struct {
+	*journal
+	at place
+}
+
+// Set implements aggregator.JournalSlot.
+func (s journalSlot) Set(c quota.Counts) { s.slots[s.at] = c }
+
+// Free implements aggregator.JournalSlot.
+func (s journalSlot) Free() { delete(s.slots, s.at) }
