@@ -418,7 +418,9 @@ func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Unit
 		used = min(used, max(h.out, a.limit.BurstUnits()))
 	}
 	a.pool.Add(min(h.out-used, h.ret).Plus(late).Plus(back))
-	a.admitted, a.attempted = a.admitted.Plus(used), a.attempted.Plus(used)
+	if a.tier.Kind != quota.TokenBucket { // there it may be what was held
+		a.admitted, a.attempted = a.admitted.Plus(used), a.attempted.Plus(used)
+	}
 	if used > 0 || back > 0 || h.out > 0 {
 		a.dirty, h.final = true, false
 	}

@@ -45,7 +45,8 @@ func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 // were rounded up for nobody.
 const rounding = 0.01
 
-// allowed is how far a scenario may exceed a hard ceiling: not at all.
+// allowed is how far a scenario may exceed a hard ceiling: not at all. Of 11,500
+// seeds one exceeds it, 9625: by 0.05 of a token, which is not explained yet.
 func allowed(Scenario) float64 { return rounding }
 
 // TestHardCeiling plays random scenarios: whatever fails, a hard limit never
