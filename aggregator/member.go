@@ -16,7 +16,6 @@ type member struct {
 	soonAt  quota.Time
 	idle    []idleBucket // closed, oldest first
 	looked  int          // where the next sweep goes on among them
-
 }
 
 // route is what the member knows of one range.

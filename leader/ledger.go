@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/limiter"
@@ -291,8 +292,8 @@ func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
 	delete(l.askers, id)
 	for _, a := range l.accounts {
 		a.advance(now)
-		for i := len(a.holders) - 1; i >= 0; i-- {
-			if a.holders[i].node == id {
+		for i, h := range slices.Backward(a.holders) {
+			if h.node == id {
 				a.retire(now, i)
 			}
 		}
