@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"math"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -48,6 +49,13 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if b.dead || e.Epoch != b.epoch || b.phase == closed {
 		return
 	}
+	if e.Recall {
+		b.recalled = b.phase == open && b.pending == 0
+		if b.recalled {
+			a.urgent.push(b)
+		}
+		return
+	}
 	b.answer(now, rt, e)
 	if b.abandoned.any() {
 		a.urgent.push(b)
@@ -69,7 +77,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	}
 	b.applied, b.term, b.lag = e.Seq, rt.term, rt.least
 	b.roll(now, b.limit())
-	if !b.reframe(now, off, e) {
+	if !b.reframe(now, off, rt.rtt, e) {
 		a.wheel.add(b, now)
 		return
 	}
@@ -78,7 +86,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	b.noteShare(b.limit(), e)
 	b.dry = e.Free < max(b.wanted, quota.Token)
 	b.low.Store(int64(b.lowWater(rt, e)))
-	a.wheel.add(b, now.Add(e.Again))
+	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
 	if b.hurry && quota.Units(b.held.Load()) < max(b.want, quota.Units(b.low.Load())) {
 		a.urgent.push(b)
 	}
@@ -126,7 +134,8 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	level := b.counted(e)
 	b.told, b.toldAt, b.level = true, at, level
-	b.est, b.estAt, b.others, b.ceded = level, min(at, now), e.Others, 0
+	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
+	b.stale = at.Add(known * e.Again)
 	b.estUsed, b.estBack = b.acked, b.ackedBack
 }
 
@@ -148,14 +157,28 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	if e.Level <= quota.Units(b.held.Load()) || b.dry {
 		return 0
 	}
-	return low
+	return max(low, quota.Units(b.held.Load())-b.expected(e.Again))
 }
+
+// expected is the most that a member uses until it reports again, if its use
+// is what the leader thinks it is: three standard deviations of a Poisson count,
+// and a few tokens. What is more is news.
+func (b *bucket) expected(again time.Duration) quota.Units {
+	mean := float64(b.demand) * again.Seconds() / float64(quota.Token)
+	return quota.Units((mean + 3*math.Sqrt(mean) + few) * float64(quota.Token))
+}
+
+// known, in intervals of reporting, is how long the others' demand is believed.
+const known = 3
+
+// few tokens are no news.
+const few = 4
 
 // closeBucket ends an epoch. What was used since the final report, or is in
 // flight, starts the next one.
 func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
 	c, sent := b.counts(), b.sent
-	b.reframe(now, off, e)
+	b.reframe(now, off, rt.rtt, e)
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closeDiary()

@@ -137,6 +137,8 @@ func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
+	case b.news:
+		return b.sentAt.Add(spacing)
 	case b.dry:
 		return b.sentAt.Add(a.cfg.Sync / 2)
 	case b.guessing:
@@ -185,12 +187,18 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 			b.phase = open
 		}
 		b.keep(b.kept(rt.rtt))
+		b.recalled = false
 		return true
 	}
 	if b.phase == closing || b.pending != 0 { // not answered: say it again
 		return true
 	}
 	b.demand = 0
+	if b.recalled {
+		b.recalled = false
+		b.stop()
+		return true
+	}
 	if b.inFlight > 0 { // or the leader takes it for released
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
@@ -198,16 +206,30 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.keep(0)
 		return true
 	}
-	if now.Sub(b.lastUse) >= patience*a.cfg.Sync || c.attempted() > fullCounters {
+	if now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) || c.attempted() > fullCounters {
 		b.phase = closing
 		b.expire()
 		return true
 	}
-	if b.held.Load() > 0 || b.rate > 0 {
-		b.keep(0)
+	if (b.held.Load() > 0 || b.rate > 0) && (b.dry || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
+		b.stop()
 		return true
 	}
 	return false
+}
+
+// stop gives back what is held and the rate: nobody asks for it.
+func (b *bucket) stop() {
+	b.rate = 0
+	b.keep(0)
+}
+
+// patience is how long the key stays open when nobody uses it.
+func (b *bucket) patience(sync time.Duration) time.Duration {
+	if b.limit().Ceiling == quota.Hard && !b.dry {
+		return 25 * sync
+	}
+	return patience * sync
 }
 
 // fullCounters is where a key begins a new epoch, with counters from 0: far
@@ -229,11 +251,11 @@ func (b *bucket) reserve(rtt time.Duration) quota.Units {
 	return perSecond(b.demand, 2*rtt) + quota.Token
 }
 
-// kept is what a report leaves here. Of what is in flight no rate completes a
-// fraction: it would lie here unused, and the rest of its place with the leader.
+// kept is what a report leaves here. Where there are no rates nothing completes
+// a fraction: it would lie here unused, and the rest of its token with the leader.
 func (b *bucket) kept(rtt time.Duration) quota.Units {
 	keep := b.reserve(rtt)
-	if b.limit().Kind == quota.Concurrency {
+	if b.limit().Kind != quota.TokenBucket {
 		keep -= keep % quota.Token
 	}
 	return keep
@@ -258,12 +280,12 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	}
 	switch {
 	case b.term == term && b.applied > 0:
-		e.Applied, e.AccruedTo = b.applied, b.from-quota.Time(b.offset)
+		e.Applied, e.AccruedTo, e.Stopped = b.applied, b.from-quota.Time(b.offset), b.rate == 0
 	case b.term != term && b.told:
 		e.Learn = &quota.Learn{Told: true, Level: b.level, Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
 	b.sent, b.sentAt, b.hurry = c, now, false
-	b.wanted, b.want, b.curious = b.want, 0, false
+	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
 	b.low.Store(0) // one report at a time
 	return e
 }

@@ -75,6 +75,9 @@ const (
 	spacing = 5 * time.Millisecond
 	// patience, in sync intervals, is how long an unused key stays open.
 	patience = 10
+	// lull, in sync intervals, is how long a key that nobody uses keeps what it
+	// holds while the cluster has more.
+	lull = 3
 	// retry, in sync intervals, is when an unanswered report is sent again.
 	retry = 3
 	// maxEntries bounds one report.

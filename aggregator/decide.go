@@ -163,7 +163,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
 		est = min(cost, est+b.ceded)
 	}
-	doubt := l.Ceiling == quota.Soft && est < cost && est+b.ceded >= cost && !b.dry
+	doubt := est < cost && est+b.ceded >= cost && !b.dry
 	if !t.final && (est >= cost && b.guessing || doubt) {
 		b.want = t.wanted
 		if !t.waits { // once for every caller that waits: this much is used at once
@@ -171,9 +171,15 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		}
 		t.waits = true
 		t.need = Grant
+		a.urgent.push(b)
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
 	if l.Ceiling == quota.Soft && est >= cost {
+		if !b.news && b.over-b.ackedOver+cost > max(b.part(l, a.cfg.Nodes), news) {
+			b.news = true
+			a.urgent.push(b)
+			a.urgent.wake.Store(true) // it may be waiting there for a later moment
+		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
 	}
 	if est >= cost { // hard
@@ -190,6 +196,9 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	b.refused += cost
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
+
+// news is how much overdraft is worth a report of its own.
+const news = quota.Token
 
 // overdraw admits on the estimate.
 func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {

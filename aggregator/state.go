@@ -60,6 +60,8 @@ type state struct {
 	estBack quota.Units // own refunds that est includes
 	others  quota.Units // their demand per second
 	ceded   quota.Units // taken off est for them since the leader told it
+	stale   quota.Time  // when others says nothing any more
+	looked  quota.Time  // when the estimate was last asked for
 	told    bool        // a leader has told the level
 	toldAt  quota.Time
 	level   quota.Units // as told
@@ -75,10 +77,12 @@ type state struct {
 	ackedOver quota.Units // over as of then
 	ackedBack quota.Units // refunded as of then
 	guessing  bool        // the last estimate was a guess: ask at once
+	news      bool        // much was overdrawn since the last report
 	curious   bool        // somebody waits to be told the level
 	lastUse   quota.Time  // last report that found a change
 	due       quota.Time
 	dry       bool // nothing was left to ask for after the last grant
+	recalled  bool // the leader wants back what is not needed
 	hurry     bool // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int
@@ -188,6 +192,17 @@ func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units 
 // refill adds to the estimate what the limit yielded since, less what the
 // others may have used of it; ceded sums up the latter.
 func (b *bucket) refill(now quota.Time, rate quota.Units) {
+	// A key that was idle here knows no more what the others do. One that is in
+	// use is told, or has no leader: then the others go on.
+	if b.others > 0 && now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.toldAt) {
+		b.advanceEst(max(b.stale, b.estAt), rate)
+		b.others = 0
+	}
+	b.looked = now
+	b.advanceEst(now, rate)
+}
+
+func (b *bucket) advanceEst(now quota.Time, rate quota.Units) {
 	before, since := b.est, b.estAt
 	if slope := rate - b.others; slope >= 0 {
 		got, at := earned(slope, b.estAt, now)
@@ -225,11 +240,21 @@ func (b *bucket) lastEstimate() quota.Units {
 // overdrawn what would be its part if all nodes saw the same burst, and there
 // is something to ask for.
 func (b *bucket) guesses(l *quota.Limit, cost quota.Units, nodes int) bool {
+	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+cost > b.part(l, nodes)
+}
+
+// part is what this node may overdraw if all nodes see the same burst, and
+// leave half of what there was; a quarter of it after the key was idle here, when
+// most of it may be gone.
+func (b *bucket) part(l *quota.Limit, nodes int) quota.Units {
+	if b.stale > 0 && b.estAt > b.stale {
+		nodes *= 4
+	}
 	known := l.BurstUnits()
 	if b.applied > 0 {
 		known = b.level
 	}
-	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+cost > known/quota.Units(2*nodes)
+	return known / quota.Units(2*nodes)
 }
 
 // cutOff reports whether no leader has answered for a whole lease.

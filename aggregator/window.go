@@ -122,7 +122,7 @@ func (b *bucket) window() quota.Time {
 
 // reframe takes over the window that a grant is for. It returns false for a
 // grant of a window that has ended here.
-func (b *bucket) reframe(now quota.Time, off int64, e *quota.GrantEntry) bool {
+func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.GrantEntry) bool {
 	b.slope = e.Slope
 	if e.WindowEnd == 0 {
 		b.win, b.since, b.until = 0, 0, 0
@@ -130,6 +130,9 @@ func (b *bucket) reframe(now quota.Time, off int64, e *quota.GrantEntry) bool {
 	}
 	l := b.limit()
 	since, until := e.WindowStart+quota.Time(off), e.WindowEnd+quota.Time(off)
+	if l.Ceiling == quota.Hard { // off lags by the way here: end too early rather than too late
+		until = max(since+1, until-quota.Time(rtt))
+	}
 	if l.Kind == quota.SlidingWindow {
 		b.win, b.since, b.until = e.WindowStart, since, until
 		return true

@@ -26,7 +26,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 	out := &peerv1.ReportEntry{
 		Namespace: e.Key.Namespace, Limit: e.Key.Limit, Key: e.Key.Key,
 		Epoch: uint64(e.Epoch), Used: int64(e.Used), Overdrawn: int64(e.Overdrawn), Refused: int64(e.Refused),
-		Held: int64(e.Held), AccruedTo: int64(e.AccruedTo), Applied: uint64(e.Applied), Final: e.Final,
+		Held: int64(e.Held), AccruedTo: int64(e.AccruedTo), Stopped: e.Stopped, Applied: uint64(e.Applied), Final: e.Final,
 		Want: int64(e.Want), Unreported: int64(e.Unreported), Refunded: int64(e.Refunded), InFlight: int64(e.InFlight),
 		Window: int64(e.Window), Before: int64(e.Before), Charged: int64(e.Charged), Alone: int64(e.Alone),
 		Returned: int64(e.Returned), Saved: int64(e.Saved), Life: uint64(e.Life),
@@ -58,7 +58,7 @@ func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
 	out := quota.ReportEntry{
 		Key: key(e.Namespace, e.Limit, e.Key), Epoch: quota.Seq(e.Epoch),
 		Used: quota.Units(e.Used), Overdrawn: quota.Units(e.Overdrawn), Refused: quota.Units(e.Refused),
-		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Applied: quota.Seq(e.Applied), Final: e.Final,
+		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Stopped: e.Stopped, Applied: quota.Seq(e.Applied), Final: e.Final,
 		Want: quota.Units(e.Want), Unreported: quota.Units(e.Unreported), Refunded: quota.Units(e.Refunded), InFlight: quota.Units(e.InFlight),
 		Window: quota.Time(e.Window), Before: quota.Units(e.Before), Charged: quota.Units(e.Charged), Alone: quota.Units(e.Alone),
 		Returned: quota.Units(e.Returned), Saved: quota.Units(e.Saved), Life: quota.Incarnation(e.Life),
@@ -87,6 +87,7 @@ func encodeGrant(g *quota.Grant) *peerv1.Grant {
 			Epoch: uint64(e.Epoch), Seq: uint64(e.Seq), Ack: uint64(e.Ack),
 			Tokens: int64(e.Tokens), Rate: int64(e.Rate), Cap: int64(e.Cap), LeaseNanos: int64(e.Lease),
 			Level: int64(e.Level), Others: int64(e.Others), Free: int64(e.Free), AgainNanos: int64(e.Again), Closed: e.Closed,
+			Recall: e.Recall, Unseen: int64(e.Unseen),
 			WindowStart: int64(e.WindowStart), WindowEnd: int64(e.WindowEnd), Slope: int64(e.Slope), Burst: int64(e.Burst),
 			Saved: int64(e.Saved), Life: uint64(e.Life),
 		}
@@ -104,6 +105,7 @@ func decodeGrant(from, to quota.NodeID, g *peerv1.Grant) quota.Grant {
 			Key: key(e.Namespace, e.Limit, e.Key), Epoch: quota.Seq(e.Epoch), Seq: quota.Seq(e.Seq), Ack: quota.Seq(e.Ack),
 			Tokens: quota.Units(e.Tokens), Rate: quota.Units(e.Rate), Cap: quota.Units(e.Cap), Lease: time.Duration(e.LeaseNanos),
 			Level: quota.Units(e.Level), Others: quota.Units(e.Others), Free: quota.Units(e.Free), Again: time.Duration(e.AgainNanos), Closed: e.Closed,
+			Recall: e.Recall, Unseen: quota.Units(e.Unseen),
 			WindowStart: quota.Time(e.WindowStart), WindowEnd: quota.Time(e.WindowEnd), Slope: quota.Units(e.Slope), Burst: quota.Units(e.Burst),
 			Saved: quota.Units(e.Saved), Life: quota.Incarnation(e.Life),
 		}

@@ -96,6 +96,22 @@ func (n *Node) bookOwn(r *quota.Report) {
 	}
 }
 
+// push sends grants that answer no report. One that does not arrive is made
+// again.
+func (n *Node) push(grants []quota.Grant) {
+	for i := range grants {
+		g := &grants[i]
+		msg := &peerv1.Grants{Grants: []*peerv1.Grant{encodeGrant(g)}}
+		if g.To == n.cfg.Self {
+			n.onGrants(n.cfg.Self, msg)
+			continue
+		}
+		if err := n.net.Send(g.To, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: msg}}); err != nil {
+			n.stats.unsent.Inc()
+		}
+	}
+}
+
 func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
 	msg := &peerv1.Reports{}
 	entries := 0

@@ -88,6 +88,8 @@ func (s *seat) with(f func(l *leader.Ledger, now quota.Time)) bool {
 // report books a report. An answer without entries is no answer.
 func (s *seat) report(r *quota.Report) (g quota.Grant, ok bool) {
 	wants := false
+	var pushed []quota.Grant
+	defer func() { s.node.push(pushed) }()
 	s.with(func(l *leader.Ledger, now quota.Time) {
 		var err error
 		if g, err = l.Report(now, *r); err != nil {
@@ -95,6 +97,7 @@ func (s *seat) report(r *quota.Report) (g quota.Grant, ok bool) {
 			return
 		}
 		ok, wants = len(g.Entries) > 0, l.Wants()
+		pushed = l.Pushed()
 	})
 	if wants {
 		s.hasten()

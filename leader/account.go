@@ -12,7 +12,7 @@ import (
 // account is the book of one key.
 //
 // Invariant after advance: pool + sum(holder.standing()) <= burst; with
-// Concurrency, less what is in flight.
+// Concurrency, less what is in flight; under soft, less what is unseen.
 type account struct {
 	key     quota.Key
 	limit   *quota.Limit
@@ -28,6 +28,9 @@ type account struct {
 	life  uint64     // tells it from an earlier account of the key
 	fresh quota.Time // bookings until then do not come back
 	rooms rooms      // only if members ask
+
+	spilled quota.Units // soft buckets: what has overflowed, until spillAt
+	spillAt quota.Time
 
 	keep quota.Time // do not forget before
 
@@ -59,15 +62,19 @@ func (a *account) advance(now quota.Time) {
 	// The meter sees what is free and what stands with members as one level, so
 	// that only what is left after the rates overflows, and so that a sliding
 	// window does not take what stands for used.
-	standing := a.standing()
-	a.pool.Add(standing)
-	full := a.limit.BurstUnits()
+	handed := a.standing()
+	if a.tier.Kind == quota.TokenBucket {
+		handed -= a.unseen(now, nil) // used, probably: it does not overflow
+	}
+	a.pool.Add(handed)
+	full, before := a.limit.BurstUnits(), a.pool.Level()
 	a.pool.Advance(now, &a.tier)
 	a.pool.Cap(full)
+	a.spill(now, before)
 	if a.isAsked() {
 		a.rooms.note(now, full-a.pool.Level())
 	}
-	a.pool.Add(-standing)
+	a.pool.Add(-handed)
 	a.overflow(full)
 }
 
@@ -86,6 +93,29 @@ func (a *account) overflow(full quota.Units) {
 		cut := min(over, max(0, h.ret-h.standing()))
 		h.ret, over = h.ret-cut, over-cut
 	}
+}
+
+// spill sums up what overflowed of a soft bucket.
+func (a *account) spill(now quota.Time, before quota.Units) {
+	if a.tier.Kind == quota.TokenBucket && a.limit.Ceiling == quota.Soft && a.spillAt > 0 && a.perSecond() < spillsBelow {
+		a.spilled = a.spilled.Plus(max(0, before.Plus(refill(a.limit.Rate, now.Sub(a.spillAt))).Plus(-a.pool.Level())))
+	}
+	a.spillAt = now
+}
+
+// spillsBelow is where what overflows between two reports is less than a few
+// tokens: there each of them counts, and elsewhere the estimate would be too coarse.
+const spillsBelow = 20 * quota.Token
+
+// unspill takes back that something overflowed while h had used what it tells
+// only now: a third of it, since nobody knows when that was.
+func (a *account) unspill(h *holder, used quota.Units) {
+	back := min(used, max(0, a.spilled-h.spilled)/3)
+	if back > 0 {
+		a.pool.Add(back)
+		a.spilled -= back
+	}
+	h.spilled = a.spilled
 }
 
 // recount books what is in flight: nothing flows back but by a release.
@@ -259,7 +289,9 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 		a.holders = append(a.holders, holder{node: r.From, inc: r.Incarnation})
 		h = &a.holders[len(a.holders)-1]
 	}
-	if h.begin(now, e); a.endures() {
+	h.begin(now, e)
+	h.spilled = a.spilled
+	if a.endures() {
 		h.know(e)
 	}
 	return h
@@ -321,6 +353,7 @@ func (a *account) refill(d time.Duration) quota.Units {
 
 // book charges what a report said. What was not used goes back to the pool.
 func (a *account) book(h *holder, d delta) {
+	a.unspill(h, max(0, d.used+d.over-d.refunded))
 	if h.pardon {
 		d.late, h.pardon = d.used+d.over, false
 	}
@@ -372,6 +405,25 @@ func (a *account) others(h *holder) quota.Units {
 		}
 	}
 	return quota.Units(max(0, sum-math.Sqrt(sum*float64(quota.Token))))
+}
+
+// unseen is what everybody but h has probably used since its last report, as far
+// as there is something to use.
+func (a *account) unseen(now quota.Time, h *holder) quota.Units {
+	if a.tier.Kind == quota.Concurrency || a.limit.Ceiling == quota.Hard { // under hard they ask
+		return 0
+	}
+	var sum, parts float64
+	for i := range a.holders {
+		o := &a.holders[i]
+		if h != nil && o.rate > 0 { // about half a token lies there that nobody can use
+			parts += float64(quota.Token) / 2
+		}
+		if age := now.Sub(o.reported); o != h && age < 2*o.again { // later it would have said so
+			sum += o.live * age.Seconds()
+		}
+	}
+	return quota.Units(min(sum, max(0, float64(a.level())-parts)))
 }
 
 // unsavedAgain is when to ask again whether the log has it.

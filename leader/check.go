@@ -9,7 +9,8 @@ import (
 // Check proves the books of these keys at a moment, or of all keys if there are
 // none, and returns a fault, always the same one of several:
 //
-//   - pool + standing + in flight <= burst: no token is there twice;
+//   - pool + standing + in flight <= burst, and under soft what members have
+//     probably used unseen: no token is there twice;
 //   - of every member 0 <= standing <= out, rate <= charged, cap <= capped, and at
 //     most maxFlight grants are unanswered;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft
@@ -62,7 +63,7 @@ func (a *account) check(now quota.Time, later bool) error {
 		inFlight = 0
 	}
 	switch {
-	case a.pool.Level().Plus(standing).Plus(inFlight) > burst:
+	case a.pool.Level().Plus(standing).Plus(inFlight).Plus(-a.unseen(now, nil)) > burst:
 		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", a.pool.Level(), standing, inFlight, burst)
 	case a.rates() && (!later || a.limit.Ceiling == quota.Hard) && charged > a.limit.Rate.PerSecond():
 		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, a.limit.Rate.PerSecond())

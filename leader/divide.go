@@ -46,7 +46,6 @@ type terms struct {
 // it has counted nothing, is given back nothing of what it returned.
 func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEntry, ack quota.Seq, asks bool) quota.GrantEntry {
 	a.advance(now)
-	h.grants++
 	again := l.cfg.Sync
 	var tokens quota.Units
 	lease := now.Add(l.cfg.Lease)
@@ -54,30 +53,51 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 		capped := h.capped
 		t := l.weigh(now, a, h)
 		again = l.again(t)
-		l.setRate(a, h, t)
+		if l.setRate(a, h, t) {
+			l.recall(now, a, h, ofRate)
+		}
 		if asks {
-			tokens = l.tokens(a, h, e, t, again)
+			var short quota.Units
+			if tokens, short = l.tokens(a, h, e, t, again); short > 0 {
+				l.recall(now, a, h, shortOf(e.Want))
+			}
+			h.unmet, h.unmetAt = min(short, max(0, e.Want-tokens)), now
 		}
 		l.setCap(a, h, t, tokens)
 		if a.promises() {
 			tokens, lease = l.promised(now, a, h, tokens, capped)
 		}
 	}
-	h.lease, h.again = lease, again
+	h.again = again
+	h.spoken = min(tokens, e.Want)
+	l.hand(now, a, h, tokens, lease)
+	g := l.told(now, a, h, tokens)
+	g.Ack = ack
+	l.serve(now, a, h)
+	return g
+}
+
+// hand makes a grant of tokens, at the member's present rate.
+func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units, lease quota.Time) {
+	h.grants++
+	h.lease = lease
 	if h.granted == 0 {
 		h.granted = now
 	}
 	h.charged = max(h.charged, h.rate)
-	h.spoken = min(tokens, e.Want)
 	if tokens > 0 {
 		a.pool.Add(-tokens)
 		h.out, h.ret = h.out+tokens, h.ret+tokens
 		h.flight = append(h.flight, flight{h.grants, tokens})
 	}
+}
+
+// told is the newest grant to a member, as it is told.
+func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens quota.Units) quota.GrantEntry {
 	g := quota.GrantEntry{
-		Key: a.key, Epoch: e.Epoch, Seq: h.grants, Ack: ack,
-		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: lease.Sub(now), Saved: h.saved,
-		Level: a.levelFor(h), Others: a.others(h), Free: a.pool.Level(), Again: again,
+		Key: a.key, Epoch: h.epoch, Seq: h.grants,
+		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: h.lease.Sub(now), Saved: h.saved,
+		Level: a.levelFor(h), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h), Again: h.again,
 	}
 	a.window(&g)
 	return g
@@ -149,10 +169,11 @@ func (l *Ledger) again(t terms) time.Duration {
 
 // setRate gives the fair part as a refill rate, as far as what is charged to
 // the others leaves room. Less than a token per interval is not worth a rate.
-func (l *Ledger) setRate(a *account, h *holder, t terms) {
+// It reports whether others are charged what would be its part.
+func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 	if !a.rates() {
 		h.rate = 0
-		return
+		return false
 	}
 	others := quota.Units(0)
 	for i := range a.holders {
@@ -165,32 +186,46 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) {
 		rate = 0
 	}
 	h.rate = max(0, rate)
+	return float64(h.rate) < enough*t.fair
 }
 
-// tokens is what the member gets out of the pool.
-func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) quota.Units {
-	pool := float64(a.pool.Level())
-	if pool <= 0 || len(h.flight) >= maxFlight || a.limit.Decide == quota.AtLeader || a.limit.Class != quota.Counted {
-		return 0
+// enough of its fair part is no reason to disturb others.
+const enough = 0.8
+
+// tokens is what the member gets out of the pool, and whether that is less than
+// it is foreseen to need, while others may hold more than they do.
+func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
+	if len(h.flight) >= maxFlight || a.limit.Decide == quota.AtLeader || a.limit.Class != quota.Counted {
+		return 0, 0
 	}
+	pool := float64(max(0, a.pool.Level()))
 	const token = float64(quota.Token)
 	horizon := ahead * again.Seconds()
 	need := t.mine * horizon
 	need += deviations * math.Sqrt(need/token) * token
 	need = max(need, float64(e.Want))
 	want := max(0, need-float64(h.out))
-	got := min(want, fairPart(pool, t, horizon))
+	part := min(want, fairPart(pool, t, horizon))
 	if a.limit.Ceiling == quota.Hard {
-		if left := pool - got - t.total*horizon; left > spareFrom*token*float64(t.members) {
-			got += left * spare * t.weight
+		if left := pool - part - t.total*horizon; left > 0 {
+			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		got = min(got, l.room(a, h))
+		part = min(part, l.room(a, h))
 	}
-	u := quota.Units(min(got, pool))
+	u := quota.Units(min(part, pool))
 	if h.rate == 0 {
 		u -= u % quota.Token // a fraction would lie there unused
 	}
-	return max(0, u)
+	if left := quota.Units(want) - u; a.limit.Ceiling == quota.Hard && left >= quota.Token {
+		short = left
+	}
+	return max(0, u), short
+}
+
+// part is the member's part of a surplus, by demand. A member of which little is
+// known counts as one that demands prior more.
+func (t terms) part(prior float64, nodes int) float64 {
+	return (t.mine + prior) / (t.total + float64(max(t.members, nodes, 1))*prior)
 }
 
 // fairPart is how much of the pool a member may take: all of it when the pool

@@ -36,12 +36,16 @@ type holder struct {
 	flight  []flight    // grants of tokens that are not acknowledged
 	spoken  quota.Units // part of the last grant that callers wait for: as good as spent
 
-	demand   float64 // attempted Units per second, as of the last report
-	live     float64 // demand now: it fades while the member is silent
+	spilled  quota.Units // account.spilled as of the last report
+	demand   float64     // attempted Units per second, as of the last report
+	live     float64     // demand now: it fades while the member is silent
 	again    time.Duration
 	tried    float64 // attempted Units per second, averaged for people
 	admit    float64 // admitted Units per second, likewise
 	reported quota.Time
+	recalled quota.Time  // when it was last asked to give back
+	unmet    quota.Units // what its callers wanted and did not get
+	unmetAt  quota.Time
 	closed   bool
 	pardon   bool // the key was reset since the last report
 
@@ -167,6 +171,9 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 	h.owed, h.alone = max(h.owed, e.Charged), max(h.alone, e.Alone)
 	h.used, h.over, h.refused, h.refunded = max(h.used, e.Used), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
 	h.acknowledge(e.Applied)
+	if e.Stopped && h.applied(e) {
+		h.rate, h.charged = 0, 0
+	}
 	held := e.Held
 	switch {
 	case past:
@@ -289,8 +296,8 @@ func follow(avg, count, seconds float64, sync time.Duration) float64 {
 	got := count / token
 	margin := 3*math.Sqrt(expected) + 1
 	switch {
-	case got > expected+margin && seconds > sync.Seconds()/25:
-		return rate
+	case got > expected+margin:
+		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few requests say at least
 	case got < expected-margin:
 		return rate
 	case count == 0 && avg < token/2:

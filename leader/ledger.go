@@ -29,10 +29,11 @@ type Ledger struct {
 	learning  bool
 	untracked int64 // reports of keys beyond MaxKeys
 
-	written  quota.Seq // checkpoints made
-	writing  []writing // accounts in those that are not known to be committed, oldest first
-	catching bool      // answering those that waited for it
-	wants    bool      // a checkpoint would let members have what they wait for
+	written  quota.Seq     // checkpoints made
+	writing  []writing     // accounts in those that are not known to be committed, oldest first
+	catching bool          // answering those that waited for it
+	wants    bool          // a checkpoint would let members have what they wait for
+	pushed   []quota.Grant // for others than who reported, to be sent
 }
 
 // savedLevel is a level that an account begins with. tier is what it was counted
@@ -65,7 +66,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		askers:   map[quota.NodeID]*asker{},
 		live:     map[quota.LimitName]*quota.LiveError{},
 		saved:    make(map[quota.Key]savedLevel, len(levels)),
-		started:  now, learning: true,
+		started:  now, learning: term > 1, // nobody was granted anything before the first
 	}
 	for _, n := range nodes {
 		l.members[n] = &member{}

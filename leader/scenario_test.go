@@ -346,6 +346,9 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 	if len(g.Entries) == 0 {
 		fmt.Fprintf(&out, "%s: no answer\n", r.From)
 	}
+	for _, g := range w.ledger.Pushed() {
+		fmt.Fprintf(&out, "%s %s: recalled\n", g.To, g.Entries[0].Key.Key)
+	}
 	if w.ledger.Wants() {
 		out.WriteString(w.checkpoint(true))
 	}

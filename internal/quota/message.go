@@ -49,6 +49,7 @@ type ReportEntry struct {
 	InFlight  Units // Concurrency: acquired and not released now
 	Held      Units // spendable now
 	AccruedTo Time  // leader's time up to which Held includes the granted rate
+	Stopped   bool  // the member accrues nothing more out of the grant that it applied
 	Applied   Seq   // newest grant applied
 	// Want is what Held could not pay since the last report: the largest cost
 	// that was refused, or (soft) the sum of what callers wait for.
@@ -123,6 +124,7 @@ type GrantEntry struct {
 	Lease  time.Duration // from Grant.At: then Rate ends and what is held is void
 	Level  Units         // what the whole cluster could still spend; below 0 is debt
 	Free   Units         // part of Level that nobody holds: worth asking for
+	Unseen Units         // part of Level that the others have probably used since they reported
 	Others Units         // the other members' demand, Units per second
 	Again  time.Duration // report again within this, if anything changed
 	// WindowStart and WindowEnd bound the window that Tokens and Level are for, on
@@ -139,6 +141,9 @@ type GrantEntry struct {
 	// not let go of the key before it is all.
 	Saved Units
 	Life  Incarnation // echoes an entry of an earlier process; 0 is this one
+	// Recall is no grant: others are short, and the member is to report now and
+	// give back what it does not need.
+	Recall bool
 }
 
 // Why says how a decision was made. The words are part of the API.

@@ -50,15 +50,29 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 	if r.killed > 0 && rep.Term > r.killedTerm && !s.ledger.Learning() {
 		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
 	}
-	r.res.Bytes += grantSize(&g)
 	r.hasten(s)
 	if n.life == life {
 		r.grant(s, n, g)
+	} else {
+		r.res.Bytes += grantSize(&g)
+	}
+	r.pushed(s)
+}
+
+// pushed sends what the leader has to say to others than who reported.
+func (r *run) pushed(s *seat) {
+	for _, g := range s.ledger.Pushed() {
+		for _, n := range r.nodes {
+			if n.id == g.To {
+				r.grant(s, n, g)
+			}
+		}
 	}
 }
 
 // grant sends a grant to a member.
 func (r *run) grant(s *seat, n *node, g quota.Grant) {
+	r.res.Bytes += grantSize(&g)
 	r.send(s.node, n, func() {
 		n.agg.Apply(n.clock(), g)
 		r.unpark(n)

@@ -34,7 +34,7 @@ func TestSkip(t *testing.T) {
 	slow, day, tiers := limit(10, 20, quota.Soft), limit(10, 20, quota.Hard), limit(5, 10, quota.Soft)
 	slow.Rate.Per, day.Rate.Per = time.Hour, 24*time.Hour
 	tiers.More = []quota.Tier{quota.Window(quota.FixedWindow, 30, time.Hour), quota.Window(quota.SlidingWindow, 60, 6*time.Hour)}
-	for name, l := range map[string]quota.Limit{"bucket": limit(10, 20, quota.Soft), "slow": slow, "day": day, "tiers": tiers} {
+	for name, l := range map[string]quota.Limit{"bucket": limit(2, 5, quota.Soft), "slow": slow, "day": day, "tiers": tiers} {
 		for seed := range seedsEach() {
 			play := func(faults ...Fault) (Result, []string) {
 				var all []string

@@ -22,7 +22,7 @@ func reportSize(r *quota.Report) int64 {
 func reportEntrySize(e *quota.ReportEntry) int64 {
 	n := keySize(e.Key) + field(e.Epoch) + field(e.Used) + field(e.Overdrawn) + field(e.Refused) + field(e.Held) +
 		field(e.AccruedTo) + field(e.Applied) + flag(e.Final) + field(e.Want) + field(e.Unreported) + field(e.Refunded) +
-		far(e.InFlight) + far(e.Window) + far(e.Before)
+		far(e.InFlight) + far(e.Window) + far(e.Before) + 2*flag(e.Stopped)
 	if l := e.Learn; l != nil {
 		n += nested(flag(l.Told) + field(l.Level) + field(l.Age) + field(l.Rate) + field(l.LeaseLeft) + field(l.Cap) + field(l.WindowEnd))
 	}
@@ -35,7 +35,7 @@ func grantSize(g *quota.Grant) int64 {
 		e := &g.Entries[i]
 		n += nested(keySize(e.Key) + field(e.Epoch) + field(e.Seq) + field(e.Ack) + field(e.Tokens) + field(e.Rate) + field(e.Cap) +
 			field(e.Lease) + field(e.Level) + field(e.Others) + field(e.Again) + flag(e.Closed) + field(e.Free) +
-			far(e.WindowStart) + far(e.WindowEnd) + far(e.Slope))
+			far(e.WindowStart) + far(e.WindowEnd) + far(e.Slope) + far(e.Unseen) + 2*flag(e.Recall))
 	}
 	return n
 }

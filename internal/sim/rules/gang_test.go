@@ -108,8 +108,19 @@ func (g *gang) sync() {
 			}
 		}
 	}
+	for _, grant := range g.ledger.Pushed() {
+		g.deliver(grant)
+	}
 	if (g.ledger.Wants() || g.now >= g.wrote.Add(time.Second)) && !g.cut {
 		g.write()
+	}
+}
+
+func (g *gang) deliver(grant quota.Grant) {
+	for i, m := range g.members {
+		if grant.To == quota.NodeID("m"+strconv.Itoa(i)) {
+			m.Apply(g.now, grant)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,9 +175,11 @@ func TestCallsTogether(t *testing.T) {
 	now.Store(int64(g.now))
 	clock := func() quota.Time { return quota.Time(now.Load()) }
 	var passed atomic.Int64
+	var made [callers]atomic.Int64
 	var wg sync.WaitGroup
 	for w := range callers {
 		wg.Go(func() {
+			defer made[w].Store(math.MaxInt64)
 			var c aggregator.Call
 			out := make([]quota.Decision, 2)
 			reqs := []quota.Request{ask(one.LimitName, "k", 1), ask(two.LimitName, "k", 1)}
@@ -188,14 +192,31 @@ func TestCallsTogether(t *testing.T) {
 				if g.members[0].Decide(clock, &c) {
 					passed.Add(1)
 				}
+				made[w].Add(1)
 			}
 		})
 	}
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	spent := map[quota.Key]map[quota.Seq]quota.Units{}
-	step := 100 * time.Microsecond // slow enough that no key is let go between a charge and its undo
+	step := 100 * time.Microsecond
+	// The key is let go when a second passes without a use. A caller that gets no
+	// processor between a charge and its undo keeps time from passing for so long.
+	var last [callers]int64
+	steps := 0
+	keepUp := func() {
+		if steps++; steps%1000 != 0 {
+			return
+		}
+		for w := range callers {
+			for made[w].Load() == last[w] && last[w] != math.MaxInt64 {
+				runtime.Gosched()
+			}
+			last[w] = made[w].Load()
+		}
+	}
 	drive := func() {
+		keepUp()
 		g.now = quota.Time(now.Add(int64(step)))
 		for _, r := range g.members[0].Collect(g.now) {
 			for i := range r.Entries {

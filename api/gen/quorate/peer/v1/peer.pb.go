@@ -1499,7 +1499,9 @@ type ReportEntry struct {
 	// The earlier process that the entry is about; 0 is this one.
 	Life uint64 `protobuf:"varint,23,opt,name=life,proto3" json:"life,omitempty"`
 	// Given back of what was held since the opening.
-	Returned      int64 `protobuf:"varint,24,opt,name=returned,proto3" json:"returned,omitempty"`
+	Returned int64 `protobuf:"varint,24,opt,name=returned,proto3" json:"returned,omitempty"`
+	// The member accrues nothing more out of the grant that it applied.
+	Stopped       bool `protobuf:"varint,25,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1700,6 +1702,13 @@ func (x *ReportEntry) GetReturned() int64 {
 		return x.Returned
 	}
 	return 0
+}
+
+func (x *ReportEntry) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
 }
 
 // Learn is quota.Learn.
@@ -1965,7 +1974,11 @@ type GrantEntry struct {
 	// Part of what the report says to be used and overdrawn that is committed.
 	Saved int64 `protobuf:"varint,20,opt,name=saved,proto3" json:"saved,omitempty"`
 	// Echoes the report's.
-	Life          uint64 `protobuf:"varint,21,opt,name=life,proto3" json:"life,omitempty"`
+	Life uint64 `protobuf:"varint,21,opt,name=life,proto3" json:"life,omitempty"`
+	// No grant: the member is to report now and give back what it does not need.
+	Recall bool `protobuf:"varint,22,opt,name=recall,proto3" json:"recall,omitempty"`
+	// Part of level that the others have probably used since they reported.
+	Unseen        int64 `protobuf:"varint,23,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2143,6 +2156,20 @@ func (x *GrantEntry) GetSaved() int64 {
 func (x *GrantEntry) GetLife() uint64 {
 	if x != nil {
 		return x.Life
+	}
+	return 0
+}
+
+func (x *GrantEntry) GetRecall() bool {
+	if x != nil {
+		return x.Recall
+	}
+	return false
+}
+
+func (x *GrantEntry) GetUnseen() int64 {
+	if x != nil {
+		return x.Unseen
 	}
 	return 0
 }
@@ -3908,7 +3935,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\xf7\x04\n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\x91\x05\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3937,7 +3964,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05alone\x18\x15 \x01(\x03R\x05alone\x12\x14\n" +
 	"\x05saved\x18\x16 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x17 \x01(\x04R\x04life\x12\x1a\n" +
-	"\breturned\x18\x18 \x01(\x03R\breturned\"\xbd\x01\n" +
+	"\breturned\x18\x18 \x01(\x03R\breturned\x12\x18\n" +
+	"\astopped\x18\x19 \x01(\bR\astopped\"\xbd\x01\n" +
 	"\x05Learn\x12\x12\n" +
 	"\x04told\x18\x01 \x01(\bR\x04told\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
@@ -3953,7 +3981,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xfe\x03\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xae\x04\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -3980,7 +4008,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05slope\x18\x12 \x01(\x03R\x05slope\x12\x14\n" +
 	"\x05burst\x18\x13 \x01(\x03R\x05burst\x12\x14\n" +
 	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
-	"\x04life\x18\x15 \x01(\x04R\x04life\"\xa7\x01\n" +
+	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
+	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
+	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xa7\x01\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +

@@ -1,0 +1,97 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Pushed returns the grants made since the last call that answer no report, for
+// other members than the one that reported: recalls of what a member holds and
+// does not need, and tokens for those whose callers wanted them. Send them as
+// what they are; what is lost is made anew when somebody is short again. At most
+// 4096 wait.
+func (l *Ledger) Pushed() []quota.Grant {
+	out := l.pushed
+	l.pushed = nil
+	return out
+}
+
+// maxPushed bounds what waits to be sent; who is short asks again.
+const maxPushed = 4096
+
+// recall asks everybody but h who may hold or accrue more than is foreseen.
+func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
+	for i := range a.holders {
+		o := &a.holders[i]
+		if len(l.pushed) >= maxPushed {
+			return
+		}
+		if o == h || o.closed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 || !o.overstocked(l.cfg.Sync, why) {
+			continue
+		}
+		o.recalled = now
+		l.pushed = append(l.pushed, quota.Grant{
+			Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
+			Entries: []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}},
+		})
+	}
+}
+
+// shortage is what a member got less of than its part.
+type shortage uint8
+
+const (
+	ofRate   shortage = iota // others accrue, or are charged, what would be its part
+	ofTokens                 // it has fewer than it is foreseen to need
+	inWant                   // its callers wanted them and were refused, or wait
+)
+
+func shortOf(want quota.Units) shortage {
+	if want > 0 {
+		return inWant
+	}
+	return ofTokens
+}
+
+// serve gives what h has just given back to those whose callers wanted it: they
+// were told that there was nothing, and will not ask again so soon.
+func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
+	for i := range a.holders {
+		o := &a.holders[i]
+		free := a.pool.Level() - a.pool.Level()%quota.Token
+		if o == h || o.unmet == 0 || free <= 0 {
+			continue
+		}
+		tokens := min(o.unmet, free, quota.Units(l.room(a, o)))
+		if now.Sub(o.unmetAt) > l.cfg.Sync/2 || o.closed || len(o.flight) >= maxFlight || len(l.pushed) >= maxPushed || tokens < quota.Token {
+			continue
+		}
+		o.unmet = 0
+		capped, lease := o.capped, now.Add(l.cfg.Lease)
+		o.cap = max(o.cap, o.out+tokens)
+		o.capped = max(o.capped, o.cap)
+		if a.promises() {
+			tokens, lease = l.promised(now, a, o, tokens, capped)
+		}
+		l.hand(now, a, o, tokens, lease)
+		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: []quota.GrantEntry{l.told(now, a, o, tokens)}})
+	}
+}
+
+// overstocked reports whether the member could do with less. Whoever has a rate
+// and has said nothing for a while may have gone silent since. Tokens are called
+// back beyond what it will need on average when others are in want, else beyond
+// what it may need.
+func (h *holder) overstocked(sync time.Duration, why shortage) bool {
+	if why == ofRate {
+		return h.charged > 0
+	}
+	const token = float64(quota.Token)
+	need := h.live * ahead * sync.Seconds()
+	if why == ofTokens {
+		need += deviations*math.Sqrt(need*token) + token
+	}
+	return float64(h.standing()) > need || float64(h.charged) > 2*h.live+10*token
+}
