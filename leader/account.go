@@ -420,7 +420,7 @@ func (a *account) unseen(now quota.Time, h *holder) quota.Units {
 			parts += float64(quota.Token) / 2
 		}
 		if age := now.Sub(o.reported); o != h && age < 2*o.again { // later it would have said so
-			sum += o.live * age.Seconds()
+			sum += o.using * age.Seconds()
 		}
 	}
 	return quota.Units(min(sum, max(0, float64(a.level())-parts)))

@@ -38,6 +38,7 @@ type holder struct {
 
 	spilled  quota.Units // account.spilled as of the last report
 	demand   float64     // attempted Units per second, as of the last report
+	using    float64     // likewise, admitted and not given back
 	live     float64     // demand now: it fades while the member is silent
 	again    time.Duration
 	tried    float64 // attempted Units per second, averaged for people
@@ -264,6 +265,7 @@ func (h *holder) observe(now quota.Time, d delta, sync time.Duration) {
 	h.reported = now
 	seconds := dt.Seconds()
 	h.demand = follow(h.demand, float64(d.attempted()), seconds, sync)
+	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), seconds, sync)
 	alpha := 1 - math.Exp(-seconds/shown.Seconds())
 	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
 	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
