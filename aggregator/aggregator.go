@@ -13,6 +13,7 @@ type Clock func() quota.Time
 // Refund, Abandon and Release may be called by any goroutine; all other methods by one at
 // a time.
 type Aggregator struct {
+	born   quota.Time
 	cfg    Config
 	table  table
 	urgent stack
@@ -22,7 +23,7 @@ type Aggregator struct {
 // New returns an empty table.
 func New(cfg Config, now quota.Time) *Aggregator {
 	cfg = cfg.WithDefaults()
-	a := &Aggregator{cfg: cfg}
+	a := &Aggregator{cfg: cfg, born: now}
 	a.table.maxKeys, a.table.ranges, a.table.overrides = int64(cfg.MaxKeys), cfg.Ranges, cfg.Overrides
 	a.table.created, a.table.removed = cfg.Created, cfg.Removed
 	a.member.init(cfg, now)

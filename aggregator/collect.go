@@ -40,7 +40,7 @@ func (a *Aggregator) Collect(now quota.Time) []quota.Report {
 	a.collectSoon(now, bt)
 	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, bt, false) })
 	for _, r := range slices.Sorted(maps.Keys(bt)) {
-		out = append(out, a.reports(r, bt[r], false)...)
+		out = append(out, a.reports(now, r, bt[r], false)...)
 	}
 	return out
 }
@@ -59,7 +59,7 @@ func (a *Aggregator) Urgent() bool { return a.urgent.wake.Load() }
 
 // reports cuts lines into messages of bounded size, numbers them, and notes in
 // each bucket which message carries it.
-func (a *Aggregator) reports(r quota.RangeID, l *lines, full bool) []quota.Report {
+func (a *Aggregator) reports(now quota.Time, r quota.RangeID, l *lines, full bool) []quota.Report {
 	rt := &a.ranges[r]
 	var out []quota.Report
 	for done := false; !done; {
@@ -73,7 +73,7 @@ func (a *Aggregator) reports(r quota.RangeID, l *lines, full bool) []quota.Repor
 		done = n == len(l.entries)
 		out = append(out, quota.Report{
 			Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
-			Full: full && done, Entries: l.entries[:n],
+			Full: full && done, Age: now.Sub(a.born), Entries: l.entries[:n],
 		})
 		l.entries, l.buckets = l.entries[n:], l.buckets[n:]
 	}
@@ -106,7 +106,7 @@ func (a *Aggregator) tellAll(now quota.Time) []quota.Report {
 			l.add(b, b.entry(now, rt.term))
 			b.mu.Unlock()
 		}
-		out = append(out, a.reports(quota.RangeID(r), l, true)...)
+		out = append(out, a.reports(now, quota.RangeID(r), l, true)...)
 		rt.tell, rt.told, rt.toldAt = false, rt.seq, now
 	}
 	return out

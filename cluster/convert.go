@@ -13,7 +13,7 @@ func key(ns, limit, k string) quota.Key {
 
 func encodeReport(r *quota.Report) *peerv1.Report {
 	out := &peerv1.Report{
-		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Incarnation: uint64(r.Incarnation),
+		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Incarnation: uint64(r.Incarnation), AgeNanos: int64(r.Age),
 		Entries: make([]*peerv1.ReportEntry, len(r.Entries)),
 	}
 	for i := range r.Entries {
@@ -46,7 +46,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 func decodeReport(from quota.NodeID, r *peerv1.Report) quota.Report {
 	out := quota.Report{
 		Range: quota.RangeID(r.Range), Term: quota.Term(r.Term), Seq: quota.Seq(r.Seq), Full: r.Full, From: from,
-		Incarnation: quota.Incarnation(r.Incarnation), Entries: make([]quota.ReportEntry, len(r.Entries)),
+		Incarnation: quota.Incarnation(r.Incarnation), Age: max(0, time.Duration(r.AgeNanos)), Entries: make([]quota.ReportEntry, len(r.Entries)),
 	}
 	for i, e := range r.Entries {
 		out.Entries[i] = decodeReportEntry(e)

@@ -19,6 +19,7 @@ type levelsFSM struct {
 	mu     sync.Mutex
 	levels map[quota.Key]quota.KeyLevel
 	now    quota.Time // newest time in the log
+	terms  int        // that have begun; one that a snapshot has left out counts as one
 	prune  int        // size at which full keys are dropped next
 }
 
@@ -37,6 +38,13 @@ func (f *levelsFSM) all() []quota.KeyLevel {
 	return out
 }
 
+// first reports whether no more than one term has begun: the one under way.
+func (f *levelsFSM) first() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.terms <= 1
+}
+
 // Apply implements multiraft.StateMachine.
 func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
@@ -47,6 +55,9 @@ func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 	defer f.mu.Unlock()
 	if cp := cmd.GetCheckpoint(); cp != nil {
 		f.checkpoint(cp)
+	}
+	if cmd.GetTermStart() != nil {
+		f.terms++
 	}
 	return nil
 }
@@ -92,6 +103,7 @@ func (f *levelsFSM) Restore(r io.Reader) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.terms = 1
 	f.levels, f.now = make(map[quota.Key]quota.KeyLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
 	for _, l := range snap.Levels {
 		kl := decodeLevel(l)
@@ -105,7 +117,7 @@ func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	out := &raftlogv1.KeyLevel{
 		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
 		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
-		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope), FullMicroTokens: int64(kl.Full),
+		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope), FullMicroTokens: int64(kl.Full), UnloggedMicroTokens: int64(kl.Unlogged),
 	}
 	for i := range kl.Marks {
 		m := &kl.Marks[i]
@@ -122,7 +134,7 @@ func decodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
 		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),
-		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens), Full: quota.Units(l.FullMicroTokens),
+		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens), Full: quota.Units(l.FullMicroTokens), Unlogged: quota.Units(l.UnloggedMicroTokens),
 	}
 	for _, m := range l.Marks {
 		out.Marks = append(out.Marks, quota.Mark{

@@ -37,7 +37,7 @@ func (s *seat) lead(term quota.Term) {
 	for id := range n.cfg.Nodes {
 		ids = append(ids, id)
 	}
-	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.all(), now)
+	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.first(), Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.all(), now)
 	s.mu.Lock()
 	s.end()
 	s.ledger = l

@@ -32,6 +32,9 @@ type account struct {
 	spilled quota.Units // soft buckets: what has overflowed, until spillAt
 	spillAt quota.Time
 
+	unlogged quota.Units // promised to every node, whatever the log says
+	claims   []claim     // of nodes that have not spoken to this leader
+
 	keep quota.Time // do not forget before
 
 	sums           *quota.LiveError // of the limit
@@ -81,7 +84,7 @@ func (a *account) advance(now quota.Time) {
 // overflow takes from what may come back what the full bucket cannot hold: what
 // the rates yielded beyond the members' caps was used, or has overflowed there.
 func (a *account) overflow(full quota.Units) {
-	over := a.pool.Level().Plus(-full)
+	over := a.pool.Level().Plus(a.claimed()).Plus(-full)
 	for i := range a.holders {
 		over = over.Plus(a.holders[i].ret)
 	}
@@ -166,7 +169,7 @@ func (a *account) turn(now quota.Time) {
 }
 
 func (a *account) standing() quota.Units {
-	var sum quota.Units
+	sum := a.claimed()
 	for i := range a.holders {
 		sum = sum.Plus(a.holders[i].standing())
 	}
@@ -253,7 +256,7 @@ func (a *account) idle() bool {
 			return false
 		}
 	}
-	return a.pool.Level() >= a.limit.BurstUnits() && len(a.ghosts) == 0
+	return a.pool.Level().Plus(a.claimed()) >= a.limit.BurstUnits() && len(a.ghosts) == 0
 }
 
 // holder returns the record of a member, dropping that of an earlier life: what
@@ -293,6 +296,9 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 	h.spilled = a.spilled
 	if a.endures() {
 		h.know(e)
+	}
+	if a.promises() {
+		h.promised = a.implied(now, h)
 	}
 	return h
 }
@@ -437,6 +443,7 @@ func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
 		kl.Slope = a.perSecond()
 	}
 	if a.endures() {
+		kl.Unlogged = a.unlogged
 		a.keepMarks(now, &kl)
 	}
 	return kl

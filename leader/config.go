@@ -23,6 +23,9 @@ type Config struct {
 	// MaxKeys bounds the accounts. A report of a further key is not kept: its
 	// member decides by its own estimate. Default 1,000,000.
 	MaxKeys int
+	// First says that nobody has led the range before: nobody holds anything of it.
+	// Term 1 is always the first.
+	First bool
 	// Overrides of limits for single keys; nil is none.
 	Overrides quota.Overrides
 }

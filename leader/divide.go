@@ -249,7 +249,7 @@ func (l *Ledger) room(a *account, h *holder) float64 {
 }
 
 func othersCap(a *account, h *holder) quota.Units {
-	var sum quota.Units
+	sum := a.claimed()
 	for i := range a.holders {
 		switch o := &a.holders[i]; {
 		case o == h:

@@ -471,6 +471,7 @@ func (a *account) forget(now quota.Time) {
 // overflowed.
 func (a *account) recountable() limiter.Meter {
 	m := a.pool
+	m.Add(a.claimed())
 	for i := range a.holders {
 		m.Add(a.holders[i].ret)
 	}

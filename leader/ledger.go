@@ -26,6 +26,8 @@ type Ledger struct {
 	lives  uint64 // accounts opened so far
 
 	started   quota.Time
+	first     bool // nobody has led before
+	nodes     int
 	learning  bool
 	untracked int64 // reports of keys beyond MaxKeys
 
@@ -51,6 +53,7 @@ type member struct {
 	gone  bool // known to be dead
 
 	goneAt quota.Time
+	since  quota.Time // its process is no older
 }
 
 // New returns the ledger of a range whose leadership began at now. nodes are
@@ -66,8 +69,9 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		askers:   map[quota.NodeID]*asker{},
 		live:     map[quota.LimitName]*quota.LiveError{},
 		saved:    make(map[quota.Key]savedLevel, len(levels)),
-		started:  now, learning: term > 1, // nobody was granted anything before the first
+		started:  now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
+	l.learning = !l.first // nobody was granted anything before
 	for _, n := range nodes {
 		l.members[n] = &member{}
 	}
@@ -98,7 +102,11 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 	if err != nil {
 		return quota.Grant{}, err
 	}
-	m.spoke = m.spoke || r.Full
+	m.since = now.Add(-r.Age)
+	if r.Full && !m.spoke {
+		m.spoke = true
+		l.hearAll(now, r.From)
+	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now}
 	g.Entries = make([]quota.GrantEntry, 0, len(r.Entries))
 	l.settleLearning(now)
@@ -150,6 +158,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	if a.lastWords(now, l.cfg.Lease, r, e) {
 		return quota.GrantEntry{}, false
 	}
+	l.hear(now, a, r.From)
 	h := a.holder(now, r.From, r.Incarnation)
 	gap := unknownGap
 	if h == nil || h.epoch != e.Epoch {
@@ -217,6 +226,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	if l.accounts[k] = a; saved {
 		l.restore(now, a, &kl.KeyLevel)
 	}
+	l.beginUnlogged(now, a, kl.Unlogged)
 	return a
 }
 
@@ -276,7 +286,7 @@ func (l *Ledger) allSpoke() bool {
 // Under hard, nothing that an unexpired lease of an earlier term might still
 // spend is given again.
 func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
-	if a.limit.Ceiling == quota.Hard && !a.promises() && l.term > 1 {
+	if a.limit.Ceiling == quota.Hard && !a.promises() && !l.first {
 		return l.allSpoke() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
 	}
 	return !l.learning
@@ -291,6 +301,7 @@ func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
 		m.gone, m.goneAt = true, now
 	}
 	delete(l.askers, id)
+	l.hearAll(now, id)
 	for _, a := range l.accounts {
 		a.advance(now)
 		for i, h := range slices.Backward(a.holders) {
@@ -332,6 +343,7 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
 	if limit := l.limitOf(k); limit != nil {
 		a.relimit(now, limit)
+		a.unlogged = min(a.unlogged, l.unlogged(a))
 		return
 	}
 	a.advance(now)

@@ -32,6 +32,7 @@ type Report struct {
 	// which it sends to a new leader (in one report or several): the leader has
 	// then learned all that this member knows.
 	Full    bool
+	Age     time.Duration // of the member's process
 	Entries []ReportEntry
 }
 
@@ -236,6 +237,8 @@ type KeyLevel struct {
 	// Full is the limit's burst when this was written: the next leader may know
 	// another. 0 is not known.
 	Full Units
+	// Unlogged is what every node may hold or have used that the marks do not tell.
+	Unlogged Units
 }
 
 // Mark is what a checkpoint says of one process of a member.

@@ -12,7 +12,7 @@ import (
 // are not counted.
 
 func reportSize(r *quota.Report) int64 {
-	n := field(r.Range) + field(r.Term) + field(r.Seq) + flag(r.Full) + field(r.Incarnation)
+	n := field(r.Range) + field(r.Term) + field(r.Seq) + flag(r.Full) + field(r.Incarnation) + field(r.Age)
 	for i := range r.Entries {
 		n += nested(reportEntrySize(&r.Entries[i]))
 	}

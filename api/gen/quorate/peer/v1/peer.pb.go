@@ -1370,7 +1370,9 @@ type Report struct {
 	// The keys that changed.
 	Entries []*ReportEntry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
 	// This life of the member's process.
-	Incarnation   uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// How long it has lived.
+	AgeNanos      int64 `protobuf:"varint,7,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1443,6 +1445,13 @@ func (x *Report) GetEntries() []*ReportEntry {
 func (x *Report) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Report) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
 	}
 	return 0
 }
@@ -3928,14 +3937,15 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
 	"\asuccess\x18\x03 \x01(\bR\asuccess\"<\n" +
 	"\aReports\x121\n" +
-	"\areports\x18\x01 \x03(\v2\x17.quorate.peer.v1.ReportR\areports\"\xb2\x01\n" +
+	"\areports\x18\x01 \x03(\v2\x17.quorate.peer.v1.ReportR\areports\"\xcf\x01\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"\x91\x05\n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x1b\n" +
+	"\tage_nanos\x18\a \x01(\x03R\bageNanos\"\x91\x05\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +

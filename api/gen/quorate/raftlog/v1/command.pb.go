@@ -1590,8 +1590,11 @@ type KeyLevel struct {
 	// What the limit admitted at once when this was written, in millionths of a
 	// token: the next leader may have another limit. 0 is not known.
 	FullMicroTokens int64 `protobuf:"varint,10,opt,name=full_micro_tokens,json=fullMicroTokens,proto3" json:"full_micro_tokens,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What every node may hold or have used that the marks do not tell, in
+	// millionths of a token.
+	UnloggedMicroTokens int64 `protobuf:"varint,11,opt,name=unlogged_micro_tokens,json=unloggedMicroTokens,proto3" json:"unlogged_micro_tokens,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *KeyLevel) Reset() {
@@ -1690,6 +1693,13 @@ func (x *KeyLevel) GetMarks() []*Mark {
 func (x *KeyLevel) GetFullMicroTokens() int64 {
 	if x != nil {
 		return x.FullMicroTokens
+	}
+	return 0
+}
+
+func (x *KeyLevel) GetUnloggedMicroTokens() int64 {
+	if x != nil {
+		return x.UnloggedMicroTokens
 	}
 	return 0
 }
@@ -2254,7 +2264,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\x90\x03\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xc4\x03\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -2266,7 +2276,8 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x12slope_micro_tokens\x18\b \x01(\x03R\x10slopeMicroTokens\x12.\n" +
 	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\x12*\n" +
 	"\x11full_micro_tokens\x18\n" +
-	" \x01(\x03R\x0ffullMicroTokens\"\x88\x02\n" +
+	" \x01(\x03R\x0ffullMicroTokens\x122\n" +
+	"\x15unlogged_micro_tokens\x18\v \x01(\x03R\x13unloggedMicroTokens\"\x88\x02\n" +
 	"\x04Mark\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
