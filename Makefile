@@ -19,7 +19,7 @@ KILLS     ?= 200
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system soak lint generate verify bench fuzz
+.PHONY: help build test race system soak reach lint generate verify bench fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -39,6 +39,16 @@ system: ## run only the tests of whole nodes, with their figures; needs iproute2
 
 soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
 	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest
+
+# The first lines are of the file, so that who reads it knows where it is from.
+reach: ## play examples/sim/reach and write docs/accuracy-table.md; about 6 minutes on 2 processors
+	@{
+		echo '<!-- Written by "make reach": quorate sim --table examples/sim/reach/*.yaml. Do not edit. -->'
+		echo
+		echo '# The accuracy table'
+		echo
+		go run ./cmd/quorate sim --table examples/sim/reach/*.yaml
+	} > docs/accuracy-table.md
 
 lint: ## run golangci-lint
 	$(TOOL) golangci-lint run ./...

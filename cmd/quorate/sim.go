@@ -23,6 +23,7 @@ type simulator struct {
 	only       string
 	example    string
 	json       bool
+	markdown   bool
 	chart      bool
 	noChart    bool
 
@@ -52,6 +53,7 @@ Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
 		Example: `  quorate sim example:headline
   quorate sim example:moving --algorithm all --no-chart
   quorate sim examples/sim/hard.yaml --seeds 20 --json
+  quorate sim --table examples/sim/reach/*.yaml
   quorate sim --example steady > mine.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,9 +72,10 @@ func (s *simulator) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&s.algorithms, "algorithm", nil, "who decides, or all: "+strings.Join(algorithmNames(), ", ")+" (default: the file's)")
 	f.IntVar(&s.nodes, "nodes", 0, fmt.Sprintf("play on this many nodes, 1 to %d (default: the file's)", scenario.MaxNodes))
 	f.DurationVar(&s.sync, "sync", 0, fmt.Sprintf("play with this sync interval, %v to %v (default: the file's)", scenario.MinSync, scenario.MaxSync))
-	f.StringVar(&s.only, "only", "", "play only the scenario of this name")
+	f.StringVar(&s.only, "only", "", "play only the scenario of this name; of a sweep all, or one, such as above-n50")
 	f.StringVar(&s.example, "example", "", "print the built-in example of this name, to start from, and play nothing")
 	f.BoolVar(&s.json, "json", false, "print one line of JSON per scenario and algorithm")
+	f.BoolVar(&s.markdown, "table", false, "print one Markdown table of all scenarios, and what targets are missed; plays on all processors")
 	f.BoolVar(&s.chart, "chart", true, "draw what was attempted and admitted over time")
 	f.BoolVar(&s.noChart, "no-chart", false, "print only the numbers")
 }
@@ -88,12 +91,18 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 	if s.noChart && s.cmd.Flags().Changed("chart") {
 		return usagef("--chart and --no-chart cannot stand together; choose one")
 	}
+	if s.markdown && (s.json || s.cmd.Flags().Changed("algorithm")) {
+		return usagef("--table cannot stand beside --json or --algorithm; choose one")
+	}
 	if s.example != "" {
 		return s.printExample(args)
 	}
 	all, err := s.read(args)
 	if err != nil {
 		return err
+	}
+	if s.markdown {
+		return s.table(ctx, all)
 	}
 	for i, sc := range all {
 		if err := s.play(ctx, sc, i == 0); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ import (
 // simFixture is a result of two seeds, the second of which is worse.
 func simFixture() *simResult {
 	sc := &scenario.Scenario{
-		Source: "s.yaml", Name: "fixture", Description: "a fixture", Of: 1, Seeds: []uint64{1, 2}, Algorithms: []sim.Algorithm{sim.Quorate},
+		Source: "s.yaml", Name: "fixture", Base: "fixture", Description: "a fixture", Of: 1, Seeds: []uint64{1, 2}, Algorithms: []sim.Algorithm{sim.Quorate},
 		Duration: 20 * time.Second, Nodes: 10, Sync: 100 * time.Millisecond, Keys: sim.Keys{Count: 1},
 		Network: scenario.Network{Delay: time.Millisecond, Jitter: 200 * time.Microsecond, Loss: .05},
 		Limit:   quota.Limit{Rate: quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 1000},
@@ -97,6 +98,24 @@ func TestSimLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/sim.json.golden", string(indented)+"\n")
+}
+
+// TestSimMarkdown: two files make two sections; what is missed is said first.
+func TestSimMarkdown(t *testing.T) {
+	s := &simulator{}
+	golden(t, "testdata/sim-table.golden", simOutput(t, s, func(r *simResult) error {
+		sc := *r.scenario
+		sc.Base, sc.Source, sc.Name = "other", "x/second.yaml", "other-n10-c5"
+		sc.Loads = []sim.Load{{Clump: 5}, {Clump: 5}, {}}
+		sc.Target = []scenario.Bound{
+			{Measure: "net_pct", Low: -.5, High: .5},
+			{Measure: "worst_excess.bursts", Low: math.Inf(-1), High: .01},
+			{Measure: "reports_per_node_second", Low: math.Inf(-1), High: 25},
+		}
+		missing := *r
+		missing.scenario = &sc
+		return writeTable(s.cmd.OutOrStdout(), []*simResult{r, &missing})
+	}))
 }
 
 // TestChartSizes: a chart of any length is as wide as the others, and never

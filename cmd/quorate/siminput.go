@@ -85,7 +85,7 @@ func (s *simulator) read(args []string) ([]*scenario.Scenario, error) {
 		}
 		for _, sc := range list {
 			sc.Source = arg
-			if s.only == "" || sc.Name == s.only {
+			if s.only == "" || sc.Name == s.only || sc.Base == s.only {
 				all = append(all, sc)
 			}
 		}
@@ -124,6 +124,9 @@ func (s *simulator) input(arg string) ([]byte, error) {
 func (s *simulator) override(sc *scenario.Scenario) error {
 	f := s.cmd.Flags()
 	if f.Changed("nodes") {
+		if sc.SweptNodes {
+			return usagef("--nodes %d: %s sweeps nodes; leave --nodes out, and choose with --only, such as --only %s", s.nodes, sc.Base, sc.Name)
+		}
 		if err := sc.SetNodes(s.nodes); err != nil {
 			return usagef("--nodes %w", err)
 		}

@@ -37,22 +37,31 @@ func (s *Scenario) Check(runs []Outcome) []Breach {
 	if !slices.ContainsFunc(bounds, func(b Bound) bool { return b.Measure == "violations" }) {
 		bounds = append(slices.Clone(bounds), Bound{"violations", math.Inf(-1), 0})
 	}
-	var out []Breach
+	return broken(bounds, runs)
+}
+
+// Missed returns the targets that the runs do not reach. That is no failure.
+func (s *Scenario) Missed(runs []Outcome) []Breach { return broken(s.Target, runs) }
+
+func broken(bounds []Bound, runs []Outcome) (out []Breach) {
 	for _, b := range bounds {
-		if worst, ok := b.worst(runs); ok {
+		if worst, ok := b.Broken(runs); ok {
 			out = append(out, worst)
 		}
 	}
 	return out
 }
 
-// worst returns the run that is furthest beyond the bound.
-func (b Bound) worst(runs []Outcome) (breach Breach, broken bool) {
+// Beyond is how far a value is beyond the bound; 0 or less if it keeps it.
+func (b Bound) Beyond(v float64) float64 { return math.Max(v-b.High, b.Low-v) }
+
+// Broken returns the run that is furthest beyond the bound, if any is.
+func (b Bound) Broken(runs []Outcome) (breach Breach, broken bool) {
 	i := slices.IndexFunc(measures, func(m measure) bool { return m.name == b.Measure })
 	most := 0.0
 	for r := range runs {
 		v := measures[i].value(&runs[r])
-		if beyond := math.Max(v-b.High, b.Low-v); beyond > most {
+		if beyond := b.Beyond(v); beyond > most {
 			most, broken = beyond, true
 			breach = Breach{b.Measure, v, b.String(), runs[r].Seed}
 		}
@@ -77,19 +86,20 @@ func short(v float64) string {
 
 const expectExample = "{net_pct: 0.5, worst_excess: {bursts: 0.1}}"
 
-// expect reads the bounds, by the names of the measures.
-func (p *parser) expect(v config.Value) {
+// bounds reads what a scenario expects or aims at, by the names of the measures.
+func (p *parser) bounds(v config.Value) (list []Bound) {
 	d, _ := p.part(v, expectExample, measureNames("")...)
 	for _, name := range config.InOrder(d.given) {
 		if name != "worst_excess" {
-			p.bound(name, d.given[name])
+			list = append(list, p.bound(name, d.given[name]))
 			continue
 		}
 		e, _ := p.part(d.given[name], "{bursts: 0.1}", measureNames("worst_excess.")...)
 		for _, name := range config.InOrder(e.given) {
-			p.bound("worst_excess."+name, e.given[name])
+			list = append(list, p.bound("worst_excess."+name, e.given[name]))
 		}
 	}
+	return list
 }
 
 // measureNames are the fields below a prefix.
@@ -105,7 +115,7 @@ func measureNames(prefix string) (names []string) {
 }
 
 // bound reads the most that is expected, or a map of the least and the most.
-func (p *parser) bound(name string, v config.Value) {
+func (p *parser) bound(name string, v config.Value) Bound {
 	b := Bound{name, math.Inf(-1), math.Inf(1)}
 	low, high := 0.0, 1e15
 	if name == "net_pct" {
@@ -115,8 +125,7 @@ func (p *parser) bound(name string, v config.Value) {
 		if v.Number(&b.High, 0, high) && name == "net_pct" {
 			b.Low = -b.High
 		}
-		p.Expect = append(p.Expect, b)
-		return
+		return b
 	}
 	d, ok := p.part(v, "{min: -1, max: 0.5}", "min", "max")
 	if ok && len(d.given) == 0 {
@@ -127,5 +136,5 @@ func (p *parser) bound(name string, v config.Value) {
 	if b.Low > b.High {
 		v.Fault("has min %s above max %s; must be at most as much", short(b.Low), short(b.High))
 	}
-	p.Expect = append(p.Expect, b)
+	return b
 }

@@ -48,6 +48,9 @@ func (p *parser) load(v config.Value) (l sim.Load, ok bool) {
 		n := int64(1)
 		v.Whole(&n, 1, MaxClump)
 		l.Clump = int(n)
+		if len(p.sweep.clumps) > 0 {
+			v.Fault("stands beside sweep.clump, which is of all loads; remove one")
+		}
 	})
 	return l, v.Faults() == before
 }

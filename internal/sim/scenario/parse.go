@@ -19,10 +19,17 @@ const startWith = "seed: 1"
 // fault; source is what that calls the file.
 func Parse(source string, data []byte) ([]*Scenario, error) {
 	var all []*Scenario
+	index := -1
 	err := config.ReadDocuments(source, data, startWith, MaxDocuments, func(v config.Value) {
-		s := &Scenario{Source: source, Line: v.Line(), Index: len(all)}
-		(&parser{Scenario: s}).document(v)
-		all = append(all, s)
+		index++
+		s := &Scenario{Source: source, Line: v.Line(), Index: index}
+		p := &parser{Scenario: s}
+		p.document(v)
+		if n := len(all) + p.sweep.count(); n > MaxDocuments {
+			v.Fault("makes %d scenarios of the file, with what it sweeps; must be at most %d", n, MaxDocuments)
+			return
+		}
+		all = append(all, p.sweep.all(s)...)
 	})
 	if err != nil {
 		return nil, err
@@ -38,6 +45,7 @@ func Parse(source string, data []byte) ([]*Scenario, error) {
 type parser struct {
 	*Scenario
 	counts bool // the limit is there and valid
+	sweep  sweep
 }
 
 // A part is a map of the file.
@@ -90,8 +98,8 @@ func (p part) number(name string, to *float64, low, high float64) {
 
 // scenarioFields are all fields of a document.
 var scenarioFields = []string{
-	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes*", "sync", "network", "keys", "limit*",
-	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect",
+	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "sweep", "sync", "network", "keys", "limit*",
+	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
 }
 
 const documentExample = "{duration: 20s, nodes: 10, limit: {rate: 1000/s, burst: 1000}, load: [{rate: 3x}]}"
@@ -103,6 +111,7 @@ func (p *parser) document(v config.Value) {
 	}
 	p.names(d)
 	p.seeds(d)
+	p.sweeps(d)
 	d.read("algorithms", p.algorithms)
 	if p.Algorithms == nil {
 		p.Algorithms = []sim.Algorithm{sim.Quorate}
@@ -111,7 +120,8 @@ func (p *parser) document(v config.Value) {
 	p.limit(d)
 	d.read("load", p.loads)
 	d.read("faults", p.faults)
-	d.read("expect", p.expect)
+	d.read("expect", func(v config.Value) { p.Expect = p.bounds(v) })
+	d.read("target", func(v config.Value) { p.Target = p.bounds(v) })
 	if n := p.Requests(); n > MaxRequests {
 		d.given["load"].Fault("asks for about %.3g requests in all; must be at most %.0f: lower the rates or the duration", n, float64(MaxRequests))
 	}
@@ -209,7 +219,7 @@ func (p *parser) algorithms(v config.Value) {
 // cluster reads the nodes, the network and the clocks.
 func (p *parser) cluster(d part) {
 	p.Duration, p.Sync, p.Hop, p.Election = MaxDuration, DefaultSync, DefaultHop, DefaultElection
-	nodes := int64(MaxNodes)
+	nodes := p.sweep.least()
 	d.duration("duration", &p.Duration, time.Millisecond, MaxDuration)
 	d.read("nodes", func(v config.Value) { v.Whole(&nodes, 1, MaxNodes) })
 	p.Nodes = int(nodes)

@@ -46,6 +46,9 @@ func describe(b *strings.Builder, s *Scenario) {
 	for _, e := range s.Expect {
 		fmt.Fprintf(b, "expect %s %s\n", e.Measure, e)
 	}
+	for _, e := range s.Target {
+		fmt.Fprintf(b, "target %s %s\n", e.Measure, e)
+	}
 }
 
 // TestDocs parses the scenarios of docs/simulator.md, and finds all fields and
@@ -64,7 +67,7 @@ func TestDocs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	names := slices.Concat(scenarioFields, networkFields, loadFields, faultFields, measureNames(""))
+	names := slices.Concat(scenarioFields, sweepFields, networkFields, loadFields, faultFields, measureNames(""))
 	for _, a := range Algorithms {
 		names = append(names, string(a))
 	}

@@ -26,6 +26,7 @@ const (
 	MaxHold      = time.Hour
 	MinSync      = 10 * time.Millisecond
 	MaxSync      = 10 * time.Second
+	MaxSwept     = 100  // values of one field
 	MaxText      = 1000 // bytes of a description
 	// MaxRate is the most requests per second of one load.
 	MaxRate = 10_000_000
@@ -48,7 +49,9 @@ type Scenario struct {
 	Source      string // the file
 	Line        int    // where it begins
 	Index, Of   int    // which document of the file, from 0, of how many
-	Name        string // never empty
+	Name        string // never empty; of a sweep with what is swept, such as above-n50-c10
+	Base        string // without that
+	SweptNodes  bool   // the number of nodes is one of a sweep
 	Description string
 
 	Seeds      []uint64        // at least one
@@ -71,7 +74,8 @@ type Scenario struct {
 
 	Near bool // a leader and the member beside it talk without the network
 
-	Expect []Bound
+	Expect []Bound // a run that breaks one is a failure
+	Target []Bound // what is aimed at beyond that, and not expected yet
 }
 
 // Network is what is between any two nodes. Delay is one way; Jitter is uniform

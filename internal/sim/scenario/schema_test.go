@@ -62,7 +62,11 @@ func TestSchema(t *testing.T) {
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)
 	}
-	for _, file := range files {
+	reach, err := filepath.Glob("../../../examples/sim/reach/*.yaml")
+	if err != nil || len(reach) == 0 {
+		t.Fatal(reach, err)
+	}
+	for _, file := range append(files, reach...) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -91,10 +95,12 @@ func TestSchemaFields(t *testing.T) {
 		fields []string
 	}{
 		"scenario": {s, scenarioFields},
+		"sweep":    {s.Properties["sweep"], sweepFields},
 		"network":  {s.Properties["network"], networkFields},
 		"load":     {load.Ref, loadFields},
 		"fault":    {fault.Ref, faultFields},
 		"expect":   {s.Properties["expect"], measureNames("")},
+		"target":   {s.Properties["target"], measureNames("")},
 	} {
 		for _, f := range pair.fields {
 			name, must := strings.CutSuffix(f, "*")

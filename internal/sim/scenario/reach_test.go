@@ -1,0 +1,84 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/sim"
+)
+
+// TestReach plays the smaller half of examples/sim/reach, up to ten nodes, with
+// one seed: make reach plays all of it. The scenarios of one file are one subtest,
+// since they are hundreds.
+func TestReach(t *testing.T) {
+	files, err := filepath.Glob("../../../examples/sim/reach/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := Parse(file, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			played := 0
+			for _, s := range all {
+				if !reachShort(s) {
+					continue
+				}
+				played++
+				runs := []Outcome{s.Run(sim.Quorate, s.Seeds[0], nil)}
+				for _, b := range s.Check(runs) {
+					t.Errorf("%s:%d: %s: %v", s.Source, s.Line, s.Name, b)
+				}
+				for _, b := range s.Missed(runs) {
+					t.Logf("%s: target missed: %v", s.Name, b)
+				}
+			}
+			if played == 0 {
+				t.Error("nothing played")
+			}
+		})
+	}
+}
+
+// reachShort says whether a test has the time for a scenario.
+func reachShort(s *Scenario) bool {
+	return s.Nodes <= 3 || s.Nodes <= 10 && !testing.Short()
+}
+
+// TestSweepBound: a file that makes too many scenarios is refused before they
+// are made.
+func TestSweepBound(t *testing.T) {
+	list := func(n int) string {
+		var words []string
+		for i := range n {
+			words = append(words, strconv.Itoa(i+1))
+		}
+		return "[" + strings.Join(words, ", ") + "]"
+	}
+	text := func(nodes, clumps int) []byte {
+		return []byte("duration: 20s\nlimit: {rate: 1/s, burst: 1}\nload: [{rate: 3x}]\nsweep: {nodes: " + list(nodes) + ", clump: " + list(clumps) + "}\n")
+	}
+	all, err := Parse("f.yaml", text(100, 10))
+	if err != nil || len(all) != MaxDocuments || all[999].Name != "f-n100-c10" || all[999].Of != MaxDocuments {
+		t.Fatalf("%d scenarios, %v", len(all), err)
+	}
+	if all[0].Loads[0].Clump != 1 || all[1].Loads[0].Clump != 2 {
+		t.Error("scenarios of a sweep share their loads")
+	}
+	if _, err := Parse("f.yaml", text(100, 11)); err == nil || !strings.Contains(err.Error(), "makes 1100 scenarios of the file") {
+		t.Errorf("1100 scenarios: %v", err)
+	}
+	if _, err := Parse("f.yaml", text(101, 1)); err == nil {
+		t.Error("101 values of one field are taken")
+	}
+}
