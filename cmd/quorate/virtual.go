@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -78,8 +79,8 @@ func (r *replayer) runVirtual(cmd *cobra.Command) error {
 		rep.add(r, &limits[i], r.simulate(cmd.Context(), &limits[i]))
 	}
 	stop()
-	if err := cmd.Context().Err(); err != nil {
-		return err // half a log says nothing about a limit
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted; half a log says nothing about a limit, so nothing is printed")
 	}
 	if r.output == "json" {
 		return writeJSON(cmd, rep)
@@ -181,12 +182,11 @@ func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision
 	for i, k := range r.access.keys {
 		keys[k] = int32(i)
 	}
-	first, last := r.span()
+	first, _ := r.span()
 	sim.Run(sim.Scenario{
 		Seed: r.seed, Nodes: r.nodes, Sync: r.sync, Delay: r.delay, Limit: enforced, Hop: r.grantWait,
 		Start: quota.Time(first.UnixNano()), Skew: -1, // windows are those of the log's own time
-		Duration: last.Sub(first) + 2*time.Second, // time for the last answers
-		Requests: r.arrivals(ctx, l),
+		Requests: r.arrivals(ctx, l), // the run ends with them, so it ends soon when it is interrupted
 		Decided: func(at time.Duration, _ int, key string, d quota.Decision, _ bool) {
 			out = append(out, decision{key: keys[key], moment: at, cost: 1, allowed: d.Allowed, why: d.Why, tier: int16(d.Tier), valid: true})
 		},

@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +113,24 @@ func TestVirtualAlone(t *testing.T) {
 	}
 	if res := rep.Limits[0]; res.KeysOver+res.KeysUnder+res.NetTokens != 0 || res.WorstExcess != 0 || res.Refused == 0 {
 		t.Errorf("%+v", res)
+	}
+}
+
+// TestVirtualInterrupted: Ctrl-C ends a replay, and what is left of the log is not
+// simulated: of these decades it would be hours.
+func TestVirtualInterrupted(t *testing.T) {
+	const line = `192.0.2.1 - - [01/Jan/%d:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
+	file := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(file, fmt.Appendf(nil, line+line, 1970, 2100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stdout, stderr bytes.Buffer
+	args := "replay --virtual --nodes 100 --limits testdata/virtual.yaml --limit web/pages_hard --log " + file
+	code := run(ctx, strings.Fields(args), &stdout, &stderr)
+	if code != exitNo || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "quorate: interrupted") {
+		t.Errorf("exit code %d, printed %q and %q; want 1, nothing, and that it was interrupted", code, stdout.String(), stderr.String())
 	}
 }
 
