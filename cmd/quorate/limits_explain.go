@@ -252,7 +252,7 @@ func (e *explanation) explain(l *quota.Limit) {
 		}
 		e.Situations = append(e.Situations, j)
 	}
-	e.Exceptions = append([]string{}, bound.Exceptions(l, e.c)...)
+	e.Exceptions = append([]string{}, bound.Exceptions(l)...)
 	e.Tighter = append([]string{}, tighter(l, e.c)...)
 }
 
@@ -296,11 +296,11 @@ func tierWords(t *quota.Tier) string {
 	case quota.CalendarWindow:
 		return fmt.Sprintf("%s in each %s", n, t.Calendar.Unit)
 	case quota.SlidingWindow:
-		return fmt.Sprintf("%s in any %v, by two counters", n, t.Rate.Per)
+		return fmt.Sprintf("%s in any %s, by two counters", n, span(t.Rate.Per))
 	case quota.PeriodicRefill:
-		return fmt.Sprintf("%s in %v from the first use", n, t.Rate.Per)
+		return fmt.Sprintf("%s in %s from the first use", n, span(t.Rate.Per))
 	}
-	return fmt.Sprintf("%s in each %v", n, t.Rate.Per)
+	return fmt.Sprintf("%s in each %s", n, span(t.Rate.Per))
 }
 
 // tighter says what would lower the bound, and what that costs.
@@ -317,12 +317,16 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 		if l.Ceiling == quota.Hard {
 			gain = "no refusals because tokens lie with other nodes"
 		}
-		out = append(out, fmt.Sprintf("decide: leader: %s. Costs a round trip for each check, %v here", gain, 2*c.Delay.Round(time.Microsecond)))
+		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
+		if l.Ceiling == quota.Hard {
+			cost += ", and exactness when a leader dies"
+		}
+		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
 	}
 	if now := bound.Most(l, c); now > 0 {
 		half := c
 		half.Sync /= 2
-		if then := bound.Most(l, half); c.Sync >= 20*time.Millisecond && then < now*.999 {
+		if then := bound.Most(l, half); c.Sync >= 20*time.Millisecond && amount(then) != amount(now) {
 			out = append(out, fmt.Sprintf("a sync interval of %v: %s instead of %s in a surge. Costs twice the reports", half.Sync, amount(then), amount(now)))
 		}
 	}

@@ -144,9 +144,12 @@ func when(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// pause prints a duration without needless parts: 1h30m, 2.5s.
-func pause(d *durationpb.Duration) string {
-	s := d.AsDuration().Round(time.Millisecond).String()
+// pause prints a duration of an answer as span does.
+func pause(d *durationpb.Duration) string { return span(d.AsDuration()) }
+
+// span prints a duration without needless parts: 1h30m, 2.5s.
+func span(d time.Duration) string {
+	s := d.Round(time.Millisecond).String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}

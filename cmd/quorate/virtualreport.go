@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -171,7 +169,7 @@ func (res *virtualResult) rank(keys []whomReport, top int) {
 
 // tierText is a tier in a few words.
 func tierText(t *quota.Tier) string {
-	switch per := pause(durationpb.New(t.Rate.Per)); t.Kind {
+	switch per := span(t.Rate.Per); t.Kind {
 	case quota.CalendarWindow:
 		return fmt.Sprintf("%d per %v (%v)", t.Burst, t.Calendar.Unit, t.Calendar.Location())
 	case quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill:

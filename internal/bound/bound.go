@@ -2,6 +2,7 @@ package bound
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -45,15 +46,29 @@ type Situation struct {
 // one turn of the wheel, and one of them is on its way and back.
 func (c Cluster) Age() time.Duration { return 2*c.Sync + 4*c.Delay }
 
-// Of returns the bound of a limit's first tier in all situations. Further tiers,
-// parents and floors are counted each for itself, and have bounds of their own.
-// For limits that do not count there are none.
+// Of returns the bound of a limit in all situations. Tiers are counted each for
+// itself: of several the one counts that can be exceeded most. Parents and floors
+// have bounds of their own. For limits that do not count there are none.
 func Of(l *quota.Limit, c Cluster) []Situation {
 	if l.Class != quota.Counted || l.Enforcement == quota.Off {
 		return nil
 	}
-	b := bounder{l: l, c: c, burst: float64(l.Burst), rate: rateOf(l)}
-	return []Situation{b.steady(), b.surge(), b.failover(), b.cutOff()}
+	var out []Situation
+	for i, t := range l.Tiers() {
+		b := bounder{l: l, c: c, burst: float64(t.Burst), rate: rateOf(&t)}
+		for k, s := range []Situation{b.steady(), b.surge(), b.failover(), b.cutOff()} {
+			if len(l.More) > 0 && s.Worst > 0 {
+				s.Numbers += fmt.Sprintf(", of tier %d", i+1)
+			}
+			switch {
+			case i == 0:
+				out = append(out, s)
+			case s.Worst > out[k].Worst:
+				out[k] = s
+			}
+		}
+	}
+	return out
 }
 
 // Most is the bound while all nodes hear of each other: that of a surge, in tokens.
@@ -69,12 +84,12 @@ func Most(l *quota.Limit, c Cluster) float64 {
 
 // rateOf is what a key's level gains, tokens per second. Fixed windows gain
 // nothing before they end; a sliding one gives back what was used.
-func rateOf(l *quota.Limit) float64 {
+func rateOf(t *quota.Tier) float64 {
 	switch {
-	case l.Kind == quota.TokenBucket && l.Rate.Per > 0:
-		return float64(l.Rate.Tokens) / l.Rate.Per.Seconds()
-	case l.Kind == quota.SlidingWindow && l.Rate.Per > 0:
-		return float64(l.Burst) / l.Rate.Per.Seconds()
+	case t.Kind == quota.TokenBucket && t.Rate.Per > 0:
+		return float64(t.Rate.Tokens) / t.Rate.Per.Seconds()
+	case t.Kind == quota.SlidingWindow && t.Rate.Per > 0:
+		return float64(t.Burst) / t.Rate.Per.Seconds()
 	}
 	return 0
 }
@@ -102,7 +117,7 @@ func (b *bounder) zero(s Situation) Situation {
 func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
 	others := float64(b.c.Nodes - 1)
 	s.Worst = others*(b.burst+b.rate*age.Seconds()) + float64(2*b.c.Nodes) + b.rate*4*b.c.Delay.Seconds()
-	s.Formula = "(N-1) x (burst + rate x " + of + ") + 2N + rate x two round trips"
+	s.Formula = "(N-1) x (burst + rate x " + of + ") + 2N + rate x two round trips; age = 2 x sync + two round trips"
 	s.Numbers = fmt.Sprintf("(%d-1) x (%s + %s/s x %v) + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), num(b.rate), round(age),
 		b.c.Nodes, num(b.rate), round(4*b.c.Delay), num(s.Worst))
 	return s
@@ -190,14 +205,21 @@ func (b *bounder) cutOff() Situation {
 
 // Exceptions are what a hard limit's 0 does not hold for, as leader/doc.go lists
 // them, with their bounds; none for others.
-func Exceptions(l *quota.Limit, c Cluster) []string {
+func Exceptions(l *quota.Limit) []string {
 	if l.Ceiling != quota.Hard || l.Class != quota.Counted {
 		return nil
 	}
-	return []string{
-		fmt.Sprintf("a leader's process dies together with its member's count since its last report: at most a burst (%d), once", l.Burst),
-		fmt.Sprintf("delays that vary: rate x the spread, at most %s tokens when a delay of %v may be as short as none", num(rateOf(l)*c.Delay.Seconds()), round(c.Delay)),
+	out := []string{"it has just become hard, or the range's log is lost"}
+	first := l.First()
+	switch rate := rateOf(&first); {
+	case l.Kind == quota.Concurrency:
+		out = append(out, "work that goes on for longer than the lease after its node has died")
+	case l.Decide == quota.AtLeader:
+		out = append(out, fmt.Sprintf("a leader dies after it decided, and before the log had it, and nobody heard the answers: at most a burst (%d), once", l.Burst))
+	case rate > 0:
+		out = append(out, fmt.Sprintf("the clocks of two leaders in turn differ: rate x the difference, once; %s tokens for a second", num(rate)))
 	}
+	return out
 }
 
 // num prints an amount of tokens: whole from ten on.
@@ -208,9 +230,14 @@ func num(v float64) string {
 	return fmt.Sprintf("%.2g", v)
 }
 
-func round(d time.Duration) time.Duration {
+func round(d time.Duration) string {
+	unit := 10 * time.Microsecond
 	if d > time.Second {
-		return d.Round(10 * time.Millisecond)
+		unit = 10 * time.Millisecond
 	}
-	return d.Round(10 * time.Microsecond)
+	s := d.Round(unit).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
 }

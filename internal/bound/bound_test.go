@@ -48,7 +48,30 @@ func TestOf(t *testing.T) {
 	if got := Of(with(func(l *quota.Limit) { l.Class = quota.Unlimited }), c); got != nil {
 		t.Errorf("unlimited: %+v; want nothing", got)
 	}
-	if len(Exceptions(&bucket, c)) != 0 || len(Exceptions(with(func(l *quota.Limit) { l.Ceiling = quota.Hard }), c)) == 0 {
+	if len(Exceptions(&bucket)) != 0 || len(Exceptions(with(func(l *quota.Limit) { l.Ceiling = quota.Hard }))) == 0 {
 		t.Error("exceptions: want them for hard, and only for hard")
+	}
+}
+
+// TestOfTiers: of several tiers the one counts that can be exceeded most, in each
+// situation.
+func TestOfTiers(t *testing.T) {
+	c := Cluster{Nodes: 3, Sync: 100 * time.Millisecond, Lease: 3 * time.Second, Election: 600 * time.Millisecond, CutOff: time.Minute}
+	l := quota.Limit{Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 10, More: []quota.Tier{
+		{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 100, Per: time.Hour}, Burst: 100},
+		{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 20, Per: time.Minute}, Burst: 20},
+	}}
+	want := map[string]float64{Steady: 2*100 + 6, Surge: 2*100 + 6, Failover: 2*100 + 6, CutOff: 10 + 10*63}
+	for _, s := range Of(&l, c) {
+		of := ", of tier 2"
+		if s.Name == CutOff {
+			of = ", of tier 1"
+		}
+		if s.Worst != want[s.Name] || !strings.HasSuffix(s.Numbers, of) {
+			t.Errorf("%s: %v, %s; want %v%s", s.Name, s.Worst, s.Numbers, want[s.Name], of)
+		}
+	}
+	if Most(&l, c) != want[Surge] {
+		t.Errorf("most %v; want %v", Most(&l, c), want[Surge])
 	}
 }
