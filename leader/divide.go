@@ -25,9 +25,6 @@ const (
 	// spare of the pool beyond all foreseen demand is handed out under hard,
 	// where members cannot overdraw for a surge.
 	spare = 0.7
-	// spareFrom tokens per member have to be there for that: fewer are better
-	// kept for whoever asks first.
-	spareFrom = 20
 )
 
 // terms is what one division looks at; all amounts are Units, as floats: they
