@@ -310,6 +310,30 @@ func TestSlow(t *testing.T) {
 	}
 }
 
+// TestSlowEnds: each slow link has its own end, and that of a partition is none of
+// them; to heal ends all.
+func TestSlowEnds(t *testing.T) {
+	s := calm()
+	const ms, second = time.Millisecond, time.Second
+	s.Faults = []Fault{
+		{At: 1 * second, Kind: Slow, Nodes: []int{1}, Delay: 10 * ms, For: 2 * second},
+		{At: 2 * second, Kind: Slow, Nodes: []int{2}, Delay: 20 * ms, For: 5 * second},
+		{At: 4 * second, Kind: Partition, Groups: [][]int{{3}, {1, 2}}, For: second},
+		{At: 6 * second, Kind: Slow, Nodes: []int{2}, Delay: 30 * ms, For: 5 * second},
+		{At: 8 * second, Kind: Heal},
+		{At: 9 * second, Kind: Slow, Nodes: []int{2}, Delay: 40 * ms},
+	}
+	want := [][]time.Duration{{}, {10 * ms}, {10 * ms, 20 * ms}, {0, 20 * ms}, {0, 20 * ms}, {0, 20 * ms}, {0, 30 * ms}, {0, 30 * ms}, {}, {0, 40 * ms}}
+	for at := range want {
+		r := played(s, time.Duration(at)*second+500*ms)
+		for i, n := range r.nodes {
+			if w := append(want[at], 0, 0, 0)[i]; n.slow != w {
+				t.Errorf("after %d s and a half: node %d is slower by %v, want %v", at, i+1, n.slow, w)
+			}
+		}
+	}
+}
+
 // TestDrift: clocks part by what the scenario says at most, and a node wakes when
 // its own clock says so.
 func TestDrift(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // network is what goes wrong between nodes for a while.
 type network struct {
 	parted int // partitions so far: the number of the last one
-	slowed int
+	slowed int // the same of slow links
 }
 
 // reorderedBy is how many delays more a reordered message takes at most.
@@ -89,20 +89,27 @@ func (r *run) part(groups [][]int, d time.Duration) {
 	if d > 0 {
 		r.after(d, func() {
 			if r.parted == this {
-				r.heal()
+				r.join()
 			}
 		})
 	}
 	r.watch()
 }
 
-// heal ends all partitions and slow links. Nodes that see each other again are
-// told who leads, and who is dead.
+// heal ends all partitions and slow links.
 func (r *run) heal() {
-	r.parted++
-	r.slowed++
 	for _, n := range r.nodes {
-		n.group, n.slow = 0, 0
+		n.slow, n.slowed = 0, 0
+	}
+	r.join()
+}
+
+// join ends all partitions. Nodes that see each other again are told who leads,
+// and who is dead.
+func (r *run) join() {
+	r.parted++
+	for _, n := range r.nodes {
+		n.group = 0
 	}
 	r.watch()
 	for i := range r.seats {
@@ -115,17 +122,18 @@ func (r *run) heal() {
 	}
 }
 
-// slow makes all messages of these nodes take longer, for d or for good.
+// slow makes all messages of these nodes take longer, for d or for good; of several
+// at one node the last one counts.
 func (r *run) slow(nodes []*node, by, d time.Duration) {
 	r.slowed++
 	this := r.slowed
 	for _, n := range nodes {
-		n.slow = by
+		n.slow, n.slowed = by, this
 	}
 	if d > 0 {
 		r.after(d, func() {
 			for _, n := range nodes {
-				if r.slowed == this {
+				if n.slowed == this {
 					n.slow = 0
 				}
 			}

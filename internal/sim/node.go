@@ -29,6 +29,7 @@ type node struct {
 	waits        [3]int        // how many of each class
 	group        int           // of the partition; 0 for those in none
 	slow         time.Duration // longer for each message
+	slowed       int           // by which of the slow links
 
 	began  quota.Time // when its process did, or a little before
 	asleep bool       // no key is open: the next request wakes it

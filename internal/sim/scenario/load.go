@@ -113,7 +113,7 @@ func (p *parser) multiple(text string, n float64, l *sim.Load) error {
 
 func bounded(text string, rate float64) error {
 	if rate > MaxRate {
-		return fmt.Errorf("is %s, %.4g requests/s; must be at most %d requests/s", text, rate, MaxRate)
+		return fmt.Errorf("is %s, %.0f requests/s; must be at most %d requests/s", text, rate, MaxRate)
 	}
 	return nil
 }
