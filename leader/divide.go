@@ -178,7 +178,11 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 			others += o.charged
 		}
 	}
-	rate := min(quota.Units(t.fair), a.limit.Rate.PerSecond()-others)
+	want := t.fair // and what is free, where the pool is too small to even anything out
+	if a.limit.Ceiling == quota.Hard && t.burst < 2*t.rate*l.cfg.Sync.Seconds() && t.total > 0 {
+		want *= max(1, t.rate/t.total)
+	}
+	rate := min(quota.Units(want), a.limit.Rate.PerSecond()-others)
 	if float64(rate)*l.cfg.Sync.Seconds() < float64(quota.Token) {
 		rate = 0
 	}
