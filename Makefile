@@ -19,7 +19,7 @@ KILLS     ?= 200
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system soak reach lint generate verify bench fuzz
+.PHONY: help build test race system headline soak reach lint generate verify bench fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -36,6 +36,9 @@ race: ## run the tests under the race detector; needs a C compiler
 
 system: ## run only the tests of whole nodes, with their figures; needs iproute2 and root
 	CI=true go test -count=1 -v ./systemtest
+
+headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
+	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
 
 soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
 	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest

@@ -1,0 +1,213 @@
+package systemtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/sim"
+)
+
+// arrival is a request of a scenario's load: when, and at which node, from 0.
+type arrival struct {
+	at   time.Duration
+	node int
+}
+
+// arrivals draws those of loads that add up, as the simulator does: Poisson, and
+// spread evenly or at one node that moves.
+func arrivals(t *testing.T, loads []sim.Load, nodes int, duration time.Duration, rng *rand.Rand) (out []arrival) {
+	t.Helper()
+	for _, l := range loads {
+		if l.Spread.Skew != 0 || len(l.Spread.Nodes) > 0 || l.On > 0 || l.Clump > 1 || l.Cost > 1 || l.From > 0 || l.To > 0 {
+			t.Fatalf("%+v: only a rate that is even or moves, all the time, is played on real processes", l)
+		}
+		for at := 0.0; ; {
+			if at += rng.ExpFloat64() / l.Rate * float64(time.Second); time.Duration(at) >= duration {
+				break
+			}
+			a := arrival{time.Duration(at), rng.IntN(nodes)}
+			if l.Spread.Moving > 0 {
+				a.node = int(a.at/l.Spread.Moving) % nodes
+			}
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+// shot is a request that was sent, and its answer: whether each key admitted it.
+type shot struct {
+	sent, answered time.Duration // since the load began
+	allowed        []bool
+	err            error // there was no answer: whether it was charged is not known
+}
+
+// moment is when the node decided, as well as the caller can know.
+func (s *shot) moment() time.Duration { return (s.sent + s.answered) / 2 }
+
+// tooLate is how late a request may be sent, because this process got no
+// processor. What is later is not sent: all of it at once would be a burst that
+// the scenario does not have.
+const tooLate = 20 * time.Millisecond
+
+// volley is a load that is sent by a plan.
+type volley struct {
+	began  time.Time
+	wg     sync.WaitGroup
+	unsent int // because it was too late; read it when all have ended
+	mu     sync.Mutex
+	shots  []shot // those that ended, in no order
+}
+
+// fire begins to send a request for all keys at each arrival, whether or not
+// earlier ones have been answered. That a call ends within a second bounds how
+// many wait.
+func fire(ctx context.Context, clients []*client.Client, keys []quota.Key, plan []arrival) *volley {
+	checks := make([]client.Check, len(keys))
+	for i, k := range keys {
+		checks[i] = client.Check{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key}
+	}
+	v := &volley{began: time.Now()}
+	v.wg.Go(func() {
+		for _, a := range plan {
+			time.Sleep(time.Until(v.began.Add(a.at)))
+			if time.Since(v.began) > a.at+tooLate {
+				v.unsent++
+				continue
+			}
+			v.wg.Go(func() { v.send(ctx, clients[a.node], checks) })
+		}
+	})
+	return v
+}
+
+func (v *volley) send(ctx context.Context, c *client.Client, checks []client.Check) {
+	s := shot{sent: time.Since(v.began), allowed: make([]bool, len(checks))}
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	res, err := c.AllowBatch(within, checks)
+	s.answered, s.err = time.Since(v.began), err
+	for i := range res {
+		s.allowed[i], s.err = res[i].Allowed, cmp.Or(s.err, res[i].Err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shots = append(v.shots, s)
+}
+
+// dial returns a client of each node, connected, that soon finds a node again
+// which comes back.
+func dial(t *testing.T, nodes []*server) (out []*client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	soon := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	}
+	for _, s := range nodes {
+		c, err := client.New(ctx, []string{s.grpc}, client.WithDialOptions(grpc.WithConnectParams(soon)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.Allow(ctx, "headline", "nothing", "k", 1); !errors.Is(err, client.ErrNoLimit) {
+			t.Fatalf("%s: %v; want that there is no such limit", s.id, err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// measured is what one key admitted, beside one central limiter that was asked
+// for the same at the same moments.
+type measured struct {
+	asked, admitted, ideal int64
+	unanswered             int64
+	excess                 float64 // most tokens beyond burst + rate x time, by the moments
+	proven                 float64 // the part of it that no error of the moments explains
+}
+
+func (m *measured) net() float64 { return 100 * float64(m.admitted-m.ideal) / float64(m.ideal) }
+
+// measure judges the answers for key i, whose limit is one bucket. What got no
+// answer is left out on both sides.
+func measure(shots []shot, i int, l *quota.Limit) (m measured) {
+	slices.SortFunc(shots, func(a, b shot) int { return cmp.Compare(a.moment(), b.moment()) })
+	tier := l.First()
+	ideal, owed := limiter.NewMeter(&tier, 0), limiter.NewMeter(&tier, 0)
+	for _, s := range shots {
+		if s.err != nil {
+			m.unanswered++
+			continue
+		}
+		m.asked++
+		now := quota.Time(0).Add(s.moment())
+		if ideal.Advance(now, &tier); ideal.Level() >= quota.Token {
+			ideal.Add(-quota.Token)
+			m.ideal++
+		}
+		if s.allowed[i] {
+			m.admitted++
+			owed.Advance(now, &tier)
+			owed.Add(-quota.Token)
+			m.excess = max(m.excess, -float64(owed.Level())/float64(quota.Token))
+		}
+	}
+	m.proven = proven(shots, i, l)
+	return m
+}
+
+// stalled is for how long in all some node owed somebody an answer for longer than
+// it would take if it had a processor.
+func stalled(shots []shot) (sum time.Duration) {
+	slices.SortFunc(shots, func(a, b shot) int { return cmp.Compare(a.sent, b.sent) })
+	var until time.Duration
+	for _, s := range shots {
+		if from := max(s.sent+slow, until); s.err == nil && s.answered > from {
+			sum += s.answered - from
+			until = s.answered
+		}
+	}
+	return sum
+}
+
+// slow is an answer that took longer: a check waits for a grant for 20 ms at most.
+const slow = 25 * time.Millisecond
+
+// proven is the most that was admitted beyond the limit for certain: requests
+// that were sent at a or later, and answered at b or earlier, were decided
+// between a and b, whenever it was. It is 0 or more.
+func proven(shots []shot, i int, l *quota.Limit) (worst float64) {
+	var in []shot
+	for _, s := range shots {
+		if s.err == nil && s.allowed[i] {
+			in = append(in, s)
+		}
+	}
+	slices.SortFunc(in, func(a, b shot) int { return cmp.Compare(a.answered, b.answered) })
+	perSecond := float64(l.Rate.Tokens) / l.Rate.Per.Seconds()
+	for _, from := range in {
+		n := 0
+		for _, s := range in {
+			if s.sent < from.sent {
+				continue
+			}
+			n++
+			worst = max(worst, float64(n)-float64(l.Burst)-perSecond*(s.answered-from.sent).Seconds())
+		}
+	}
+	return worst
+}
