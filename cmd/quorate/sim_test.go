@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"strings"
@@ -183,4 +185,15 @@ func TestSimProgress(t *testing.T) {
 			t.Errorf("%q of a short run", b.String())
 		}
 	})
+}
+
+// TestSimTableInterrupted: Ctrl-C ends a table also when its last runs have begun.
+func TestSimTableInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"sim", "example:small", "--table"}, &stdout, &stderr)
+	if code != exitNo || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "quorate: interrupted") {
+		t.Errorf("exit code %d, printed %q and %q; want 1, nothing, and that it was interrupted", code, stdout.String(), stderr.String())
+	}
 }

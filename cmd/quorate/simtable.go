@@ -59,7 +59,18 @@ func (s *simulator) playAll(ctx context.Context) error {
 		}
 	}
 	close(jobs)
-	workers.Wait()
+	done := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
 	return nil
 }
 
