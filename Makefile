@@ -16,10 +16,13 @@ BENCH     ?= .
 COUNT     ?= 1
 # KILLS is how many deaths make soak asks for.
 KILLS     ?= 200
+# CAMPAIGN is how many scenarios make campaign plays, and SEED the first.
+CAMPAIGN  ?= 10000
+SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline soak reach lint generate verify bench fuzz
+.PHONY: help build test race system headline soak reach campaign lint generate verify bench fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -52,6 +55,9 @@ reach: ## play examples/sim/reach and write docs/accuracy-table.md; about 6 minu
 		echo
 		go run ./cmd/quorate sim --table examples/sim/reach/*.yaml
 	} > docs/accuracy-table.md
+
+campaign: ## play CAMPAIGN random fault scenarios in the simulator, from SEED on; minutes
+	go run ./cmd/quorate sim --campaign $(CAMPAIGN) --seed $(SEED)
 
 lint: ## run golangci-lint
 	$(TOOL) golangci-lint run ./...

@@ -330,6 +330,7 @@ func (b *bucket) undo(t taken) {
 	}
 	if !t.over {
 		b.held.Add(int64(t.cost))
+		b.note() // of a window what is held is not counted
 		return
 	}
 	b.over -= t.cost

@@ -32,6 +32,10 @@ func FormatLimits(limits []quota.Limit) []byte {
 	return b.Bytes()
 }
 
+// FormatLimit writes one limit as the map that a limit file has for it, in one
+// line.
+func FormatLimit(l quota.Limit) string { return limitNode(&l).flow() }
+
 func namespacesNode(sorted []quota.Limit) *node {
 	namespaces := &node{open: len(sorted) > 0}
 	var section, named *node

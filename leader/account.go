@@ -71,7 +71,9 @@ func (a *account) advance(now quota.Time) {
 	}
 	a.pool.Add(handed)
 	full, before := a.limit.BurstUnits(), a.pool.Level()
+	was, _ := a.pool.Bounds()
 	a.pool.Advance(now, &a.tier)
+	a.slid(was)
 	a.pool.Cap(full)
 	a.spill(now, before)
 	if a.isAsked() {
@@ -79,6 +81,20 @@ func (a *account) advance(now quota.Time) {
 	}
 	a.pool.Add(-handed)
 	a.overflow(full)
+}
+
+// slid sees to it that what a dead process had out comes back once: when a sliding
+// window goes on, it flows back as if it had been used, whatever its journal tells
+// later.
+func (a *account) slid(was quota.Time) {
+	if start, _ := a.pool.Bounds(); a.tier.Kind != quota.SlidingWindow || start == was {
+		return
+	}
+	for i := range a.holders {
+		if h := &a.holders[i]; h.dead {
+			h.ret = 0
+		}
+	}
 }
 
 // overflow takes from what may come back what the full bucket cannot hold: what

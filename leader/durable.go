@@ -18,7 +18,7 @@ func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
 	at := min(kl.At, now)
 	for i := range kl.Marks {
 		h := recall(&kl.Marks[i], at, a.limit.BurstUnits())
-		if a.turned(kl) {
+		if h.dead && a.turned(kl) { // others may have spent in this window what the log granted in the last
 			h.void()
 		}
 		m := l.members[h.node]

@@ -26,6 +26,8 @@ type simulator struct {
 	markdown   bool
 	chart      bool
 	noChart    bool
+	campaign   int
+	minutes    float64
 
 	cmd     *cobra.Command
 	results []*simResult
@@ -46,6 +48,12 @@ Everything follows from the seed, which is printed with the command that plays i
 again. Of several seeds the worst counts. A file may say what it expects: then it
 is a test.
 
+With --campaign, N random scenarios with faults are played, on all processors, and
+each is held to what must hold in it: hard limits are never exceeded, soft ones by
+no more than is stated, every leader's books add up after every step, what was
+counted is counted once. Every seed that fails is printed with its command; of
+one scenario, also the file.
+
 Exit code 0 says that what was expected came true, 1 that it did not, 2 that a
 file is not valid.
 
@@ -54,7 +62,8 @@ Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
   quorate sim example:moving --algorithm all --no-chart
   quorate sim examples/sim/hard.yaml --seeds 20 --json
   quorate sim --table examples/sim/reach/*.yaml
-  quorate sim --example steady > mine.yaml`,
+  quorate sim --example steady > mine.yaml
+  quorate sim --campaign 1000 --minutes 5`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.cmd = cmd
@@ -74,6 +83,8 @@ func (s *simulator) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&s.sync, "sync", 0, fmt.Sprintf("play with this sync interval, %v to %v (default: the file's)", scenario.MinSync, scenario.MaxSync))
 	f.StringVar(&s.only, "only", "", "play only the scenario of this name; of a sweep all, or one, such as above-n50")
 	f.StringVar(&s.example, "example", "", "print the built-in example of this name, to start from, and play nothing")
+	f.IntVar(&s.campaign, "campaign", 0, "play this many random scenarios with faults instead of files, from --seed on")
+	f.Float64Var(&s.minutes, "minutes", 0, "of a campaign: end it after this long, however many were played (default: no end)")
 	f.BoolVar(&s.json, "json", false, "print one line of JSON per scenario and algorithm")
 	f.BoolVar(&s.markdown, "table", false, "print one Markdown table of all scenarios, and what targets are missed; plays on all processors")
 	f.BoolVar(&s.chart, "chart", true, "draw what was attempted and admitted over time")
@@ -93,6 +104,9 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 	}
 	if s.markdown && (s.json || s.cmd.Flags().Changed("algorithm")) {
 		return usagef("--table cannot stand beside --json or --algorithm; choose one")
+	}
+	if s.cmd.Flags().Changed("campaign") {
+		return s.runCampaign(ctx, args)
 	}
 	if s.example != "" {
 		return s.printExample(args)

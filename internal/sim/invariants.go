@@ -46,7 +46,9 @@ func (r *run) proveBacked(s *seat, k quota.Key) {
 	}
 	var held quota.Units
 	for _, n := range r.nodes {
-		held += n.agg.Held(k)
+		if !n.dead {
+			held += n.agg.Held(k)
+		}
 	}
 	if held <= quota.Token { // the common case of small limits
 		return

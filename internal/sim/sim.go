@@ -67,7 +67,7 @@ func newRun(s Scenario) *run {
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
 	r.log = newRangeLog()
 	r.book.init(r)
-	r.slack = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*r.Jitter.Seconds())
+	r.slack = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*2*r.varies().Seconds())
 	return r
 }
 

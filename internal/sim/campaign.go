@@ -1,0 +1,215 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Campaign makes a random scenario out of a seed, and the same one whenever it is
+// asked: limits of every kind, from one token a second to thousands, on 1 to 20
+// nodes; loads that are even, skewed, moving or come in bursts; a network that
+// loses, repeats and reorders; clocks that differ and drift; and nodes that die,
+// come back, stand still, are slow or cut off. Everything in it can be written as
+// a scenario file. [Judge] plays it. It is for use by one goroutine at a time.
+func Campaign(seed uint64) Scenario {
+	d := draw{rand.New(rand.NewPCG(seed, 13))}
+	s := Scenario{
+		Seed: seed, Nodes: pick(d, 1, 2, 3, 3, 5, 5, 10, 20), Duration: time.Duration(3000+d.IntN(4000)) * time.Millisecond,
+		Sync: pick[time.Duration](d, 50, 100, 100, 100, 250) * time.Millisecond, Keys: Keys{Count: 1}, Skew: -1, Check: true,
+		Election: pick[time.Duration](d, 50, 300, 500, 500, 2000) * time.Millisecond, Hop: pick[time.Duration](d, 0, 20, 20) * time.Millisecond, Near: d.chance(2),
+	}
+	s.Near = s.Near || s.Nodes == 1 // alone, it has nobody to talk to by a network
+	d.network(&s)
+	d.limit(&s)
+	d.loads(&s)
+	if !d.chance(4) {
+		d.faults(&s)
+	}
+	if s.Limit.Endures() && d.chance(3) {
+		d.outlive(&s)
+	} else if d.chance(2) {
+		d.tail(&s, settle)
+	}
+	return s
+}
+
+// draw is where a scenario's random choices come from.
+type draw struct{ *rand.Rand }
+
+func pick[T any](d draw, v ...T) T { return v[d.IntN(len(v))] }
+
+// chance is true once in n times.
+func (d draw) chance(n int) bool { return d.IntN(n) == 0 }
+
+func (d draw) network(s *Scenario) {
+	s.Delay = pick[time.Duration](d, 0, 100, 1000, 1000, 5000, 30000) * time.Microsecond
+	s.Jitter = pick[time.Duration](d, 0, 0, 200, 1000, 10000, 50000) * time.Microsecond
+	s.Loss = pick(d, 0, 0, .01, .05, .1)
+	s.Repeat = pick(d, 0, 0, .05, .2)
+	s.Reorder = pick(d, 0, 0, .05)
+	s.Drift = pick(d, 0, 0, 1e-4, 9e-4)
+}
+
+// limit draws one of the kinds. Buckets are met most.
+func (d draw) limit(s *Scenario) {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "sim", Limit: "limit"}, Ceiling: pick(d, quota.Soft, quota.Hard)}
+	switch d.IntN(12) {
+	case 0:
+		l.SetFirst(d.window(quota.FixedWindow))
+	case 1:
+		l.SetFirst(d.window(quota.SlidingWindow))
+	case 2:
+		l.SetFirst(d.window(quota.PeriodicRefill))
+	case 3:
+		l.SetFirst(quota.Per(pick[int64](d, 60, 600, 3000), quota.Calendar{Unit: quota.Minute}))
+		s.Duration = 22 * time.Second // a minute ends at 20 s
+	case 4:
+		l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: 200, Per: time.Second}, Burst: pick[int64](d, 20, 200)})
+		l.More = []quota.Tier{quota.Window(quota.FixedWindow, 500, 5*time.Second)}
+	case 5:
+		l.SetFirst(quota.Window(quota.FixedWindow, 100, time.Second))
+		l.More = []quota.Tier{quota.Window(quota.SlidingWindow, 200, 3*time.Second)}
+	case 6:
+		l.SetFirst(quota.Tier{Kind: quota.Concurrency, Burst: pick[int64](d, 5, 20, 100)})
+		s.Hold = pick[time.Duration](d, 50, 200, 1000) * time.Millisecond
+	case 7:
+		l.SetFirst(quota.Window(quota.FixedWindow, pick[int64](d, 200, 1_000_000), 24*time.Hour))
+	default:
+		d.bucket(s, &l)
+	}
+	s.Limit = l
+}
+
+func (d draw) window(k quota.Kind) quota.Tier {
+	return quota.Window(k, pick[int64](d, 5, 20, 100, 500), pick(d, time.Second, 2*time.Second, 4*time.Second))
+}
+
+// bucket draws a token bucket, perhaps one that its leader decides, or that lets
+// callers wait, or that endures; perhaps of many keys, or with clocks that differ.
+func (d draw) bucket(s *Scenario, l *quota.Limit) {
+	rate := pick[int64](d, 1, 2, 5, 10, 50, 100, 100, 300, 1000)
+	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: max(1, rate*pick[int64](d, 1, 5, 10, 10, 20, 50)/10)})
+	switch d.IntN(8) {
+	case 0:
+		l.Decide = quota.AtLeader
+	case 1:
+		l.Ceiling, l.MaxWait, l.MaxDebt = quota.Soft, time.Second, 2*time.Second
+	case 2:
+		l.Durable = true
+	case 3:
+		s.Keys = Keys{Count: pick(d, 20, 1000), Zipf: pick(d, 0, 1.1)}
+	}
+	s.Skew = pick[time.Duration](d, -1, -1, 20*time.Millisecond, time.Hour)
+}
+
+// most bounds the requests of a scenario: there are to be many scenarios.
+const most = 15_000
+
+func (d draw) loads(s *Scenario) {
+	per := perSecond(s)
+	for range 1 + d.IntN(3) {
+		l := Load{Rate: per * pick(d, .3, .8, 1, 3, 3, 10, 20), Clump: pick(d, 1, 1, 1, 5, 20), Cost: min(pick[int64](d, 1, 1, 1, 2, 5), s.Limit.Burst)}
+		if l.Rate *= pick(d, 1, 1/float64(l.Cost)); l.Rate*s.Duration.Seconds() > most/3 {
+			l.Rate = most / 3 / s.Duration.Seconds()
+		}
+		l.Rate = max(1, math.Round(60*l.Rate)) / 60 // as a file can say it
+		if d.chance(3) {
+			l.From = time.Duration(d.IntN(2000)) * time.Millisecond
+		}
+		if d.chance(3) {
+			l.On, l.Off = time.Duration(100+d.IntN(900))*time.Millisecond, time.Duration(100+d.IntN(900))*time.Millisecond
+		}
+		l.Spread = d.spread(s.Nodes)
+		s.Loads = append(s.Loads, l)
+	}
+}
+
+func (d draw) spread(nodes int) Spread {
+	switch d.IntN(5) {
+	case 0:
+		return Spread{Skew: pick(d, .5, .9)}
+	case 1:
+		return Spread{Moving: time.Duration(200+d.IntN(600)) * time.Millisecond}
+	case 2:
+		return Spread{Nodes: []int{1 + d.IntN(nodes)}}
+	}
+	return Spread{}
+}
+
+// perSecond is about what a limit lets pass in the long run.
+func perSecond(s *Scenario) float64 {
+	switch l := &s.Limit; {
+	case l.Kind == quota.Concurrency:
+		return float64(l.Burst) / s.Hold.Seconds()
+	case l.Rate.Per > time.Minute: // what fills it, or does not, while it is watched
+		return min(float64(l.Burst)/4, 200)
+	default:
+		return float64(l.Rate.Tokens) / l.Rate.Per.Seconds()
+	}
+}
+
+func (d draw) faults(s *Scenario) {
+	for range 1 + d.IntN(4) {
+		s.Faults = append(s.Faults, d.fault(s))
+	}
+}
+
+func (d draw) fault(s *Scenario) Fault {
+	f := Fault{
+		At:   time.Duration(100+d.IntN(int(s.Duration.Milliseconds())-100)) * time.Millisecond,
+		Kind: pick(d, Kill, Kill, Kill, Pause, Pause, Partition, Partition, Slow, Heal),
+	}
+	if f.Kind == Partition && s.Nodes == 1 {
+		f.Kind = Pause // there is nobody to part from
+	}
+	if f.Kind == Heal {
+		return f
+	}
+	f.For = time.Duration(d.IntN(5)) * 500 * time.Millisecond
+	if f.Kind == Slow {
+		f.Delay = time.Duration(1+d.IntN(40)) * time.Millisecond
+	}
+	if f.Kind == Partition {
+		f.Groups = [][]int{d.some(s.Nodes)}
+		return f
+	}
+	if f.Leader = d.chance(2); !f.Leader {
+		f.Nodes = d.some(s.Nodes)
+	}
+	return f
+}
+
+// some are one or several nodes, and not all of them unless there is one.
+func (d draw) some(nodes int) []int {
+	n := 1
+	if nodes > 2 && d.chance(3) {
+		n += d.IntN(nodes - 1)
+	}
+	all := d.Perm(nodes)[:n]
+	for i := range all {
+		all[i]++
+	}
+	return all
+}
+
+// outlive lets everything that dies come back, and all that is wrong end, long
+// before the scenario does: then what was counted has to be what was told.
+func (d draw) outlive(s *Scenario) {
+	for i := range s.Faults {
+		if f := &s.Faults[i]; f.Kind != Heal {
+			f.For = time.Duration(200+d.IntN(2000)) * time.Millisecond
+		}
+	}
+	d.tail(s, 14*time.Second)
+}
+
+// tail lets a scenario go on without a load.
+func (d draw) tail(s *Scenario, by time.Duration) {
+	for i := range s.Loads {
+		s.Loads[i].To = s.Duration
+	}
+	s.Duration += by
+}

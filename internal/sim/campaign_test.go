@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestCampaign is a short campaign, of seeds that "quorate sim --campaign" plays
+// first: in each what must hold does, and every property is asked for.
+func TestCampaign(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 40
+	}
+	asked := map[Property]int{}
+	for seed := range seeds {
+		v := Judge(Campaign(seed))
+		for _, p := range v.Asked {
+			asked[p]++
+		}
+		for _, b := range v.Broken {
+			t.Errorf("quorate sim --campaign 1 --seed %d: %s: %s", seed, b.Property, b.What)
+		}
+	}
+	t.Log(asked)
+	for _, p := range Properties() {
+		if asked[p] == 0 && !testing.Short() {
+			t.Errorf("%s was asked for in none of %d scenarios", p, seeds)
+		}
+	}
+}
+
+// TestCampaignDraws: a seed is always the same scenario, valid, and the seeds are
+// of all kinds.
+func TestCampaignDraws(t *testing.T) {
+	kinds, faults := map[quota.Kind]int{}, map[FaultKind]int{}
+	for seed := range uint64(1000) {
+		s := Campaign(seed)
+		if !reflect.DeepEqual(s, Campaign(seed)) {
+			t.Fatalf("seed %d is another scenario the second time", seed)
+		}
+		if err := s.Limit.Validate(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		kinds[s.Limit.Kind]++
+		for _, f := range s.Faults {
+			faults[f.Kind]++
+		}
+	}
+	if len(kinds) < 6 || len(faults) < 5 {
+		t.Errorf("kinds %v, faults %v: not all are drawn", kinds, faults)
+	}
+}
+
+// TestJudge: what does not hold is found, and a panic is a verdict.
+func TestJudge(t *testing.T) {
+	s := calm()
+	s.Limit.Ceiling = quota.Hard
+	s.Algorithm = CountSync // keeps no ceiling
+	s.Loads[0].Rate = 3000
+	broken := map[Property]bool{}
+	for _, b := range Judge(s).Broken {
+		broken[b.Property] = true
+	}
+	if !broken[HardExact] {
+		t.Errorf("count-sync at 30 times a hard limit: %v", broken)
+	}
+	s.Nodes, s.Faults = 3, []Fault{{Kind: Kill, Nodes: []int{7}}}
+	if v := Judge(s); len(v.Broken) == 0 || v.Broken[0].Property != NoPanic {
+		t.Errorf("a node that is not there: %+v", v.Broken)
+	}
+}

@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	stated "github.com/quorate/quorate/internal/bound"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Property is something that must hold in a scenario.
+type Property string
+
+// The properties, and where they are asked for. [Judge] says of each scenario which
+// of them were.
+const (
+	NoPanic    Property = "no_panic"   // the code came to its end; in all
+	Invariants Property = "invariants" // the books of every leader after every step, see invariants.go; in all
+	HardExact  Property = "hard_exact" // a hard ceiling is never exceeded, as far as leader/doc.go promises it
+	SoftBound  Property = "soft_bound" // a soft one by no more than internal/bound states for what happened
+	CountsOnce Property = "counts"     // what was admitted is in the books, once: without faults, and where counts endure
+	LearnsSoon Property = "learning"   // a leader's successor has learned within two sync intervals; after one death, without loss
+)
+
+// Properties are all of them.
+func Properties() []Property {
+	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon}
+}
+
+// Breach is a property that did not hold.
+type Breach struct {
+	Property Property `json:"property"`
+	What     string   `json:"what"`
+}
+
+// Verdict is what became of a scenario.
+type Verdict struct {
+	Result
+	Asked  []Property // that the scenario was held to
+	Broken []Breach
+}
+
+// Exact is the excess, in tokens, that counts as none: amounts that were rounded
+// up for nobody.
+const Exact = 0.01
+
+// Judge plays a scenario to its end and holds it to the properties that its
+// limit and its faults leave room for. It never panics.
+func Judge(s Scenario) (v Verdict) {
+	v.Asked = []Property{NoPanic}
+	defer func() {
+		if p := recover(); p != nil {
+			v.Broken = append(v.Broken, Breach{NoPanic, fmt.Sprintf("%v\n%s", p, debug.Stack())})
+		}
+	}()
+	r := newRun(s)
+	r.start()
+	r.until(r.Start.Add(r.Duration + r.late))
+	r.end()
+	v.Result = r.res
+	j := judge{run: r, Verdict: &v}
+	j.invariants()
+	j.hard()
+	j.soft()
+	j.counts()
+	j.learning()
+	return v
+}
+
+// judge is a verdict under way.
+type judge struct {
+	*run
+	*Verdict
+}
+
+// holds notes that a property was asked for, and whether it was broken.
+func (j *judge) holds(p Property, ok bool, format string, args ...any) {
+	j.Asked = append(j.Asked, p)
+	if !ok {
+		j.Broken = append(j.Broken, Breach{p, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (j *judge) invariants() {
+	j.holds(Invariants, len(j.res.Violations) == 0, "%q", j.res.Violations)
+}
+
+// asks reports whether a caller's answer comes from the leader.
+func (j *judge) asks() bool { return j.Limit.Decide == quota.AtLeader || j.Limit.MaxWait > 0 }
+
+// comparable reports whether the excess of the limit says anything: a periodic
+// window begins with the first use that a leader hears of, and other windows with
+// its clock, so that they are the envelope's only where clocks agree.
+func (j *judge) comparable() bool {
+	for _, t := range j.tiers {
+		if t.Kind == quota.PeriodicRefill || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// hard asks for an excess of exactly nothing. Where it is not promised: see the
+// end of "Why hard is exact" in leader/doc.go.
+func (j *judge) hard() {
+	changed := len(j.seats) > 1
+	switch l := &j.Limit; {
+	case l.Ceiling != quota.Hard || !j.comparable():
+	case j.asks() && changed: // what was answered since the last checkpoint is forgotten
+	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
+	default:
+		most := Exact
+		if j.asks() { // callers are told a while after the leader decided, and not all as long after it
+			most += j.told()
+		}
+		if j.Skew > 0 && j.Skew < time.Hour { // of each change, what the leaders' clocks differ by
+			most += rateOf(l) * j.Skew.Seconds() * float64(len(j.seats)-1)
+		}
+		j.holds(HardExact, j.res.Excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", j.res.Excess, len(j.seats), most)
+	}
+}
+
+func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
+
+// told is what callers may be told closer together than the leader has decided it,
+// and what its clock may be fast: the leader's decisions are exact, by its clock.
+func (j *judge) told() float64 {
+	return rateOf(&j.Limit) * (j.spread().Seconds() + j.Drift*j.Duration.Seconds())
+}
+
+// spread is how much longer than another a question and its answer take.
+func (j *judge) spread() time.Duration { return min(2*j.varies(), askWait) }
+
+// varies is how much longer than another a message takes.
+func (s *Scenario) varies() time.Duration {
+	d := s.Jitter
+	if s.Reorder > 0 {
+		d += reorderedBy * s.Delay
+	}
+	for i := range s.Faults {
+		if f := &s.Faults[i]; f.Kind == Slow {
+			d += 2 * f.Delay
+		}
+	}
+	return d
+}
+
+// soft asks for an excess within what is stated for what happened: of every tier,
+// the highest.
+func (j *judge) soft() {
+	if j.Limit.Ceiling != quota.Soft || !j.comparable() {
+		return
+	}
+	c := stated.Cluster{
+		Nodes: j.Nodes, Delay: j.Delay + j.spread(), Sync: j.Sync, Lease: lease, Election: j.Election, CutOff: j.Duration,
+	}
+	name, times := j.situation(), 1.0
+	if name == stated.CutOff { // it is of one process
+		times = float64(j.processes())
+	}
+	worst := float64(j.Limit.DebtUnits()) / float64(quota.Token)
+	top := 0.0
+	for _, t := range j.tiers {
+		l := j.Limit
+		l.SetFirst(t)
+		for _, b := range stated.Of(&l, c) {
+			if b.Name == name {
+				top = max(top, times*b.Worst)
+			}
+		}
+	}
+	worst += max(top, Exact)
+	if j.asks() {
+		worst += j.told()
+	}
+	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)
+}
+
+// processes is how many there have been: what begins anew knows nothing, and is cut
+// off until it hears of a leader.
+func (j *judge) processes() int {
+	n := j.Nodes
+	for _, o := range j.nodes {
+		n += int(o.inc) - 1
+	}
+	return n
+}
+
+// lease is how long a grant lasts.
+const lease = 3 * time.Second
+
+// situation is what the bound calls the worst that happened. Where messages are
+// lost for long, a node may not hear of its leader.
+func (j *judge) situation() string {
+	deaths := 0
+	for i := range j.Faults {
+		if f := &j.Faults[i]; f.Kind != Kill {
+			return stated.CutOff
+		}
+		deaths++
+	}
+	switch {
+	case j.Loss > 0 || j.Repeat > 0 || deaths > 1:
+		return stated.CutOff
+	case deaths == 0:
+		return stated.Surge
+	}
+	return stated.Failover
+}
+
+// quietFor is how long the load has been over at the end.
+func (j *judge) quietFor() time.Duration {
+	last := time.Duration(0)
+	for i := range j.Loads {
+		to := j.Loads[i].To
+		if to == 0 {
+			to = j.Duration
+		}
+		last = max(last, to)
+	}
+	for i := range j.Faults {
+		f := &j.Faults[i]
+		if f.For == 0 && f.Kind != Heal {
+			return 0 // it never ends
+		}
+		last = max(last, f.At+f.For)
+	}
+	return j.Duration - last
+}
+
+// counts asks for books in which everything is once.
+func (j *judge) counts() {
+	if j.Limit.Kind == quota.Concurrency || j.Load != nil {
+		return
+	}
+	quiet := j.quietFor()
+	switch {
+	case len(j.seats) == 1 && len(j.Faults) == 0 && quiet >= settle:
+		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
+	case j.Limit.Endures() && !j.asks() && quiet >= 10*time.Second && j.long():
+		j.endured()
+	}
+}
+
+// long reports whether the limit's one window is that of the whole run.
+func (j *judge) long() bool {
+	return len(j.tiers) == 1 && j.Limit.Kind == quota.FixedWindow && j.Limit.Rate.Per >= time.Hour
+}
+
+// endured compares what the newest leader has counted with what callers were told.
+func (j *judge) endured() {
+	s := j.newest()
+	if s.ledger == nil {
+		j.holds(CountsOnce, false, "nobody leads at the end")
+		return
+	}
+	k, _ := s.ledger.Key(s.node.clock(), j.key("k"))
+	booked := j.Limit.Burst - k.Remaining
+	told := j.res.Admitted
+	if j.Limit.Ceiling == quota.Soft && told > j.Limit.Burst { // what remains is never below 0
+		told = j.Limit.Burst
+	}
+	j.holds(CountsOnce, booked == told, "%d counted in the end, and %d were admitted", booked, told)
+}
+
+// learning asks for a successor that has learned soon, where one leader died and
+// nothing else went wrong.
+func (j *judge) learning() {
+	if len(j.Faults) != 1 || j.Faults[0].Kind != Kill || !j.Faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
+		return
+	}
+	if back := j.Faults[0].For; back > 0 && back < j.Election+time.Second {
+		return // it comes back meanwhile, and is waited for
+	}
+	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread())
+	j.holds(LearnsSoon, j.res.Learned <= most, "learned %v after the death, at most %v", j.res.Learned, most)
+}
