@@ -80,7 +80,12 @@ func (a *account) advance(now quota.Time) {
 		a.rooms.note(now, full-a.pool.Level())
 	}
 	a.pool.Add(-handed)
-	a.overflow(full)
+	switch {
+	case a.tier.Kind != quota.TokenBucket || a.limit.Ceiling == quota.Hard:
+		a.overflow(full)
+	case a.pool.Level().Plus(handed) >= full:
+		a.overflow(0)
+	}
 }
 
 // slid sees to it that what a dead process had out comes back once: when a sliding
@@ -99,6 +104,7 @@ func (a *account) slid(was quota.Time) {
 
 // overflow takes from what may come back what the full bucket cannot hold: what
 // the rates yielded beyond the members' caps was used, or has overflowed there.
+// Under soft it was used, unless the bucket is full now.
 func (a *account) overflow(full quota.Units) {
 	over := a.pool.Level().Plus(a.claimed()).Plus(-full)
 	for i := range a.holders {
