@@ -397,7 +397,9 @@ func (a *account) book(h *holder, d delta) {
 
 // close answers a member that lets go of the key. The record stays for a while
 // without tokens, so that a repeated final report is not counted again. Where
-// counts endure the member may not forget them before the log has them.
+// counts endure the member may not forget them before the log has them, and
+// promises it nothing beyond them: if both die, its journal has to tell that what
+// was promised was not used.
 func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq) quota.GrantEntry {
 	a.pool.Add(min(h.out, h.ret))
 	a.dirty = a.dirty || a.promises() && (h.promised.high > h.promised.total || !h.closed)
@@ -405,7 +407,7 @@ func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quo
 	h.demand, h.closed, h.wish = 0, true, wish{} // what is in flight stays so until a later opening says more
 	a.advance(now)
 	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true, Saved: h.saved}
-	if a.endures() && h.saved < e.Used.Plus(e.Overdrawn) {
+	if a.endures() && (h.saved < e.Used.Plus(e.Overdrawn) || h.expects()) {
 		h.grants++
 		g.Closed, g.Seq, g.Again = false, h.grants, unsavedAgain
 	}

@@ -120,6 +120,20 @@ type promise struct {
 	final bool        // the process is dead, and nothing of it is out
 }
 
+// more reports whether it lets the member use more than is booked of it.
+func (p *promise) more() bool { return p.high > p.total || p.rate > 0 }
+
+// expects reports whether the log promises the member more than is booked of it,
+// or may do so at any moment.
+func (h *holder) expects() bool {
+	for i := range h.pending {
+		if h.pending[i].more() {
+			return true
+		}
+	}
+	return h.promised.more()
+}
+
 // maxPending bounds the checkpoints of one member that are not committed.
 const maxPending = 8
 
