@@ -80,9 +80,9 @@ var (
 // above it, and the worst excess over the envelope, in bursts.
 type bound struct{ under, over, excess float64 }
 
-// anyUnder marks what is known to be bad: a hard limit of few tokens a second
-// without a hop, where the token lies at the wrong node.
-const anyUnder = 100
+// scattered is what is known to be bad: a hard limit of few tokens a second without
+// a hop, where the token lies at the wrong node. The worst of ten seeds is 47.
+const scattered = 55
 
 // TestAccuracy compares every pattern with the ideal central bucket, the worst
 // of several seeds against the bound.
@@ -94,12 +94,12 @@ func TestAccuracy(t *testing.T) {
 		bound       bound
 		surge       float64 // excess, in bursts, of the patterns with 10 and 20x
 	}{
-		{1000, 1000, soft, bound{5, 1.5, .06}, .45},
-		{1000, 1000, hard, bound{10, 0, none}, none},
-		{1000, 1000, hardHop, bound{7, 0, none}, none},
-		{10, 20, soft, bound{4, 5, .5}, 1},
-		{10, 20, hard, bound{anyUnder, 0, none}, none},
-		{10, 20, hardHop, bound{12, 0, none}, none},
+		{1000, 1000, soft, bound{.4, .6, .04}, .15},
+		{1000, 1000, hard, bound{5.5, 0, none}, none},
+		{1000, 1000, hardHop, bound{5, 0, none}, none},
+		{10, 20, soft, bound{3.5, 4.5, .4}, .8},
+		{10, 20, hard, bound{scattered, 0, none}, none},
+		{10, 20, hardHop, bound{5, 0, none}, none},
 	} {
 		for _, nodes := range clusterSizes() {
 			for _, p := range patterns {

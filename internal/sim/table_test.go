@@ -28,19 +28,17 @@ type figure struct{ pct, excess float64 }
 
 func (f figure) String() string { return fmt.Sprintf("%+7.1f%% %6.2f", f.pct, f.excess) }
 
-// The bounds hold for at least a dozen seeds: soft within 1 % of the ideal and 0.2
-// bursts, hard within 1.5 % and without excess. What is beyond that is known, and to
-// be brought down: when a flood of 10 or 20 times the limit begins, each node admits
-// before it knows of the others; a hot spot that moves, and 50 nodes that are turned
-// on and off, leave tokens of a hard limit at the wrong node, up to 8 % with some
-// seeds.
+// The bounds are a little above the worst of ten seeds. What is still known: a hard
+// limit that is turned on and off over 50 nodes admits 3 % less than the ideal, and a
+// hot spot that moves 1.5 %, since no check waits for a grant here; and a surge over
+// 50 idle nodes has an excess of a tenth of a burst under soft.
 var designRows = []designRow{
-	{"even 3x", Load{Rate: 3000}, 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{1.5, none}, figure{1, .2}},
-	{"even 20x", Load{Rate: 20_000}, 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{1.5, none}, figure{1, .29}},
-	{"skew 90% 3x", Load{Rate: 3000, Spread: Spread{Skew: .9}}, 10, figure{25, 5.2}, figure{-.2, 0}, figure{-.5, 0}, figure{-.4, 0}, figure{1.5, none}, figure{1, .2}},
-	{"moving 0.95x", Load{Rate: 950, Spread: Spread{Moving: 500 * time.Millisecond}}, 10, figure{0, 0}, figure{0, 0}, figure{-1.8, 0}, figure{0, 0}, figure{2.8, none}, figure{1, .2}},
-	{"on/off 3x", Load{Rate: 3000, On: time.Second, Off: time.Second}, 50, figure{49, 9.7}, figure{1.3, .27}, figure{-3.1, 0}, figure{-.5, .02}, figure{9, none}, figure{1, .2}},
-	{"surge 10x", Load{Rate: 10_000, From: 5 * time.Second}, 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{1.5, none}, figure{1, .45}},
+	{"even 3x", Load{Rate: 3000}, 10, figure{178, 37}, figure{.8, .25}, figure{-.1, 0}, figure{0, .01}, figure{.7, none}, figure{.3, .06}},
+	{"even 20x", Load{Rate: 20_000}, 10, figure{828, 170}, figure{1.2, 1.8}, figure{0, 0}, figure{1.3, .29}, figure{.3, none}, figure{.3, .1}},
+	{"skew 90% 3x", Load{Rate: 3000, Spread: Spread{Skew: .9}}, 10, figure{25, 5.2}, figure{-.2, 0}, figure{-.5, 0}, figure{-.4, 0}, figure{.5, none}, figure{.3, .06}},
+	{"moving 0.95x", Load{Rate: 950, Spread: Spread{Moving: 500 * time.Millisecond}}, 10, figure{0, 0}, figure{0, 0}, figure{-1.8, 0}, figure{0, 0}, figure{2, none}, figure{.1, .02}},
+	{"on/off 3x", Load{Rate: 3000, On: time.Second, Off: time.Second}, 50, figure{49, 9.7}, figure{1.3, .27}, figure{-3.1, 0}, figure{-.5, .02}, figure{3.6, none}, figure{.5, .08}},
+	{"surge 10x", Load{Rate: 10_000, From: 5 * time.Second}, 50, figure{823, 130}, figure{.9, .93}, figure{-.2, 0}, figure{0, .07}, figure{.5, none}, figure{.5, .15}},
 }
 
 // none is no excess, but for what rounding may make of a token.
