@@ -109,9 +109,12 @@ func (d draw) bucket(s *Scenario, l *quota.Limit) {
 const most = 15_000
 
 func (d draw) loads(s *Scenario) {
-	per := perSecond(s)
+	per, plain := perSecond(s), d.chance(2) // one token at a time, in no clumps
 	for range 1 + d.IntN(3) {
 		l := Load{Rate: per * pick(d, .3, .8, 1, 3, 3, 10, 20), Clump: pick(d, 1, 1, 1, 5, 20), Cost: min(pick[int64](d, 1, 1, 1, 2, 5), s.Limit.Burst)}
+		if plain {
+			l.Clump, l.Cost = 1, 1
+		}
 		if l.Rate *= pick(d, 1, 1/float64(l.Cost)); l.Rate*s.Duration.Seconds() > most/3 {
 			l.Rate = most / 3 / s.Duration.Seconds()
 		}

@@ -21,11 +21,12 @@ const (
 	SoftBound  Property = "soft_bound" // a soft one by no more than internal/bound states for what happened
 	CountsOnce Property = "counts"     // what was admitted is in the books, once: without faults, and where counts endure
 	LearnsSoon Property = "learning"   // a leader's successor has learned within two sync intervals; after one death, without loss
+	NoStarving Property = "starvation" // no node that can be served gets less than 30 % of its fair share for two seconds; see fair.go
 )
 
 // Properties are all of them.
 func Properties() []Property {
-	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon}
+	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon, NoStarving}
 }
 
 // Breach is a property that did not hold.
@@ -54,9 +55,12 @@ func Judge(s Scenario) (v Verdict) {
 			v.Broken = append(v.Broken, Breach{NoPanic, fmt.Sprintf("%v\n%s", p, debug.Stack())})
 		}
 	}()
+	w := &watch{}
+	s.Decided = w.decided
 	r := newRun(s)
+	w.run = r
 	r.start()
-	r.until(r.Start.Add(r.Duration + r.late))
+	w.play()
 	r.end()
 	v.Result = r.res
 	j := judge{run: r, Verdict: &v}
@@ -65,6 +69,7 @@ func Judge(s Scenario) (v Verdict) {
 	j.soft()
 	j.counts()
 	j.learning()
+	j.starving(w)
 	return v
 }
 
@@ -130,7 +135,13 @@ func (j *judge) told() float64 {
 }
 
 // spread is how much longer than another a question and its answer take.
-func (j *judge) spread() time.Duration { return min(2*j.varies(), askWait) }
+func (j *judge) spread() time.Duration {
+	d := j.varies()
+	if j.Near { // the leader's own node is told at once
+		d += j.Delay
+	}
+	return min(2*d, askWait)
+}
 
 // varies is how much longer than another a message takes.
 func (s *Scenario) varies() time.Duration {
@@ -195,13 +206,13 @@ const lease = 3 * time.Second
 func (j *judge) situation() string {
 	deaths := 0
 	for i := range j.Faults {
-		if f := &j.Faults[i]; f.Kind != Kill {
-			return stated.CutOff
+		if f := &j.Faults[i]; f.Kind != Kill || f.For > 0 {
+			return stated.CutOff // also of a process that begins anew
 		}
 		deaths++
 	}
 	switch {
-	case j.Loss > 0 || j.Repeat > 0 || deaths > 1:
+	case j.Loss > 0 || j.Repeat > 0 || deaths > 1 || deaths == 1 && j.Nodes < 3:
 		return stated.CutOff
 	case deaths == 0:
 		return stated.Surge

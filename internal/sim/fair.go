@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// What counts as starved: less than a part of the fair share, over a stretch of
+// unbroken demand. A share of fewer tokens is left out, where chance decides; so is
+// what is asked in clumps or at a cost, where a member may hold tokens that are not
+// enough for anything.
+const (
+	starved    = .3
+	starvesFor = 2 * time.Second
+	leastShare = 20 // tokens in that time
+)
+
+// slot is how finely a watch looks.
+const slot = 100 * time.Millisecond
+
+// watch looks at what every node is asked for and admits.
+type watch struct {
+	*run
+	slots []slotOf
+}
+
+// slotOf is one slot, by node.
+type slotOf struct {
+	tried, got []int64
+	ideal      int64
+	out        []bool // dead, paused, slow or cut off for a part of it
+}
+
+func (w *watch) at(i int) *slotOf {
+	for len(w.slots) <= i {
+		w.slots = append(w.slots, slotOf{tried: make([]int64, w.Nodes), got: make([]int64, w.Nodes), out: make([]bool, w.Nodes)})
+	}
+	return &w.slots[i]
+}
+
+func (w *watch) decided(at time.Duration, node int, _ string, d quota.Decision, ideal bool) {
+	s := w.at(int(at / slot))
+	s.tried[node-1]++
+	if d.Allowed {
+		s.got[node-1]++
+	}
+	if ideal {
+		s.ideal++
+	}
+}
+
+// look notes at the end of a slot who cannot be served.
+func (w *watch) look(i int) {
+	s := w.at(i)
+	lead := w.leading()
+	for _, n := range w.nodes {
+		s.out[n.i] = lead == nil || n.dead || n.paused || n.slow > 0 || !w.connected(n, lead)
+	}
+}
+
+// play plays the run, and looks at it now and then.
+func (w *watch) play() {
+	end := w.Start.Add(w.Duration + w.late)
+	for i := 0; w.now < end; i++ {
+		w.until(min(end, w.Start.Add(time.Duration(i+1)*slot)))
+		w.look(i)
+	}
+}
+
+// fair reports whether a scenario can be held to fair shares.
+func (j *judge) fair() bool {
+	for i := range j.Loads {
+		if l := &j.Loads[i]; l.Clump > 1 || l.Cost > 1 {
+			return false
+		}
+	}
+	return j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks()
+}
+
+// starving asks that no node that can be served is left with less than a part of
+// its fair share: of what the ideal limiter admits, or, once a process has died or
+// a leader was lost, of what is admitted. What the dead may have spent is set aside
+// under hard, and that is nobody's share.
+func (j *judge) starving(w *watch) {
+	if !j.fair() {
+		return
+	}
+	const long = int(starvesFor / slot)
+	asked := false
+	for from := 0; from+long <= len(w.slots); from += long / 4 {
+		tried, got, all := w.sum(from, from+long)
+		if len(j.seats) > 1 || j.processes() > j.Nodes {
+			all = total(got)
+		}
+		level := share(tried, all)
+		for n := range j.Nodes {
+			part := min(tried[n], level)
+			if part < leastShare || !w.served(n, from, from+long) {
+				continue
+			}
+			asked = true
+			if got[n] < starved*part {
+				j.holds(NoStarving, false, "node %d got %.0f of %.0f from %v to %v, its fair share was %.1f; all asked for %.0f and got %.0f",
+					n+1, got[n], tried[n], time.Duration(from)*slot, time.Duration(from+long)*slot, part, tried, got)
+				return
+			}
+		}
+	}
+	if asked {
+		j.holds(NoStarving, true, "")
+	}
+}
+
+// sum adds up slots, and what there was to share in them: what the ideal limiter
+// admitted.
+func (w *watch) sum(from, to int) (tried, got []float64, all float64) {
+	tried, got = make([]float64, w.Nodes), make([]float64, w.Nodes)
+	ideal := 0.0
+	for _, s := range w.slots[from:to] {
+		for n := range w.Nodes {
+			tried[n] += float64(s.tried[n])
+			got[n] += float64(s.got[n])
+		}
+		ideal += float64(s.ideal)
+	}
+	return tried, got, ideal
+}
+
+func total(v []float64) (sum float64) {
+	for _, x := range v {
+		sum += x
+	}
+	return sum
+}
+
+// served reports whether a node asked all the time, and could be answered: also for
+// a second before.
+func (w *watch) served(n, from, to int) bool {
+	for i := max(0, from-10); i < to; i++ {
+		if w.slots[i].out[n] {
+			return false
+		}
+	}
+	for i := from; i < to; i += 2 {
+		if w.slots[i].tried[n]+w.slots[i+1].tried[n] == 0 {
+			return false
+		}
+	}
+	return from >= 10
+}
+
+// share is the most that anyone gets when all is divided max-min fairly by demand;
+// infinite when there is enough.
+func share(demand []float64, all float64) float64 {
+	sorted := slices.Clone(demand)
+	slices.Sort(sorted)
+	for i, d := range sorted {
+		if level := all / float64(len(sorted)-i); d > level {
+			return level
+		}
+		all -= d
+	}
+	return math.Inf(1)
+}

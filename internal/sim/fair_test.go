@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// shares plays a scenario and returns what each node asked for and got between two
+// moments, per second.
+func shares(s Scenario, from, to time.Duration) (tried, got []float64) {
+	w := &watch{}
+	s.Decided = w.decided
+	w.run = newRun(s)
+	w.start()
+	w.play()
+	tried, got, _ = w.sum(int(from/slot), int(to/slot))
+	for i := range got {
+		tried[i], got[i] = tried[i]/(to-from).Seconds(), got[i]/(to-from).Seconds()
+	}
+	return tried, got
+}
+
+// crowd is a node for each rate, in Poisson arrivals, under a limit of 200/s.
+func crowd(seed uint64, c quota.Ceiling, rates ...float64) Scenario {
+	s := Scenario{
+		Seed: seed, Nodes: len(rates), Duration: 8 * time.Second, Limit: limit(200, 200, c), Delay: time.Millisecond,
+		Hop: 20 * time.Millisecond, Skew: -1, Near: true,
+	}
+	for i, r := range rates {
+		s.Loads = append(s.Loads, Load{Rate: r, Spread: Spread{Nodes: []int{i + 1}}})
+	}
+	return s
+}
+
+var ceilings = []quota.Ceiling{quota.Soft, quota.Hard}
+
+// TestMaxMin: a node that asks for less than an equal part gets most of what it
+// asks for, and the others share the rest equally. It should be all: its rate is its
+// demand, as estimated, with hardly any room for chance.
+func TestMaxMin(t *testing.T) {
+	for _, c := range ceilings {
+		for seed := range uint64(5) {
+			tried, got := shares(crowd(seed, c, 20, 150, 150, 150, 300), 3*time.Second, 8*time.Second)
+			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
+			if got[0] < .4*tried[0] {
+				t.Errorf("%v, seed %d: node 1 asked for %.1f/s, less than its share, and got %.1f/s", c, seed, tried[0], got[0])
+			}
+			part := (200 - tried[0]) / 4
+			for n := 1; n < 5; n++ {
+				if got[n] < .92*part || got[n] > 1.25*part {
+					t.Errorf("%v, seed %d: node %d got %.1f/s, its share is %.1f/s", c, seed, n+1, got[n], part)
+				}
+			}
+		}
+	}
+}
+
+// TestFloodEarnsLittle: a node that asks for fifty times the limit does not get it.
+// It should be no more than an equal part, and what others leave: it is first at
+// what returns to the pool, half a part under soft and a sixth under hard.
+func TestFloodEarnsLittle(t *testing.T) {
+	for c, most := range map[quota.Ceiling]float64{quota.Soft: 1.7, quota.Hard: 1.25} {
+		for seed := range uint64(2) {
+			s := crowd(seed, c, 10_000, 60, 60, 60)
+			s.Duration = 5 * time.Second
+			s.Hop = 0 // who floods does not wait
+			tried, got := shares(s, 2*time.Second, 5*time.Second)
+			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
+			if got[0] > most*50 {
+				t.Errorf("%v, seed %d: the flood got %.1f/s, its share is 50/s", c, seed, got[0])
+			}
+			for n := 1; n < 4; n++ {
+				if got[n] < .7*50 {
+					t.Errorf("%v, seed %d: node %d got %.1f/s of 50/s beside a flood", c, seed, n+1, got[n])
+				}
+			}
+		}
+	}
+}
+
+// TestNewcomer: while a limit is contended, a node that begins to ask has its share
+// two sync intervals and a round trip later: nearly, under soft.
+func TestNewcomer(t *testing.T) {
+	const begins, has = 4 * time.Second, 4*time.Second + 200*time.Millisecond + 2*time.Millisecond
+	for _, c := range ceilings {
+		sum, seeds := 0.0, uint64(20)
+		for seed := range seeds {
+			s := crowd(seed, c, 150, 150, 150, 150)
+			s.Duration = 5 * time.Second
+			s.Loads[3].From = begins
+			_, got := shares(s, has.Round(slot), has.Round(slot)+600*time.Millisecond)
+			sum += got[3]
+		}
+		mean := sum / float64(seeds)
+		t.Logf("%v: the newcomer got %.1f/s of 50/s, from two intervals after it began, mean of %d seeds", c, mean, seeds)
+		if mean < .8*50 || mean > 1.1*50 {
+			t.Errorf("%v: the newcomer got %.1f/s, its share is 50/s", c, mean)
+		}
+	}
+}
+
+// TestShare: water filling, by hand.
+func TestShare(t *testing.T) {
+	for _, tc := range []struct {
+		demand []float64
+		all    float64
+		want   float64
+	}{
+		{[]float64{10, 10}, 10, 5},
+		{[]float64{2, 10, 10}, 12, 5},
+		{[]float64{1, 2, 30}, 10, 7},
+	} {
+		if got := share(tc.demand, tc.all); got != tc.want {
+			t.Errorf("%v of %v: %v, want %v", tc.demand, tc.all, got, tc.want)
+		}
+	}
+	if got := share([]float64{1, 2}, 10); got < 1e9 {
+		t.Errorf("there is enough, and the share is %v", got)
+	}
+}
