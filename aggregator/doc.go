@@ -16,9 +16,15 @@
 //	leader decides
 //	otherwise                  refuse (over_limit, not_held)
 //
-// The estimate is the last global level that the leader told, plus refill,
-// less the others' demand, less own use since. Without a leader for a whole
-// lease the limit's when_cut_off decides (alone.go).
+// The estimate is the last global level that the leader told, less what the
+// others had probably used unseen, plus refill, less the others' demand, less own
+// use since. The others' demand is believed for three intervals of reporting; a
+// key that was idle here for longer than that since it was told goes on without
+// it, and may overdraw only a quarter of its part before it asks. Where a grant
+// would tell, a decision may say that it needs one (Call.Need): under soft when
+// this node has overdrawn its part, and for both ceilings when only the others'
+// presumed use stands against the cost. Without a leader for a whole lease the
+// limit's when_cut_off decides (alone.go).
 //
 // Everything else is a Call (call.go): limits that must all pass, each charging
 // its tiers, its floor and its parents in turn; what was taken is given back if
@@ -30,7 +36,15 @@
 // One goroutine at a time calls Collect (what to send now), Apply (a grant
 // came), SetLeader, SetLimits and Sweep. An open key is on a timing wheel with
 // slots of one sync interval; a key that opens, or runs low while the cluster
-// has tokens left, is put on a lock-free stack and reported at once.
+// has tokens left, is put on a lock-free stack and reported at once. So is a
+// surprise: more use than three standard deviations beyond what the leader
+// foresees, or more overdraft than this node's part. And what a leader recalls: the
+// key reports at once and keeps what it needs for a round trip, or stops, giving
+// back tokens and rate, if nobody asks for it.
+//
+// While nobody asks, a key keeps what it holds as long as the cluster has more:
+// under soft for three intervals, under hard until it closes or is recalled. When
+// nothing is left elsewhere it stops at once.
 //
 // Counters are cumulative within an epoch (one opening of a key). A report
 // that is not acknowledged is sent again with the counters of then, so nothing
@@ -45,7 +59,8 @@
 //
 // Rates run in the leader's time. The member maps it to its own clock by the
 // smallest difference it has seen, so that its view of the leader's clock lags
-// and it never accrues early.
+// and it never accrues early. Windows of hard limits end early by as much as that
+// view may be late: the shortest round trip.
 //
 // # Bounds
 //

@@ -17,12 +17,16 @@
 // holder: what neither was used nor is held nor can still arrive goes back to
 // the pool.
 //
+// Under soft the level that members are told has a part that is unseen: what the
+// others have probably used since they reported, by what they used before. It is
+// taken off their estimates, and does not overflow meanwhile; it is never booked.
+//
 // # Rates
 //
 // A member's refill rate is taken from the pool's as time passes. A rate that
-// was cut stays charged until the member has acknowledged the cut (or its
-// lease has ended), and the charged rates never exceed the limit's: two members
-// never accrue the same token. Accrual stops at the grant's cap. For hard
+// was cut stays charged until the member has acknowledged the cut, has said that
+// it accrues nothing more (ReportEntry.Stopped), or its lease has ended; and the
+// charged rates never exceed the limit's: two members never accrue the same token. Accrual stops at the grant's cap. For hard
 // limits the caps add up to at most the burst. That makes the hard ceiling
 // exact: what can be spent at one moment never exceeds the burst, and what can
 // be spent over time never exceeds burst + rate x time.
@@ -30,10 +34,16 @@
 // # Division
 //
 // Max-min fair by demand (attempts per second, averaged over three sync
-// intervals, up at once on a surge and down at once on silence): a flood of
-// refused requests cannot buy more than its fair share. Debt is repaid within
+// intervals, up on a surge as far as so few requests prove it, and down at once on
+// silence): a flood of refused requests cannot buy more than its fair share. Debt is repaid within
 // about half a second by dividing less. Shares that would be less than one
 // token per interval are not given as a rate: whole tokens go to whoever asks.
+//
+// When a member gets less than its part, the ledger recalls (push.go): it asks
+// those that hold or accrue more than is foreseen to report now, and to give back
+// what they do not need. What comes back goes at once to those whose callers
+// wanted it within the last half interval, in a grant that answers no report. Both
+// are in Pushed, and may be lost: whoever is short asks again.
 //
 // # A new leader
 //
@@ -69,12 +79,16 @@
 // the pool until the member, or its journal, tells what it was. So a member may be
 // dead, cut off with an old leader, or asleep: what it can spend has been set
 // aside. A promise is for about two seconds of what the member needs, so steady
-// traffic does not wait for the log; the first use of a key does, for one commit.
+// traffic does not wait for the log. A part of every bucket is promised to every
+// node without a line in the log (unlogged.go); the first use of a window, and a
+// surge, wait for one commit.
 //
-// Exact means up to a hundredth of a token, for rounding. It is under these
-// conditions: the log is not lost; clocks drift by less than a thousandth; the wall
-// clocks of leaders agree (a checkpoint's moment is compared with the next leader's
-// clock: a difference of d is worth up to rate x d, once). Not covered: limits that
+// Exact means up to a hundredth of a token, for rounding, and on the leader's
+// clock: against true time the rate is wrong by that clock's drift, for as long as
+// it leads. It is under these conditions: the log is not lost; clocks drift by less
+// than a thousandth against each other; the wall clocks of leaders agree (a
+// checkpoint's moment is compared with the next leader's clock: a difference of d
+// is worth up to rate x d, once). Not covered: limits that
 // the leader decides (decide: leader), where a new leader knows what was answered
 // since the last checkpoint only from those that were answered; limits that have
 // just become hard; and what is in flight, which dies with its node.

@@ -42,6 +42,9 @@ func (r *run) report(n *node, rep quota.Report) {
 // receive books a report and answers it, if the process that sent it is still
 // there.
 func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
+	if r.heard != nil {
+		r.heard(n, &rep, nil)
+	}
 	g, err := s.ledger.Report(s.node.clock(), rep)
 	if err != nil {
 		return
@@ -74,6 +77,9 @@ func (r *run) pushed(s *seat) {
 func (r *run) grant(s *seat, n *node, g quota.Grant) {
 	r.res.Bytes += grantSize(&g)
 	r.send(s.node, n, func() {
+		if r.heard != nil {
+			r.heard(n, nil, &g)
+		}
 		n.agg.Apply(n.clock(), g)
 		r.unpark(n)
 		if n.agg.Urgent() {
