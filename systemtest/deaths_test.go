@@ -111,21 +111,21 @@ func TestDeathOfWindow(t *testing.T) {
 	}
 	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
 	admitted, refused := third, 0
-	var killed time.Time
+	killed, last := false, time.Now() // when it was admitted last
 	for i := 0; refused < 6; i++ {
-		if admitted == 2*third && killed.IsZero() {
+		if admitted == 2*third && !killed {
 			victim.kill()
-			killed = time.Now()
+			killed = true
 		}
 		switch a := post(t, others[i%2], "/v1/allow", in(window)); {
 		case a.Allowed:
-			admitted, refused = admitted+1, 0
+			admitted, refused, last = admitted+1, 0, time.Now()
 		case a.Why == "over_limit":
 			refused++
 			time.Sleep(50 * time.Millisecond)
-		case time.Since(killed) > 10*time.Second:
+		case time.Since(last) > 10*time.Second:
 			t.Fatalf("admitted %d, and then for 10 s: %+v", admitted, a)
-		default: // not_held: there is no leader for a moment
+		default: // not_held: there is no leader for a moment, or the log is slower than a check waits
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -155,18 +155,18 @@ func TestDeathOfWindow(t *testing.T) {
 	if admitted += more; admitted > most || admitted < most*9/10 {
 		t.Errorf("admitted %d of %d in all", admitted, most)
 	}
-	var left int64
+	// A node that has not heard of the leader yet answers with its own estimate.
+	var used, asked int64
 	eventually(t, 3*time.Second, "the leader knows how much is left", func() error {
 		a := post(t, c.nodes[0], "/v1/allow", in(long))
-		left = a.Remaining
-		if !a.Allowed || left == 100_000-1 {
-			return fmt.Errorf("%+v", a)
+		if a.Allowed {
+			asked++
+		}
+		used = 100_000 - a.Remaining - asked
+		if forgotten := atEnd - used; forgotten > 300*3/2 { // of 300/s; a checkpoint a second, and its way to the disk
+			return fmt.Errorf("%d of %d are forgotten, more than of one second and a half: %+v", forgotten, atEnd, a)
 		}
 		return nil
 	})
-	used := 100_000 - left
 	t.Logf("of %d that passed before the end of all processes, %d are known after it", atEnd, used)
-	if forgotten := atEnd - used; forgotten > 300*3/2 { // of 300/s; a checkpoint a second, and its way to the disk
-		t.Errorf("%d are forgotten, more than of one second and a half", forgotten)
-	}
 }
