@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -153,7 +154,7 @@ func (c *campaign) report() error {
 	fmt.Fprintf(out, "%d random scenarios from seed %d, %.0f node-seconds in %.0f s\n\n", c.played, c.seed, c.node, took)
 	t := newTable("PROPERTY", "SCENARIOS", "FAILED")
 	for _, p := range sim.Properties() {
-		t.row(string(p), fmt.Sprint(c.asked[p]), fmt.Sprint(c.failures(p)))
+		t.row(string(p), strconv.Itoa(c.asked[p]), strconv.Itoa(c.failures(p)))
 	}
 	if err := t.write(out); err != nil {
 		return err
