@@ -201,6 +201,7 @@ func (a *account) promise(now quota.Time, h *holder, lease time.Duration) promis
 	head := quota.Units(0)
 	if !h.dead && !h.closed {
 		need := quota.Units(min(h.demand, h.live*2+1) * foresee.Seconds())
+		need = min(need, max(0, a.pool.Level())) // the rest of it is the rate's
 		head = min(burst, max(need, 2*h.wish.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.wish.rate+h.wish.rate/2))
 		p.cap = max(p.cap, min(burst, max(2*h.wish.cap, h.most().Plus(head))))

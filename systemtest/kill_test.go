@@ -58,8 +58,12 @@ func TestKillLeader(t *testing.T) {
 		if float64(got.admitted) > allowed {
 			t.Errorf("%s: admitted %d, which is more than %.0f", k.Limit, got.admitted, allowed)
 		}
-		if float64(got.admitted) < 0.95*most {
-			t.Errorf("%s: admitted %d, which is less than 95 %% of %.0f", k.Limit, got.admitted, most)
+		least := 0.95 * most
+		if k == hard { // what the dead node may have used of what the log had promised it is not given again
+			least = most - burst - 1.5*rate
+		}
+		if float64(got.admitted) < least {
+			t.Errorf("%s: admitted %d, which is less than %.0f of at most %.0f", k.Limit, got.admitted, least, most)
 		}
 	}
 	for _, s := range c.others(victim) {
