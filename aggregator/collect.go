@@ -255,7 +255,7 @@ func (b *bucket) reserve(rtt time.Duration) quota.Units {
 // a fraction: it would lie here unused, and the rest of its token with the leader.
 func (b *bucket) kept(rtt time.Duration) quota.Units {
 	keep := b.reserve(rtt)
-	if b.limit().Kind != quota.TokenBucket || b.rate == 0 {
+	if b.limit().Kind != quota.TokenBucket || b.rate == 0 && b.limit().Ceiling == quota.Hard {
 		keep -= keep % quota.Token
 	}
 	return keep

@@ -27,6 +27,7 @@ type Ledger struct {
 
 	started   quota.Time
 	first     bool // nobody has led before
+	nodes     int
 	learning  bool
 	untracked int64 // reports of keys beyond MaxKeys
 
@@ -68,7 +69,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		askers:   map[quota.NodeID]*asker{},
 		live:     map[quota.LimitName]*quota.LiveError{},
 		saved:    make(map[quota.Key]savedLevel, len(levels)),
-		started:  now, first: term == 1 || cfg.First,
+		started:  now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // nobody was granted anything before
 	for _, n := range nodes {

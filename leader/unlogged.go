@@ -10,8 +10,8 @@ import (
 
 // Under hard nothing may be granted that a later leader would not know of. The
 // log says what was promised; and so that the first use of a key need not wait
-// for it, half of every bucket is promised to every node without being said:
-// unlogged (who gets how much of it is for the leader to divide). A new leader takes that off what a key begins with, for each node
+// for it, an equal part of every bucket is promised to every node without being
+// said: unlogged. More would leave nothing after a restart of all nodes. A new leader takes that off what a key begins with, for each node
 // that may hold it or may have used it since the bucket would have refilled:
 // those that have not told what they hold (claim), that have died, or whose
 // process has been started, since then.
@@ -30,7 +30,8 @@ func (l *Ledger) unlogged(a *account) quota.Units {
 	if !a.promises() || a.tier.Kind != quota.TokenBucket {
 		return 0
 	}
-	return quota.FromTokens((a.limit.Burst + 1) / 2)
+	u := a.limit.BurstUnits() / quota.Units(max(1, l.nodes))
+	return u - u%quota.Token
 }
 
 // beginUnlogged begins what is unlogged of an account that has just been opened; logged
