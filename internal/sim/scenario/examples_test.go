@@ -11,6 +11,9 @@ import (
 
 // TestExamples plays the examples: each has the outcome that it says.
 func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays for a minute in one goroutine; left out by -short")
+	}
 	files, err := filepath.Glob("../../../examples/sim/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)

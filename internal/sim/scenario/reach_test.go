@@ -14,6 +14,9 @@ import (
 // one seed: make reach plays all of it. The scenarios of one file are one subtest,
 // since they are hundreds.
 func TestReach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays for a minute in one goroutine; left out by -short")
+	}
 	files, err := filepath.Glob("../../../examples/sim/reach/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
