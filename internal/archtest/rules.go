@@ -53,6 +53,7 @@ const (
 	raft     = "github.com/hashicorp/raft"
 	raftBolt = "github.com/hashicorp/raft-boltdb"
 	bbolt    = "go.etcd.io/bbolt"
+	btree    = "github.com/tidwall/btree"
 )
 
 // Rules is the house, one entry per package. The first match counts. Imports
@@ -71,6 +72,16 @@ var Rules = []Rule{
 		Package: "internal/limiter", Kind: Pure,
 		Job: "holds the algorithms on integers",
 		May: []string{"internal/quota"},
+	},
+	{
+		Package: "internal/account", Kind: Pure,
+		Job:        "is the state machine of durable quotas in one range",
+		May:        []string{"internal/quota", "api/gen/..."},
+		ThirdParty: []string{protobuf, btree},
+	},
+	{
+		Package: "asi", Kind: Pure,
+		Job: "puts sections together into one application-specific identifier, a leaf",
 	},
 	{
 		Package: "internal/bound", Kind: Pure,
@@ -139,7 +150,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "internal/account", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},
@@ -152,7 +163,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"internal/quota", "internal/zone", "api/gen/..."},
+		May:        []string{"internal/account", "internal/quota", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{

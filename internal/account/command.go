@@ -1,0 +1,73 @@
+package account
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Command is one entry's change of a range; exactly one field is set.
+type Command struct {
+	Apply   *Request // on this range alone
+	Begin   *Begin   // here is home: makes the record, and prepares
+	Prepare *Prepare // another range is home
+	Decide  *Decide  // here is home
+	Finish  *Finish  // another range, or this one, was told what was decided
+	Forget  *TxID    // here is home: all others have finished
+	Collect *Collect
+}
+
+// Begin makes the record of a transaction at its home, and prepares the home's own
+// part, if that fails nothing is made. A transaction that was begun, decided or
+// aborted before is not begun again: the outcome says what it is.
+type Begin struct {
+	Tx     TxID
+	Others []quota.RangeID // that take part besides home, ascending
+	Part   Request
+}
+
+// Prepare checks a part of a transaction and holds its accounts until Finish.
+type Prepare struct {
+	Tx   Tx
+	Part Request
+}
+
+// Decide commits or aborts at home, once: the first decision stands, and is what
+// the outcome says. Aborting what is not known leaves a mark, for 10 minutes, that keeps it from being
+// begun later. Committing takes what the other ranges have prepared along, for the
+// answer to a repetition of the request.
+type Decide struct {
+	Tx      TxID
+	Commit  bool
+	Results []Result // of all operations of the call; when committing
+}
+
+// Finish carries a decision out where a part was prepared, once. What is not known
+// is finished already.
+type Finish struct {
+	Tx     TxID
+	Commit bool
+}
+
+// Collect deletes up to Max accounts and up to Max request ids whose time is over.
+type Collect struct{ Max int }
+
+// Code is what became of a command.
+type Code uint8
+
+// What can become of a command.
+const (
+	Done       Code = iota // applied, prepared, decided as asked, or finished
+	Repeated               // the request was applied before; Results and At are the first answer's
+	Failed                 // an operation failed: Results says which; nothing was changed
+	Mismatched             // the request id was used for other operations
+	Held                   // an account, or the request id, is held by transaction Holder
+	Full                   // a bound of the store: Message says which
+	Committed              // of a Begin or Decide: it was committed before
+	Aborted                // of a Begin or Decide: it was aborted before
+)
+
+// Outcome is the answer to a command.
+type Outcome struct {
+	Code    Code
+	Results []Result   // one per operation of the part; of all of the call when Repeated
+	At      quota.Time // when it was applied
+	Holder  Tx         // with Held
+	Message string     // with Full
+}
