@@ -6,8 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Config bounds a store. The zero value of a field means its default.
-type Config struct {
+// Bounds bounds a store. The zero value of a field means its default.
+type Bounds struct {
 	MaxAccounts int // default 4,000,000
 	MaxRequests int // request ids remembered, default 2,000,000
 	MaxTx       int // transactions under way or not yet forgotten, default 10,000

@@ -149,3 +149,12 @@ type Tx struct {
 	ID   TxID
 	Home quota.RangeID
 }
+
+// Config is an immutable group of policies.
+type Config struct {
+	ID       ConfigID
+	Policies map[PolicyKey]Policy
+	Count    int // of Policies, also where these are left out
+	At       quota.Time
+	By       string
+}
