@@ -111,14 +111,16 @@ func (b *bounder) zero(s Situation) Situation {
 	return s
 }
 
-// believed is what the N-1 other members may admit on a belief that is age old,
-// and what may be counted in another order than it happened: a token or two for
-// each member, and what refills on the way.
+// believed is what N members may admit on a belief that is age old: N-1 of them a
+// burst that was not theirs, and each what refilled meanwhile, be it that the
+// bucket was full and it overflowed. On top of it is what may be counted in another
+// order than it happened: a token or two for each member, and what refills on the
+// way.
 func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
-	others := float64(b.c.Nodes - 1)
-	s.Worst = others*(b.burst+b.rate*age.Seconds()) + float64(2*b.c.Nodes) + b.rate*4*b.c.Delay.Seconds()
-	s.Formula = "(N-1) x (burst + rate x " + of + ") + 2N + rate x two round trips; age = 2 x sync + two round trips"
-	s.Numbers = fmt.Sprintf("(%d-1) x (%s + %s/s x %v) + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), num(b.rate), round(age),
+	n := float64(b.c.Nodes)
+	s.Worst = (n-1)*b.burst + n*b.rate*age.Seconds() + 2*n + b.rate*4*b.c.Delay.Seconds()
+	s.Formula = "(N-1) x burst + N x rate x " + of + " + 2N + rate x two round trips; age = 2 x sync + two round trips"
+	s.Numbers = fmt.Sprintf("(%d-1) x %s + %d x %s/s x %v + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(b.rate), round(age),
 		b.c.Nodes, num(b.rate), round(4*b.c.Delay), num(s.Worst))
 	return s
 }

@@ -21,15 +21,15 @@ func TestOf(t *testing.T) {
 		l                       *quota.Limit
 		surge, failover, cutOff float64
 	}{
-		"soft":   {&bucket, 2*(1000+204) + 6 + 4, 2*(1000+1104) + 6 + 4, 1000 + 63000},
+		"soft":   {&bucket, 2*1000 + 3*204 + 6 + 4, 2*1000 + 3*1104 + 6 + 4, 1000 + 63000},
 		"hard":   {with(func(l *quota.Limit) { l.Ceiling = quota.Hard }), 0, 0, 0},
-		"leader": {with(func(l *quota.Limit) { l.Decide = quota.AtLeader }), 0, 2*(1000+1104) + 6 + 4, 1000 + 63000},
+		"leader": {with(func(l *quota.Limit) { l.Decide = quota.AtLeader }), 0, 2*1000 + 3*1104 + 6 + 4, 1000 + 63000},
 		"window": {with(func(l *quota.Limit) { l.Kind = quota.FixedWindow }), 2*1000 + 6, 2*1000 + 6, 1000},
-		"open":   {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffOpen }), 2418, 4218, math.Inf(1)},
-		"closed": {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffClosed }), 2418, 4218, 4000},
+		"open":   {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffOpen }), 2622, 5322, math.Inf(1)},
+		"closed": {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffClosed }), 2622, 5322, 4000},
 		"own 1/s": {with(func(l *quota.Limit) {
 			l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
-		}), 2418, 4218, 4060},
+		}), 2622, 5322, 4060},
 	} {
 		for _, s := range Of(tc.l, c) {
 			want := map[string]float64{Surge: tc.surge, Steady: tc.surge, Failover: tc.failover, CutOff: tc.cutOff}[s.Name]

@@ -12,9 +12,20 @@
 //	burst + rate x age
 //
 // before it is told again, where age is how long that takes: two sync intervals
-// and two round trips (Age). One member's belief may be true; those of the N-1
-// others are then too high. That is the worst that the code can do, and it takes
-// a surge of a whole burst at every node within one round trip. What keeps real
+// and two round trips (Age). One member may believe in a burst that is there; what
+// the N-1 others believe in is then not.
+//
+// What refilled, rate x age, may be there for none of the N. A member takes what it
+// holds without reading the clock (aggregator: decide), so it knows how much was
+// used since it was told, and not when. If the bucket was full until just before,
+// what refilled had overflowed, and the member counts it all the same. One node
+// alone can be wrong by that. So, with all N told the same level at one moment,
+// each uses at most level + rate x age, while the cluster had at least level:
+//
+//	N x (level + rate x age) - level  <=  (N-1) x burst + N x rate x age
+//
+// That is the worst that the code can do, and it takes a surge of a whole burst at
+// every node within one round trip. What keeps real
 // excess far below are grants (they are made within a round trip), the others'
 // demand, which each member takes off, and that a member asks before it overdraws
 // more than level/2N (guesses). How far is measured and not derived: Typical.

@@ -202,8 +202,13 @@ func (j *judge) processes() int {
 const lease = 3 * time.Second
 
 // situation is what the bound calls the worst that happened. Where messages are
-// lost for long, a node may not hear of its leader.
+// lost for long, a node may not hear of its leader. A question that nobody answers
+// in time, because no leader is known yet for one, is decided as by a node that is
+// cut off.
 func (j *judge) situation() string {
+	if j.Limit.Decide == quota.AtLeader && j.res.Alone > 0 {
+		return stated.CutOff
+	}
 	deaths := 0
 	for i := range j.Faults {
 		if f := &j.Faults[i]; f.Kind != Kill || f.For > 0 {

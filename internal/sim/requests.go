@@ -146,6 +146,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 		finish(func() {
 			n.agg.Abandon(n.clock, c.Ask)
 			c.Alone = true
+			r.res.Alone++
 		})
 	})
 }

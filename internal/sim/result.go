@@ -24,8 +24,9 @@ type Result struct {
 	// Waits is the sum of what callers were told to wait, and IdealWaits what the
 	// ideal would have told them.
 	Waits, IdealWaits time.Duration
-	// Asked counts questions to the leader.
-	Asked int64
+	// Asked counts questions to the leader, and Alone those that it did not answer in
+	// time: the node decided alone.
+	Asked, Alone int64
 	// Reports counts those that members sent, and Bytes estimates what they and
 	// their answers take on the wire: the fields' sizes in protobuf.
 	Reports, Bytes int64
