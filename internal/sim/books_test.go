@@ -22,6 +22,7 @@ func until(d time.Duration, load func(int, time.Duration) float64) func(int, tim
 // leader has booked what the members admitted, to the token, whatever was lost,
 // repeated or reordered on the way.
 func TestNothingLost(t *testing.T) {
+	long(t)
 	for seed := range uint64(150) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s, line := random(seed, c)
@@ -40,6 +41,7 @@ func TestNothingLost(t *testing.T) {
 // and late. A member that hears nothing decides alone; in the end the leader has
 // booked what the members were told and what they decided, once.
 func TestNothingAskedTwice(t *testing.T) {
+	long(t)
 	asked, waits := limit(100, 100, quota.Soft), limit(100, 50, quota.Soft)
 	asked.Decide = quota.AtLeader
 	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second
@@ -76,6 +78,7 @@ func TestNothingAskedTwice(t *testing.T) {
 // TestLeaderKilled overloads a limit three times and kills the leader, with and
 // without its member. Decisions go on meanwhile, and nothing is admitted twice.
 func TestLeaderKilled(t *testing.T) {
+	long(t)
 	const (
 		grows   = .05 // worst excess, in bursts, beyond that of the run without a kill
 		outage  = .9  // of the limit is admitted while nobody leads

@@ -62,6 +62,7 @@ func anyFault(rng *rand.Rand, s Scenario) Fault {
 // TestStormsRepeat: the same scenario gives the same result, whatever goes wrong
 // in it, and another seed another.
 func TestStormsRepeat(t *testing.T) {
+	long(t)
 	for seed := range uint64(20) {
 		s := stormy(seed)
 		a, b := Run(s), Run(s)

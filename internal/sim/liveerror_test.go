@@ -88,6 +88,7 @@ func tokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
 // token. Over-admission is measured to what is refilled between an admission and
 // its report. The load ends a while before the run, so that all is reported.
 func TestLiveError(t *testing.T) {
+	long(t)
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 30

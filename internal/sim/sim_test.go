@@ -87,6 +87,7 @@ const scattered = 55
 // TestAccuracy compares every pattern with the ideal central bucket, the worst
 // of several seeds against the bound.
 func TestAccuracy(t *testing.T) {
+	long(t)
 	const none = rounding / 1000
 	for _, tc := range []struct {
 		rate, burst int64

@@ -31,6 +31,7 @@ func sparse(seed uint64) iter.Seq[Request] {
 // TestSkip: time in which nothing happens can be passed over, and every decision
 // stays what it was.
 func TestSkip(t *testing.T) {
+	long(t)
 	slow, day, tiers := limit(10, 20, quota.Soft), limit(10, 20, quota.Hard), limit(5, 10, quota.Soft)
 	slow.Rate.Per, day.Rate.Per = time.Hour, 24*time.Hour
 	tiers.More = []quota.Tier{quota.Window(quota.FixedWindow, 30, time.Hour), quota.Window(quota.SlidingWindow, 60, 6*time.Hour)}
