@@ -3,16 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/sim"
-	"github.com/quorate/quorate/internal/sim/scenario"
 )
 
 // maxCampaign is the most scenarios of one campaign.
@@ -24,10 +23,38 @@ type campaign struct {
 	mu     sync.Mutex
 	next   uint64 // seed to play
 	played int
-	asked  map[sim.Property]int
+	counts map[sim.Trait]campaignCount // of properties too, in the group "property"
 	broken []campaignFault
 	node   float64 // node-seconds
-	began  time.Time
+	// digest is a sum over all that was played, so that it does not depend on the order.
+	digest uint64
+	// Of all scenarios in which a hard ceiling is exact the worst excess, in tokens;
+	// of those in which clocks or the way of an answer leave it room, and of those
+	// held to soft_bound, the largest part of that room.
+	hardest, loosest, nearest campaignWorst
+	began                     time.Time
+	stopped                   bool // before all was played, by somebody
+}
+
+// campaignCount is how many scenarios had something, and how many of these failed.
+type campaignCount struct {
+	Scenarios int `json:"scenarios"`
+	Failed    int `json:"failed"`
+}
+
+// campaignWorst is the seed in which something was largest, of how many. Of equal
+// ones it is the lowest.
+type campaignWorst struct {
+	Scenarios int     `json:"scenarios"`
+	Value     float64 `json:"value"`
+	Seed      uint64  `json:"seed"`
+}
+
+func (w *campaignWorst) see(value float64, seed uint64) {
+	if w.Scenarios == 0 || value > w.Value || value == w.Value && seed < w.Seed {
+		w.Value, w.Seed = value, seed
+	}
+	w.Scenarios++
 }
 
 // campaignFault is a seed with what did not hold in it. Fields are added, never renamed.
@@ -37,17 +64,8 @@ type campaignFault struct {
 	Replay string       `json:"replay"`
 }
 
-// campaignLine is what "quorate sim --campaign --json" prints. Fields are added,
-// never renamed.
-type campaignLine struct {
-	Scenarios   int                  `json:"scenarios"`
-	From        uint64               `json:"from"`
-	Checked     map[sim.Property]int `json:"checked"`
-	Failed      int                  `json:"failed"`
-	Faults      []campaignFault      `json:"faults"`
-	NodeSeconds float64              `json:"node_seconds"`
-	Seconds     float64              `json:"seconds"`
-}
+// inProperties is the group in which a campaign counts properties.
+const inProperties = "property"
 
 func (s *simulator) runCampaign(ctx context.Context, args []string) error {
 	switch {
@@ -58,29 +76,33 @@ func (s *simulator) runCampaign(ctx context.Context, args []string) error {
 	case s.minutes < 0:
 		return usagef("--minutes: %v; must be above 0, or left out", s.minutes)
 	}
-	c := &campaign{simulator: s, next: s.seed, asked: map[sim.Property]int{}, began: time.Now()}
+	c := &campaign{simulator: s, next: s.seed, counts: map[sim.Trait]campaignCount{}, began: time.Now()}
+	limited := ctx
 	if s.minutes > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(s.minutes*float64(time.Minute)))
+		limited, cancel = context.WithTimeout(ctx, time.Duration(s.minutes*float64(time.Minute)))
 		defer cancel()
 	}
-	c.play(ctx)
+	c.play(limited)
+	c.stopped = ctx.Err() != nil && c.played < s.campaign
 	slices.SortFunc(c.broken, func(a, b campaignFault) int { return cmp.Compare(a.Seed, b.Seed) })
 	return c.report()
 }
 
 // play plays scenarios on all processors until there are enough, or time is up.
+// What is under way then is played to its end, so that the seeds are without a gap.
 func (c *campaign) play(ctx context.Context) {
 	var wg sync.WaitGroup
 	stop := c.showing()
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for {
+			for ctx.Err() == nil {
 				seed, ok := c.take()
-				if !ok || ctx.Err() != nil {
+				if !ok {
 					return
 				}
-				c.add(seed, sim.Judge(sim.Campaign(seed)))
+				s := sim.Campaign(seed)
+				c.add(&s, sim.Judge(s))
 			}
 		})
 	}
@@ -96,90 +118,97 @@ func (c *campaign) take() (seed uint64, ok bool) {
 	return seed, seed-c.seed < uint64(c.campaign)
 }
 
-func (c *campaign) add(seed uint64, v sim.Verdict) {
+func (c *campaign) add(s *sim.Scenario, v sim.Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.played++
 	c.node += v.NodeSeconds
-	for _, p := range v.Asked {
-		c.asked[p]++
+	c.digest += digest(s.Seed, &v)
+	failed := len(v.Broken) > 0
+	for _, t := range sim.Traits(s) {
+		c.count(t, failed)
 	}
-	if len(v.Broken) > 0 {
-		c.broken = append(c.broken, campaignFault{seed, v.Broken, fmt.Sprintf("quorate sim --campaign 1 --seed %d", seed)})
+	for _, p := range v.Asked {
+		c.count(sim.Trait{Group: inProperties, Name: string(p)}, slices.ContainsFunc(v.Broken, func(b sim.Breach) bool { return b.Property == p }))
+		switch {
+		case p == sim.SoftBound:
+			c.nearest.see(v.Excess/v.Most, s.Seed)
+		case p == sim.HardExact && v.Most > sim.Exact:
+			c.loosest.see(v.Excess/v.Most, s.Seed)
+		case p == sim.HardExact:
+			c.hardest.see(v.Excess, s.Seed)
+		}
+	}
+	if failed {
+		c.broken = append(c.broken, campaignFault{s.Seed, v.Broken, fmt.Sprintf("quorate sim --campaign 1 --seed %d", s.Seed)})
 	}
 }
 
-// showing tells people on a terminal how far the campaign is.
+func (c *campaign) count(t sim.Trait, failed bool) {
+	n := c.counts[t]
+	n.Scenarios++
+	if failed {
+		n.Failed++
+	}
+	c.counts[t] = n
+}
+
+// digest is of what a scenario came to: of the same program and seed always the
+// same, and of another algorithm hardly ever.
+func digest(seed uint64, v *sim.Verdict) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, seed, v.Attempted, v.Admitted, v.Ideal, v.Over, v.Under, v.Asked, v.Reports, v.Steps, len(v.Broken))
+	return h.Sum64()
+}
+
+// showing tells people on a terminal how far the campaign is, every second, and
+// others every half a minute.
 func (c *campaign) showing() (stop func()) {
 	w := c.cmd.ErrOrStderr()
-	if !onTerminal(w) {
-		return func() {}
+	if onTerminal(w) {
+		return c.saying(w, time.Second, "\r\x1b[K%s", "\r\x1b[K")
 	}
+	return c.saying(w, 30*time.Second, "%s\n", "")
+}
+
+func (c *campaign) saying(w io.Writer, every time.Duration, form, last string) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-quit:
-				fmt.Fprint(w, "\r\x1b[K")
+				fmt.Fprint(w, last)
 				return
 			case <-tick.C:
-				c.mu.Lock()
-				fmt.Fprintf(w, "\r\x1b[K%d of %d scenarios, %d failed", c.played, c.campaign, len(c.broken))
-				c.mu.Unlock()
+				fmt.Fprintf(w, form, c.progress())
 			}
 		}
 	})
 	return func() { close(quit); wg.Wait() }
 }
 
-// report prints what came of the campaign. Of one scenario also the file.
-func (c *campaign) report() error {
-	out := c.cmd.OutOrStdout()
-	took := time.Since(c.began).Seconds()
-	if c.json {
-		line := campaignLine{c.played, c.seed, c.asked, len(c.broken), append([]campaignFault{}, c.broken...), c.node, took}
-		b, err := json.Marshal(line)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s\n", b)
-		return c.failed()
+// progress is how far it is, and how long the rest may take.
+func (c *campaign) progress() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := fmt.Sprintf("%d of %d scenarios, %d failed", c.played, c.campaign, len(c.broken))
+	if c.played > 0 {
+		left := time.Since(c.began) / time.Duration(c.played) * time.Duration(c.campaign-c.played)
+		s += fmt.Sprintf(", %v left", left.Round(time.Second))
 	}
-	if c.campaign == 1 {
-		fmt.Fprintf(out, "%s\n", scenario.Format(sim.Campaign(c.seed)))
-	}
-	fmt.Fprintf(out, "%d random scenarios from seed %d, %.0f node-seconds in %.0f s\n\n", c.played, c.seed, c.node, took)
-	t := newTable("PROPERTY", "SCENARIOS", "FAILED")
-	for _, p := range sim.Properties() {
-		t.row(string(p), strconv.Itoa(c.asked[p]), strconv.Itoa(c.failures(p)))
-	}
-	if err := t.write(out); err != nil {
-		return err
-	}
-	for _, f := range c.broken {
-		for _, b := range f.Broken {
-			fmt.Fprintf(out, "\nseed %d: %s: %s\n  %s\n", f.Seed, b.Property, b.What, f.Replay)
-		}
-	}
-	return c.failed()
+	return s
 }
 
 // failed is the exit code.
 func (c *campaign) failed() error {
-	if len(c.broken) == 0 {
-		return nil
+	switch {
+	case len(c.broken) > 0:
+		return &exitError{fmt.Errorf("%d of %d scenarios failed; the first is %s", len(c.broken), c.played, c.broken[0].Replay), exitNo}
+	case c.stopped:
+		return fmt.Errorf("interrupted after %d of %d scenarios", c.played, c.campaign)
 	}
-	return &exitError{fmt.Errorf("%d of %d scenarios failed; the first is %s", len(c.broken), c.played, c.broken[0].Replay), exitNo}
-}
-
-func (c *campaign) failures(p sim.Property) (n int) {
-	for _, f := range c.broken {
-		if slices.ContainsFunc(f.Broken, func(b sim.Breach) bool { return b.Property == p }) {
-			n++
-		}
-	}
-	return n
+	return nil
 }

@@ -8,12 +8,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// Draws is the version of what [Campaign] draws: a seed of one version is another
+// scenario in the next.
+const Draws = 2
+
 // Campaign makes a random scenario out of a seed, and the same one whenever it is
-// asked: limits of every kind, from one token a second to thousands, on 1 to 20
-// nodes; loads that are even, skewed, moving or come in bursts; a network that
-// loses, repeats and reorders; clocks that differ and drift; and nodes that die,
-// come back, stand still, are slow or cut off. Everything in it can be written as
-// a scenario file. [Judge] plays it. It is for use by one goroutine at a time.
+// asked: limits of every kind, from one token a second to thousands, on 1 to 50
+// nodes; loads that are even, skewed, moving or come in bursts, one token at a time
+// or many, one request at a time or a clump; a network that loses, repeats and
+// reorders; clocks that differ and drift; and nodes that die, come back, stand
+// still, are slow or cut off. Everything in it can be written as a scenario file.
+// [Judge] plays it. Whoever changes what is drawn raises [Draws]. It is for use by
+// one goroutine at a time.
 func Campaign(seed uint64) Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 13))}
 	s := Scenario{
@@ -25,6 +31,7 @@ func Campaign(seed uint64) Scenario {
 	d.network(&s)
 	d.limit(&s)
 	d.loads(&s)
+	draw{rand.New(rand.NewPCG(seed, 14))}.extremes(&s)
 	if !d.chance(4) {
 		d.faults(&s)
 	}
@@ -127,6 +134,34 @@ func (d draw) loads(s *Scenario) {
 		}
 		l.Spread = d.spread(s.Nodes)
 		s.Loads = append(s.Loads, l)
+	}
+}
+
+// extremes makes something of a part of the scenarios that is seldom met, and
+// hard: many nodes, a burst below what the rate yields between two reports, large
+// clumps, dear requests, a hot spot, a surge after a rest.
+func (d draw) extremes(s *Scenario) {
+	if d.chance(60) {
+		s.Nodes = 50
+	}
+	if l := &s.Limit; l.Kind == quota.TokenBucket && len(l.More) == 0 && d.chance(8) {
+		t := l.First()
+		t.Burst = max(1, int64(rateOf(l)*s.Sync.Seconds()/2))
+		l.SetFirst(t)
+		for i := range s.Loads {
+			s.Loads[i].Cost = min(s.Loads[i].Cost, t.Burst)
+		}
+	}
+	l := &s.Loads[d.IntN(len(s.Loads))]
+	switch d.IntN(12) {
+	case 0:
+		l.Clump = pick(d, 10, 50, 100)
+	case 1:
+		l.Cost = min(pick[int64](d, 10, 20, 50), s.Limit.Burst)
+	case 2:
+		l.Spread = Spread{Moving: time.Duration(50+d.IntN(950)) * time.Millisecond}
+	case 3:
+		l.From, l.Rate = s.Duration/2, max(l.Rate, math.Round(60*min(20*perSecond(s), most/3/s.Duration.Seconds()))/60)
 	}
 }
 

@@ -40,6 +40,9 @@ type Verdict struct {
 	Result
 	Asked  []Property // that the scenario was held to
 	Broken []Breach
+	// Most is the excess, in tokens, that HardExact or SoftBound left room for; 0 if
+	// neither was asked for.
+	Most float64
 }
 
 // Exact is the excess, in tokens, that counts as none: amounts that were rounded
@@ -122,6 +125,7 @@ func (j *judge) hard() {
 		if j.Skew > 0 && j.Skew < time.Hour { // of each change, what the leaders' clocks differ by
 			most += rateOf(l) * j.Skew.Seconds() * float64(len(j.seats)-1)
 		}
+		j.Most = most
 		j.holds(HardExact, j.res.Excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", j.res.Excess, len(j.seats), most)
 	}
 }
@@ -185,6 +189,7 @@ func (j *judge) soft() {
 	if j.asks() {
 		worst += j.told()
 	}
+	j.Most = worst
 	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)
 }
 

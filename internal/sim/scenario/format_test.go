@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"reflect"
 	"testing"
 
@@ -24,5 +26,18 @@ func TestFormat(t *testing.T) {
 		if a, b := sim.Run(s), sim.Run(all[0].play(sim.Quorate, seed)); !reflect.DeepEqual(a, b) {
 			t.Errorf("seed %d: the file plays another run: %d admitted, then %d\n%s", seed, a.Admitted, b.Admitted, text)
 		}
+	}
+}
+
+// TestDraws: what a seed of a campaign means changes only with the version that a
+// campaign prints. A limit that is written otherwise changes it too.
+func TestDraws(t *testing.T) {
+	const version, digest = 2, "4409adb354ce943e"
+	h := sha256.New()
+	for seed := range uint64(500) {
+		h.Write(Format(sim.Campaign(seed)))
+	}
+	if got := hex.EncodeToString(h.Sum(nil)[:8]); got != digest || sim.Draws != version {
+		t.Errorf("draws %d make %s, and draws %d made %s: raise sim.Draws, and write both here", sim.Draws, got, version, digest)
 	}
 }

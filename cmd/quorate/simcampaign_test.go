@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/sim"
+)
+
+// playCampaign returns what a campaign of 60 scenarios prints.
+func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, string, int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(ctx, append([]string{"sim", "--campaign", "60"}, more...), &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+// TestCampaignCounts: every scenario has one kind of limit, what is printed can be
+// quoted, and the same seeds give the same fingerprint, whatever order the
+// processors played them in.
+func TestCampaignCounts(t *testing.T) {
+	var lines [2]campaignLine
+	for i := range lines {
+		out, errs, code := playCampaign(t.Context(), t, "--json")
+		if code != 0 || errs != "" {
+			t.Fatalf("exit code %d, %s", code, errs)
+		}
+		if err := json.Unmarshal([]byte(out), &lines[i]); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	l := &lines[0]
+	if l.Fingerprint != lines[1].Fingerprint || len(l.Fingerprint) != 16 {
+		t.Errorf("fingerprints %q and %q of the same seeds", l.Fingerprint, lines[1].Fingerprint)
+	}
+	for _, group := range []string{"limit", "ceiling", "nodes"} {
+		sum := 0
+		for _, n := range l.Counts[group] {
+			sum += n.Scenarios
+		}
+		if sum != 60 {
+			t.Errorf("%s: %v are %d scenarios of 60", group, l.Counts[group], sum)
+		}
+	}
+	if l.Scenarios != 60 || l.Checked[sim.NoPanic] != 60 || l.Draws != sim.Draws || l.Interrupted || l.Version == "" {
+		t.Errorf("%+v", l)
+	}
+	if l.HardExcess.Scenarios == 0 || l.HardExcess.Value > sim.Exact || l.SoftOfBound.Scenarios == 0 || l.SoftOfBound.Value > 1 {
+		t.Errorf("hard %+v, soft %+v", l.HardExcess, l.SoftOfBound)
+	}
+	out, _, _ := playCampaign(t.Context(), t)
+	for _, want := range []string{"60 random scenarios from seed 0: all clean.", "fingerprint " + l.Fingerprint, "soft_bound", "FAULT", "LIMIT", "soft: at most"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+// TestCampaignInterrupted: what was played is printed, and it is no success.
+func TestCampaignInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out, errs, code := playCampaign(ctx, t)
+	if code == 0 || !strings.Contains(out, "0 of 60 (interrupted) random scenarios from seed 0") || !strings.Contains(errs, "interrupted after 0 of 60 scenarios") {
+		t.Errorf("exit code %d\n%s\n%s", code, out, errs)
+	}
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Trait is something that a scenario has, to count how many have it: a kind of
+// limit, of load, of fault. A scenario has exactly one of the groups "limit",
+// "ceiling" and "nodes", and any number of the others.
+type Trait struct{ Group, Name string }
+
+// TraitGroups are all groups, in the order in which they are told.
+func TraitGroups() []string { return []string{"limit", "ceiling", "nodes", "load", "fault", "network"} }
+
+// Traits are those of a scenario that [Campaign] made, each once.
+func Traits(s *Scenario) []Trait {
+	t := traits{seen: map[Trait]bool{}}
+	t.add("limit", limitKind(s), true)
+	t.add("ceiling", s.Limit.Ceiling.String(), true)
+	t.add("nodes", strconv.Itoa(s.Nodes), true)
+	for i := range s.Loads {
+		t.load(&s.Loads[i])
+	}
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		name := string(f.Kind)
+		if f.Leader {
+			name += " leader"
+		}
+		t.add("fault", name, true)
+	}
+	t.add("fault", "none", len(s.Faults) == 0)
+	t.add("network", "loss", s.Loss > 0)
+	t.add("network", "duplicate", s.Repeat > 0)
+	t.add("network", "reorder", s.Reorder > 0)
+	t.add("network", "jitter", s.Jitter > 0)
+	t.add("network", "delay of 5 ms and more", s.Delay >= 5*time.Millisecond)
+	t.add("network", "clocks differ", s.Skew >= 0)
+	t.add("network", "clocks drift", s.Drift > 0)
+	return t.list
+}
+
+type traits struct {
+	list []Trait
+	seen map[Trait]bool
+}
+
+func (t *traits) add(group, name string, has bool) {
+	if x := (Trait{group, name}); has && !t.seen[x] {
+		t.seen[x] = true
+		t.list = append(t.list, x)
+	}
+}
+
+func (t *traits) load(l *Load) {
+	t.add("load", "clumps", l.Clump > 1)
+	t.add("load", "cost above 1", l.Cost > 1)
+	t.add("load", "moving", l.Spread.Moving > 0)
+	t.add("load", "skewed", l.Spread.Skew > 0)
+	t.add("load", "one node", len(l.Spread.Nodes) > 0)
+	t.add("load", "on and off", l.On > 0)
+	t.add("load", "begins late", l.From > 0)
+}
+
+// limitKind is what a limit is called in a count of scenarios.
+func limitKind(s *Scenario) string {
+	l := &s.Limit
+	switch {
+	case len(l.More) > 0:
+		return "tiers"
+	case l.Kind == quota.Concurrency:
+		return "in flight"
+	case l.Kind != quota.TokenBucket:
+		return l.Kind.String() + " window"
+	case l.Decide == quota.AtLeader:
+		return "bucket, decide: leader"
+	case l.MaxWait > 0:
+		return "bucket, callers wait"
+	case l.Durable:
+		return "bucket, durable"
+	case s.Keys.Count > 1:
+		return "bucket, many keys"
+	case rateOf(l)*s.Sync.Seconds() > float64(l.Burst):
+		return "bucket, burst < rate x sync"
+	}
+	return "bucket"
+}
