@@ -34,7 +34,10 @@ func (c *clock) init() {
 	c.segment.Store(&segment{at: quota.Time(now.UnixNano())})
 }
 
-func (c *clock) now() quota.Time { return c.segment.Load().now(time.Since(c.start)) }
+func (c *clock) now() quota.Time { return c.segment.Load().now(c.mono()) }
+
+// mono is how long the process has been running, whatever the wall clock did.
+func (c *clock) mono() time.Duration { return time.Since(c.start) }
 
 // now is the time when mono has passed since the start.
 func (s *segment) now(mono time.Duration) quota.Time {
@@ -45,7 +48,7 @@ func (s *segment) now(mono time.Duration) quota.Time {
 // steer begins a segment that takes the clock towards the wall clock within
 // steerEvery, or as far as it may.
 func (c *clock) steer() {
-	c.segment.Store(c.segment.Load().towards(time.Since(c.start), quota.Time(time.Now().UnixNano())))
+	c.segment.Store(c.segment.Load().towards(c.mono(), quota.Time(time.Now().UnixNano())))
 }
 
 func (s *segment) towards(mono time.Duration, wall quota.Time) *segment {

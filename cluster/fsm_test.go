@@ -275,28 +275,59 @@ func TestLevelsMachine(t *testing.T) {
 			encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1"}}}),
 			garbage(rng))
 	}
-	replicate(t, func() machine { return newLevelsFSM() }, log)
+	replicate(t, func() machine { return newLevelsFSM(noTime) }, log)
 }
 
 func TestLevelsMachineForgets(t *testing.T) {
-	f := newLevelsFSM()
+	f := newLevelsFSM(noTime)
 	for i := range 10_000 {
 		cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(i), Levels: []*raftlogv1.KeyLevel{
 			{Namespace: "n", Limit: "l", Key: strconv.Itoa(i), FullAtUnixNanos: int64(i) + 10},
 		}}
 		f.Apply(uint64(i+1), 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	}
-	if got := len(f.all()); got != 10 {
+	if got := len(f.all(0, 0)); got != 10 {
 		t.Errorf("%d levels are not full again; want 10", got)
 	}
 	if len(f.levels) > 2*minPrune {
 		t.Errorf("%d levels are kept", len(f.levels))
 	}
-	got := f.all()[0]
+	got := f.all(0, 0)[0]
 	if got.Key.Limit != "l" || got.At+10 != got.FullAt {
 		t.Errorf("level %+v", got)
 	}
 	if err := f.Restore(bytes.NewReader([]byte{0xff})); err == nil {
 		t.Error("a broken snapshot was taken")
+	}
+}
+
+// noTime is the clock of a process in which none passes.
+func noTime() time.Duration { return 0 }
+
+// TestLevelsAppliedAt: what a replica saw being committed it dates by its own
+// monotonic clock, what it has read from a snapshot by when it read it.
+func TestLevelsAppliedAt(t *testing.T) {
+	mono := 10 * time.Second
+	f := newLevelsFSM(func() time.Duration { return mono })
+	day := int64(24 * time.Hour)
+	f.checkpoint(&raftlogv1.Checkpoint{AtUnixNanos: day, Levels: []*raftlogv1.KeyLevel{{Key: "k", FullAtUnixNanos: 2 * day}}})
+	now := quota.Time(day).Add(time.Hour) // the wall clock was set meanwhile
+	if got := f.all(now, 12*time.Second)[0].Applied; got != now.Add(-2*time.Second) {
+		t.Errorf("applied %v before now, want 2s", now.Sub(got))
+	}
+	write, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	mono = time.Second // of the next process
+	if err := f.Restore(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.all(now, 4*time.Second)[0].Applied; got != now.Add(-3*time.Second) {
+		t.Errorf("after a restart: applied %v before now, want 3s", now.Sub(got))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,23 +17,36 @@ import (
 // levelsFSM is the state of a range's group: the levels of keys that are not
 // full, as of the last checkpoint. A new leader starts from it.
 type levelsFSM struct {
+	mono func() time.Duration // since the process started
+
 	mu     sync.Mutex
-	levels map[quota.Key]quota.KeyLevel
+	levels map[quota.Key]appliedLevel
 	now    quota.Time // newest time in the log
 	terms  int        // that have begun; one that a snapshot has left out counts as one
 	prune  int        // size at which full keys are dropped next
 }
 
-func newLevelsFSM() *levelsFSM { return &levelsFSM{levels: map[quota.Key]quota.KeyLevel{}} }
+// appliedLevel is a level, and when this process learned of it: of a snapshot, when
+// it was read.
+type appliedLevel struct {
+	quota.KeyLevel
+	at time.Duration
+}
 
-// all returns the levels of keys that are not full again.
-func (f *levelsFSM) all() []quota.KeyLevel {
+func newLevelsFSM(mono func() time.Duration) *levelsFSM {
+	return &levelsFSM{mono: mono, levels: map[quota.Key]appliedLevel{}}
+}
+
+// all returns the levels of keys that are not full again. When each was applied is
+// said by a clock that shows now when the process is mono old.
+func (f *levelsFSM) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]quota.KeyLevel, 0, len(f.levels))
-	for _, kl := range f.levels {
-		if kl.FullAt > f.now {
-			out = append(out, kl)
+	for _, l := range f.levels {
+		if l.FullAt > f.now {
+			l.Applied = now.Add(l.at - mono)
+			out = append(out, l.KeyLevel)
 		}
 	}
 	return out
@@ -63,15 +77,15 @@ func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 }
 
 func (f *levelsFSM) checkpoint(cp *raftlogv1.Checkpoint) {
-	at := quota.Time(cp.AtUnixNanos)
+	at, applied := quota.Time(cp.AtUnixNanos), f.mono()
 	f.now = max(f.now, at)
 	for _, l := range cp.Levels {
 		kl := decodeLevel(l)
 		kl.At = at
-		f.levels[kl.Key] = kl
+		f.levels[kl.Key] = appliedLevel{kl, applied}
 	}
 	if len(f.levels) >= f.prune {
-		maps.DeleteFunc(f.levels, func(_ quota.Key, kl quota.KeyLevel) bool { return kl.FullAt <= f.now })
+		maps.DeleteFunc(f.levels, func(_ quota.Key, l appliedLevel) bool { return l.FullAt <= f.now })
 		f.prune = 2*len(f.levels) + minPrune
 	}
 }
@@ -82,7 +96,7 @@ const minPrune = 1024
 // Snapshot implements multiraft.StateMachine. Its bytes are the same on every
 // replica.
 func (f *levelsFSM) Snapshot() (func(io.Writer) error, error) {
-	levels := f.all()
+	levels := f.all(0, 0)
 	slices.SortFunc(levels, func(a, b quota.KeyLevel) int { return a.Key.Compare(b.Key) })
 	f.mu.Lock()
 	snap := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(f.now)}
@@ -104,11 +118,12 @@ func (f *levelsFSM) Restore(r io.Reader) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.terms = 1
-	f.levels, f.now = make(map[quota.Key]quota.KeyLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
+	f.levels, f.now = make(map[quota.Key]appliedLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
+	applied := f.mono()
 	for _, l := range snap.Levels {
 		kl := decodeLevel(l)
 		kl.At = quota.Time(l.AtUnixNanos)
-		f.levels[kl.Key] = kl
+		f.levels[kl.Key] = appliedLevel{kl, applied}
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	n.clock.init()
 	for r, replicas := range plan {
 		if slices.Contains(replicas, cfg.Self) {
-			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newLevelsFSM()}
+			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newLevelsFSM(n.clock.mono)}
 		}
 	}
 	n.routes.init(cfg)

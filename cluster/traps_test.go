@@ -105,7 +105,7 @@ func TestTrapJoinedKeys(t *testing.T) {
 	}
 	report, grant := quota.Report{}, quota.Grant{}
 	m := quietMeta()
-	levels := newLevelsFSM()
+	levels := newLevelsFSM(noTime)
 	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
 	for i, k := range keys {
 		report.Entries = append(report.Entries, quota.ReportEntry{Key: k, Used: quota.Units(i)})

@@ -85,10 +85,23 @@
 //
 // Exact means up to a hundredth of a token, for rounding, and on the leader's
 // clock: against true time the rate is wrong by that clock's drift, for as long as
-// it leads. It is under these conditions: the log is not lost; clocks drift by less
-// than a thousandth against each other; the wall clocks of leaders agree (a
-// checkpoint's moment is compared with the next leader's clock: a difference of d
-// is worth up to rate x d, once). Not covered: limits that
+// it leads: rate x drift x time, 3.6 tokens an hour of 10/s at 100 ppm. It is under
+// these conditions: the log is not lost; clocks drift by less than a thousandth
+// against each other; the wall clocks of nodes differ by no more than MaxOffset.
+//
+// A new leader dates a checkpoint by its own clock, never too early (onClock): what
+// its replica saw being committed it has timed itself since then; what it has read
+// again, after a start or out of a snapshot, it holds to be MaxOffset younger than
+// the clocks say. Then the pool has refilled too little by that, and no promise has
+// ended too soon. So the wall clock, however wrong, matters only to what was read
+// again, and beyond MaxOffset a difference of d is worth up to rate x (d - MaxOffset).
+//
+// Windows are turned by the clock of whoever leads. Each has its limit, once: a
+// leader that is behind does not return to a window before that of the log, and one
+// that is ahead opens none twice. But by true time the end of one window and the
+// beginning of the next overlap by what the clocks of two leaders differ.
+//
+// Not covered: limits that
 // the leader decides (decide: leader), where a new leader knows what was answered
 // since the last checkpoint only from those that were answered; limits that have
 // just become hard; and what is in flight, which dies with its node.

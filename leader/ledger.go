@@ -217,8 +217,9 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 		l.untracked++
 		return nil
 	}
-	kl, saved := l.saved[k]
-	a := newAccount(k, limit, l.poolOf(now, k, limit))
+	kl, saved := l.line(now, k, limit)
+	delete(l.saved, k)
+	a := newAccount(k, limit, poolOf(now, limit, kl, saved))
 	l.lives++
 	a.life = l.lives
 	a.sums = l.liveOf(k.LimitName)
@@ -239,15 +240,22 @@ func (l *Ledger) limitOf(k quota.Key) *quota.Limit {
 	return quota.Effective(limit, l.cfg.Overrides, k.Key)
 }
 
+// line returns what the range's log says of a key, on this leader's clock.
+func (l *Ledger) line(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
+	kl, saved := l.saved[k]
+	if saved {
+		onClock(now, limit, &kl.KeyLevel)
+	}
+	return kl, saved
+}
+
 // poolOf returns what a key starts with: everything, unless the range's log
 // remembers less.
-func (l *Ledger) poolOf(now quota.Time, k quota.Key, limit *quota.Limit) limiter.Meter {
+func poolOf(now quota.Time, limit *quota.Limit, kl savedLevel, saved bool) limiter.Meter {
 	tier := limit.First()
-	kl, ok := l.saved[k]
-	if !ok || tier.Kind == quota.Concurrency {
+	if !saved || tier.Kind == quota.Concurrency {
 		return limiter.NewMeter(&tier, now)
 	}
-	delete(l.saved, k)
 	was := &tier
 	switch {
 	case kl.tier != nil:
@@ -348,7 +356,9 @@ func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
 	}
 	a.advance(now)
 	tier := a.tier
-	l.saved[k] = savedLevel{a.keyLevel(now), &tier}
+	kl := a.keyLevel(now)
+	kl.Applied = now
+	l.saved[k] = savedLevel{kl, &tier}
 	delete(l.accounts, k)
 }
 

@@ -64,11 +64,8 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 		if limit == nil {
 			return quota.KeyRate{}, false
 		}
-		kl, saved := l.saved[k]
-		a = newAccount(k, limit, l.poolOf(now, k, limit))
-		if saved {
-			l.saved[k] = kl
-		}
+		kl, saved := l.line(now, k, limit)
+		a = newAccount(k, limit, poolOf(now, limit, kl, saved))
 	}
 	a.advance(now)
 	return a.keyRate(now), true

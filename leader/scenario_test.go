@@ -432,6 +432,9 @@ func (w *world) checkpoint(taken bool) string {
 	if !taken {
 		return out.String()
 	}
+	for i := range levels {
+		levels[i].Applied = w.now
+	}
 	w.saved = levels
 	for _, g := range w.ledger.Saved(w.now, w.ledger.Written()) {
 		e := g.Entries[0]

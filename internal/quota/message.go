@@ -239,6 +239,9 @@ type KeyLevel struct {
 	Full Units
 	// Unlogged is what every node may hold or have used that the marks do not tell.
 	Unlogged Units
+	// Applied is when the replica that reads the line had applied it, by its own
+	// clock, and so after At; 0 is not known. It is not part of the log.
+	Applied Time
 }
 
 // Mark is what a checkpoint says of one process of a member.

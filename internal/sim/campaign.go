@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
 )
 
 // Draws is the version of what [Campaign] draws: a seed of one version is another
@@ -109,7 +110,7 @@ func (d draw) bucket(s *Scenario, l *quota.Limit) {
 	case 3:
 		s.Keys = Keys{Count: pick(d, 20, 1000), Zipf: pick(d, 0, 1.1)}
 	}
-	s.Skew = pick[time.Duration](d, -1, -1, 20*time.Millisecond, time.Hour)
+	s.Skew = pick(d, -1, leader.MaxOffset, 20*time.Millisecond, time.Hour)
 }
 
 // most bounds the requests of a scenario: there are to be many scenarios.

@@ -363,11 +363,11 @@ func TestLog(t *testing.T) {
 		return []quota.KeyLevel{{Key: quota.Key{Key: key}, Level: level, At: at, FullAt: full}}
 	}
 	one := l.elect()
-	if !l.commit(one, line("a", 1, 1, 10)) || !l.commit(one, line("a", 2, 2, 10)) {
+	if !l.commit(0, one, line("a", 1, 1, 10)) || !l.commit(0, one, line("a", 2, 2, 10)) {
 		t.Fatal("an entry of the newest term was not taken")
 	}
 	two := l.elect()
-	if l.commit(one, line("a", 3, 3, 10)) {
+	if l.commit(0, one, line("a", 3, 3, 10)) {
 		t.Error("an entry of an old term was taken")
 	}
 	if got := l.all(); two != 2 || len(got) != 1 || got[0].Level != 2 {
@@ -375,7 +375,7 @@ func TestLog(t *testing.T) {
 	}
 	for i := range 10 * minPrune {
 		at := quota.Time(100 + i)
-		l.commit(two, line(time.Duration(i).String(), 1, at, at+10))
+		l.commit(0, two, line(time.Duration(i).String(), 1, at, at+10))
 	}
 	if got := len(l.all()); got > 2*minPrune {
 		t.Errorf("%d lines are kept of %d keys that are full again", got, 10*minPrune)

@@ -11,7 +11,12 @@ func (r *run) fault(f *Fault) {
 	case Restart:
 		r.each(targets, r.restart)
 	case Pause:
-		r.each(targets, func(n *node) { n.paused = !n.dead })
+		r.each(targets, func(n *node) {
+			if !n.paused {
+				n.pausedAt = r.now
+			}
+			n.paused = !n.dead
+		})
 	case Partition:
 		r.part(r.groups(f, targets), f.For)
 		return

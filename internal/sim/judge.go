@@ -7,6 +7,7 @@ import (
 
 	stated "github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
 )
 
 // Property is something that must hold in a scenario.
@@ -122,12 +123,21 @@ func (j *judge) hard() {
 		if j.asks() { // callers are told a while after the leader decided, and not all as long after it
 			most += j.told()
 		}
-		if j.Skew > 0 && j.Skew < time.Hour { // of each change, what the leaders' clocks differ by
-			most += rateOf(l) * j.Skew.Seconds() * float64(len(j.seats)-1)
+		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
+			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.seats)-1)
 		}
+		most += rateOf(l) * j.fast().Seconds()
 		j.Most = most
 		j.holds(HardExact, j.res.Excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", j.res.Excess, len(j.seats), most)
 	}
+}
+
+// fast is what the fastest of the leaders' clocks has gained.
+func (j *judge) fast() (most time.Duration) {
+	for i := range j.seats {
+		most = max(most, time.Duration(j.seats[i].node.gained(quota.Time(j.Duration))))
+	}
+	return most
 }
 
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }

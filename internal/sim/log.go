@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -11,18 +12,24 @@ import (
 // ordered, and lost with no minority. It takes entries of the newest term only.
 type rangeLog struct {
 	term   quota.Term // the newest
-	levels map[quota.Key]quota.KeyLevel
+	levels map[quota.Key]entry
 	prune  int // size at which keys that are full again are dropped
 	now    quota.Time
 
 	commits, refused int64
 }
 
+// entry is a line, and when it was committed.
+type entry struct {
+	quota.KeyLevel
+	at quota.Time
+}
+
 // minPrune keeps small logs from being pruned at every entry.
 const minPrune = 1024
 
 func newRangeLog() *rangeLog {
-	return &rangeLog{levels: map[quota.Key]quota.KeyLevel{}, prune: minPrune}
+	return &rangeLog{levels: map[quota.Key]entry{}, prune: minPrune}
 }
 
 // elect begins the next term.
@@ -32,27 +39,57 @@ func (l *rangeLog) elect() quota.Term {
 }
 
 // commit takes lines proposed in a term, and reports whether they are in the log:
-// a leader of an older term cannot write. Times are those of the wall clock.
-func (l *rangeLog) commit(term quota.Term, lines []quota.KeyLevel) bool {
+// a leader of an older term cannot write. Times in them are those of the wall clock,
+// now is the true one.
+func (l *rangeLog) commit(now quota.Time, term quota.Term, lines []quota.KeyLevel) bool {
 	if term != l.term {
 		l.refused++
 		return false
 	}
 	l.commits++
 	for _, kl := range lines {
-		l.levels[kl.Key] = kl
+		l.levels[kl.Key] = entry{kl, now}
 		l.now = max(l.now, kl.At)
 	}
 	if len(l.levels) >= l.prune {
-		maps.DeleteFunc(l.levels, func(_ quota.Key, kl quota.KeyLevel) bool { return kl.FullAt <= l.now })
+		maps.DeleteFunc(l.levels, func(_ quota.Key, e entry) bool { return e.FullAt <= l.now })
 		l.prune = 2*len(l.levels) + minPrune
 	}
 	return true
 }
 
-// all returns what is committed: what a new leader starts from.
-func (l *rangeLog) all() []quota.KeyLevel {
-	return slices.SortedFunc(maps.Values(l.levels), func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
+// all returns what is committed, in order of the keys.
+func (l *rangeLog) all() []entry {
+	return slices.SortedFunc(maps.Values(l.levels), func(x, y entry) int { return x.Key.Compare(y.Key) })
+}
+
+// levels are what a new leader starts from: the lines of the log, by its clock, and
+// when it had applied them.
+func (r *run) levels(n *node) []quota.KeyLevel {
+	all := r.log.all()
+	out := make([]quota.KeyLevel, len(all))
+	for i, e := range all {
+		shift(&e.KeyLevel, r.wall(n))
+		e.Applied = n.local(n.applied(e.at, r.Delay))
+		out[i] = e.KeyLevel
+	}
+	return out
+}
+
+// applied is when a node learned of what was committed at a moment: when it was
+// told, or when it was back after it had not heard anything.
+func (n *node) applied(at quota.Time, delay time.Duration) quota.Time {
+	if n.missedFrom <= at && at < n.missedTo {
+		at = n.missedTo
+	}
+	return at.Add(delay)
+}
+
+// missed notes that the node has heard nothing since a moment, and does now.
+func (n *node) missed(since, now quota.Time) {
+	if since > 0 && since < now {
+		n.missedFrom, n.missedTo = since, now
+	}
 }
 
 // tend sweeps and checkpoints.
@@ -92,7 +129,7 @@ func (r *run) propose(s *seat) {
 			return
 		}
 		s.busy = false
-		if r.majority(s.node) && r.log.commit(term, s.unsaved) {
+		if r.majority(s.node) && r.log.commit(r.now, term, s.unsaved) {
 			s.unsaved = nil
 			r.saved(s)
 		}

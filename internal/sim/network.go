@@ -84,6 +84,7 @@ func (r *run) part(groups [][]int, d time.Duration) {
 			r.nodes[i-1].group = g + 1
 		}
 	}
+	r.cutOff()
 	r.parted++
 	this := r.parted
 	if d > 0 {
@@ -94,6 +95,19 @@ func (r *run) part(groups [][]int, d time.Duration) {
 		})
 	}
 	r.watch()
+}
+
+// cutOff notes who sees no majority, and who sees one again.
+func (r *run) cutOff() {
+	for _, n := range r.nodes {
+		switch seen := r.majority(n); {
+		case seen && n.alone > 0:
+			n.missed(n.alone, r.now)
+			n.alone = 0
+		case !seen && n.alone == 0:
+			n.alone = r.now
+		}
+	}
 }
 
 // heal ends all partitions and slow links.
@@ -111,6 +125,7 @@ func (r *run) join() {
 	for _, n := range r.nodes {
 		n.group = 0
 	}
+	r.cutOff()
 	r.watch()
 	for i := range r.seats {
 		r.herald(&r.seats[i])

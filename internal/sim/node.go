@@ -26,10 +26,15 @@ type node struct {
 	dead, paused bool
 	removed      bool // it is no voter any more
 	waiting      []event
-	waits        [3]int        // how many of each class
-	group        int           // of the partition; 0 for those in none
+	waits        [3]int // how many of each class
+	group        int    // of the partition; 0 for those in none
+	pausedAt     quota.Time
+	alone        quota.Time    // since when it is cut off from a majority; 0 is not
 	slow         time.Duration // longer for each message
 	slowed       int           // by which of the slow links
+
+	// What was committed between these it learned of at the end of it.
+	missedFrom, missedTo quota.Time
 
 	began  quota.Time // when its process did, or a little before
 	asleep bool       // no key is open: the next request wakes it
@@ -67,6 +72,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 	}
 	n.journal.life = n.inc
 	n.dead, n.paused, n.asleep, n.wakeAt, n.parked = false, false, true, 0, nil
+	n.missed(1, r.now) // it reads the log again
 	if r.Algorithm != "" && r.Algorithm != Quorate {
 		return
 	}
@@ -134,6 +140,7 @@ func (n *node) queue(e event) {
 // Timers come last, as they do in a process that has been stopped.
 func (r *run) resume(n *node) {
 	n.paused = false
+	n.missed(n.pausedAt, r.now)
 	waiting := n.waiting
 	n.waiting, n.waits = nil, [3]int{}
 	if requestsFirst := r.side.IntN(2) == 0; requestsFirst {

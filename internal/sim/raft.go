@@ -48,12 +48,8 @@ func (r *run) elect(i int) bool {
 	for _, n := range r.nodes {
 		ids = append(ids, n.id)
 	}
-	levels := r.log.all()
-	for i := range levels {
-		shift(&levels[i], r.wall(lead))
-	}
 	term := r.log.elect()
-	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys}, 0, term, lead.id, ids, r.limits, levels, lead.clock())
+	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys}, 0, term, lead.id, ids, r.limits, r.levels(lead), lead.clock())
 	r.seats = append(r.seats, seat{ledger: ledger, node: lead, term: term})
 	s := &r.seats[len(r.seats)-1]
 	for _, n := range r.nodes {
