@@ -121,7 +121,7 @@ func (j *judge) hard() {
 	default:
 		most := Exact
 		if j.asks() { // callers are told a while after the leader decided, and not all as long after it
-			most += j.told()
+			most += rateOf(l) * j.spread().Seconds()
 		}
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
 			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.seats)-1)
@@ -145,7 +145,7 @@ func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float
 // told is what callers may be told closer together than the leader has decided it,
 // and what its clock may be fast: the leader's decisions are exact, by its clock.
 func (j *judge) told() float64 {
-	return rateOf(&j.Limit) * (j.spread().Seconds() + j.Drift*j.Duration.Seconds())
+	return rateOf(&j.Limit) * (j.spread() + j.fast()).Seconds()
 }
 
 // spread is how much longer than another a question and its answer take.
