@@ -11,7 +11,7 @@ import (
 
 // Draws is the version of what [Campaign] draws: a seed of one version is another
 // scenario in the next.
-const Draws = 2
+const Draws = 3
 
 // Campaign makes a random scenario out of a seed, and the same one whenever it is
 // asked: limits of every kind, from one token a second to thousands, on 1 to 50
