@@ -64,6 +64,13 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 			return
 		}
 		out.Body = &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}
+	case *peerv1.Call_Policies:
+		res, err := n.applyMeta(ctx, b.Policies.Command)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
 	case *peerv1.Call_Rates:
 		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
 	case *peerv1.Call_Ask:

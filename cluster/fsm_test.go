@@ -66,6 +66,8 @@ func result(v any) string {
 		return fmt.Sprintf("%+v %v %v", r.version, r.changed, r.err)
 	case overridesResult:
 		return fmt.Sprint(r.count, r.revision, r.err)
+	case policiesResult:
+		return fmt.Sprint(r.changed, r.revision, r.err)
 	}
 	return fmt.Sprint(v)
 }
@@ -87,14 +89,15 @@ func TestMetaMachine(t *testing.T) {
 				log = append(log, encode(randomCommand(rng)), garbage(rng))
 			}
 			var told []uint64
-			var overridden int
+			var overridden, reloaded int
 			replicate(t, func() machine {
 				m := newMetaFSM(func(l *quota.Limits) { told = append(told, l.Version) }, func([]quota.Key) { overridden++ })
-				m.maxOverrides = 40
+				m.maxOverrides, m.maxConfigs, m.maxPolicyBytes = 40, 5, 3000
+				m.reloaded = func() { reloaded++ }
 				return m
 			}, log)
-			if len(told) == 0 || overridden == 0 {
-				t.Errorf("told of %d changes of limits and %d of overrides", len(told), overridden)
+			if len(told) == 0 || overridden == 0 || reloaded == 0 {
+				t.Errorf("told of %d changes of limits, %d of overrides and %d of policies", len(told), overridden, reloaded)
 			}
 		})
 	}
@@ -102,7 +105,7 @@ func TestMetaMachine(t *testing.T) {
 
 // randomCommand is a command of any kind, right or wrong.
 func randomCommand(rng *rand.Rand) *raftlogv1.MetaCommand {
-	switch rng.IntN(8) {
+	switch rng.IntN(14) {
 	case 0, 1, 2:
 		return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: randomLimits(rng)}}
 	case 3, 4, 5:
@@ -113,6 +116,10 @@ func randomCommand(rng *rand.Rand) *raftlogv1.MetaCommand {
 			keys = append(keys, o.Key)
 		}
 		return deleteOverridesCommand(keys...)
+	case 7, 8, 9, 10:
+		return loadCommand(randomConfig(rng))
+	case 11, 12:
+		return purgePoliciesCommand(randomConfig(rng).id)
 	default:
 		return purgeCommand(quota.Time(rng.IntN(100)))
 	}

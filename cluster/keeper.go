@@ -143,6 +143,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 			b.Meta, b.MetaTerm = true, term
 		}
 	}
+	b.PoliciesRevision = n.meta.policies.Load().revision
 	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
 	if b.Meta {
 		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion)
@@ -177,7 +178,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion)
 	}
-	n.routes.peer(from, func(p *peer) { p.version = b.LimitsVersion })
+	n.routes.peer(from, func(p *peer) { p.version, p.policies = b.LimitsVersion, b.PoliciesRevision })
 }
 
 // onPeer is told when a peer comes, is lost, or is definitely dead.

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// metaFSM is the state of the meta group: the limits, their history, and the
-// overrides. Apply uses nothing but the entry and that state, so that all
+// metaFSM is the state of the meta group: the limits, their history, the
+// overrides, and the policy configs. Apply uses nothing but the entry and that state, so that all
 // replicas hold the same.
 type metaFSM struct {
 	mu      sync.Mutex // of limits and history
@@ -23,9 +23,14 @@ type metaFSM struct {
 	overrides    atomic.Pointer[overrideTable] // replaced by Apply and Restore only
 	maxOverrides int
 
-	// Both are called under no lock, after the change.
+	policies       atomic.Pointer[policyTable] // replaced by Apply and Restore only
+	maxConfigs     int
+	maxPolicyBytes int64
+
+	// They are called under no lock, after the change.
 	changed    func(*quota.Limits)    // with every new set
 	overridden func(keys []quota.Key) // with what Override answers otherwise now; nil is all
+	reloaded   func()                 // the policy configs are others
 }
 
 // limitsResult is what applying a SetLimits returns.
@@ -37,8 +42,12 @@ type limitsResult struct {
 
 func newMetaFSM(changed func(*quota.Limits), overridden func(keys []quota.Key)) *metaFSM {
 	empty, _ := quota.NewLimits(0, nil)
-	m := &metaFSM{limits: empty, maxOverrides: quota.MaxOverrides, changed: changed, overridden: overridden}
+	m := &metaFSM{
+		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: maxPolicyBytes,
+		changed: changed, overridden: overridden, reloaded: func() {},
+	}
 	m.overrides.Store(&overrideTable{})
+	m.policies.Store(&policyTable{})
 	return m
 }
 
@@ -79,6 +88,10 @@ func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
 		return m.deleteOverrides(c.DeleteOverrides)
 	case *raftlogv1.MetaCommand_PurgeOverrides:
 		return m.purgeOverrides(quota.Time(c.PurgeOverrides.GetBeforeUnixNanos()))
+	case *raftlogv1.MetaCommand_LoadPolicies:
+		return m.loadPolicies(c.LoadPolicies)
+	case *raftlogv1.MetaCommand_PurgePolicies:
+		return m.purgePolicies(c.PurgePolicies)
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ type proposal struct {
 	command []byte
 	call    func(command []byte) *peerv1.Call
 	result  func(*peerv1.Call) any // out of the answer
+	// made, unless it is nil, says that this node has applied the change: whoever
+	// lost the answer need not send a large command again. The result is nil then.
+	made func() bool
 }
 
 // newProposal returns an error if the command cannot be encoded or is too large
@@ -53,6 +56,9 @@ func (n *Node) propose(ctx context.Context, p proposal) (any, error) {
 		res, err := n.proposeOnce(ctx, p)
 		if err == nil {
 			return res, nil
+		}
+		if p.made != nil && p.made() {
+			return nil, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -27,25 +27,24 @@ const maxMetaRecord = 64 << 20
 const snapshotBuffer = 64 << 10
 
 // Snapshot implements multiraft.StateMachine. Its bytes are the same on every
-// replica. Versions and tables of overrides are never changed, so it copies
-// none of them.
+// replica. Versions and tables are never changed, so it copies none of them.
 func (m *metaFSM) Snapshot() (func(io.Writer) error, error) {
 	m.mu.Lock()
 	versions := slices.Clone(m.history.list)
 	head := &raftlogv1.MetaSnapshot{LimitsVersion: m.limits.Version}
 	m.mu.Unlock()
-	table := m.overrides.Load()
-	head.OverridesRevision = table.revision
+	table, policies := m.overrides.Load(), m.policies.Load()
+	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.revision
 	return func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, snapshotBuffer)
-		if err := writeMeta(b, head, versions, table); err != nil {
+		if err := writeMeta(b, head, versions, table, policies); err != nil {
 			return err
 		}
 		return b.Flush()
 	}, nil
 }
 
-func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable) error {
+func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable) error {
 	out := protodelim.MarshalOptions{MarshalOptions: canonical}
 	if _, err := w.WriteString(metaMagic); err != nil {
 		return err
@@ -65,8 +64,14 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 			return err
 		}
 	}
+	for _, c := range policies.configs {
+		r := &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Policies{Policies: encodeConfig(c)}}
+		if _, err := out.MarshalTo(w, r); err != nil {
+			return err
+		}
+	}
 	_, err := out.MarshalTo(w, &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_End{End: &raftlogv1.MetaEnd{
-		Versions: uint64(len(versions)), Overrides: uint64(table.count),
+		Versions: uint64(len(versions)), Overrides: uint64(table.count), Policies: uint64(len(policies.configs)),
 	}}})
 	return err
 }
@@ -79,69 +84,97 @@ func (m *metaFSM) Restore(r io.Reader) error {
 	if head, _ := in.Peek(len(metaMagic)); !bytes.Equal(head, []byte(metaMagic)) { // short: an old one
 		restore = readOldMeta
 	}
-	past, table, err := restore(in)
+	parts, err := restore(in)
 	if err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
-	limits, err := past.newest().decode()
+	limits, err := parts.past.newest().decode()
 	if err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
 	m.mu.Lock()
-	m.history, m.limits = past, limits
+	m.history, m.limits = parts.past, limits
 	m.mu.Unlock()
-	m.overrides.Store(table)
+	m.overrides.Store(parts.overrides)
+	m.policies.Store(parts.policies)
 	m.changed(limits)
 	m.overridden(nil)
+	m.reloaded()
 	return nil
 }
 
+// metaParts is what a snapshot has.
+type metaParts struct {
+	past      history
+	overrides *overrideTable
+	policies  *policyTable
+}
+
 // readOldMeta reads a snapshot from before there was a history.
-func readOldMeta(in *bufio.Reader) (history, *overrideTable, error) {
-	var past history
+func readOldMeta(in *bufio.Reader) (metaParts, error) {
+	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}}
 	var snap raftlogv1.MetaSnapshot
 	if err := read(in, &snap); err != nil || snap.LimitsVersion == 0 {
-		return past, &overrideTable{}, err
+		return parts, err
 	}
 	encoded, err := canonical.Marshal(&raftlogv1.LimitList{Limits: snap.GetLimits().GetLimits()})
-	past.add(&pastLimits{limits: encoded, info: quota.Version{
+	parts.past.add(&pastLimits{limits: encoded, info: quota.Version{
 		Number: snap.LimitsVersion, At: quota.Time(snap.GetLimits().GetAtUnixNanos()), Limits: len(snap.GetLimits().GetLimits()),
 	}})
-	return past, &overrideTable{}, err
+	return parts, err
+}
+
+// metaReader makes the parts from records that come in order.
+type metaReader struct {
+	head     raftlogv1.MetaSnapshot
+	past     history
+	table    tableBuilder
+	policies policyTable
 }
 
 // readMeta reads a snapshot of records, one at a time.
-func readMeta(in *bufio.Reader) (history, *overrideTable, error) {
-	var past history
+func readMeta(in *bufio.Reader) (metaParts, error) {
 	if _, err := in.Discard(len(metaMagic)); err != nil {
-		return past, nil, err
+		return metaParts{}, err
 	}
 	opts := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}
-	var head raftlogv1.MetaSnapshot
-	if err := opts.UnmarshalFrom(in, &head); err != nil {
-		return past, nil, fmt.Errorf("head: %w", err)
+	var r metaReader
+	if err := opts.UnmarshalFrom(in, &r.head); err != nil {
+		return metaParts{}, fmt.Errorf("head: %w", err)
 	}
-	table := tableBuilder{}
 	for n := 0; ; n++ {
 		var rec raftlogv1.MetaRecord
 		if err := opts.UnmarshalFrom(in, &rec); err != nil {
-			return past, nil, fmt.Errorf("record %d: %w", n, noEnd(err))
+			return metaParts{}, fmt.Errorf("record %d: %w", n, noEnd(err))
 		}
-		switch b := rec.Record.(type) {
-		case *raftlogv1.MetaRecord_Version:
-			if v := b.Version.GetNumber(); len(past.list) > 0 && v != past.newest().info.Number+1 {
-				return past, nil, fmt.Errorf("record %d: version %d follows %d", n, v, past.newest().info.Number)
-			}
-			past.add(&pastLimits{info: decodeVersion(b.Version), id: b.Version.GetRequestId(), limits: rec.Limits})
-		case *raftlogv1.MetaRecord_Override:
-			if err := table.add(b.Override); err != nil {
-				return past, nil, fmt.Errorf("record %d: %w", n, err)
-			}
-		case *raftlogv1.MetaRecord_End:
-			err := checkMeta(&head, &past, &table, b.End)
-			return past, table.done(head.OverridesRevision), err
+		if end := rec.GetEnd(); end != nil {
+			return r.done(end)
+		}
+		if err := r.add(&rec); err != nil {
+			return metaParts{}, fmt.Errorf("record %d: %w", n, err)
 		}
 	}
+}
+
+// add passes over records of kinds that it does not know.
+func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
+	switch b := rec.Record.(type) {
+	case *raftlogv1.MetaRecord_Version:
+		if v := b.Version.GetNumber(); len(r.past.list) > 0 && v != r.past.newest().info.Number+1 {
+			return fmt.Errorf("version %d follows %d", v, r.past.newest().info.Number)
+		}
+		r.past.add(&pastLimits{info: decodeVersion(b.Version), id: b.Version.GetRequestId(), limits: rec.Limits})
+	case *raftlogv1.MetaRecord_Override:
+		return r.table.add(b.Override)
+	case *raftlogv1.MetaRecord_Policies:
+		return r.policies.add(b.Policies)
+	}
+	return nil
+}
+
+func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
+	r.policies.revision = r.head.PoliciesRevision
+	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies}, r.check(end)
 }
 
 // noEnd names an end of the data between records, where there must be another.
@@ -152,13 +185,14 @@ func noEnd(err error) error {
 	return err
 }
 
-func checkMeta(head *raftlogv1.MetaSnapshot, past *history, table *tableBuilder, end *raftlogv1.MetaEnd) error {
+func (r *metaReader) check(end *raftlogv1.MetaEnd) error {
+	versions, configs := len(r.past.list), len(r.policies.configs)
 	switch {
-	case end.GetVersions() != uint64(len(past.list)) || end.GetOverrides() != uint64(table.count):
-		return fmt.Errorf("it has %d versions and %d overrides; written were %d and %d",
-			len(past.list), table.count, end.GetVersions(), end.GetOverrides())
-	case past.newest().info.Number != head.LimitsVersion:
-		return fmt.Errorf("its newest version is %d; in force was %d", past.newest().info.Number, head.LimitsVersion)
+	case end.GetVersions() != uint64(versions) || end.GetOverrides() != uint64(r.table.count) || end.GetPolicies() != uint64(configs):
+		return fmt.Errorf("it has %d versions, %d overrides and %d policy configs; written were %d, %d and %d",
+			versions, r.table.count, configs, end.GetVersions(), end.GetOverrides(), end.GetPolicies())
+	case r.past.newest().info.Number != r.head.LimitsVersion:
+		return fmt.Errorf("its newest version is %d; in force was %d", r.past.newest().info.Number, r.head.LimitsVersion)
 	}
 	return nil
 }

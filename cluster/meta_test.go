@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -242,13 +243,15 @@ func TestBrokenSnapshots(t *testing.T) {
 	m.Apply(1, 1, encode(setOverridesCommand(
 		quota.Override{Key: key("test", "a", "k"), Burst: 7, Expires: 99}, quota.Override{Key: key("test", "a", "m"), Burst: 0},
 	)))
+	config := policies("#7", 3)
+	m.Apply(1, 1, encode(loadCommand(config)))
 	whole := snapshot(t, m)
 	for end := range whole {
 		r := quietMeta()
 		if err := r.Restore(bytes.NewReader(whole[:end])); err == nil && end > 0 {
 			t.Errorf("the first %d of %d bytes were taken for a snapshot", end, len(whole))
 		}
-		if r.current().Version != 0 || r.overrides.Load().count != 0 {
+		if r.current().Version != 0 || r.overrides.Load().count != 0 || r.policies.Load().bytes != 0 {
 			t.Errorf("the first %d of %d bytes changed the state", end, len(whole))
 		}
 	}
@@ -260,5 +263,8 @@ func TestBrokenSnapshots(t *testing.T) {
 	}
 	if o := r.Override(key("test", "a", "k")); o == nil || o.Burst != 7 || o.Expires != 99 {
 		t.Errorf("restored %+v", o)
+	}
+	if c := r.policies.Load().find(config.id); c == nil || !reflect.DeepEqual(c, config) {
+		t.Errorf("restored %+v", c)
 	}
 }

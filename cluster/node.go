@@ -46,6 +46,8 @@ type Node struct {
 	wait   waiters
 	askers []asker // by range
 
+	catchUps catchUps
+
 	reserved reservations
 	hub      events.Hub
 
@@ -114,6 +116,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	}
 	n.routes.init(cfg)
 	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
+	n.meta.reloaded = n.announce
 	ac := aggregator.Config{
 		Self: cfg.Self, Incarnation: inc, Nodes: len(cfg.Nodes), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,

@@ -28,7 +28,9 @@ type peer struct {
 	up      bool
 	dead    bool
 	version uint64 // of the limits in force there
-	trip    time.Duration
+	// policies is how many changes of policy configs it has applied.
+	policies uint64
+	trip     time.Duration
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one

@@ -2196,9 +2196,11 @@ type Beacon struct {
 	// Term of the meta group if it leads it.
 	MetaTerm uint64 `protobuf:"varint,4,opt,name=meta_term,json=metaTerm,proto3" json:"meta_term,omitempty"`
 	// True when the sender is about to stop: its death is definite.
-	Leaving       bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leaving bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// Number of changes of policy configs that the sender has applied.
+	PoliciesRevision uint64 `protobuf:"varint,6,opt,name=policies_revision,json=policiesRevision,proto3" json:"policies_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Beacon) Reset() {
@@ -2264,6 +2266,13 @@ func (x *Beacon) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
+}
+
+func (x *Beacon) GetPoliciesRevision() uint64 {
+	if x != nil {
+		return x.PoliciesRevision
+	}
+	return 0
 }
 
 // Lead is one range led.
@@ -2342,6 +2351,8 @@ type Call struct {
 	//	*Call_KeysResult
 	//	*Call_Overrides
 	//	*Call_OverridesResult
+	//	*Call_Policies
+	//	*Call_PoliciesResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2510,6 +2521,24 @@ func (x *Call) GetOverridesResult() *CallOverridesResult {
 	return nil
 }
 
+func (x *Call) GetPolicies() *CallPolicies {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Policies); ok {
+			return x.Policies
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetPoliciesResult() *CallPoliciesResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_PoliciesResult); ok {
+			return x.PoliciesResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -2584,6 +2613,17 @@ type Call_OverridesResult struct {
 	OverridesResult *CallOverridesResult `protobuf:"bytes,21,opt,name=overrides_result,json=overridesResult,proto3,oneof"`
 }
 
+type Call_Policies struct {
+	// Change policy configs, or ask how many changes there were; sent to the meta
+	// leader.
+	Policies *CallPolicies `protobuf:"bytes,24,opt,name=policies,proto3,oneof"`
+}
+
+type Call_PoliciesResult struct {
+	// Its answer.
+	PoliciesResult *CallPoliciesResult `protobuf:"bytes,25,opt,name=policies_result,json=policiesResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -2611,6 +2651,10 @@ func (*Call_KeysResult) isCall_Body() {}
 func (*Call_Overrides) isCall_Body() {}
 
 func (*Call_OverridesResult) isCall_Body() {}
+
+func (*Call_Policies) isCall_Body() {}
+
+func (*Call_PoliciesResult) isCall_Body() {}
 
 // CallSetLimits replaces the limits.
 type CallSetLimits struct {
@@ -3674,6 +3718,199 @@ func (x *CallOverridesResult) GetAdding() int64 {
 	return 0
 }
 
+// CallPolicies changes policy configs.
+type CallPolicies struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An encoded quorate.raftlog.v1.MetaCommand. Empty changes nothing: the answer
+	// then tells of all changes that were committed before the call.
+	Command       []byte `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPolicies) Reset() {
+	*x = CallPolicies{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPolicies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPolicies) ProtoMessage() {}
+
+func (x *CallPolicies) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
+func (*CallPolicies) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *CallPolicies) GetCommand() []byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+// CallPoliciesResult answers CallPolicies.
+type CallPoliciesResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether something was stored or deleted.
+	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Number of changes of policy configs so far.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Why nothing was changed, if for another reason than a bound.
+	Fault string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
+	// The bound that would be exceeded.
+	Bound         *PoliciesBound `protobuf:"bytes,4,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPoliciesResult) Reset() {
+	*x = CallPoliciesResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPoliciesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPoliciesResult) ProtoMessage() {}
+
+func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
+func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CallPoliciesResult) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *CallPoliciesResult) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *CallPoliciesResult) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+func (x *CallPoliciesResult) GetBound() *PoliciesBound {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
+// PoliciesBound is account.PoliciesFullError.
+type PoliciesBound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What there would be too much of.
+	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	// How much there is.
+	Have int64 `protobuf:"varint,2,opt,name=have,proto3" json:"have,omitempty"`
+	// How much would be added.
+	Adding int64 `protobuf:"varint,3,opt,name=adding,proto3" json:"adding,omitempty"`
+	// How much there may be.
+	Most          int64 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoliciesBound) Reset() {
+	*x = PoliciesBound{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoliciesBound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoliciesBound) ProtoMessage() {}
+
+func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
+func (*PoliciesBound) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *PoliciesBound) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *PoliciesBound) GetHave() int64 {
+	if x != nil {
+		return x.Have
+	}
+	return 0
+}
+
+func (x *PoliciesBound) GetAdding() int64 {
+	if x != nil {
+		return x.Adding
+	}
+	return 0
+}
+
+func (x *PoliciesBound) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
 // CallKeys asks for counters whose ranges the receiver leads.
 type CallKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3687,7 +3924,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3936,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3949,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -3745,7 +3982,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3757,7 +3994,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3770,7 +4007,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -3806,7 +4043,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4055,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4068,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -4020,16 +4257,17 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
-	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xa7\x01\n" +
+	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xd4\x01\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
 	"\x0elimits_version\x18\x03 \x01(\x04R\rlimitsVersion\x12\x1b\n" +
 	"\tmeta_term\x18\x04 \x01(\x04R\bmetaTerm\x12\x18\n" +
-	"\aleaving\x18\x05 \x01(\bR\aleaving\"0\n" +
+	"\aleaving\x18\x05 \x01(\bR\aleaving\x12+\n" +
+	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\x9d\a\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xaa\b\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -4048,7 +4286,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\vkeys_result\x18\f \x01(\v2\x1f.quorate.peer.v1.CallKeysResultH\x00R\n" +
 	"keysResult\x12>\n" +
 	"\toverrides\x18\x14 \x01(\v2\x1e.quorate.peer.v1.CallOverridesH\x00R\toverrides\x12Q\n" +
-	"\x10overrides_result\x18\x15 \x01(\v2$.quorate.peer.v1.CallOverridesResultH\x00R\x0foverridesResultB\x06\n" +
+	"\x10overrides_result\x18\x15 \x01(\v2$.quorate.peer.v1.CallOverridesResultH\x00R\x0foverridesResult\x12;\n" +
+	"\bpolicies\x18\x18 \x01(\v2\x1d.quorate.peer.v1.CallPoliciesH\x00R\bpolicies\x12N\n" +
+	"\x0fpolicies_result\x18\x19 \x01(\v2#.quorate.peer.v1.CallPoliciesResultH\x00R\x0epoliciesResultB\x06\n" +
 	"\x04body\")\n" +
 	"\rCallSetLimits\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"\xea\x01\n" +
@@ -4121,7 +4361,19 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05fault\x18\x03 \x01(\tR\x05fault\x12\x12\n" +
 	"\x04have\x18\x04 \x01(\x03R\x04have\x12\x16\n" +
-	"\x06adding\x18\x05 \x01(\x03R\x06adding\"Q\n" +
+	"\x06adding\x18\x05 \x01(\x03R\x06adding\"(\n" +
+	"\fCallPolicies\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\fR\acommand\"\x96\x01\n" +
+	"\x12CallPoliciesResult\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05fault\x124\n" +
+	"\x05bound\x18\x04 \x01(\v2\x1e.quorate.peer.v1.PoliciesBoundR\x05bound\"c\n" +
+	"\rPoliciesBound\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04have\x18\x02 \x01(\x03R\x04have\x12\x16\n" +
+	"\x06adding\x18\x03 \x01(\x03R\x06adding\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\"Q\n" +
 	"\bCallKeys\x12/\n" +
 	"\x04keys\x18\x01 \x03(\v2\x1b.quorate.peer.v1.CounterKeyR\x04keys\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\"R\n" +
@@ -4151,7 +4403,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                     // 0: quorate.peer.v1.Lane
 	(*Hello)(nil),                 // 1: quorate.peer.v1.Hello
@@ -4193,9 +4445,12 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*CallSettleResult)(nil),      // 37: quorate.peer.v1.CallSettleResult
 	(*CallOverrides)(nil),         // 38: quorate.peer.v1.CallOverrides
 	(*CallOverridesResult)(nil),   // 39: quorate.peer.v1.CallOverridesResult
-	(*CallKeys)(nil),              // 40: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),            // 41: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),        // 42: quorate.peer.v1.CallKeysResult
+	(*CallPolicies)(nil),          // 40: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),    // 41: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),         // 42: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),              // 43: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),            // 44: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),        // 45: quorate.peer.v1.CallKeysResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -4238,20 +4493,23 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	34, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
 	36, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
 	37, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	40, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	42, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	43, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	45, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
 	38, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
 	39, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	26, // 44: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	27, // 45: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	33, // 46: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	35, // 47: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	41, // 48: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	40, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	41, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	26, // 46: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	27, // 47: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	33, // 48: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	35, // 49: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	42, // 50: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	44, // 51: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -4292,6 +4550,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_KeysResult)(nil),
 		(*Call_Overrides)(nil),
 		(*Call_OverridesResult)(nil),
+		(*Call_Policies)(nil),
+		(*Call_PoliciesResult)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4299,7 +4559,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

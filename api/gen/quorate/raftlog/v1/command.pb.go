@@ -36,6 +36,8 @@ type MetaCommand struct {
 	//	*MetaCommand_SetOverrides
 	//	*MetaCommand_DeleteOverrides
 	//	*MetaCommand_PurgeOverrides
+	//	*MetaCommand_LoadPolicies
+	//	*MetaCommand_PurgePolicies
 	Change        isMetaCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -123,6 +125,24 @@ func (x *MetaCommand) GetPurgeOverrides() *PurgeOverrides {
 	return nil
 }
 
+func (x *MetaCommand) GetLoadPolicies() *LoadPolicies {
+	if x != nil {
+		if x, ok := x.Change.(*MetaCommand_LoadPolicies); ok {
+			return x.LoadPolicies
+		}
+	}
+	return nil
+}
+
+func (x *MetaCommand) GetPurgePolicies() *PurgePolicies {
+	if x != nil {
+		if x, ok := x.Change.(*MetaCommand_PurgePolicies); ok {
+			return x.PurgePolicies
+		}
+	}
+	return nil
+}
+
 type isMetaCommand_Change interface {
 	isMetaCommand_Change()
 }
@@ -152,6 +172,16 @@ type MetaCommand_PurgeOverrides struct {
 	PurgeOverrides *PurgeOverrides `protobuf:"bytes,5,opt,name=purge_overrides,json=purgeOverrides,proto3,oneof"`
 }
 
+type MetaCommand_LoadPolicies struct {
+	// Stores a policy config.
+	LoadPolicies *LoadPolicies `protobuf:"bytes,6,opt,name=load_policies,json=loadPolicies,proto3,oneof"`
+}
+
+type MetaCommand_PurgePolicies struct {
+	// Deletes a policy config.
+	PurgePolicies *PurgePolicies `protobuf:"bytes,7,opt,name=purge_policies,json=purgePolicies,proto3,oneof"`
+}
+
 func (*MetaCommand_SetLimits) isMetaCommand_Change() {}
 
 func (*MetaCommand_TermStart) isMetaCommand_Change() {}
@@ -161,6 +191,10 @@ func (*MetaCommand_SetOverrides) isMetaCommand_Change() {}
 func (*MetaCommand_DeleteOverrides) isMetaCommand_Change() {}
 
 func (*MetaCommand_PurgeOverrides) isMetaCommand_Change() {}
+
+func (*MetaCommand_LoadPolicies) isMetaCommand_Change() {}
+
+func (*MetaCommand_PurgePolicies) isMetaCommand_Change() {}
 
 // SetLimits replaces all limits.
 type SetLimits struct {
@@ -1365,6 +1399,362 @@ func (x *OverrideRule) GetAtUnixNanos() int64 {
 	return 0
 }
 
+// LoadPolicies stores a policy config, unless one of its id is there.
+type LoadPolicies struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The config.
+	Config        *MetaPolicyConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadPolicies) Reset() {
+	*x = LoadPolicies{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadPolicies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadPolicies) ProtoMessage() {}
+
+func (x *LoadPolicies) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadPolicies.ProtoReflect.Descriptor instead.
+func (*LoadPolicies) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LoadPolicies) GetConfig() *MetaPolicyConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+// PurgePolicies deletes a policy config.
+type PurgePolicies struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id; if there is none, nothing happens.
+	Id            *MetaPolicyConfigID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgePolicies) Reset() {
+	*x = PurgePolicies{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgePolicies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgePolicies) ProtoMessage() {}
+
+func (x *PurgePolicies) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgePolicies.ProtoReflect.Descriptor instead.
+func (*PurgePolicies) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PurgePolicies) GetId() *MetaPolicyConfigID {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+// MetaPolicyConfigID names a policy config.
+type MetaPolicyConfigID struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
+	// The realm that administers it.
+	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	// "$" and a hash of the content, or "#" and a name that its loader chose.
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetaPolicyConfigID) Reset() {
+	*x = MetaPolicyConfigID{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetaPolicyConfigID) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetaPolicyConfigID) ProtoMessage() {}
+
+func (x *MetaPolicyConfigID) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetaPolicyConfigID.ProtoReflect.Descriptor instead.
+func (*MetaPolicyConfigID) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *MetaPolicyConfigID) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *MetaPolicyConfigID) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+func (x *MetaPolicyConfigID) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// MetaPolicyConfig is one policy config.
+type MetaPolicyConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id *MetaPolicyConfigID `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its policies, sorted by namespace, name and resource; each key once.
+	Policies []*MetaPolicy `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Wall clock of the node that took the call, Unix nanoseconds.
+	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// Who loaded it.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetaPolicyConfig) Reset() {
+	*x = MetaPolicyConfig{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetaPolicyConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetaPolicyConfig) ProtoMessage() {}
+
+func (x *MetaPolicyConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetaPolicyConfig.ProtoReflect.Descriptor instead.
+func (*MetaPolicyConfig) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *MetaPolicyConfig) GetId() *MetaPolicyConfigID {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *MetaPolicyConfig) GetPolicies() []*MetaPolicy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *MetaPolicyConfig) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *MetaPolicyConfig) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// MetaPolicy is one policy of a config.
+type MetaPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of its key.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of its key.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Type of resource of its key.
+	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	// What a new account has.
+	Default int64 `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
+	// The most that an account is filled to.
+	Limit int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What a refill adds.
+	RefillUnits int64 `protobuf:"varint,6,opt,name=refill_units,json=refillUnits,proto3" json:"refill_units,omitempty"`
+	// Seconds between refills.
+	RefillInterval uint32 `protobuf:"varint,7,opt,name=refill_interval,json=refillInterval,proto3" json:"refill_interval,omitempty"`
+	// Seconds after midnight UTC.
+	RefillOffset uint32 `protobuf:"varint,8,opt,name=refill_offset,json=refillOffset,proto3" json:"refill_offset,omitempty"`
+	// Bits, as account.PolicyOptions.
+	Options int32 `protobuf:"varint,9,opt,name=options,proto3" json:"options,omitempty"`
+	// How long an account lasts after its last change; 0 is for ever.
+	LifetimeNanos int64 `protobuf:"varint,10,opt,name=lifetime_nanos,json=lifetimeNanos,proto3" json:"lifetime_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetaPolicy) Reset() {
+	*x = MetaPolicy{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetaPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetaPolicy) ProtoMessage() {}
+
+func (x *MetaPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetaPolicy.ProtoReflect.Descriptor instead.
+func (*MetaPolicy) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *MetaPolicy) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *MetaPolicy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MetaPolicy) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *MetaPolicy) GetDefault() int64 {
+	if x != nil {
+		return x.Default
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetRefillUnits() int64 {
+	if x != nil {
+		return x.RefillUnits
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetRefillInterval() uint32 {
+	if x != nil {
+		return x.RefillInterval
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetRefillOffset() uint32 {
+	if x != nil {
+		return x.RefillOffset
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetOptions() int32 {
+	if x != nil {
+		return x.Options
+	}
+	return 0
+}
+
+func (x *MetaPolicy) GetLifetimeNanos() int64 {
+	if x != nil {
+		return x.LifetimeNanos
+	}
+	return 0
+}
+
 // TermStart fences a leader: it serves only once this entry is applied.
 type TermStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1378,7 +1768,7 @@ type TermStart struct {
 
 func (x *TermStart) Reset() {
 	*x = TermStart{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1780,7 @@ func (x *TermStart) String() string {
 func (*TermStart) ProtoMessage() {}
 
 func (x *TermStart) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1793,7 @@ func (x *TermStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStart.ProtoReflect.Descriptor instead.
 func (*TermStart) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TermStart) GetNode() string {
@@ -1436,7 +1826,7 @@ type RangeCommand struct {
 
 func (x *RangeCommand) Reset() {
 	*x = RangeCommand{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1838,7 @@ func (x *RangeCommand) String() string {
 func (*RangeCommand) ProtoMessage() {}
 
 func (x *RangeCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1851,7 @@ func (x *RangeCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeCommand.ProtoReflect.Descriptor instead.
 func (*RangeCommand) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RangeCommand) GetChange() isRangeCommand_Change {
@@ -1520,7 +1910,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1922,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1935,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Checkpoint) GetAtUnixNanos() int64 {
@@ -1599,7 +1989,7 @@ type KeyLevel struct {
 
 func (x *KeyLevel) Reset() {
 	*x = KeyLevel{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +2001,7 @@ func (x *KeyLevel) String() string {
 func (*KeyLevel) ProtoMessage() {}
 
 func (x *KeyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +2014,7 @@ func (x *KeyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLevel.ProtoReflect.Descriptor instead.
 func (*KeyLevel) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyLevel) GetNamespace() string {
@@ -1736,7 +2126,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +2138,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +2151,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Mark) GetNode() string {
@@ -1853,13 +2243,15 @@ type MetaSnapshot struct {
 	LimitsVersion uint64 `protobuf:"varint,2,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Number of changes of overrides so far.
 	OverridesRevision uint64 `protobuf:"varint,3,opt,name=overrides_revision,json=overridesRevision,proto3" json:"overrides_revision,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Number of changes of policy configs so far.
+	PoliciesRevision uint64 `protobuf:"varint,4,opt,name=policies_revision,json=policiesRevision,proto3" json:"policies_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *MetaSnapshot) Reset() {
 	*x = MetaSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2263,7 @@ func (x *MetaSnapshot) String() string {
 func (*MetaSnapshot) ProtoMessage() {}
 
 func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2276,7 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MetaSnapshot) GetLimits() *SetLimits {
@@ -1908,6 +2300,13 @@ func (x *MetaSnapshot) GetOverridesRevision() uint64 {
 	return 0
 }
 
+func (x *MetaSnapshot) GetPoliciesRevision() uint64 {
+	if x != nil {
+		return x.PoliciesRevision
+	}
+	return 0
+}
+
 // MetaRecord is a part of the meta group's state.
 type MetaRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1918,6 +2317,7 @@ type MetaRecord struct {
 	//	*MetaRecord_Version
 	//	*MetaRecord_Override
 	//	*MetaRecord_End
+	//	*MetaRecord_Policies
 	Record isMetaRecord_Record `protobuf_oneof:"record"`
 	// An encoded LimitList: the limits of the version.
 	Limits        []byte `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -1927,7 +2327,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2339,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[21]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2352,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MetaRecord) GetRecord() isMetaRecord_Record {
@@ -1989,6 +2389,15 @@ func (x *MetaRecord) GetEnd() *MetaEnd {
 	return nil
 }
 
+func (x *MetaRecord) GetPolicies() *MetaPolicyConfig {
+	if x != nil {
+		if x, ok := x.Record.(*MetaRecord_Policies); ok {
+			return x.Policies
+		}
+	}
+	return nil
+}
+
 func (x *MetaRecord) GetLimits() []byte {
 	if x != nil {
 		return x.Limits
@@ -2015,11 +2424,18 @@ type MetaRecord_End struct {
 	End *MetaEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
 
+type MetaRecord_Policies struct {
+	// A policy config, in order of their ids; after the overrides.
+	Policies *MetaPolicyConfig `protobuf:"bytes,5,opt,name=policies,proto3,oneof"`
+}
+
 func (*MetaRecord_Version) isMetaRecord_Record() {}
 
 func (*MetaRecord_Override) isMetaRecord_Record() {}
 
 func (*MetaRecord_End) isMetaRecord_Record() {}
+
+func (*MetaRecord_Policies) isMetaRecord_Record() {}
 
 // MetaEnd ends a snapshot.
 type MetaEnd struct {
@@ -2027,14 +2443,16 @@ type MetaEnd struct {
 	// Number of versions before it.
 	Versions uint64 `protobuf:"varint,1,opt,name=versions,proto3" json:"versions,omitempty"`
 	// Number of overrides before it.
-	Overrides     uint64 `protobuf:"varint,2,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	Overrides uint64 `protobuf:"varint,2,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	// Number of policy configs before it.
+	Policies      uint64 `protobuf:"varint,3,opt,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaEnd) Reset() {
 	*x = MetaEnd{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2464,7 @@ func (x *MetaEnd) String() string {
 func (*MetaEnd) ProtoMessage() {}
 
 func (x *MetaEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2477,7 @@ func (x *MetaEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaEnd.ProtoReflect.Descriptor instead.
 func (*MetaEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MetaEnd) GetVersions() uint64 {
@@ -2072,6 +2490,13 @@ func (x *MetaEnd) GetVersions() uint64 {
 func (x *MetaEnd) GetOverrides() uint64 {
 	if x != nil {
 		return x.Overrides
+	}
+	return 0
+}
+
+func (x *MetaEnd) GetPolicies() uint64 {
+	if x != nil {
+		return x.Policies
 	}
 	return 0
 }
@@ -2089,7 +2514,7 @@ type RangeSnapshot struct {
 
 func (x *RangeSnapshot) Reset() {
 	*x = RangeSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2526,7 @@ func (x *RangeSnapshot) String() string {
 func (*RangeSnapshot) ProtoMessage() {}
 
 func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2539,7 @@ func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeSnapshot.ProtoReflect.Descriptor instead.
 func (*RangeSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RangeSnapshot) GetLevels() []*KeyLevel {
@@ -2135,7 +2560,7 @@ var File_quorate_raftlog_v1_command_proto protoreflect.FileDescriptor
 
 const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
-	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\"\x81\x03\n" +
+	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\"\x96\x04\n" +
 	"\vMetaCommand\x12>\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsH\x00R\tsetLimits\x12>\n" +
@@ -2143,7 +2568,9 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"term_start\x18\x02 \x01(\v2\x1d.quorate.raftlog.v1.TermStartH\x00R\ttermStart\x12G\n" +
 	"\rset_overrides\x18\x03 \x01(\v2 .quorate.raftlog.v1.SetOverridesH\x00R\fsetOverrides\x12P\n" +
 	"\x10delete_overrides\x18\x04 \x01(\v2#.quorate.raftlog.v1.DeleteOverridesH\x00R\x0fdeleteOverrides\x12M\n" +
-	"\x0fpurge_overrides\x18\x05 \x01(\v2\".quorate.raftlog.v1.PurgeOverridesH\x00R\x0epurgeOverridesB\b\n" +
+	"\x0fpurge_overrides\x18\x05 \x01(\v2\".quorate.raftlog.v1.PurgeOverridesH\x00R\x0epurgeOverrides\x12G\n" +
+	"\rload_policies\x18\x06 \x01(\v2 .quorate.raftlog.v1.LoadPoliciesH\x00R\floadPolicies\x12J\n" +
+	"\x0epurge_policies\x18\a \x01(\v2!.quorate.raftlog.v1.PurgePoliciesH\x00R\rpurgePoliciesB\b\n" +
 	"\x06change\"\xfa\x01\n" +
 	"\tSetLimits\x127\n" +
 	"\x06limits\x18\x01 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\x12\"\n" +
@@ -2250,7 +2677,33 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\acomment\x18\a \x01(\tR\acomment\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\"\n" +
 	"\rat_unix_nanos\x18\t \x01(\x03R\vatUnixNanosB\b\n" +
-	"\x06_burst\"C\n" +
+	"\x06_burst\"L\n" +
+	"\fLoadPolicies\x12<\n" +
+	"\x06config\x18\x01 \x01(\v2$.quorate.raftlog.v1.MetaPolicyConfigR\x06config\"G\n" +
+	"\rPurgePolicies\x126\n" +
+	"\x02id\x18\x01 \x01(\v2&.quorate.raftlog.v1.MetaPolicyConfigIDR\x02id\"V\n" +
+	"\x12MetaPolicyConfigID\x12\x10\n" +
+	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xba\x01\n" +
+	"\x10MetaPolicyConfig\x126\n" +
+	"\x02id\x18\x01 \x01(\v2&.quorate.raftlog.v1.MetaPolicyConfigIDR\x02id\x12:\n" +
+	"\bpolicies\x18\x02 \x03(\v2\x1e.quorate.raftlog.v1.MetaPolicyR\bpolicies\x12\"\n" +
+	"\rat_unix_nanos\x18\x03 \x01(\x03R\vatUnixNanos\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\xbc\x02\n" +
+	"\n" +
+	"MetaPolicy\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x18\n" +
+	"\adefault\x18\x04 \x01(\x03R\adefault\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x03R\x05limit\x12!\n" +
+	"\frefill_units\x18\x06 \x01(\x03R\vrefillUnits\x12'\n" +
+	"\x0frefill_interval\x18\a \x01(\rR\x0erefillInterval\x12#\n" +
+	"\rrefill_offset\x18\b \x01(\rR\frefillOffset\x12\x18\n" +
+	"\aoptions\x18\t \x01(\x05R\aoptions\x12%\n" +
+	"\x0elifetime_nanos\x18\n" +
+	" \x01(\x03R\rlifetimeNanos\"C\n" +
 	"\tTermStart\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\"\n" +
 	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\x9a\x01\n" +
@@ -2290,21 +2743,24 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x03cap\x18\t \x01(\x03R\x03cap\x12(\n" +
 	"\x10until_unix_nanos\x18\n" +
 	" \x01(\x03R\x0euntilUnixNanos\x12\x12\n" +
-	"\x04dead\x18\v \x01(\bR\x04dead\"\x9b\x01\n" +
+	"\x04dead\x18\v \x01(\bR\x04dead\"\xc8\x01\n" +
 	"\fMetaSnapshot\x125\n" +
 	"\x06limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsR\x06limits\x12%\n" +
 	"\x0elimits_version\x18\x02 \x01(\x04R\rlimitsVersion\x12-\n" +
-	"\x12overrides_revision\x18\x03 \x01(\x04R\x11overridesRevision\"\xe0\x01\n" +
+	"\x12overrides_revision\x18\x03 \x01(\x04R\x11overridesRevision\x12+\n" +
+	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevision\"\xa4\x02\n" +
 	"\n" +
 	"MetaRecord\x12=\n" +
 	"\aversion\x18\x01 \x01(\v2!.quorate.raftlog.v1.LimitsVersionH\x00R\aversion\x12@\n" +
 	"\boverride\x18\x02 \x01(\v2\".quorate.raftlog.v1.StoredOverrideH\x00R\boverride\x12/\n" +
-	"\x03end\x18\x03 \x01(\v2\x1b.quorate.raftlog.v1.MetaEndH\x00R\x03end\x12\x16\n" +
+	"\x03end\x18\x03 \x01(\v2\x1b.quorate.raftlog.v1.MetaEndH\x00R\x03end\x12B\n" +
+	"\bpolicies\x18\x05 \x01(\v2$.quorate.raftlog.v1.MetaPolicyConfigH\x00R\bpolicies\x12\x16\n" +
 	"\x06limits\x18\x04 \x01(\fR\x06limitsB\b\n" +
-	"\x06record\"C\n" +
+	"\x06record\"_\n" +
 	"\aMetaEnd\x12\x1a\n" +
 	"\bversions\x18\x01 \x01(\x04R\bversions\x12\x1c\n" +
-	"\toverrides\x18\x02 \x01(\x04R\toverrides\"k\n" +
+	"\toverrides\x18\x02 \x01(\x04R\toverrides\x12\x1a\n" +
+	"\bpolicies\x18\x03 \x01(\x04R\bpolicies\"k\n" +
 	"\rRangeSnapshot\x124\n" +
 	"\x06levels\x18\x01 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\x12$\n" +
 	"\x0enow_unix_nanos\x18\x02 \x01(\x03R\fnowUnixNanosBAZ?github.com/quorate/quorate/api/gen/quorate/raftlog/v1;raftlogv1b\x06proto3"
@@ -2321,66 +2777,78 @@ func file_quorate_raftlog_v1_command_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_command_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quorate_raftlog_v1_command_proto_goTypes = []any{
-	(*MetaCommand)(nil),     // 0: quorate.raftlog.v1.MetaCommand
-	(*SetLimits)(nil),       // 1: quorate.raftlog.v1.SetLimits
-	(*StoredLimit)(nil),     // 2: quorate.raftlog.v1.StoredLimit
-	(*StoredRate)(nil),      // 3: quorate.raftlog.v1.StoredRate
-	(*StoredTier)(nil),      // 4: quorate.raftlog.v1.StoredTier
-	(*StoredCutOff)(nil),    // 5: quorate.raftlog.v1.StoredCutOff
-	(*StoredMatch)(nil),     // 6: quorate.raftlog.v1.StoredMatch
-	(*LimitsVersion)(nil),   // 7: quorate.raftlog.v1.LimitsVersion
-	(*LimitList)(nil),       // 8: quorate.raftlog.v1.LimitList
-	(*SetOverrides)(nil),    // 9: quorate.raftlog.v1.SetOverrides
-	(*DeleteOverrides)(nil), // 10: quorate.raftlog.v1.DeleteOverrides
-	(*PurgeOverrides)(nil),  // 11: quorate.raftlog.v1.PurgeOverrides
-	(*OverrideKey)(nil),     // 12: quorate.raftlog.v1.OverrideKey
-	(*StoredOverride)(nil),  // 13: quorate.raftlog.v1.StoredOverride
-	(*OverrideRule)(nil),    // 14: quorate.raftlog.v1.OverrideRule
-	(*TermStart)(nil),       // 15: quorate.raftlog.v1.TermStart
-	(*RangeCommand)(nil),    // 16: quorate.raftlog.v1.RangeCommand
-	(*Checkpoint)(nil),      // 17: quorate.raftlog.v1.Checkpoint
-	(*KeyLevel)(nil),        // 18: quorate.raftlog.v1.KeyLevel
-	(*Mark)(nil),            // 19: quorate.raftlog.v1.Mark
-	(*MetaSnapshot)(nil),    // 20: quorate.raftlog.v1.MetaSnapshot
-	(*MetaRecord)(nil),      // 21: quorate.raftlog.v1.MetaRecord
-	(*MetaEnd)(nil),         // 22: quorate.raftlog.v1.MetaEnd
-	(*RangeSnapshot)(nil),   // 23: quorate.raftlog.v1.RangeSnapshot
+	(*MetaCommand)(nil),        // 0: quorate.raftlog.v1.MetaCommand
+	(*SetLimits)(nil),          // 1: quorate.raftlog.v1.SetLimits
+	(*StoredLimit)(nil),        // 2: quorate.raftlog.v1.StoredLimit
+	(*StoredRate)(nil),         // 3: quorate.raftlog.v1.StoredRate
+	(*StoredTier)(nil),         // 4: quorate.raftlog.v1.StoredTier
+	(*StoredCutOff)(nil),       // 5: quorate.raftlog.v1.StoredCutOff
+	(*StoredMatch)(nil),        // 6: quorate.raftlog.v1.StoredMatch
+	(*LimitsVersion)(nil),      // 7: quorate.raftlog.v1.LimitsVersion
+	(*LimitList)(nil),          // 8: quorate.raftlog.v1.LimitList
+	(*SetOverrides)(nil),       // 9: quorate.raftlog.v1.SetOverrides
+	(*DeleteOverrides)(nil),    // 10: quorate.raftlog.v1.DeleteOverrides
+	(*PurgeOverrides)(nil),     // 11: quorate.raftlog.v1.PurgeOverrides
+	(*OverrideKey)(nil),        // 12: quorate.raftlog.v1.OverrideKey
+	(*StoredOverride)(nil),     // 13: quorate.raftlog.v1.StoredOverride
+	(*OverrideRule)(nil),       // 14: quorate.raftlog.v1.OverrideRule
+	(*LoadPolicies)(nil),       // 15: quorate.raftlog.v1.LoadPolicies
+	(*PurgePolicies)(nil),      // 16: quorate.raftlog.v1.PurgePolicies
+	(*MetaPolicyConfigID)(nil), // 17: quorate.raftlog.v1.MetaPolicyConfigID
+	(*MetaPolicyConfig)(nil),   // 18: quorate.raftlog.v1.MetaPolicyConfig
+	(*MetaPolicy)(nil),         // 19: quorate.raftlog.v1.MetaPolicy
+	(*TermStart)(nil),          // 20: quorate.raftlog.v1.TermStart
+	(*RangeCommand)(nil),       // 21: quorate.raftlog.v1.RangeCommand
+	(*Checkpoint)(nil),         // 22: quorate.raftlog.v1.Checkpoint
+	(*KeyLevel)(nil),           // 23: quorate.raftlog.v1.KeyLevel
+	(*Mark)(nil),               // 24: quorate.raftlog.v1.Mark
+	(*MetaSnapshot)(nil),       // 25: quorate.raftlog.v1.MetaSnapshot
+	(*MetaRecord)(nil),         // 26: quorate.raftlog.v1.MetaRecord
+	(*MetaEnd)(nil),            // 27: quorate.raftlog.v1.MetaEnd
+	(*RangeSnapshot)(nil),      // 28: quorate.raftlog.v1.RangeSnapshot
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	1,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
-	15, // 1: quorate.raftlog.v1.MetaCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
+	20, // 1: quorate.raftlog.v1.MetaCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
 	9,  // 2: quorate.raftlog.v1.MetaCommand.set_overrides:type_name -> quorate.raftlog.v1.SetOverrides
 	10, // 3: quorate.raftlog.v1.MetaCommand.delete_overrides:type_name -> quorate.raftlog.v1.DeleteOverrides
 	11, // 4: quorate.raftlog.v1.MetaCommand.purge_overrides:type_name -> quorate.raftlog.v1.PurgeOverrides
-	2,  // 5: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	4,  // 6: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
-	3,  // 7: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
-	5,  // 8: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
-	6,  // 9: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
-	3,  // 10: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 11: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 12: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
-	2,  // 13: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	13, // 14: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
-	12, // 15: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
-	12, // 16: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
-	14, // 17: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
-	15, // 18: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	17, // 19: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
-	18, // 20: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	19, // 21: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	1,  // 22: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
-	7,  // 23: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 24: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	22, // 25: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 26: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	15, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
+	16, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
+	2,  // 7: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	4,  // 8: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
+	3,  // 9: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
+	5,  // 10: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
+	6,  // 11: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
+	3,  // 12: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
+	3,  // 13: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
+	3,  // 14: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
+	2,  // 15: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	13, // 16: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
+	12, // 17: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
+	12, // 18: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
+	14, // 19: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
+	18, // 20: quorate.raftlog.v1.LoadPolicies.config:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	17, // 21: quorate.raftlog.v1.PurgePolicies.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	17, // 22: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	19, // 23: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
+	20, // 24: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
+	22, // 25: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
+	23, // 26: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	24, // 27: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	1,  // 28: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
+	7,  // 29: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	13, // 30: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	27, // 31: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	18, // 32: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	23, // 33: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -2394,17 +2862,20 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*MetaCommand_SetOverrides)(nil),
 		(*MetaCommand_DeleteOverrides)(nil),
 		(*MetaCommand_PurgeOverrides)(nil),
+		(*MetaCommand_LoadPolicies)(nil),
+		(*MetaCommand_PurgePolicies)(nil),
 	}
 	file_quorate_raftlog_v1_command_proto_msgTypes[1].OneofWrappers = []any{}
 	file_quorate_raftlog_v1_command_proto_msgTypes[14].OneofWrappers = []any{}
-	file_quorate_raftlog_v1_command_proto_msgTypes[16].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[21].OneofWrappers = []any{
 		(*RangeCommand_TermStart)(nil),
 		(*RangeCommand_Checkpoint)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[21].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[26].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),
 		(*MetaRecord_Override)(nil),
 		(*MetaRecord_End)(nil),
+		(*MetaRecord_Policies)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2412,7 +2883,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_command_proto_rawDesc), len(file_quorate_raftlog_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

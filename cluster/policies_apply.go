@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/account"
+)
+
+// policiesResult is what applying a change of policy configs returns.
+type policiesResult struct {
+	changed  bool   // something was stored or deleted
+	revision uint64 // of the table after it
+	err      error
+}
+
+// admits returns what bound a further config would exceed.
+func (m *metaFSM) admits(t *policyTable, c *policyConfig) error {
+	if have := len(t.configs); have >= m.maxConfigs {
+		return &account.PoliciesFullError{What: "configs", Have: int64(have), Adding: 1, Most: int64(m.maxConfigs)}
+	}
+	size := c.size()
+	if size > maxConfigBytes {
+		return &account.PoliciesFullError{What: "bytes in one config", Adding: size, Most: maxConfigBytes}
+	}
+	if t.bytes+size > m.maxPolicyBytes {
+		return &account.PoliciesFullError{What: "bytes", Have: t.bytes, Adding: size, Most: m.maxPolicyBytes}
+	}
+	return nil
+}
+
+// loadPolicies does not look at the content of a config whose id is there. If that
+// was loaded at the same nanosecond by the same caller, it is a repetition of the
+// proposal: it has made the config.
+func (m *metaFSM) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
+	t := m.policies.Load()
+	res := policiesResult{revision: t.revision}
+	s := load.GetConfig()
+	if have := t.find(decodeConfigID(s.GetId())); have != nil {
+		res.changed = int64(have.at) == s.GetAtUnixNanos() && have.by == s.GetBy()
+		return res
+	}
+	c, err := decodeConfig(s)
+	if err == nil {
+		err = m.admits(t, c)
+	}
+	if err != nil {
+		res.err = err
+		return res
+	}
+	return m.storePolicies(t.with(c))
+}
+
+func (m *metaFSM) purgePolicies(purge *raftlogv1.PurgePolicies) policiesResult {
+	t := m.policies.Load()
+	i, ok := t.search(decodeConfigID(purge.GetId()))
+	if !ok {
+		return policiesResult{revision: t.revision}
+	}
+	return m.storePolicies(t.without(i))
+}
+
+func (m *metaFSM) storePolicies(t *policyTable) policiesResult {
+	m.policies.Store(t)
+	m.reloaded()
+	return policiesResult{changed: true, revision: t.revision}
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// maxListedPolicies bounds one answer of ListPolicies.
+const maxListedPolicies = 1000
+
+// LoadPolicies stores a config of 1 to account.MaxPolicies policies, unless there
+// is one of its id: then it returns at once, without looking at the content. An
+// empty version is account.HashPolicies of the policies. stored is the id with
+// its version, and created whether this call has stored it. The caller has
+// checked that ids and policies are valid.
+//
+// It answers when this node has the config; every other node has it as soon as
+// somebody uses it there. Too many configs in the cluster, or too large ones, are
+// an account.PoliciesFullError. The lack of a leader is a NoLeaderError, after
+// which the config may be stored later nevertheless: the call may be repeated.
+func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (stored account.ConfigID, created bool, err error) {
+	if id.Version == "" {
+		id.Version = account.HashPolicies(policies)
+	}
+	t := n.meta.policies.Load()
+	if t.find(id) != nil {
+		return id, false, nil
+	}
+	c := newPolicyConfig(id, policies, quota.Time(time.Now().UnixNano()), by)
+	if err := errors.Join(checkText("by", by, account.MaxAtom), c.check()); err != nil {
+		return id, false, err
+	}
+	if err := n.meta.admits(t, c); err != nil {
+		return id, false, err // not worth an entry of the log
+	}
+	made := func() bool { have := n.meta.policies.Load().find(id); return have != nil && have.at == c.at && have.by == c.by }
+	res, err := n.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
+		LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)},
+	}})
+	return id, err == nil && (res.changed || made()), err
+}
+
+// PurgePolicies deletes a config, waits (at most two seconds) until all connected
+// nodes have done so, and reports whether it was there. After a lost answer of
+// the leader the deletion is repeated, and then it was not. Accounts keep their
+// copy of the policy. The lack of a leader is a NoLeaderError.
+func (n *Node) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, error) {
+	res, err := n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
+		PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)},
+	}})
+	if err != nil {
+		return false, err
+	}
+	behind := func() []quota.NodeID {
+		return n.routes.where(func(p *peer) bool { return p.up && p.policies < res.revision })
+	}
+	n.waitHere(ctx, func() bool { return len(behind()) == 0 })
+	if late := behind(); len(late) > 0 {
+		n.log.Warn("policies are not purged everywhere yet", "version", id.Version, "behind", late)
+	}
+	return res.changed, nil
+}
+
+// Policies returns a config, or nil if there is none. Before it says that, it asks
+// the leader of the meta group; the lack of one is a NoLeaderError.
+func (n *Node) Policies(ctx context.Context, id account.ConfigID) (*account.Config, error) {
+	c := n.meta.policies.Load().find(id)
+	if c == nil {
+		if err := n.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		c = n.meta.policies.Load().find(id)
+	}
+	if c == nil {
+		return nil, nil
+	}
+	return c.whole(), nil
+}
+
+// ListPolicies returns up to limit and up to 1000 configs of a realm behind a
+// version, without their policies, sorted by version, as far as this node has
+// applied them.
+func (n *Node) ListPolicies(_ context.Context, app, realm, after string, limit int) ([]account.Config, error) {
+	return n.meta.policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
+}
+
+// changePolicies proposes a change and waits until this node has applied it.
+// Without a change it waits for all changes that were committed before the call.
+func (n *Node) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
+	p, err := newProposal(cmd)
+	if err != nil {
+		return policiesResult{}, fmt.Errorf("policies: %w", err)
+	}
+	p.made = made
+	p.call = func(command []byte) *peerv1.Call {
+		return &peerv1.Call{Body: &peerv1.Call_Policies{Policies: &peerv1.CallPolicies{Command: command}}}
+	}
+	p.result = func(c *peerv1.Call) any { return decodePoliciesResult(c.GetPoliciesResult()) }
+	out, err := n.propose(ctx, p)
+	if err != nil {
+		return policiesResult{}, err
+	}
+	res := n.policiesResult(out)
+	if res.err != nil {
+		return res, res.err
+	}
+	applied := func() bool { return n.meta.policies.Load().revision >= res.revision }
+	if n.waitHere(ctx, applied); !applied() {
+		return res, &NoLeaderError{"this node has not heard of the newest policies yet"}
+	}
+	return res, nil
+}
+
+// policiesResult is the result of an entry; that of one without a change is how
+// far this node is.
+func (n *Node) policiesResult(out any) policiesResult {
+	switch res := out.(type) {
+	case policiesResult:
+		return res
+	case nil:
+		return policiesResult{revision: n.meta.policies.Load().revision}
+	}
+	return policiesResult{err: fmt.Errorf("policies: the log answered %v", out)}
+}
+
+func encodePoliciesResult(res policiesResult) *peerv1.CallPoliciesResult {
+	r := &peerv1.CallPoliciesResult{Changed: res.changed, Revision: res.revision}
+	var full *account.PoliciesFullError
+	switch {
+	case errors.As(res.err, &full):
+		r.Bound = &peerv1.PoliciesBound{What: full.What, Have: full.Have, Adding: full.Adding, Most: full.Most}
+	case res.err != nil:
+		r.Fault = res.err.Error()
+	}
+	return r
+}
+
+func decodePoliciesResult(r *peerv1.CallPoliciesResult) policiesResult {
+	res := policiesResult{changed: r.GetChanged(), revision: r.GetRevision()}
+	switch b := r.GetBound(); {
+	case b != nil:
+		res.err = &account.PoliciesFullError{What: b.GetWhat(), Have: b.GetHave(), Adding: b.GetAdding(), Most: b.GetMost()}
+	case r.GetFault() != "":
+		res.err = errors.New(r.GetFault())
+	}
+	return res
+}

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func (c *trio) loadPolicies(n *Node, version string, count int) {
+	c.t.Helper()
+	id, created, err := n.LoadPolicies(c.t.Context(), "user:ops@example.com", configID(version), somePolicies(count))
+	if err != nil || !created || id != configID(version) {
+		c.t.Fatalf("load %s: %v, %v, %v", version, id, created, err)
+	}
+}
+
+// mustResolve checks that a node finds a policy without delay.
+func (c *trio) mustResolve(n *Node, version, name string) {
+	c.t.Helper()
+	r := ref(version, name)
+	got, err := n.resolve(c.t.Context(), []account.PolicyRef{r})
+	if err != nil {
+		c.t.Fatalf("%s: resolve %v: %v", n.cfg.Self, r, err)
+	}
+	if want := somePolicies(20)[r.Key]; got[0] == nil || *got[0] != want {
+		c.t.Fatalf("%s: %v is %+v; want %+v", n.cfg.Self, r, got[0], want)
+	}
+}
+
+// TestPoliciesAtOnce: what was loaded through one node works on all others with
+// the next call, time and again.
+func TestPoliciesAtOnce(t *testing.T) {
+	c := newTrio(t, 2)
+	nodes := c.running()
+	for i := range 30 {
+		v := "#" + strconv.Itoa(i)
+		c.loadPolicies(nodes[i%3], v, 3)
+		var wg sync.WaitGroup
+		for _, n := range nodes {
+			for range 5 { // they share a question
+				wg.Go(func() {
+					got, err := n.resolve(t.Context(), []account.PolicyRef{ref(v, "p1"), ref(v, "p9")})
+					if err != nil || got[0] == nil || got[0].Limit != 11 || got[1] != nil {
+						t.Errorf("%s: %s: %v, %v", n.cfg.Self, v, got, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+	for _, n := range nodes {
+		list, err := n.ListPolicies(t.Context(), "builds", "project:test", "", 100)
+		if err != nil || len(list) != 30 {
+			t.Errorf("%s lists %d configs, %v", n.cfg.Self, len(list), err)
+		}
+		got, err := n.Policies(t.Context(), configID("#29"))
+		if err != nil || got == nil || !reflect.DeepEqual(got.Policies, somePolicies(3)) || got.By != "user:ops@example.com" || got.At == 0 {
+			t.Errorf("%s has %+v, %v", n.cfg.Self, got, err)
+		}
+		if got, err := n.Policies(t.Context(), configID("#none")); got != nil || err != nil {
+			t.Errorf("%s has %+v, %v", n.cfg.Self, got, err)
+		}
+		id, created, err := n.LoadPolicies(t.Context(), "", configID("#7"), somePolicies(1))
+		if id != configID("#7") || created || err != nil {
+			t.Errorf("%s: loaded again: %v, %v, %v", n.cfg.Self, id, created, err)
+		}
+	}
+	c.purgeAndLook(nodes)
+}
+
+// purgeAndLook: when a purge has answered, no node has the config.
+func (c *trio) purgeAndLook(nodes []*Node) {
+	c.t.Helper()
+	for i := range 20 {
+		id := configID("#" + strconv.Itoa(i))
+		was, err := nodes[i%3].PurgePolicies(c.t.Context(), id)
+		if err != nil || !was {
+			c.t.Fatalf("purge %v: %v, %v", id, was, err)
+		}
+		for _, n := range nodes {
+			if n.meta.policies.Load().find(id) != nil {
+				c.t.Errorf("%s still has %v", n.cfg.Self, id)
+			}
+		}
+	}
+	if was, err := nodes[0].PurgePolicies(c.t.Context(), configID("#1")); was || err != nil {
+		c.t.Errorf("purged twice: %v, %v", was, err)
+	}
+}
+
+// TestPoliciesOutliveLeaders: configs are loaded while leaders of the meta group
+// die; what was answered is there for ever, and after a restart of all.
+func TestPoliciesOutliveLeaders(t *testing.T) {
+	c := newTrio(t, 2)
+	loaded := 0
+	for round := range 3 {
+		victim := quota.NodeID(c.running()[0].Status().MetaLeader)
+		c.loadPolicies(c.others()[0], "#"+strconv.Itoa(loaded), 3)
+		loaded++
+		c.kill(victim)
+		c.loadPolicies(c.running()[round%2], "#"+strconv.Itoa(loaded), 3) // through the election
+		loaded++
+		for _, n := range c.running() {
+			for i := range loaded {
+				c.mustResolve(n, "#"+strconv.Itoa(i), "p2")
+			}
+		}
+		c.start(victim, nil)
+		c.awaitReady(15 * time.Second)
+		c.mustResolve(c.nodes[victim], "#"+strconv.Itoa(loaded-1), "p2")
+	}
+	for _, id := range c.ids() {
+		c.kill(id)
+	}
+	for _, id := range c.ids() {
+		c.start(id, nil)
+	}
+	c.awaitReady(15 * time.Second)
+	for _, n := range c.running() {
+		for i := range loaded {
+			c.mustResolve(n, "#"+strconv.Itoa(i), "p1")
+		}
+	}
+}
+
+// TestPoliciesRestored: a node that was away while the log was cut takes the
+// configs from a snapshot.
+func TestPoliciesRestored(t *testing.T) {
+	c := newTrio(t, 2)
+	c.loadPolicies(c.running()[0], "#old", 3)
+	away := c.others()[0].cfg.Self
+	c.kill(away)
+	c.loadPolicies(c.running()[0], "#new", 20)
+	if was, err := c.running()[1].PurgePolicies(t.Context(), configID("#old")); !was || err != nil {
+		t.Fatalf("purge: %v, %v", was, err)
+	}
+	for _, n := range c.running() {
+		if err := n.host.Group(metaGroup).Snapshot(t.Context()); err != nil {
+			t.Fatalf("snapshot: %v", err)
+		}
+	}
+	c.start(away, nil)
+	c.awaitReady(15 * time.Second)
+	c.mustResolve(c.nodes[away], "#new", "p19")
+	c.eventually(5*time.Second, "the purge has reached the node", func() error {
+		if c.nodes[away].meta.policies.Load().find(configID("#old")) != nil {
+			return errors.New("it has #old")
+		}
+		return nil
+	})
+}
+
+// TestMissingNeedsALeader: without one nothing is said to be missing.
+func TestMissingNeedsALeader(t *testing.T) {
+	c := newTrio(t, 2)
+	c.loadPolicies(c.running()[0], "#1", 3)
+	alone := c.running()[0]
+	c.mustResolve(alone, "#1", "p0")
+	for _, n := range c.running()[1:] {
+		c.kill(n.cfg.Self)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	got, err := alone.resolve(ctx, []account.PolicyRef{ref("#1", "p0"), ref("#2", "p0")})
+	if no := (*NoLeaderError)(nil); !errors.As(err, &no) {
+		t.Errorf("cut off: %v, %v; want a NoLeaderError", got, err)
+	}
+	if got, err := alone.Policies(ctx, configID("#2")); got != nil || err == nil {
+		t.Errorf("cut off: %v, %v; want an error", got, err)
+	}
+	c.mustResolve(alone, "#1", "p0") // what is here works
+}
+
+// TestLargeConfig: a config of the most policies passes the log and the way to the leader.
+func TestLargeConfig(t *testing.T) {
+	c := newTrio(t, 2)
+	large := map[account.PolicyKey]account.Policy{}
+	for i := range account.MaxPolicies {
+		text := fmt.Sprintf("%030d", i)
+		large[account.PolicyKey{Namespace: text, Name: text, Resource: text}] = account.Policy{Limit: account.Most, Default: account.Most}
+	}
+	if _, created, err := c.others()[0].LoadPolicies(t.Context(), "x", configID("#large"), large); !created || err != nil {
+		t.Fatalf("%v, %v", created, err)
+	}
+	for _, n := range c.running() {
+		got, err := n.Policies(t.Context(), configID("#large"))
+		if err != nil || got == nil || !reflect.DeepEqual(got.Policies, large) {
+			t.Errorf("%s: not what was loaded: %v", n.cfg.Self, err)
+		}
+	}
+	size := c.running()[0].meta.policies.Load().bytes
+	t.Logf("a config of %d policies counts as %d bytes; room for %d such", len(large), size, maxPolicyBytes/size)
+}

@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/account"
+)
+
+// resolve returns the policies of refs, in their order, nil for those that are
+// not loaded. Nothing counts as that before this node has all that was committed
+// when it was called: a config that was loaded through any node is found. What
+// this node has costs no lock and no wait. The policies are never changed. The
+// lack of a leader, where one must be asked, is a NoLeaderError.
+func (n *Node) resolve(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
+	found, all := n.meta.policies.Load().resolve(refs)
+	if all {
+		return found, nil
+	}
+	if err := n.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	found, _ = n.meta.policies.Load().resolve(refs)
+	return found, nil
+}
+
+func (t *policyTable) resolve(refs []account.PolicyRef) (found []*account.Policy, all bool) {
+	found, all = make([]*account.Policy, len(refs)), true
+	var last *policyConfig // operations of one call mostly have the same
+	for i := range refs {
+		if last == nil || last.id != refs[i].Config {
+			last = t.find(refs[i].Config)
+		}
+		if last != nil {
+			found[i] = last.find(refs[i].Key)
+		}
+		all = all && found[i] != nil
+	}
+	return found, all
+}
+
+// catchUps lets all who find something missing share one question to the meta
+// leader at a time. Who comes while it is under way waits for the next: what was
+// loaded since is not in the answer.
+type catchUps struct {
+	mu   sync.Mutex
+	busy bool
+	next *catchUp // of those who came since; nil: nobody
+}
+
+// catchUp is one question.
+type catchUp struct {
+	done chan struct{}
+	err  error // after done
+}
+
+// catchUp waits until this node has applied all policies that were committed when
+// it was called.
+func (n *Node) catchUp(ctx context.Context) error {
+	q := n.joinCatchUp()
+	select {
+	case <-q.done:
+		return q.err
+	case <-ctx.Done():
+		return &NoLeaderError{"the meta group did not say whether the policy is loaded: " + ctx.Err().Error()}
+	case <-n.stop:
+		return &NoLeaderError{"this node is stopping"}
+	}
+}
+
+func (n *Node) joinCatchUp() *catchUp {
+	c := &n.catchUps
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = &catchUp{done: make(chan struct{})}
+	}
+	if !c.busy {
+		c.busy = true
+		go n.runCatchUps()
+	}
+	return c.next
+}
+
+// take returns the question of those who wait; nil ends the asking.
+func (c *catchUps) take() *catchUp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.next
+	c.next, c.busy = nil, q != nil
+	return q
+}
+
+// runCatchUps asks until nobody waits.
+func (n *Node) runCatchUps() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-n.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for q := n.catchUps.take(); q != nil; q = n.catchUps.take() {
+		_, q.err = n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
+		close(q.done)
+	}
+}

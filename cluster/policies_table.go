@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of what the meta group keeps of policies; account.MaxPolicies is that of
+// the policies in one config. Bytes are counted by policyConfig.size: about what
+// they take of a node's memory.
+const (
+	maxConfigs     = 10_000
+	maxConfigBytes = 4 << 20 // of one config: an entry of the log that a slow disk still takes within a call
+	maxPolicyBytes = 64 << 20
+)
+
+// Sizes besides those of texts.
+const (
+	configSize = 128
+	policySize = 96
+)
+
+// policyTable is all policy configs, sorted by id. It is never changed: a change
+// makes another one, so readers need no lock and a snapshot no copy.
+type policyTable struct {
+	configs  []*policyConfig
+	bytes    int64
+	revision uint64 // number of changes that led to it
+}
+
+// policyConfig is one config. It is never changed.
+type policyConfig struct {
+	id       account.ConfigID
+	policies []namedPolicy // sorted by key; each key once
+	at       quota.Time
+	by       string
+}
+
+type namedPolicy struct {
+	key    account.PolicyKey
+	policy account.Policy
+}
+
+func compareConfigs(a, b account.ConfigID) int {
+	return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Realm, b.Realm), cmp.Compare(a.Version, b.Version))
+}
+
+func comparePolicies(a, b account.PolicyKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource))
+}
+
+// search returns where a config is or would be.
+func (t *policyTable) search(id account.ConfigID) (int, bool) {
+	return slices.BinarySearchFunc(t.configs, id, func(c *policyConfig, id account.ConfigID) int { return compareConfigs(c.id, id) })
+}
+
+// find returns a config, nil if there is none.
+func (t *policyTable) find(id account.ConfigID) *policyConfig {
+	if i, ok := t.search(id); ok {
+		return t.configs[i]
+	}
+	return nil
+}
+
+// find returns a policy, nil if there is none. It is never changed.
+func (c *policyConfig) find(k account.PolicyKey) *account.Policy {
+	i, ok := slices.BinarySearchFunc(c.policies, k, func(p namedPolicy, k account.PolicyKey) int { return comparePolicies(p.key, k) })
+	if !ok {
+		return nil
+	}
+	return &c.policies[i].policy
+}
+
+// size is the same on all nodes, whatever their version of the encoding.
+func (c *policyConfig) size() int64 {
+	size := configSize + len(c.id.App) + len(c.id.Realm) + len(c.id.Version) + len(c.by)
+	for i := range c.policies {
+		k := &c.policies[i].key
+		size += policySize + len(k.Namespace) + len(k.Name) + len(k.Resource)
+	}
+	return int64(size)
+}
+
+// with returns the table and a config that it does not have.
+func (t *policyTable) with(c *policyConfig) *policyTable {
+	i, _ := t.search(c.id)
+	return &policyTable{
+		configs: slices.Insert(slices.Clone(t.configs), i, c),
+		bytes:   t.bytes + c.size(), revision: t.revision + 1,
+	}
+}
+
+// without returns the table without one of its configs.
+func (t *policyTable) without(i int) *policyTable {
+	return &policyTable{
+		configs: slices.Delete(slices.Clone(t.configs), i, i+1),
+		bytes:   t.bytes - t.configs[i].size(), revision: t.revision + 1,
+	}
+}
+
+// add appends a config to a table that nobody else has yet.
+func (t *policyTable) add(s *raftlogv1.MetaPolicyConfig) error {
+	c, err := decodeConfig(s)
+	if err != nil {
+		return err
+	}
+	if n := len(t.configs); n > 0 && compareConfigs(t.configs[n-1].id, c.id) >= 0 {
+		return fmt.Errorf("policies %v come after %v", c.id, t.configs[n-1].id)
+	}
+	t.configs, t.bytes = append(t.configs, c), t.bytes+c.size()
+	return nil
+}
+
+// list returns up to limit configs of a realm behind a version, without their
+// policies.
+func (t *policyTable) list(app, realm, after string, limit int) []account.Config {
+	first, found := t.search(account.ConfigID{App: app, Realm: realm, Version: after})
+	if found {
+		first++
+	}
+	var out []account.Config
+	for _, c := range t.configs[first:] {
+		if len(out) >= limit || c.id.App != app || c.id.Realm != realm {
+			break
+		}
+		out = append(out, c.summary())
+	}
+	return out
+}
+
+func (c *policyConfig) summary() account.Config {
+	return account.Config{ID: c.id, Count: len(c.policies), At: c.at, By: c.by}
+}
+
+func (c *policyConfig) whole() *account.Config {
+	out := c.summary()
+	out.Policies = make(map[account.PolicyKey]account.Policy, len(c.policies))
+	for i := range c.policies {
+		out.Policies[c.policies[i].key] = c.policies[i].policy
+	}
+	return &out
+}

@@ -1,0 +1,283 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// configID is of a config in the tests' realm.
+func configID(version string) account.ConfigID {
+	return account.ConfigID{App: "builds", Realm: "project:test", Version: version}
+}
+
+// somePolicies are count policies that are all different.
+func somePolicies(count int) map[account.PolicyKey]account.Policy {
+	out := map[account.PolicyKey]account.Policy{}
+	for i := range count {
+		out[account.PolicyKey{Namespace: "ns", Name: "p" + strconv.Itoa(i), Resource: "builds"}] = account.Policy{
+			Default: int64(i), Limit: int64(i) + 10, Refill: account.Refill{Units: -int64(i), Interval: 3600, Offset: 60},
+			Options: account.AbsoluteResource, Lifetime: time.Duration(i) * time.Hour,
+		}
+	}
+	return out
+}
+
+// policies is a config of count policies.
+func policies(version string, count int) *policyConfig {
+	return newPolicyConfig(configID(version), somePolicies(count), 1763712000000000000, "user:ops@example.com")
+}
+
+func loadCommand(c *policyConfig) *raftlogv1.MetaCommand {
+	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)}}}
+}
+
+func purgePoliciesCommand(id account.ConfigID) *raftlogv1.MetaCommand {
+	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)}}}
+}
+
+// randomConfig is sometimes one that must not be stored.
+func randomConfig(rng *rand.Rand) *policyConfig {
+	c := newPolicyConfig(configID("#"+strconv.Itoa(rng.IntN(9))), somePolicies(rng.IntN(8)), quota.Time(rng.IntN(3)), "somebody")
+	switch rng.IntN(9) {
+	case 0:
+		c.policies = append(c.policies, c.policies...)
+	case 1:
+		c.id.Version = "7"
+	}
+	return c
+}
+
+func (m *metaFSM) applyPolicies(t testing.TB, cmd *raftlogv1.MetaCommand) policiesResult {
+	t.Helper()
+	res, ok := m.Apply(1, 1, encode(cmd)).(policiesResult)
+	if !ok {
+		t.Fatal("no policiesResult")
+	}
+	return res
+}
+
+func TestLoadPurgePolicies(t *testing.T) {
+	m := quietMeta()
+	reloaded := 0
+	m.reloaded = func() { reloaded++ }
+	other := func(c *policyConfig) *policyConfig { c.at++; return c }
+	for i, step := range []struct {
+		cmd      *raftlogv1.MetaCommand
+		changed  bool
+		revision uint64
+	}{
+		{loadCommand(policies("#1", 2)), true, 1},
+		{loadCommand(policies("#1", 2)), true, 1},         // the same proposal once more
+		{loadCommand(other(policies("#1", 3))), false, 1}, // somebody else's
+		{loadCommand(policies("$abc", 1)), true, 2},
+		{purgePoliciesCommand(configID("#2")), false, 2},
+		{purgePoliciesCommand(configID("#1")), true, 3},
+		{purgePoliciesCommand(configID("#1")), false, 3},
+		{loadCommand(other(policies("#1", 3))), true, 4},
+	} {
+		if r := m.applyPolicies(t, step.cmd); r.err != nil || r.changed != step.changed || r.revision != step.revision {
+			t.Errorf("step %d: %+v; want %v and revision %d", i, r, step.changed, step.revision)
+		}
+		if i == 2 {
+			if c := m.policies.Load().find(configID("#1")); !reflect.DeepEqual(c, policies("#1", 2)) {
+				t.Errorf("a config was replaced by %+v", c)
+			}
+		}
+	}
+	if reloaded != 4 {
+		t.Errorf("told of %d changes; want 4", reloaded)
+	}
+	got := m.policies.Load().find(configID("#1")).whole()
+	if want := somePolicies(3); !reflect.DeepEqual(got.Policies, want) || got.Count != 3 || got.By != "user:ops@example.com" {
+		t.Errorf("stored %+v; want %+v", got, want)
+	}
+}
+
+// TestPolicyRoundtrip: no field is forgotten.
+func TestPolicyRoundtrip(t *testing.T) {
+	all := map[account.PolicyKey]account.Policy{filled[account.PolicyKey](t): filled[account.Policy](t)}
+	want := newPolicyConfig(configID("#f"), all, 1, "x")
+	if got, err := decodeConfig(encodeConfig(want)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("encoded and decoded: %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestPoliciesRefused: what is refused says why, and changes nothing.
+func TestPoliciesRefused(t *testing.T) {
+	m := quietMeta()
+	m.maxConfigs, m.maxPolicyBytes = 2, 3*policies("#1", 5).size()
+	m.applyPolicies(t, loadCommand(policies("#1", 5)))
+	twice := policies("#2", 2)
+	twice.policies[1] = twice.policies[0]
+	big := map[account.PolicyKey]account.Policy{}
+	for i := range account.MaxPolicies + 1 {
+		big[account.PolicyKey{Name: strconv.Itoa(i)}] = account.Policy{}
+	}
+	huge := policies("#2", 1)
+	huge.policies[0].key.Name = strings.Repeat("x", maxConfigBytes)
+	for name, c := range map[string]struct {
+		config *policyConfig
+		want   string
+	}{
+		"none":          {policies("#2", 0), "0 in one config"},
+		"too many":      {newPolicyConfig(configID("#2"), big, 1, ""), "10001 in one config"},
+		"twice":         {twice, "comes after"},
+		"version":       {policies("2", 1), `version: "2"`},
+		"empty version": {policies("#", 1), `version: "#"`},
+		"bytes in all":  {policies("#2", 13), "bytes, and"},
+		"bytes in one":  {huge, "bytes in one config"},
+	} {
+		before := snapshot(t, m)
+		if r := m.applyPolicies(t, loadCommand(c.config)); r.changed || r.err == nil || !strings.Contains(r.err.Error(), c.want) || r.revision != 1 {
+			t.Errorf("%s: %+v; want an error with %q", name, r, c.want)
+		}
+		if !bytes.Equal(before, snapshot(t, m)) {
+			t.Errorf("%s: it left something behind", name)
+		}
+	}
+	if r := m.applyPolicies(t, loadCommand(policies("#2", 5))); !r.changed {
+		t.Errorf("up to the bound: %+v", r)
+	}
+	r := m.applyPolicies(t, loadCommand(policies("#3", 1)))
+	want := account.PoliciesFullError{What: "configs", Have: 2, Adding: 1, Most: 2}
+	for _, err := range []error{r.err, decodePoliciesResult(encodePoliciesResult(r)).err} {
+		if full := (*account.PoliciesFullError)(nil); !errors.As(err, &full) || *full != want {
+			t.Errorf("too many configs: %v; want %v", err, &want)
+		}
+	}
+	m.applyPolicies(t, purgePoliciesCommand(configID("#1")))
+	if r := m.applyPolicies(t, loadCommand(policies("#3", 5))); !r.changed {
+		t.Errorf("after a purge: %+v", r)
+	}
+	if over := decodePoliciesResult(encodePoliciesResult(policiesResult{err: errors.New("what")})); over.err == nil || over.err.Error() != "what" {
+		t.Errorf("a fault became %+v", over)
+	}
+}
+
+func TestListPolicies(t *testing.T) {
+	m := quietMeta()
+	for _, v := range []string{"#b", "$c", "#a", "#c"} {
+		m.applyPolicies(t, loadCommand(policies(v, 1)))
+		stranger := policies(v, 1)
+		stranger.id.Realm = "project:tes" // sorts right before
+		m.applyPolicies(t, loadCommand(stranger))
+		stranger = policies(v, 1)
+		stranger.id.App = "buildt" // and right behind
+		m.applyPolicies(t, loadCommand(stranger))
+	}
+	n := &Node{meta: m}
+	for _, c := range []struct {
+		after string
+		limit int
+		want  string
+	}{
+		{"", 10, "#a #b #c $c"}, {"", 2, "#a #b"}, {"#b", 2, "#c $c"}, {"#bb", 1, "#c"}, {"$c", 5, ""}, {"", 0, ""},
+	} {
+		list, err := n.ListPolicies(t.Context(), "builds", "project:test", c.after, c.limit)
+		var got []string
+		for _, l := range list {
+			got = append(got, l.ID.Version)
+			if l.Policies != nil || l.Count != 1 || l.By == "" || l.At == 0 || l.ID != configID(l.ID.Version) {
+				t.Errorf("listed %+v", l)
+			}
+		}
+		if strings.Join(got, " ") != c.want || err != nil {
+			t.Errorf("%d after %q: %v, %v; want %s", c.limit, c.after, got, err, c.want)
+		}
+	}
+}
+
+func ref(version, name string) account.PolicyRef {
+	return account.PolicyRef{Config: configID(version), Key: account.PolicyKey{Namespace: "ns", Name: name, Resource: "builds"}}
+}
+
+// TestResolveHere: what a node has costs it no question.
+func TestResolveHere(t *testing.T) {
+	m := quietMeta()
+	m.applyPolicies(t, loadCommand(policies("#1", 3)))
+	m.applyPolicies(t, loadCommand(policies("#2", 2)))
+	n := &Node{meta: m} // that could not ask
+	refs := []account.PolicyRef{ref("#1", "p2"), ref("#2", "p1"), ref("#2", "p0"), ref("#1", "p2")}
+	got, err := n.resolve(t.Context(), refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range refs {
+		if want := somePolicies(3)[r.Key]; got[i] == nil || *got[i] != want {
+			t.Errorf("%v is %+v; want %+v", r, got[i], want)
+		}
+	}
+	if found, all := m.policies.Load().resolve([]account.PolicyRef{ref("#3", "p0"), ref("#2", "p0"), ref("#2", "p2")}); all || found[0] != nil || found[1] == nil || found[2] != nil {
+		t.Errorf("one of three is there: %v", found)
+	}
+	if found, all := m.policies.Load().resolve(nil); !all || len(found) != 0 {
+		t.Errorf("nothing: %v", found)
+	}
+}
+
+// TestPoliciesReadWhileChanged is for the race detector: readers see a whole
+// table, and what they found stays as it was.
+func TestPoliciesReadWhileChanged(t *testing.T) {
+	m := quietMeta()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r := ref("#"+strconv.Itoa(i%50), "p"+strconv.Itoa(i%20))
+				found, _ := m.policies.Load().resolve([]account.PolicyRef{r})
+				if found[0] != nil && *found[0] != somePolicies(20)[r.Key] {
+					t.Errorf("%v is %+v", r, found[0])
+				}
+				m.policies.Load().list("builds", "project:test", "#2", 10)
+			}
+		})
+	}
+	for i := range 500 {
+		m.applyPolicies(t, loadCommand(policies("#"+strconv.Itoa(i%50), 20)))
+		m.applyPolicies(t, purgePoliciesCommand(configID("#"+strconv.Itoa((i+7)%50))))
+		if i%50 == 0 {
+			snapshot(t, m)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func BenchmarkResolve(b *testing.B) {
+	m := quietMeta()
+	for i := range 1000 {
+		m.applyPolicies(b, loadCommand(policies(fmt.Sprintf("#%04d", i), 100)))
+	}
+	for _, count := range []int{1, 1000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			refs := make([]account.PolicyRef, count)
+			for i := range refs {
+				refs[i] = ref(fmt.Sprintf("#%04d", i), "p"+strconv.Itoa(i%100))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, all := m.policies.Load().resolve(refs); !all {
+					b.Fatal("not found")
+				}
+			}
+		})
+	}
+}
