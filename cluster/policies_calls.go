@@ -40,7 +40,10 @@ func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID,
 	if err := n.meta.admits(t, c); err != nil {
 		return id, false, err // not worth an entry of the log
 	}
-	made := func() bool { have := n.meta.policies.Load().find(id); return have != nil && have.at == c.at && have.by == c.by }
+	made := func() bool {
+		have := n.meta.policies.Load().find(id)
+		return have != nil && have.at == c.at && have.by == c.by
+	}
 	res, err := n.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
 		LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)},
 	}})
