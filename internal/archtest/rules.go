@@ -255,6 +255,7 @@ var Exceptions = []Exception{
 var pureStd = []string{
 	"bytes", "cmp", "container/heap", "encoding/binary", "errors", "fmt", "hash/fnv", "iter", "maps",
 	"math", "math/bits", "slices", "sort", "strconv", "strings", "time",
+	"encoding/ascii85", "unicode", "unicode/utf8",
 }
 
 // insteadOf says what to do without an import that pure packages may not use.
