@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,18 @@ type step struct {
 
 func walk(t *testing.T, n Node, steps []step) {
 	t.Helper()
-	srv := serveHTTP(t, n)
+	walkServer(t, serveHTTP(t, n), steps)
+}
+
+func walkRouter(t *testing.T, s *service, steps []step) {
+	t.Helper()
+	srv := httptest.NewServer(newRouter(s))
+	t.Cleanup(srv.Close)
+	walkServer(t, srv, steps)
+}
+
+func walkServer(t *testing.T, srv *httptest.Server, steps []step) {
+	t.Helper()
 	for _, c := range steps {
 		a := call(t, c.method, srv.URL+c.path, c.body)
 		if a.code != c.code || !strings.Contains(a.body, c.want) {
@@ -212,6 +224,17 @@ func TestBareNode(t *testing.T) {
 		{"GET", "/v1/keys", ""},
 		{"POST", "/v1/keys:reset", key + `}`},
 		{"GET", "/v1/events", ""},
+		{"POST", "/v1/accounts:apply", "{}"},
+		{"POST", "/v1/accounts:get", "{}"},
+		{"POST", "/v1/policies:load", "{}"},
+		{"GET", "/v1/admin/accounts", ""},
+		{"POST", "/v1/admin/accounts:get", "{}"},
+		{"POST", "/v1/admin/accounts:apply", "{}"},
+		{"GET", "/v1/admin/accounts:history", ""},
+		{"GET", "/v1/admin/policies", ""},
+		{"PUT", "/v1/admin/policies", "{}"},
+		{"GET", "/v1/admin/policies:get", ""},
+		{"DELETE", "/v1/admin/policies", ""},
 	} {
 		steps = append(steps, step{c[0], c[1], c[2], http.StatusNotImplemented, `"detail":"this node does not `, ""})
 	}

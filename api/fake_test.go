@@ -34,6 +34,8 @@ type fakeNode struct {
 	lost      uint64
 	filter    quota.EventFilter
 	stopped   chan struct{}
+
+	accounts fakeAccounts
 }
 
 var (
@@ -43,6 +45,8 @@ var (
 	_ OverrideStore = (*fakeNode)(nil)
 	_ Keys          = (*fakeNode)(nil)
 	_ EventSource   = (*fakeNode)(nil)
+	_ Accounts      = (*fakeNode)(nil)
+	_ PolicyStore   = (*fakeNode)(nil)
 )
 
 func newFake(t testing.TB) *fakeNode {

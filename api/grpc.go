@@ -50,6 +50,8 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	quoratev1.RegisterOverrideServiceServer(srv, &overrideServer{service: s})
 	quoratev1.RegisterKeyServiceServer(srv, &keyServer{service: s})
 	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
+	quoratev1.RegisterAccountServiceServer(srv, &accountServer{service: s})
+	quoratev1.RegisterAccountAdminServiceServer(srv, &accountAdminServer{service: s})
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: n})
 	if o.Register != nil {
 		o.Register(srv, s.seen)

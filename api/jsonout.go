@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -99,15 +100,32 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 // enumWord turns WHY_OVER_LIMIT of enum Why into over_limit.
 func enumWord(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	v := d.Values().ByNumber(n)
-	if v == nil || n == 0 {
+	if v == nil || n == 0 && !zeroIsWord(d) {
 		return "unknown"
 	}
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(d)))
 }
 
+// zeroIsWord says whether an enum's 0 means something, as SUCCESS of OpStatus.
+func zeroIsWord(d protoreflect.EnumDescriptor) bool {
+	return !strings.HasSuffix(string(d.Values().ByNumber(0).Name()), unspecified)
+}
+
+const unspecified = "_UNSPECIFIED"
+
 // enumPrefix is what all names of an enum begin with: WHY_ of enum Why.
 func enumPrefix(d protoreflect.EnumDescriptor) string {
-	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
+	if !zeroIsWord(d) {
+		return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), unspecified[1:])
+	}
+	var b strings.Builder
+	for i, c := range string(d.Name()) {
+		if i > 0 && unicode.IsUpper(c) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(c))
+	}
+	return b.String() + "_"
 }
 
 func appendString(b []byte, s string) []byte {

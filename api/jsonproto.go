@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/internal/account"
 )
 
 // decodeProto reads a message as FormatJSON writes it, and nothing after it,
@@ -27,8 +31,15 @@ func decodeProto(b []byte, m proto.Message, example string) *fault {
 	return r.end()
 }
 
-// maxListItems bounds every list of a message.
+// maxListItems bounds every list of a message but one.
 const maxListItems = 1000
+
+func mostItems(fd protoreflect.FieldDescriptor) int {
+	if fd.FullName() == "quorate.v1.PolicyConfig.policies" {
+		return account.MaxPolicies
+	}
+	return maxListItems
+}
 
 var fieldNames sync.Map // protoreflect.FullName -> []string
 
@@ -72,8 +83,8 @@ func (r *reader) list(path string, list protoreflect.List, fd protoreflect.Field
 		return nil
 	}
 	for {
-		if list.Len() == maxListItems {
-			return badField(path, "more than %d; send at most %d in one call", maxListItems, maxListItems)
+		if most := mostItems(fd); list.Len() == most {
+			return badField(path, "more than %d; send at most %d in one call", most, most)
 		}
 		v, f := r.value(path+"["+strconv.Itoa(list.Len())+"]", fd, list.NewElement())
 		if f != nil {
@@ -122,8 +133,19 @@ func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 	return r.integer(path, fd)
 }
 
+// integer reads a number, or its digits in a string: so libraries for protos write
+// those of 64 bits.
 func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, *fault) {
+	if long := fd.Kind() == protoreflect.Int64Kind || fd.Kind() == protoreflect.Uint64Kind; long && r.peek() == '"' {
+		return r.quoted(path, fd)
+	}
 	switch fd.Kind() {
+	case protoreflect.Uint32Kind:
+		n, f := r.whole(path, 64, "from 0 to 4294967295")
+		if f == nil && (n < 0 || n > math.MaxUint32) {
+			f = badField(path, "is %d; must be a whole number from 0 to 4294967295", n)
+		}
+		return protoreflect.ValueOfUint32(uint32(n)), f
 	case protoreflect.Int32Kind:
 		n, f := r.whole(path, 32, "of 32 bits")
 		return protoreflect.ValueOfInt32(int32(n)), f
@@ -139,6 +161,23 @@ func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 	}
 	// invariant: requests use no other kinds; the contract test reads every one
 	panic("api: " + fd.FullName() + " has a kind that cannot be read")
+}
+
+// quoted reads a number in a string.
+func (r *reader) quoted(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, *fault) {
+	text, f := r.str(path)
+	if f != nil {
+		return protoreflect.Value{}, f
+	}
+	in := reader{b: []byte(text)}
+	if bytes.ContainsAny(in.b, " \t\r\n\"") || text == "" {
+		return protoreflect.Value{}, badField(path, "is the string %q; must be a whole number", clip(text))
+	}
+	v, f := in.integer(path, fd)
+	if f == nil && in.end() != nil {
+		f = badField(path, "is the string %q; must be a whole number", clip(text))
+	}
+	return v, f
 }
 
 func (r *reader) inner(path string, empty protoreflect.Value) (protoreflect.Value, *fault) {
@@ -168,7 +207,7 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 	var words []string
 	for i := range d.Values().Len() {
 		n := d.Values().Get(i).Number()
-		if n == 0 {
+		if n == 0 && !zeroIsWord(d) {
 			continue
 		}
 		w := enumWord(d, n)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/access"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -110,6 +111,13 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Logger takes what goes wrong inside; nil discards it.
 	Logger *slog.Logger
+	// Identifier says who calls, for permissions, request ids and histories. Nil:
+	// whoever the metadata or header quorate-user or x-forwarded-user names, else
+	// Anonymous; nothing proves it.
+	Identifier access.Identifier
+	// Grants says who may do what on AccountAdminService. Nil: everybody may
+	// everything.
+	Grants access.Grants
 	// Version of the software, for quorate_build_info.
 	Version string
 	// Register adds services of other protocols to the gRPC server, perhaps nil.
@@ -150,6 +158,11 @@ type service struct {
 	overrides OverrideStore
 	keys      Keys
 	events    EventSource
+	accounts  Accounts
+	policies  PolicyStore
+
+	identifier access.Identifier
+	grants     access.Grants
 
 	opts  Options
 	log   *slog.Logger
@@ -168,11 +181,19 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
+	s := &service{identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)
 	s.overrides, _ = n.(OverrideStore)
 	s.keys, _ = n.(Keys)
 	s.events, _ = n.(EventSource)
+	s.accounts, _ = n.(Accounts)
+	s.policies, _ = n.(PolicyStore)
+	if s.identifier == nil {
+		s.identifier = headerIdentity{}
+	}
+	if s.grants == nil {
+		s.grants = access.Everybody{}
+	}
 	return s
 }

@@ -127,6 +127,9 @@ func (d *document) responses(r *route) object {
 	if r.res != nil && r.res.ProtoReflect().Descriptor().Fields().ByName("allowed") != nil {
 		out["429"] = object{"description": "Refused: the same body, with allowed false.", "content": ok["content"]}
 	}
+	if r.res != nil && r.res.ProtoReflect().Descriptor().Fields().ByName("applied") != nil {
+		out["409"] = object{"description": "An operation failed and nothing was applied: the same body, with applied false.", "content": ok["content"]}
+	}
 	return out
 }
 

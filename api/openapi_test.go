@@ -54,7 +54,7 @@ func TestOpenAPI(t *testing.T) {
 // TestOpenAPIDescribesAnswers holds real answers against the schemas.
 func TestOpenAPIDescribesAnswers(t *testing.T) {
 	doc := loadOpenAPI(t)
-	srv := serveHTTP(t, newFake(t))
+	srv := serveHTTP(t, newFake(t).withAccounts())
 	for _, c := range []struct{ method, path, body, schema string }{
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
@@ -67,6 +67,12 @@ func TestOpenAPIDescribesAnswers(t *testing.T) {
 		{"GET", "/v1/rates", "", "TopRatesResponse"},
 		{"GET", "/v1/status", "", "GetStatusResponse"},
 		{"GET", "/v1/allow", "", "Problem"},
+		{"POST", "/v1/accounts:apply", `{"ops":[` + buildOp + `]}`, "ApplyOpsResponse"},
+		{"POST", "/v1/accounts:get", `{"accounts":[` + aliceJSON + `,` + nobodyJSON + `]}`, "GetAccountsResponse"},
+		{"GET", "/v1/admin/accounts?app_id=cv&realm=project:infra", "", "ListAccountsResponse"},
+		{"GET", "/v1/admin/accounts:history?" + aliceQuery, "", "GetAccountHistoryResponse"},
+		{"GET", "/v1/admin/policies:get?app_id=cv&realm=project:infra&version=$abc", "", "GetPoliciesResponse"},
+		{"GET", "/v1/admin/policies?app_id=cv&realm=project:infra", "", "ListPoliciesResponse"},
 	} {
 		a := call(t, c.method, srv.URL+c.path, c.body)
 		schema := doc.Components.Schemas[c.schema]
@@ -150,6 +156,8 @@ func FuzzDecodeProto(f *testing.F) {
 	for _, s := range []string{
 		`{"checks":[{"namespace":"web","limit":"a","key":"k","cost":1,"max_wait":0.5,"method":"","path":""}],"ttl":30}`,
 		`{"overrides":[{"namespace":"web","limit":"a","key":"k","class":"banned","rate":"1/s","burst":null,"scale":1.5,"expires":"2100-01-02T03:04:05.5Z"}]}`,
+		`{"request_id":"r","request_id_ttl":7200,"ops":[{"account_id":{"app_id":"a","realm":"r","name":"n"},"relative_to":"zero","delta":"-5","options":1}]}`,
+		`{"app_id":"a","config":{"policies":[{"key":{"name":"n"},"policy":{"default":"7","limit":9007199254740991,"refill":{"units":-1,"interval":3600},"lifetime":1.5}}]}}`,
 		`{"from":{"version":3},"to":{"yaml":"x"}}`, `{"from":null}`, `{"checks":[null]}`, `{"ttl":null}`, `{"overrides":[{"scale":1e400}]}`, `{"checks":[{}`, `{"overrides":[{"class":"unknown"}]}`, `{"to":{"version":-0}}`,
 	} {
 		f.Add([]byte(s))
@@ -158,7 +166,7 @@ func FuzzDecodeProto(f *testing.F) {
 		for _, m := range []interface {
 			protoreflect.ProtoMessage
 			Reset()
-		}{&quoratev1.ReserveRequest{}, &quoratev1.SetOverridesRequest{}, &quoratev1.DiffLimitsRequest{}, &quoratev1.SettleRequest{}} {
+		}{&quoratev1.ApplyOpsRequest{}, &quoratev1.LoadPoliciesRequest{}, &quoratev1.ReserveRequest{}, &quoratev1.SetOverridesRequest{}, &quoratev1.DiffLimitsRequest{}, &quoratev1.SettleRequest{}} {
 			if fault := decodeProto(b, m, "{}"); fault != nil {
 				if fault.field == "" || fault.detail == "" || len(fault.Error()) > 3000 {
 					t.Errorf("bad fault %q of %q", fault.Error(), b)

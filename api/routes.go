@@ -38,7 +38,7 @@ type route struct {
 // routes are all routes; the one description of them is made from these.
 func (r *router) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	return []route{
+	return append(r.accountRoutes(), []route{
 		{method: post, path: "/v1/allow", rpc: "QuotaService.Allow", in: fromJSON, req: &quoratev1.AllowRequest{}, res: &quoratev1.AllowResponse{}, serve: r.postAllow},
 		{method: post, path: "/v1/allow:batch", rpc: "QuotaService.AllowBatch", in: fromJSON, req: &quoratev1.AllowBatchRequest{}, res: &quoratev1.AllowBatchResponse{}, serve: r.postBatch},
 		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.allowAll),
@@ -70,7 +70,7 @@ func (r *router) routes() []route {
 		{method: get, path: "/healthz", summary: "Whether the node runs.", serve: getHealth},
 		{method: get, path: "/readyz", summary: "Whether all ranges have leaders.", serve: r.getReady},
 		{method: get, path: "/metrics", summary: "Metrics in the form that Prometheus reads.", serve: r.getMetrics},
-	}
+	}...)
 }
 
 // limitPath is the one path with names in it.
@@ -109,8 +109,12 @@ func ordinary[Q, R any, PQ interface {
 	}
 }
 
-// statusOf is 429 for a refusal, which also says when to come again.
+// statusOf is 429 for a refusal, which also says when to come again, and 409 for
+// operations that were not applied.
 func statusOf(w http.ResponseWriter, res proto.Message) int {
+	if ops, ok := res.(*quoratev1.ApplyOpsResponse); ok && !ops.Applied {
+		return http.StatusConflict
+	}
 	a, ok := res.(interface{ GetAllowed() bool })
 	if !ok || a.GetAllowed() {
 		return http.StatusOK

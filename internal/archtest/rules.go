@@ -163,8 +163,12 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"internal/account", "internal/quota", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "internal/account", "internal/quota", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
+	},
+	{
+		Package: "api/access", Kind: Library,
+		Job: "says who may administer durable quotas: permissions in realms",
 	},
 	{
 		Package: "api/quotaservice", Kind: Library,
@@ -181,7 +185,7 @@ var Rules = []Rule{
 	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
-		May:        []string{"internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api"},
+		May:        []string{"internal/account", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access"},
 		ThirdParty: []string{yaml},
 	},
 	{

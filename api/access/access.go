@@ -1,0 +1,142 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// The permissions, by the names that grants and errors have for them.
+const (
+	AccountsRead            = "quota.accounts.read"            // look at single accounts
+	AccountsList            = "quota.accounts.list"            // list accounts
+	AccountsWrite           = "quota.accounts.write"           // apply operations
+	PoliciesRead            = "quota.policies.read"            // look at policy configs
+	PoliciesWrite           = "quota.policies.write"           // store configs named by their content
+	PoliciesOverrideVersion = "quota.policies.overrideVersion" // with write: store configs under a name of one's own
+	PoliciesPurge           = "quota.policies.purge"           // delete policy configs
+)
+
+// Permissions returns all permissions.
+func Permissions() []string {
+	return []string{AccountsRead, AccountsList, AccountsWrite, PoliciesRead, PoliciesWrite, PoliciesOverrideVersion, PoliciesPurge}
+}
+
+// The attributes of what a call is about, on which a grant may depend.
+const (
+	App       = "app_id"
+	Resource  = "resource_type"
+	Namespace = "namespace"
+	Self      = "self" // "1" if the account is the caller's own, "0" if not
+)
+
+// Attributes returns those that calls which need a permission come with, nil if
+// there is no such permission. Of accounts.list, Resource and Namespace are left
+// out where a call asks for all of them.
+func Attributes(permission string) []string {
+	switch permission {
+	case AccountsRead, AccountsWrite:
+		return []string{App, Resource, Namespace, Self}
+	case AccountsList:
+		return []string{App, Resource, Namespace}
+	case PoliciesRead, PoliciesWrite, PoliciesOverrideVersion, PoliciesPurge:
+		return []string{App}
+	}
+	return nil
+}
+
+// Internal returns the realm of whoever runs an application.
+func Internal(app string) string { return "@internal:" + app }
+
+// Identifier says who makes a call.
+type Identifier interface {
+	// Identify returns the caller's identity, never empty, such as "user:ann". An
+	// error refuses the call. It is called concurrently.
+	Identify(ctx context.Context) (identity string, err error)
+}
+
+// Grants says what callers have been given.
+type Grants interface {
+	// Has says whether an identity has a permission in a realm, for what has the
+	// attributes of binding. It is called concurrently, does not block for long, and
+	// does not change binding.
+	Has(ctx context.Context, identity, permission, realm string, binding map[string]string) bool
+}
+
+// Subject is what a call is about.
+type Subject struct {
+	App, Realm string
+	Binding    map[string]string // see Attributes; App is added
+	// Absolute says that the resource is managed by the application alone: only
+	// the permission in its internal realm counts.
+	Absolute bool
+}
+
+// Check returns nil if an identity may do on a subject what needs a permission,
+// and a *DeniedError if it may not.
+func Check(ctx context.Context, g Grants, identity, permission string, s Subject) error {
+	binding := make(map[string]string, 4)
+	maps.Copy(binding, s.Binding)
+	binding[App] = s.App
+	if !s.Absolute && g.Has(ctx, identity, permission, s.Realm, binding) {
+		return nil
+	}
+	if g.Has(ctx, identity, permission, Internal(s.App), binding) {
+		return nil
+	}
+	return &DeniedError{Identity: identity, Permission: permission, Realm: s.Realm, App: s.App, Absolute: s.Absolute}
+}
+
+// DeniedError says which permission a caller lacks, and where.
+type DeniedError struct {
+	Identity, Permission string
+	Realm, App           string
+	Absolute             bool
+}
+
+// Error says what would have to be granted.
+func (e *DeniedError) Error() string {
+	if e.Absolute {
+		return fmt.Sprintf("%q needs %s in realm %q: the resource is absolute, which the same permission in realm %q does not cover",
+			e.Identity, e.Permission, Internal(e.App), e.Realm)
+	}
+	return fmt.Sprintf("%q needs %s in realm %q or %q", e.Identity, e.Permission, e.Realm, Internal(e.App))
+}
+
+// Everybody grants everything to everybody.
+type Everybody struct{}
+
+// Has implements [Grants].
+func (Everybody) Has(context.Context, string, string, string, map[string]string) bool { return true }
+
+// Anybody is whoever calls, as the identity of a grant.
+const Anybody = "*"
+
+// Grant gives permissions in one realm to one identity.
+type Grant struct {
+	Identity    string            // or Anybody
+	Realm       string            // such as "project:infra", or "@internal:APP"
+	Permissions []string          // one or more
+	When        map[string]string // attributes that must be so; one that a call does not come with is not so
+}
+
+// List is grants that do not change. The empty list gives nothing to anybody.
+type List []Grant
+
+// Has implements [Grants].
+func (l List) Has(_ context.Context, identity, permission, realm string, binding map[string]string) bool {
+	return slices.ContainsFunc(l, func(g Grant) bool {
+		return (g.Identity == identity || g.Identity == Anybody) && g.Realm == realm &&
+			slices.Contains(g.Permissions, permission) && g.holds(binding)
+	})
+}
+
+func (g *Grant) holds(binding map[string]string) bool {
+	for name, want := range g.When {
+		if got, there := binding[name]; !there || got != want {
+			return false
+		}
+	}
+	return true
+}

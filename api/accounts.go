@@ -1,0 +1,150 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
+)
+
+const keepAccounts = "keep accounts"
+
+// applyOps is AccountService.ApplyOps: the application has checked who may.
+func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, *fault) {
+	by, ttl, ops, f := s.opsCall(ctx, req)
+	if f != nil {
+		return nil, f
+	}
+	return s.applyChecked(ctx, by, req.RequestId, ttl, ops)
+}
+
+// opsCall reads who calls for what, and validates it.
+func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f *fault) {
+	if s.accounts == nil {
+		return "", 0, nil, notServed(keepAccounts)
+	}
+	if ttl, f = requestID(req); f != nil {
+		return "", 0, nil, f
+	}
+	if ops, f = opsOf(req.Ops); f != nil {
+		return "", 0, nil, f
+	}
+	by, f = s.caller(ctx)
+	return by, ttl, ops, f
+}
+
+func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, *fault) {
+	out, err := s.accounts.ApplyOps(ctx, by, id, ttl, ops)
+	if err != nil {
+		return nil, fromApply(err, id)
+	}
+	switch out.Code {
+	case account.Done, account.Repeated:
+		return &quoratev1.ApplyOpsResponse{Applied: true, Repeated: out.Code == account.Repeated, OriginallySet: timeProto(out.At), Results: resultsProto(out.Results)}, nil
+	case account.Failed:
+		return &quoratev1.ApplyOpsResponse{Results: resultsProto(out.Results)}, nil
+	case account.Mismatched:
+		return nil, &fault{
+			code: codes.AlreadyExists, http: http.StatusUnprocessableEntity, reason: "REQUEST_ID_REUSED", field: "request_id",
+			detail: fmt.Sprintf("%q was used by %q for other operations; nothing was applied, give these an id of their own", clip(id), clip(by)),
+		}
+	case account.Held:
+		return nil, heldFault("others held the same accounts for too long; nothing was applied, try again")
+	case account.Full:
+		return nil, &fault{
+			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "STORE_FULL",
+			detail: out.Message + "; nothing was applied",
+		}
+	}
+	return nil, &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: fmt.Sprintf("the node answered with outcome %d, which is none", out.Code)}
+}
+
+func heldFault(detail string) *fault {
+	return &fault{code: codes.Aborted, http: http.StatusServiceUnavailable, reason: "ACCOUNTS_HELD", retry: time.Second, detail: detail}
+}
+
+// fromAccounts maps an error of Accounts or PolicyStore.
+func fromAccounts(err error) *fault {
+	switch status.Code(err) {
+	case codes.Aborted:
+		return heldFault(status.Convert(err).Message())
+	case codes.ResourceExhausted:
+		return &fault{
+			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "OVERLOADED", retry: time.Second,
+			detail: status.Convert(err).Message() + "; nothing was done, try again later",
+		}
+	}
+	f := fromError(err)
+	if f.reason == "NO_LEADER" {
+		f.detail = err.Error() + "; try again in a second"
+	}
+	return f
+}
+
+// fromApply is fromAccounts of a change: where the outcome may be unknown, it
+// says what makes a repetition safe.
+func fromApply(err error, id string) *fault {
+	f := fromAccounts(err)
+	unknown := f.code == codes.Unavailable || f.code == codes.DeadlineExceeded || errors.Is(err, context.Canceled)
+	switch {
+	case !unknown:
+	case id != "":
+		f.detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
+	default:
+		f.retry = 0 // who repeats it may charge twice
+		f.detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
+	}
+	return f
+}
+
+// accountIDs validates the accounts of a call.
+func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, *fault) {
+	if s.accounts == nil {
+		return nil, notServed(keepAccounts)
+	}
+	if n := len(req.Accounts); n < 1 || n > maxAccounts {
+		return nil, badField("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
+	}
+	ids := make([]account.ID, len(req.Accounts))
+	for i, p := range req.Accounts {
+		var f *fault
+		if ids[i], f = accountID(fmt.Sprintf("accounts[%d]", i), p); f != nil {
+			return nil, f
+		}
+	}
+	return ids, nil
+}
+
+func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, *fault) {
+	ids, f := s.accountIDs(req)
+	if f != nil {
+		return nil, f
+	}
+	return s.readAccounts(ctx, ids, req.Stale)
+}
+
+func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, *fault) {
+	states, at, err := s.accounts.GetAccounts(ctx, ids, stale)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	return &quoratev1.GetAccountsResponse{Accounts: statesProto(states), At: timeProto(at)}, nil
+}
+
+// accountPage is the size of a page.
+func accountPage(size int32) (int, *fault) {
+	if size < 0 || size > maxAccounts {
+		return 0, badField("page_size", "%d; must be 1 to %d, or 0 for %d", size, maxAccounts, usualAccounts)
+	}
+	if size == 0 {
+		return usualAccounts, nil
+	}
+	return int(size), nil
+}

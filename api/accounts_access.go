@@ -1,0 +1,160 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/internal/account"
+)
+
+// Anonymous is the identity of callers who do not say who they are.
+const Anonymous = "anonymous:anonymous"
+
+// headerIdentity takes a caller at their word: the metadata or header that also
+// names the author of a change.
+type headerIdentity struct{}
+
+func (headerIdentity) Identify(ctx context.Context) (string, error) {
+	who, f := author(ctx, "", "")
+	if f != nil {
+		return "", f
+	}
+	if who == "" {
+		return Anonymous, nil
+	}
+	return who, nil
+}
+
+// caller returns the identity of whoever makes the call.
+func (s *service) caller(ctx context.Context) (string, *fault) {
+	who, err := s.identifier.Identify(ctx)
+	if err == nil {
+		return who, nil
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return "", f
+	}
+	return "", &fault{code: codes.Unauthenticated, http: http.StatusUnauthorized, reason: "UNAUTHENTICATED", detail: err.Error()}
+}
+
+// may refuses a call whose caller lacks a permission. field is what of the call
+// needs it.
+func (s *service) may(ctx context.Context, who, permission, field string, about access.Subject) *fault {
+	err := access.Check(ctx, s.grants, who, permission, about)
+	if err == nil {
+		return nil
+	}
+	return &fault{
+		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED", field: field, detail: err.Error(),
+		meta: map[string]string{"permission": permission, "realm": about.Realm, "identity": who},
+	}
+}
+
+func aboutAccount(who string, id account.ID) access.Subject {
+	self := "0"
+	if id.Identity == who {
+		self = "1"
+	}
+	return access.Subject{App: id.App, Realm: id.Realm, Binding: map[string]string{access.Resource: id.Resource, access.Namespace: id.Namespace, access.Self: self}}
+}
+
+// aboutList leaves out what a list is not narrowed to: a grant for one namespace
+// is none for all of them.
+func aboutList(f account.Filter) access.Subject {
+	binding := map[string]string{}
+	if f.Resource != "" {
+		binding[access.Resource] = f.Resource
+	}
+	if f.Namespace != nil {
+		binding[access.Namespace] = *f.Namespace
+	}
+	return access.Subject{App: f.App, Realm: f.Realm, Binding: binding}
+}
+
+// mayWrite refuses operations on accounts that the caller may not write. Of
+// accounts whose policy, or the one to be set, is of an absolute resource, the
+// permission in the internal realm is needed.
+//
+// What policy an account has is read before the operations are applied: an
+// application that sets an absolute policy for the first time in between may
+// find one more change by hand.
+func (s *service) mayWrite(ctx context.Context, who string, ops []account.Op) *fault {
+	var narrow []int // operations that are allowed unless the resource is absolute
+	for i := range ops {
+		about := aboutAccount(who, ops[i].Account)
+		about.Absolute = true
+		if s.may(ctx, who, access.AccountsWrite, "", about) == nil {
+			continue
+		}
+		about.Absolute = false
+		if f := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); f != nil {
+			return f
+		}
+		narrow = append(narrow, i)
+	}
+	if len(narrow) == 0 {
+		return nil
+	}
+	absolute, f := s.absolute(ctx, ops, narrow)
+	if f != nil {
+		return f
+	}
+	for _, i := range narrow {
+		about := aboutAccount(who, ops[i].Account)
+		about.Absolute = absolute[ops[i].Account]
+		if f := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func opAccount(i int) string { return fmt.Sprintf("ops[%d].account_id", i) }
+
+// absolute returns which accounts of some operations have, or would get, a policy
+// of an absolute resource.
+func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, *fault) {
+	ids := make([]account.ID, 0, len(some))
+	out := map[account.ID]bool{}
+	configs := map[account.ConfigID]*account.Config{}
+	for _, i := range some {
+		ids = append(ids, ops[i].Account)
+		yes, f := s.setsAbsolute(ctx, ops[i].Policy, configs)
+		if f != nil {
+			return nil, f
+		}
+		out[ops[i].Account] = out[ops[i].Account] || yes
+	}
+	states, _, err := s.accounts.GetAccounts(ctx, ids, false)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	for i := range states {
+		if r := states[i].Rule; states[i].Exists && r != nil && r.Options&account.AbsoluteResource != 0 {
+			out[states[i].ID] = true
+		}
+	}
+	return out, nil
+}
+
+// setsAbsolute says whether a policy that an operation sets is of an absolute
+// resource. One that is not there fails later, as any operation with it.
+func (s *service) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, *fault) {
+	if ref == nil || s.policies == nil {
+		return false, nil
+	}
+	c, seen := configs[ref.Config]
+	if !seen {
+		var err error
+		if c, err = s.policies.Policies(ctx, ref.Config); err != nil {
+			return false, fromAccounts(err)
+		}
+		configs[ref.Config] = c
+	}
+	return c != nil && c.Policies[ref.Key].Options&account.AbsoluteResource != 0, nil
+}

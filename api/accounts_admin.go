@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/api/access"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
+)
+
+// adminGetAccounts is GetAccounts with a permission for each account.
+func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, *fault) {
+	ids, f := s.accountIDs(req)
+	if f != nil {
+		return nil, f
+	}
+	who, f := s.caller(ctx)
+	if f != nil {
+		return nil, f
+	}
+	for i, id := range ids {
+		if f := s.may(ctx, who, access.AccountsRead, fmt.Sprintf("accounts[%d]", i), aboutAccount(who, id)); f != nil {
+			return nil, f
+		}
+	}
+	return s.readAccounts(ctx, ids, req.Stale)
+}
+
+func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, *fault) {
+	if s.accounts == nil {
+		return nil, notServed(keepAccounts)
+	}
+	id, f := accountID("account_id", req.AccountId)
+	if f != nil {
+		return nil, f
+	}
+	who, f := s.caller(ctx)
+	if f != nil {
+		return nil, f
+	}
+	if f := s.may(ctx, who, access.AccountsRead, "account_id", aboutAccount(who, id)); f != nil {
+		return nil, f
+	}
+	state, err := s.accounts.AccountHistory(ctx, id)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	out := &quoratev1.GetAccountHistoryResponse{}
+	for i := range state.History {
+		out.Changes = append(out.Changes, changeProto(&state.History[i]))
+	}
+	return out, nil
+}
+
+func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, *fault) {
+	if s.accounts == nil {
+		return nil, notServed(keepAccounts)
+	}
+	filter, f := accountFilter(req)
+	if f != nil {
+		return nil, f
+	}
+	size, f := accountPage(req.PageSize)
+	if f != nil {
+		return nil, f
+	}
+	after, f := parsePage(req.PageToken, filter)
+	if f != nil {
+		return nil, f
+	}
+	who, f := s.caller(ctx)
+	if f != nil {
+		return nil, f
+	}
+	if f := s.may(ctx, who, access.AccountsList, "", aboutList(filter)); f != nil {
+		return nil, f
+	}
+	states, err := s.accounts.ListAccounts(ctx, filter, after, size)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	out := &quoratev1.ListAccountsResponse{Accounts: statesProto(states)}
+	if len(states) == size {
+		out.NextPageToken = pageToken(states[size-1].ID)
+	}
+	return out, nil
+}
+
+func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, *fault) {
+	f := account.Filter{App: req.AppId, Realm: req.Realm, Identity: req.Identity, Namespace: req.Namespace, NamePrefix: req.NamePrefix, Resource: req.ResourceType}
+	return f, checkAtoms("", atom{"app_id", f.App, false}, atom{"realm", f.Realm, false}, atom{"identity", req.GetIdentity(), true},
+		atom{"namespace", req.GetNamespace(), true}, atom{"name_prefix", f.NamePrefix, true}, atom{"resource_type", f.Resource, true})
+}
+
+// pageToken is the place behind an account: its id in one word, in base64.
+func pageToken(id account.ID) string {
+	word := strings.Join([]string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource}, "~")
+	return base64.RawURLEncoding.EncodeToString([]byte(word))
+}
+
+func parsePage(token string, f account.Filter) (account.ID, *fault) {
+	if token == "" {
+		return account.ID{}, nil
+	}
+	word, err := base64.RawURLEncoding.DecodeString(token)
+	part := strings.Split(string(word), "~")
+	if err != nil || len(part) != 6 || part[0] != f.App || part[1] != f.Realm {
+		return account.ID{}, badField("page_token", "is %q; must be next_page_token of the page before, with the same app_id and realm", clip(token))
+	}
+	return account.ID{App: part[0], Realm: part[1], Identity: part[2], Namespace: part[3], Name: part[4], Resource: part[5]}, nil
+}
+
+// adminApplyOps is ApplyOps with a permission for each account.
+func (s *service) adminApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, *fault) {
+	who, ttl, ops, f := s.opsCall(ctx, req)
+	if f != nil {
+		return nil, f
+	}
+	if f := s.mayWrite(ctx, who, ops); f != nil {
+		return nil, f
+	}
+	res, f := s.applyChecked(ctx, who, req.RequestId, ttl, ops)
+	if f == nil {
+		s.log.InfoContext(ctx, "accounts written by hand", "by", who, "request", req.RequestId, "ops", len(ops), "first", ops[0].Account, "applied", res.Applied, "repeated", res.Repeated)
+	}
+	return res, f
+}

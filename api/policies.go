@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/access"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
+)
+
+const keepPolicies = "keep policies of accounts"
+
+// loadPolicies is AccountService.LoadPolicies: the application has checked who may.
+func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, *fault) {
+	id, policies, f := s.loadCall(req)
+	if f != nil {
+		return nil, f
+	}
+	by, f := s.caller(ctx)
+	if f != nil {
+		return nil, f
+	}
+	return s.storePolicies(ctx, by, id, policies)
+}
+
+// writePolicies is loadPolicies with permissions.
+func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, *fault) {
+	id, policies, f := s.loadCall(req)
+	if f != nil {
+		return nil, f
+	}
+	who, f := s.mayPolicies(ctx, id, access.PoliciesWrite)
+	if f == nil && id.Version != "" {
+		_, f = s.mayPolicies(ctx, id, access.PoliciesOverrideVersion)
+	}
+	if f != nil {
+		return nil, f
+	}
+	return s.storePolicies(ctx, who, id, policies)
+}
+
+// loadCall validates policies to be stored. The version of those that have a
+// hash for it is empty.
+func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f *fault) {
+	if s.policies == nil {
+		return id, nil, notServed(keepPolicies)
+	}
+	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
+	if f := checkAtoms("", atom{"app_id", id.App, false}, atom{"realm", id.Realm, false}); f != nil {
+		return id, nil, f
+	}
+	if v := req.Version; v != "" {
+		id.Version = "#" + strings.TrimPrefix(v, "#")
+		if f := checkAtom("version", id.Version, false); f != nil {
+			return id, nil, f
+		}
+		if id.Version == "#" || strings.Contains(v, "$") {
+			return id, nil, badField("version", "is %q; must be a name without '$', which begins hashes, or absent for a hash of the content", clip(v))
+		}
+	}
+	policies, f = policiesOf(req.Config)
+	return id, policies, f
+}
+
+func (s *service) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, *fault) {
+	stored, created, err := s.policies.LoadPolicies(ctx, by, id, policies)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	if created {
+		s.log.InfoContext(ctx, "policies loaded", "by", by, "config", stored, "policies", len(policies))
+	}
+	return &quoratev1.LoadPoliciesResponse{Id: configIDProto(stored), Created: created}, nil
+}
+
+// mayPolicies returns who calls, if they have a permission for a config's realm.
+func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, *fault) {
+	who, f := s.caller(ctx)
+	if f == nil {
+		f = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
+	}
+	return who, f
+}
+
+// policiesCall validates a call about one config.
+func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, *fault) {
+	if s.policies == nil {
+		return account.ConfigID{}, "", notServed(keepPolicies)
+	}
+	id, f := configID("id", p)
+	if f != nil {
+		return id, "", f
+	}
+	who, f := s.mayPolicies(ctx, id, permission)
+	return id, who, f
+}
+
+func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, *fault) {
+	id, _, f := s.policiesCall(ctx, req.Id, access.PoliciesRead)
+	if f != nil {
+		return nil, f
+	}
+	c, err := s.policies.Policies(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fromAccounts(err)
+	case c == nil:
+		return nil, &fault{
+			code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_POLICIES", field: "id",
+			detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
+		}
+	}
+	return &quoratev1.GetPoliciesResponse{Id: configIDProto(c.ID), Config: configProto(c.Policies), LoadedAt: timeProto(c.At), By: c.By}, nil
+}
+
+func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, *fault) {
+	if s.policies == nil {
+		return nil, notServed(keepPolicies)
+	}
+	if f := checkAtoms("", atom{"app_id", req.AppId, false}, atom{"realm", req.Realm, false}, atom{"page_token", req.PageToken, true}); f != nil {
+		return nil, f
+	}
+	size, f := accountPage(req.PageSize)
+	if f != nil {
+		return nil, f
+	}
+	if _, f := s.mayPolicies(ctx, account.ConfigID{App: req.AppId, Realm: req.Realm}, access.PoliciesRead); f != nil {
+		return nil, f
+	}
+	list, err := s.policies.ListPolicies(ctx, req.AppId, req.Realm, req.PageToken, size)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	out := &quoratev1.ListPoliciesResponse{}
+	for i := range list {
+		c := &list[i]
+		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: configIDProto(c.ID), Policies: int32(c.Count), LoadedAt: timeProto(c.At), By: c.By})
+	}
+	if len(list) == size {
+		out.NextPageToken = list[size-1].ID.Version
+	}
+	return out, nil
+}
+
+func (s *service) purgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, *fault) {
+	id, who, f := s.policiesCall(ctx, req.Id, access.PoliciesPurge)
+	if f != nil {
+		return nil, f
+	}
+	purged, err := s.policies.PurgePolicies(ctx, id)
+	if err != nil {
+		return nil, fromAccounts(err)
+	}
+	s.log.InfoContext(ctx, "policies purged", "by", who, "config", id, "purged", purged)
+	return &quoratev1.PurgePoliciesResponse{Purged: purged}, nil
+}
