@@ -13,7 +13,8 @@
 //
 // What comes in is decoded strictly: unknown, repeated or misspelt fields,
 // wrong types, trailing data and broken UTF-8 are refused, and the error names
-// the field, the value and what would be right.
+// the field, the value and what would be right. Numbers of 64 bits may come in
+// strings, as libraries for protos write them.
 //
 // # Errors
 //
@@ -30,11 +31,21 @@
 //	too many reservations      RESOURCE_EXHAUSTED 503 + Retry-After
 //	the node cannot do it      UNIMPLEMENTED      501
 //	no leader                  UNAVAILABLE        503 + Retry-After
+//	no permission              PERMISSION_DENIED  403, names permission, realm, identity
+//	no such policies           NOT_FOUND          404
+//	request id used before     ALREADY_EXISTS     422
+//	accounts held by others    ABORTED            503 + Retry-After
+//	accounts: store is full    RESOURCE_EXHAUSTED 503
+//	accounts: overloaded       RESOURCE_EXHAUSTED 503 + Retry-After
 //
 // A refusal by a limit is not an error: OK over gRPC, 429 with the same body as
 // an admission over HTTP. A request that is to wait is admitted: 200, and the
 // body says how long. A question (cost 0) has the status that a request of one
 // token would have got, and charges nothing.
+//
+// Nor are operations on accounts that failed: OK over gRPC, and 409 with the same
+// body over HTTP, applied false, so that "curl -f" fails as a script expects. A
+// request id that was used for other operations is a problem, and 422.
 //
 // # Routes
 //
@@ -44,8 +55,8 @@
 //
 // # What a node can do
 //
-// [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys] and
-// [EventSource] are asked for when a server is made; what needs one that the
+// [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys],
+// [EventSource], [Accounts] and [PolicyStore] are asked for when a server is made; what needs one that the
 // node lacks answers UNIMPLEMENTED.
 //
 // # HTTP rules
@@ -66,6 +77,11 @@
 // The field author, else the metadata or header quorate-user, else
 // x-forwarded-user. It is what the caller says, and is proven by nothing here.
 //
+// For accounts the same is the caller's identity, "anonymous:anonymous" if nobody
+// is named: request ids are remembered per identity, histories name it, and
+// AccountAdminService looks up its permissions (package access). Another
+// [access.Identifier] may be given in [Options].
+//
 // # Cost
 //
 // What a call needs of a limit (its counters, its JSON and proto form, its
@@ -76,6 +92,7 @@
 //
 // Bodies of one check are at most 16 KiB, all others 4 MiB; a batch has at most
 // 1000 checks, a call that stands or falls together 16 limits, a list of
-// overrides, keys or versions 1000 items; headers are at most 16 KiB and must arrive
+// overrides, keys, versions, accounts or operations 1000 items, a policy config
+// 10,000 policies; headers are at most 16 KiB and must arrive
 // within 5 s; a gRPC connection has at most 1024 calls open.
 package api
