@@ -18,6 +18,7 @@ type Command struct {
 // aborted before is not begun again: the outcome says what it is.
 type Begin struct {
 	Tx     TxID
+	Home   quota.RangeID   // this range: whoever meets an account that is held is told
 	Others []quota.RangeID // that take part besides home, ascending
 	Part   Request
 }

@@ -1,7 +1,7 @@
 package account
 
 import (
-	"io"
+	"fmt"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -13,92 +13,339 @@ type Bounds struct {
 	MaxTx       int // transactions under way or not yet forgotten, default 10,000
 }
 
+func (b Bounds) orDefaults() Bounds {
+	or := func(v, otherwise int) int {
+		if v > 0 {
+			return v
+		}
+		return otherwise
+	}
+	return Bounds{
+		MaxAccounts: or(b.MaxAccounts, 4_000_000),
+		MaxRequests: or(b.MaxRequests, 2_000_000),
+		MaxTx:       or(b.MaxTx, 10_000),
+	}
+}
+
 // Store is the accounts of one range: a deterministic state machine. The same
 // commands at the same times make the same state on every replica, byte for byte
-// in its snapshot. Not safe for concurrent use; a [View] is.
-type Store struct{}
+// in its snapshot. The bounds decide too: they are to be the same everywhere. The zero
+// value is an empty store with default bounds. Not safe for concurrent use; a [View] is.
+type Store struct {
+	bounds  Bounds
+	now     quota.Time // newest time seen
+	changes uint64     // of accounts so far; the newest is an account's version
+
+	accounts tree[*record]
+	applied  tree[*applied]
+	txs      tree[*txn]
+	holds    tree[hold]
+	ended    tree[ended]
+
+	// What follows can be found out from the above, and is in no view.
+	accountExpiry tree[expiry]
+	appliedExpiry tree[expiry]
+	endedOrder    tree[ended]
+	pending       map[string]*txn        // by request, as in applied
+	policies      map[policy]*policyUses // those that accounts have
+	reserved      reserved
+	view          *View  // of the state as it is; nil when it must be made
+	pivot         record // for look-ups
+}
+
+// reserved is what transactions that are prepared will add.
+type reserved struct{ accounts, requests int }
+
+type policyUses struct {
+	policy *policy
+	uses   int
+}
+
+// New returns an empty store.
+func New(b Bounds) *Store {
+	s := &Store{bounds: b}
+	s.init()
+	return s
+}
+
+func (s *Store) init() {
+	if !s.accounts.none() {
+		return
+	}
+	s.bounds = s.bounds.orDefaults()
+	s.accounts = newTree(lessRecord)
+	s.applied = newTree(lessApplied)
+	s.txs = newTree(lessTx)
+	s.holds = newTree(lessHold)
+	s.ended = newTree(lessEnded)
+	s.accountExpiry = newTree(lessExpiry)
+	s.appliedExpiry = newTree(lessExpiry)
+	s.endedOrder = newTree(lessEndedOrder)
+	s.pending = map[string]*txn{}
+	s.policies = map[policy]*policyUses{}
+}
 
 // Apply carries out one command. at is the time in the log's entry; one that is
 // below an earlier one counts as that.
-func (s *Store) Apply(at quota.Time, c *Command) Outcome { panic("contract") }
-
-// View returns the state as it is now, in constant time: it does not change with
-// the store.
-func (s *Store) View() View { panic("contract") }
+func (s *Store) Apply(at quota.Time, c *Command) Outcome {
+	s.init()
+	s.view = nil
+	s.now = max(s.now, at)
+	switch {
+	case c.Apply != nil:
+		return s.applyRequest(s.now, c.Apply)
+	case c.Begin != nil:
+		return s.begin(s.now, c.Begin)
+	case c.Prepare != nil:
+		return s.prepare(s.now, c.Prepare)
+	case c.Decide != nil:
+		return s.decide(s.now, c.Decide)
+	case c.Finish != nil:
+		return s.finish(s.now, c.Finish)
+	case c.Forget != nil:
+		return s.forget(s.now, *c.Forget)
+	case c.Collect != nil:
+		s.collect(s.now, c.Collect.Max)
+	}
+	return Outcome{At: s.now}
+}
 
 // Stats are for metrics and status.
-func (s *Store) Stats() Stats { panic("contract") }
+func (s *Store) Stats() Stats {
+	s.init()
+	return Stats{Accounts: s.accounts.Len(), Requests: s.applied.Len(), Transactions: s.txs.Len()}
+}
 
 // Stats is the size of a store.
 type Stats struct {
 	Accounts, Requests, Transactions int
 }
 
-// View is a store at one moment. Safe for concurrent use.
-type View struct{}
-
-// State is an account as a view has it.
-type State struct {
-	ID        ID
-	Exists    bool
-	Balance   int64
-	Projected int64 // with refills up to the asked time
-	Updated   quota.Time
-	Refilled  quota.Time
-	Expires   quota.Time // 0 is never
-	Policy    *PolicyRef // nil: none
-	Rule      *Policy
-	PolicySet quota.Time
-	Next      quota.Time // of the refill that would change it; 0 is none
-	Version   uint64     // grows with every change
-	Holder    Tx         // of the transaction that holds it; zero: nobody
-	History   []Change   // newest first; only from History
+// applyRequest applies a request that is on this range alone.
+func (s *Store) applyRequest(at quota.Time, r *Request) Outcome {
+	part, out := s.try(at, r, true)
+	if out.Code == Done {
+		s.commit(at, part, part.results, false)
+	}
+	return out
 }
 
-// Change is one change of an account.
-type Change struct {
-	At            quota.Time
-	By, RequestID string
-	Previous, New int64
-	Policy        *PolicyRef // that it set, if it did
+// try finds out what a request, or a part of one, would do, and changes no account.
+// Anything but Done says why it cannot be done. home says that this range has the answer
+// to a repetition.
+func (s *Store) try(at quota.Time, r *Request, home bool) (*part, Outcome) {
+	if err := r.checkHead(); err != nil {
+		return nil, refused(at, r, err)
+	}
+	key := appliedKey(r.By, r.ID)
+	if r.ID != "" {
+		if out, known := s.repeated(at, key, r.Hash, home); known {
+			return nil, out
+		}
+	}
+	if holder := s.holder(key, r); holder != nil {
+		return nil, Outcome{Code: Held, Holder: holder.tx, At: at}
+	}
+	d, results, ok := s.attempt(at, r)
+	if !ok {
+		return nil, Outcome{Code: Failed, Results: results, At: at}
+	}
+	p := &part{by: r.By, id: r.ID, hash: r.Hash, ttl: r.TTL, results: results}
+	p.records = d.records(at, r)
+	if message := s.room(at, p); message != "" {
+		return nil, Outcome{Code: Full, Message: message, At: at}
+	}
+	return p, Outcome{Code: Done, Results: results, At: at}
 }
 
-// Get returns an account as it is at now; one that has expired does not exist.
-func (v View) Get(now quota.Time, id ID) State { panic("contract") }
-
-// History is Get with the last changes.
-func (v View) History(now quota.Time, id ID) State { panic("contract") }
-
-// Filter says what List is about. App and Realm are always looked at.
-type Filter struct {
-	App, Realm          string
-	Identity, Namespace *string
-	NamePrefix          string
-	Resource            string // empty: all
+// refused is the outcome of a request that cannot be carried out as a whole.
+func refused(at quota.Time, r *Request, err error) Outcome {
+	results := make([]Result, len(r.Ops))
+	for i := range results {
+		results[i] = Result{Status: Unknown, Message: err.Error()}
+	}
+	return Outcome{Code: Failed, Results: results, At: at}
 }
 
-// List returns up to limit accounts behind after (the zero ID: from the start), in order
-// of their ids' parts.
-func (v View) List(now quota.Time, f Filter, after ID, limit int) []State { panic("contract") }
-
-// Pending is a transaction that somebody has to bring to its end.
-type Pending struct {
-	Tx     Tx
-	Since  quota.Time      // begun or prepared
-	Others []quota.RangeID // at home
-	// Decided and Commit are known at home only.
-	Decided, Commit bool
-	AtHome          bool
+// repeated looks a request's id up. Where another range is home, that one alone knows
+// whether the time of the id is over.
+func (s *Store) repeated(at quota.Time, key string, hash Hash, home bool) (Outcome, bool) {
+	a, ok := s.applied.Get(&applied{key: key})
+	switch {
+	case !ok || a.expires <= at:
+		return Outcome{}, false
+	case a.hash != hash || home && a.elsewhere:
+		return Outcome{Code: Mismatched, At: at}, true
+	case !home:
+		return Outcome{}, false
+	}
+	results, _ := unpackResults(a.results)
+	return Outcome{Code: Repeated, Results: results, At: a.at}, true
 }
 
-// Pending returns up to limit transactions, oldest first.
-func (v View) Pending(limit int) []Pending { panic("contract") }
+// holder returns the transaction that a request would have to wait for, or nil.
+func (s *Store) holder(key string, r *Request) *txn {
+	if r.ID != "" {
+		if t := s.pending[key]; t != nil {
+			return t
+		}
+	}
+	if s.holds.Len() == 0 {
+		return nil
+	}
+	for i := range r.Ops {
+		if h, ok := s.holds.Get(hold{key: r.Ops[i].Account.key()}); ok {
+			t, _ := s.txs.Get(&txn{tx: h.tx})
+			return t
+		}
+	}
+	return nil
+}
 
-// Decision returns what home knows of a transaction.
-func (v View) Decision(id TxID) (p Pending, known bool) { panic("contract") }
+// collectAtBound is how much a command deletes of what is over when it meets a bound.
+const collectAtBound = 16
 
-// Write writes a snapshot: the same bytes on every replica.
-func (v View) Write(w io.Writer) error { panic("contract") }
+// room counts the accounts that p adds, and returns why there is no room for what it
+// adds; empty if there is.
+func (s *Store) room(at quota.Time, p *part) string {
+	p.created = s.missing(p.records)
+	if p.created > 0 && s.accounts.Len()+s.reserved.accounts+p.created > s.bounds.MaxAccounts {
+		s.collectAccounts(at, collectAtBound)
+		p.created = s.missing(p.records)
+		if n := s.accounts.Len() + s.reserved.accounts; n+p.created > s.bounds.MaxAccounts {
+			return fmt.Sprintf("the range has %d accounts, and %d more do not fit: at most %d", n, p.created, s.bounds.MaxAccounts)
+		}
+	}
+	if p.id != "" && s.applied.Len()+s.reserved.requests >= s.bounds.MaxRequests {
+		s.collectApplied(at, collectAtBound)
+		if n := s.applied.Len() + s.reserved.requests; n >= s.bounds.MaxRequests {
+			return fmt.Sprintf("the range remembers %d request ids: at most %d; ids are forgotten when their request_id_ttl is over", n, s.bounds.MaxRequests)
+		}
+	}
+	return ""
+}
 
-// Restore replaces the store by a snapshot. An error leaves it as it was.
-func (s *Store) Restore(r io.Reader) error { panic("contract") }
+// commit stores what was tried, and remembers the request. elsewhere says that another
+// range has the answer.
+func (s *Store) commit(at quota.Time, p *part, results []Result, elsewhere bool) {
+	for _, r := range p.records {
+		s.changes++
+		stored := *r
+		stored.version = s.changes
+		s.put(&stored)
+	}
+	if p.id == "" {
+		return
+	}
+	a := &applied{key: appliedKey(p.by, p.id), hash: p.hash, at: at, expires: at.Add(p.lasts()), elsewhere: elsewhere}
+	if !elsewhere {
+		a.results = packResults(results)
+	}
+	s.remember(a)
+}
+
+// missing counts the records whose accounts are not in the store.
+func (s *Store) missing(list []*record) int {
+	n := 0
+	for _, r := range list {
+		if s.find(r.key) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) find(key string) *record {
+	s.pivot.key = key
+	r, _ := s.accounts.Get(&s.pivot)
+	return r
+}
+
+// put stores an account, and keeps the indexes right.
+func (s *Store) put(r *record) {
+	r.policy = s.use(r.policy)
+	if old, ok := s.accounts.Set(r); ok {
+		s.dropped(old)
+	}
+	if e := r.expires(); e != 0 {
+		s.accountExpiry.Set(expiry{at: e, key: r.key})
+	}
+}
+
+// dropped takes out of the indexes what is no longer in the store. It comes before the
+// entries of what replaces it.
+func (s *Store) dropped(old *record) {
+	if e := old.expires(); e != 0 {
+		s.accountExpiry.Delete(expiry{at: e, key: old.key})
+	}
+	if old.policy == nil {
+		return
+	}
+	u := s.policies[*old.policy]
+	if u.uses--; u.uses == 0 {
+		delete(s.policies, *old.policy)
+	}
+}
+
+// use returns the one copy of a policy that all accounts share, and counts one more.
+func (s *Store) use(p *policy) *policy {
+	if p == nil {
+		return nil
+	}
+	u := s.policies[*p]
+	if u == nil {
+		u = &policyUses{policy: p}
+		s.policies[*p] = u
+	}
+	u.uses++
+	return u.policy
+}
+
+func (s *Store) remember(a *applied) {
+	if old, ok := s.applied.Set(a); ok {
+		s.appliedExpiry.Delete(expiry{at: old.expires, key: old.key})
+	}
+	s.appliedExpiry.Set(expiry{at: a.expires, key: a.key})
+}
+
+// maxCollect bounds one Collect.
+const maxCollect = 10_000
+
+// collect deletes accounts, request ids and ended transactions whose time is over.
+func (s *Store) collect(at quota.Time, most int) {
+	most = min(most, maxCollect)
+	s.collectAccounts(at, most)
+	s.collectApplied(at, most)
+	s.collectEnded(at, most)
+}
+
+// collectAccounts passes over accounts that are held: at most as many as it deletes.
+func (s *Store) collectAccounts(at quota.Time, most int) {
+	var over []expiry
+	s.accountExpiry.Scan(func(e expiry) bool {
+		if e.at > at || len(over) >= most {
+			return false
+		}
+		over = append(over, e)
+		return true
+	})
+	for _, e := range over {
+		if _, held := s.holds.Get(hold{key: e.key}); held {
+			continue
+		}
+		if old, ok := s.accounts.Delete(&record{key: e.key}); ok {
+			s.dropped(old)
+		}
+	}
+}
+
+func (s *Store) collectApplied(at quota.Time, most int) {
+	for range most {
+		e, ok := s.appliedExpiry.Min()
+		if !ok || e.at > at {
+			return
+		}
+		s.appliedExpiry.Delete(e)
+		s.applied.Delete(&applied{key: e.key})
+	}
+}

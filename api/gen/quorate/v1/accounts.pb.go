@@ -591,11 +591,10 @@ type Refill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many; may be below 0. 0 is no refill.
 	Units int64 `protobuf:"varint,1,opt,name=units,proto3" json:"units,omitempty"`
-	// Seconds between two refills; divides 86400. 0 fills up to the limit at once (units
-	// above 0) or empties (below 0).
+	// Seconds between two refills; divides 86400. 0 keeps the account full; units are
+	// above 0 then.
 	Interval uint32 `protobuf:"varint,2,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Seconds after midnight UTC at which the day's first one is; below interval's
-	// day, 0 to 86399.
+	// Seconds after midnight UTC at which one refill of the day is, 0 to 86400.
 	Offset        uint32 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1819,6 +1819,7 @@ type RangeCommand struct {
 	//
 	//	*RangeCommand_TermStart
 	//	*RangeCommand_Checkpoint
+	//	*RangeCommand_Accounts
 	Change        isRangeCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1879,6 +1880,15 @@ func (x *RangeCommand) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+func (x *RangeCommand) GetAccounts() []byte {
+	if x != nil {
+		if x, ok := x.Change.(*RangeCommand_Accounts); ok {
+			return x.Accounts
+		}
+	}
+	return nil
+}
+
 type isRangeCommand_Change interface {
 	isRangeCommand_Change()
 }
@@ -1893,9 +1903,16 @@ type RangeCommand_Checkpoint struct {
 	Checkpoint *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3,oneof"`
 }
 
+type RangeCommand_Accounts struct {
+	// An encoded AccountBatch: commands on durable accounts.
+	Accounts []byte `protobuf:"bytes,3,opt,name=accounts,proto3,oneof"`
+}
+
 func (*RangeCommand_TermStart) isRangeCommand_Change() {}
 
 func (*RangeCommand_Checkpoint) isRangeCommand_Change() {}
+
+func (*RangeCommand_Accounts) isRangeCommand_Change() {}
 
 // Checkpoint is the levels of keys that changed since the last one.
 type Checkpoint struct {
@@ -2706,13 +2723,14 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	" \x01(\x03R\rlifetimeNanos\"C\n" +
 	"\tTermStart\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\"\n" +
-	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\x9a\x01\n" +
+	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xb8\x01\n" +
 	"\fRangeCommand\x12>\n" +
 	"\n" +
 	"term_start\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.TermStartH\x00R\ttermStart\x12@\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\v2\x1e.quorate.raftlog.v1.CheckpointH\x00R\n" +
-	"checkpointB\b\n" +
+	"checkpoint\x12\x1c\n" +
+	"\baccounts\x18\x03 \x01(\fH\x00R\baccountsB\b\n" +
 	"\x06change\"f\n" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
@@ -2870,6 +2888,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 	file_quorate_raftlog_v1_command_proto_msgTypes[21].OneofWrappers = []any{
 		(*RangeCommand_TermStart)(nil),
 		(*RangeCommand_Checkpoint)(nil),
+		(*RangeCommand_Accounts)(nil),
 	}
 	file_quorate_raftlog_v1_command_proto_msgTypes[26].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),

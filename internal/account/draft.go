@@ -1,0 +1,196 @@
+package account
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// draft is an account while the operations of one request go over it.
+type draft struct {
+	record
+	found    bool    // in the store, or made by an operation before this one
+	before   *policy // that it had before the request
+	previous int64   // balance before the request, after refill
+	set      bool    // an operation has changed the policy
+}
+
+// drafts are the accounts of one request, each once, in order of first use.
+type drafts struct {
+	list  []*draft
+	byKey map[string]*draft
+}
+
+// open returns the draft of an account. A missing account's is empty. What the time
+// since its last change has brought is taken in, by the policy that it had.
+func (d *drafts) open(s *Store, at quota.Time, key string) *draft {
+	if a := d.byKey[key]; a != nil {
+		return a
+	}
+	a := &draft{record: record{key: key, updated: at}}
+	if r := s.find(key); r != nil && !r.expired(at) {
+		a.record, a.found, a.before = *r, true, r.policy
+		a.refill(at)
+		a.updated = at
+		a.previous = a.balance
+	}
+	d.list = append(d.list, a)
+	d.byKey[key] = a
+	return a
+}
+
+func (a *draft) refill(at quota.Time) {
+	if a.policy == nil {
+		return
+	}
+	if b := a.policy.Rule.refill(a.balance, a.updated, at); b != a.balance {
+		a.balance, a.refilled = b, at
+	}
+}
+
+// attempt carries out all operations of a request on drafts. A failed operation
+// leaves its account to the later ones as it was; ok says that none failed.
+func (s *Store) attempt(at quota.Time, r *Request) (d drafts, results []Result, ok bool) {
+	d.byKey = make(map[string]*draft, min(len(r.Ops), 64))
+	results = make([]Result, len(r.Ops))
+	ok = true
+	for i := range r.Ops {
+		o := &r.Ops[i]
+		if err := o.Validate(); err != nil {
+			results[i] = Result{Status: Unknown, Message: err.Error()}
+			ok = false
+			continue
+		}
+		results[i] = d.open(s, at, o.Account.key()).apply(at, o)
+		ok = ok && results[i].Status == Success
+	}
+	return d, results, ok
+}
+
+// apply carries out one operation; a is changed only if it succeeds.
+func (a *draft) apply(at quota.Time, o *Op) Result {
+	res := Result{Previous: a.balance, Adjusted: a.balance, Created: !a.found}
+	next := *a
+	if o.Policy != nil {
+		if o.Rule == nil {
+			return res.failed(UnknownPolicy, fmt.Sprintf("policy %s is not loaded", o.Policy))
+		}
+		if next.setPolicy(at, o) {
+			res.Adjusted = next.balance
+		}
+	}
+	proposed, status, message := next.propose(o)
+	if status == Success {
+		next.balance, status, message = next.settle(o, proposed)
+	}
+	if status == Success {
+		status, message = within(res.Adjusted, next.balance)
+	}
+	if status != Success {
+		return res.failed(status, message)
+	}
+	next.found = true
+	*a = next
+	res.New = a.balance
+	return res
+}
+
+func (r Result) failed(s Status, message string) Result {
+	r.Status, r.Message = s, message
+	return r
+}
+
+// setPolicy sets an operation's policy. A new account gets the policy's default; of
+// another the balance stays, except for the difference of the limits if the operation
+// asks for that. It reports whether it has added such a difference.
+func (a *draft) setPolicy(at quota.Time, o *Op) (adjusted bool) {
+	if a.policy == nil || a.policy.Ref != *o.Policy {
+		if o.Options&WithPolicyLimitDelta != 0 && a.policy != nil {
+			a.balance += o.Rule.Limit - a.policy.Rule.Limit
+			adjusted = true
+		}
+		a.policy = &policy{Ref: *o.Policy, Rule: *o.Rule}
+		a.policySet, a.set = at, true
+	}
+	if !a.found {
+		a.balance = a.policy.Rule.Default
+	}
+	if rule := &a.policy.Rule; rule.Refill.always() {
+		a.balance = max(a.balance, rule.Limit)
+	}
+	return adjusted
+}
+
+// propose computes the balance that an operation asks for.
+func (a *draft) propose(o *Op) (int64, Status, string) {
+	switch {
+	case o.RelativeTo == Zero:
+		return o.Delta, Success, ""
+	case !a.found && a.policy == nil:
+		return 0, MissingAccount, "the account does not exist, and the operation has no policy to create it by"
+	case o.RelativeTo == Balance:
+		return a.balance + o.Delta, Success, ""
+	case a.policy == nil:
+		return 0, PolicyRequired, "relative to a policy's amount, and neither the account nor the operation has a policy"
+	case o.RelativeTo == Default:
+		return a.policy.Rule.Default + o.Delta, Success, ""
+	default:
+		return a.policy.Rule.Limit + o.Delta, Success, ""
+	}
+}
+
+// settle returns what a proposal makes of the balance under the account's policy.
+func (a *draft) settle(o *Op, proposed int64) (int64, Status, string) {
+	if o.Options&IgnorePolicyBounds != 0 {
+		return proposed, Success, ""
+	}
+	if a.policy == nil {
+		return 0, PolicyRequired, "neither the account nor the operation has a policy; IGNORE_POLICY_BOUNDS does without"
+	}
+	limit := a.policy.Rule.Limit
+	// Nothing is taken from an account above its limit by an operation that only
+	// touches it or sets a policy.
+	touch := o.RelativeTo == Balance && o.Delta == 0
+	if o.Options&DoNotCapProposed == 0 && !touch {
+		proposed = min(proposed, limit)
+	}
+	switch {
+	case proposed >= 0 && proposed <= limit:
+		if a.policy.Rule.Refill.always() {
+			return limit, Success, ""
+		}
+	case proposed < 0 && proposed < a.balance:
+		return 0, Underflow, fmt.Sprintf("the balance would be %d; it is %d, and must not fall below 0", proposed, a.balance)
+	case proposed > limit && proposed > a.balance:
+		return 0, Overflow, fmt.Sprintf("the balance would be %d; it is %d, and must not exceed the limit, %d", proposed, a.balance, limit)
+	}
+	return proposed, Success, "" // in bounds, or nearer to them
+}
+
+// within checks amounts against what can be kept at all.
+func within(amounts ...int64) (Status, string) {
+	for _, v := range amounts {
+		if v > Most {
+			return Overflow, fmt.Sprintf("the balance would be %d; at most %d", v, int64(Most))
+		}
+		if v < -Most {
+			return Underflow, fmt.Sprintf("the balance would be %d; at least %d", v, int64(-Most))
+		}
+	}
+	return Success, ""
+}
+
+// records returns the drafts as they are to be stored; versions are given then.
+func (d *drafts) records(at quota.Time, r *Request) []*record {
+	list := make([]*record, len(d.list))
+	for i, a := range d.list {
+		c := Change{At: at, By: r.By, RequestID: r.ID, Previous: a.previous, New: a.balance}
+		if a.set {
+			c.Policy = &a.policy.Ref
+		}
+		rec := a.record
+		rec.history = addChange(rec.history, a.before, rec.policy, c)
+		list[i] = &rec
+	}
+	return list
+}

@@ -1,0 +1,252 @@
+package account
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// rememberEnded is how long it is remembered what became of a transaction that is
+// over: at home after Forget, elsewhere after Finish. No message is delivered later
+// than this after it was sent.
+const rememberEnded = 10 * time.Minute
+
+// maxEnded bounds those that are remembered; the oldest go first.
+const maxEnded = 1 << 19
+
+// txn is a transaction that is not forgotten. It is never changed, only replaced.
+type txn struct {
+	tx              Tx
+	atHome          bool
+	since           quota.Time
+	others          []quota.RangeID // at home
+	decided, commit bool            // at home
+	part            *part           // what is prepared here; nil once it is decided
+}
+
+// part is what a request does on this range.
+type part struct {
+	by, id  string
+	hash    Hash
+	ttl     time.Duration
+	records []*record // the accounts as they will be, without version
+	results []Result
+	created int // of the accounts
+}
+
+// lasts is how long the request's id is remembered.
+func (p *part) lasts() time.Duration {
+	if p.ttl <= 0 {
+		return DefaultTTL
+	}
+	return p.ttl
+}
+
+// hold says that an account is part of a transaction which is not decided.
+type hold struct {
+	key string
+	tx  Tx
+}
+
+// ended is a transaction that is over.
+type ended struct {
+	id     TxID
+	commit bool
+	until  quota.Time
+}
+
+func lessTx(a, b *txn) bool   { return bytes.Compare(a.tx.ID[:], b.tx.ID[:]) < 0 }
+func lessHold(a, b hold) bool { return a.key < b.key }
+func lessEnded(a, b ended) bool {
+	return bytes.Compare(a.id[:], b.id[:]) < 0
+}
+
+func lessEndedOrder(a, b ended) bool {
+	return a.until < b.until || a.until == b.until && lessEnded(a, b)
+}
+
+// begin makes a record at home, and prepares what is here.
+func (s *Store) begin(at quota.Time, b *Begin) Outcome {
+	if out, known := s.known(at, b.Tx); known {
+		return out
+	}
+	t := &txn{tx: Tx{ID: b.Tx, Home: b.Home}, atHome: true, since: at, others: b.Others}
+	return s.hold(at, t, &b.Part)
+}
+
+func (s *Store) prepare(at quota.Time, p *Prepare) Outcome {
+	if out, known := s.known(at, p.Tx.ID); known {
+		return out
+	}
+	return s.hold(at, &txn{tx: p.Tx, since: at}, &p.Part)
+}
+
+// known answers a Begin or Prepare of a transaction that was here before.
+func (s *Store) known(at quota.Time, id TxID) (Outcome, bool) {
+	if t := s.tx(id); t != nil {
+		if t.decided {
+			return Outcome{Code: decision(t.commit), At: at}, true
+		}
+		return Outcome{Code: Done, Results: t.part.results, At: t.since}, true
+	}
+	if e, ok := s.endedAt(at, id); ok {
+		return Outcome{Code: decision(e.commit), At: at}, true
+	}
+	return Outcome{}, false
+}
+
+func decision(commit bool) Code {
+	if commit {
+		return Committed
+	}
+	return Aborted
+}
+
+func (s *Store) tx(id TxID) *txn {
+	t, _ := s.txs.Get(&txn{tx: Tx{ID: id}})
+	return t
+}
+
+// hold prepares a part, so that nothing can keep it from being committed later: its
+// accounts and its request id are held, and room is reserved.
+func (s *Store) hold(at quota.Time, t *txn, r *Request) Outcome {
+	if n := s.txs.Len(); n >= s.bounds.MaxTx {
+		return Outcome{Code: Full, At: at, Message: fmt.Sprintf("the range has %d transactions under way: at most %d", n, s.bounds.MaxTx)}
+	}
+	p, out := s.try(at, r, t.atHome)
+	if out.Code != Done {
+		return out
+	}
+	t.part = p
+	s.txs.Set(t)
+	s.holdPart(t)
+	return out
+}
+
+func (s *Store) holdPart(t *txn) {
+	p := t.part
+	for _, r := range p.records {
+		s.holds.Set(hold{key: r.key, tx: t.tx})
+	}
+	s.reserved.accounts += p.created
+	if p.id != "" {
+		s.reserved.requests++
+		s.pending[appliedKey(p.by, p.id)] = t
+	}
+}
+
+func (s *Store) releasePart(p *part) {
+	for _, r := range p.records {
+		s.holds.Delete(hold{key: r.key})
+	}
+	s.reserved.accounts -= p.created
+	if p.id != "" {
+		s.reserved.requests--
+		delete(s.pending, appliedKey(p.by, p.id))
+	}
+}
+
+// decide commits or aborts at home.
+func (s *Store) decide(at quota.Time, d *Decide) Outcome {
+	t := s.tx(d.Tx)
+	switch {
+	case t == nil:
+		return s.decideUnknown(at, d)
+	case !t.atHome: // not the home: nothing is decided here
+		return Outcome{Code: Held, Holder: t.tx, At: at}
+	case t.decided:
+		return Outcome{Code: decision(t.commit), At: at}
+	}
+	s.releasePart(t.part)
+	out := Outcome{Code: Done, At: at}
+	if d.Commit {
+		s.commit(at, t.part, d.Results, false)
+		out.Results = d.Results
+	}
+	s.txs.Set(&txn{tx: t.tx, atHome: true, since: t.since, others: t.others, decided: true, commit: d.Commit})
+	return out
+}
+
+// decideUnknown answers for a transaction that has no record: what it was before, or
+// else it is aborted, and cannot be begun.
+func (s *Store) decideUnknown(at quota.Time, d *Decide) Outcome {
+	if e, ok := s.endedAt(at, d.Tx); ok {
+		return Outcome{Code: decision(e.commit), At: at}
+	}
+	s.end(at, d.Tx, false)
+	if d.Commit {
+		return Outcome{Code: Aborted, At: at}
+	}
+	return Outcome{Code: Done, At: at}
+}
+
+// finish carries a decision out where another range is home. At home the decision
+// itself has done that.
+func (s *Store) finish(at quota.Time, f *Finish) Outcome {
+	t := s.tx(f.Tx)
+	if t != nil && t.atHome {
+		return Outcome{Code: Done, At: at}
+	}
+	if t != nil {
+		s.releasePart(t.part)
+		if f.Commit {
+			s.commit(at, t.part, nil, true)
+		}
+		s.txs.Delete(t)
+	}
+	s.end(at, f.Tx, f.Commit)
+	return Outcome{Code: Done, At: at}
+}
+
+// forget drops the record of a decided transaction.
+func (s *Store) forget(at quota.Time, id TxID) Outcome {
+	t := s.tx(id)
+	switch {
+	case t == nil:
+		return Outcome{Code: Done, At: at}
+	case !t.atHome || !t.decided:
+		return Outcome{Code: Held, Holder: t.tx, At: at}
+	}
+	s.txs.Delete(t)
+	s.end(at, id, t.commit)
+	return Outcome{Code: Done, At: at}
+}
+
+// end remembers that a transaction is over. What is known already stays as it is.
+func (s *Store) end(at quota.Time, id TxID, commit bool) {
+	if _, ok := s.endedAt(at, id); ok {
+		return
+	}
+	s.dropEnded(id)
+	e := ended{id: id, commit: commit, until: at.Add(rememberEnded)}
+	s.ended.Set(e)
+	s.endedOrder.Set(e)
+	for s.ended.Len() > maxEnded {
+		oldest, _ := s.endedOrder.Min()
+		s.dropEnded(oldest.id)
+	}
+}
+
+// endedAt returns what is remembered at a time.
+func (s *Store) endedAt(at quota.Time, id TxID) (ended, bool) {
+	e, ok := s.ended.Get(ended{id: id})
+	return e, ok && e.until > at
+}
+
+func (s *Store) dropEnded(id TxID) {
+	if e, ok := s.ended.Delete(ended{id: id}); ok {
+		s.endedOrder.Delete(e)
+	}
+}
+
+func (s *Store) collectEnded(at quota.Time, most int) {
+	for range most {
+		e, ok := s.endedOrder.Min()
+		if !ok || e.until > at {
+			return
+		}
+		s.dropEnded(e.id)
+	}
+}
