@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -216,7 +215,7 @@ func (r *Request) checkHead() error {
 	case len(r.ID) > MaxRequestID || !utf8.ValidString(r.ID):
 		return fmt.Errorf("request_id: %s has %d bytes; at most %d bytes of UTF-8", short(r.ID), len(r.ID), MaxRequestID)
 	case r.TTL < 0 || r.TTL > MaxTTL:
-		return fmt.Errorf("request_id_ttl: %v; up to %v, or 0 for %v", r.TTL, MaxTTL, time.Duration(DefaultTTL))
+		return fmt.Errorf("request_id_ttl: %v; up to %v, or 0 for %v", r.TTL, MaxTTL, DefaultTTL)
 	case len(r.Ops) == 0 || len(r.Ops) > MaxOps:
 		return fmt.Errorf("ops: %d; 1 to %d", len(r.Ops), MaxOps)
 	case r.Indexes != nil && len(r.Indexes) != len(r.Ops):
