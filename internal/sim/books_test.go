@@ -23,6 +23,7 @@ func until(d time.Duration, load func(int, time.Duration) float64) func(int, tim
 // repeated or reordered on the way.
 func TestNothingLost(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for seed := range uint64(150) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s, line := random(seed, c)
@@ -42,6 +43,7 @@ func TestNothingLost(t *testing.T) {
 // booked what the members were told and what they decided, once.
 func TestNothingAskedTwice(t *testing.T) {
 	long(t)
+	t.Parallel()
 	asked, waits := limit(100, 100, quota.Soft), limit(100, 50, quota.Soft)
 	asked.Decide = quota.AtLeader
 	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second
@@ -79,6 +81,7 @@ func TestNothingAskedTwice(t *testing.T) {
 // without its member. Decisions go on meanwhile, and nothing is admitted twice.
 func TestLeaderKilled(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const (
 		grows   = .05 // worst excess, in bursts, beyond that of the run without a kill
 		outage  = .9  // of the limit is admitted while nobody leads

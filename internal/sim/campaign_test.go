@@ -10,6 +10,7 @@ import (
 // TestCampaign is a short campaign, of seeds that "quorate sim --campaign" plays
 // first: in each what must hold does, and every property is asked for.
 func TestCampaign(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 40

@@ -12,6 +12,7 @@ import (
 // again and again while a long window is counted: in the end what the newest
 // leader has booked is what callers were told, exactly.
 func TestDurableCounts(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(1000)
 	if testing.Short() {
 		seeds = 100

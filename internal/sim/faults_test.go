@@ -63,6 +63,7 @@ func anyFault(rng *rand.Rand, s Scenario) Fault {
 // in it, and another seed another.
 func TestStormsRepeat(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for seed := range uint64(20) {
 		s := stormy(seed)
 		a, b := Run(s), Run(s)
@@ -81,6 +82,7 @@ func TestStormsRepeat(t *testing.T) {
 // lost may have booked for its own member what nobody else knows: part of a burst.
 // (Of the first thousand seeds it has in 411, half a burst, and 797, two tokens.)
 func TestStormsKeepBooks(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 25

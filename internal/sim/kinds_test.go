@@ -63,6 +63,7 @@ func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
 // TestKinds compares limits of every kind with the ideal, on three and ten
 // nodes, under loads from below the limit to three times of it.
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		for _, w := range []way{soft, hardHop} {
 			for _, nodes := range clusterSizes() {
@@ -84,6 +85,7 @@ func TestKinds(t *testing.T) {
 // TestHardWindows plays random scenarios with faults on limits of every kind:
 // whatever fails, no window of a hard limit admits more than its count.
 func TestHardWindows(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 60
@@ -162,6 +164,7 @@ func TestDecideLeader(t *testing.T) {
 // limiter, whatever the kind. (Single decisions may change places: a token that
 // is there a microsecond earlier goes to another request.)
 func TestOneNode(t *testing.T) {
+	t.Parallel()
 	waits := limit(100, 50, quota.Soft)
 	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second
 	asked := limit(100, 50, quota.Hard)

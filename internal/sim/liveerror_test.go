@@ -89,6 +89,7 @@ func tokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
 // its report. The load ends a while before the run, so that all is reported.
 func TestLiveError(t *testing.T) {
 	long(t)
+	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 30

@@ -88,6 +88,7 @@ const scattered = 55
 // of several seeds against the bound.
 func TestAccuracy(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const none = rounding / 1000
 	for _, tc := range []struct {
 		rate, burst int64

@@ -32,6 +32,7 @@ func sparse(seed uint64) iter.Seq[Request] {
 // stays what it was.
 func TestSkip(t *testing.T) {
 	long(t)
+	t.Parallel()
 	slow, day, tiers := limit(10, 20, quota.Soft), limit(10, 20, quota.Hard), limit(5, 10, quota.Soft)
 	slow.Rate.Per, day.Rate.Per = time.Hour, 24*time.Hour
 	tiers.More = []quota.Tier{quota.Window(quota.FixedWindow, 30, time.Hour), quota.Window(quota.SlidingWindow, 60, 6*time.Hour)}

@@ -63,6 +63,7 @@ func (row designRow) play(a Algorithm, c quota.Ceiling) figure {
 // TestDesignTable replays the table of the design for all algorithms.
 func TestDesignTable(t *testing.T) {
 	long(t)
+	t.Parallel()
 	var out strings.Builder
 	line := func(cells ...any) { fmt.Fprintf(&out, strings.Repeat("%-16v", len(cells))+"\n", cells...) }
 	line("load", "nodes", "count-sync", "(prototype)", "with debt", "(prototype)", "equal-shares", "drop-ratio", "hard", "(prototype)", "soft", "(prototype)")

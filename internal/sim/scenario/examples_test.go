@@ -2,47 +2,38 @@ package scenario
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
-
-	"github.com/quorate/quorate/internal/sim"
 )
 
 // TestExamples plays the examples: each has the outcome that it says.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays for a minute in one goroutine; left out by -short")
+		t.Skip("plays for a minute on all processors; left out by -short")
 	}
-	files, err := filepath.Glob("../../../examples/sim/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatal(files, err)
+	playExamples(t, readAll(t, "."))
+}
+
+// playExamples plays all seeds of all scenarios, and holds each to what it expects.
+func playExamples(t *testing.T, files []file) {
+	t.Helper()
+	var all []*Scenario
+	for _, f := range files {
+		all = append(all, f.all...)
 	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := Parse(file, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range all {
-			t.Run(s.Name, func(t *testing.T) { playExample(t, s) })
-		}
+	seeds := MaxSeeds
+	if testing.Short() {
+		seeds = 1
+	}
+	played := playAll(all, seeds)
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) { checkExample(t, s, played[s]) })
 	}
 }
 
-func playExample(t *testing.T, s *Scenario) {
+func checkExample(t *testing.T, s *Scenario, runs []Outcome) {
 	if len(s.Expect) == 0 && len(s.Algorithms) == 1 {
 		t.Error("expects nothing")
-	}
-	if testing.Short() {
-		s.Seeds = s.Seeds[:1]
-	}
-	var runs []Outcome
-	for _, seed := range s.Seeds {
-		runs = append(runs, s.Run(sim.Quorate, seed, nil))
 	}
 	for _, b := range s.Check(runs) {
 		t.Errorf("%s:%d: %s: %v", s.Source, s.Line, s.Name, b)

@@ -1,13 +1,9 @@
 package scenario
 
 import (
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/quorate/quorate/internal/sim"
 )
 
 // TestReach plays the smaller half of examples/sim/reach, up to ten nodes, with
@@ -15,47 +11,41 @@ import (
 // since they are hundreds.
 func TestReach(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays for a minute in one goroutine; left out by -short")
+		t.Skip("plays for a minute on all processors; left out by -short")
 	}
-	files, err := filepath.Glob("../../../examples/sim/reach/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	files := readAll(t, "reach")
+	var list []*Scenario
+	for _, f := range files {
+		for _, s := range f.all {
+			if s.Nodes <= 10 {
+				list = append(list, s)
+			}
+		}
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all, err := Parse(file, data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			played := 0
-			for _, s := range all {
-				if !reachShort(s) {
-					continue
-				}
-				played++
-				runs := []Outcome{s.Run(sim.Quorate, s.Seeds[0], nil)}
-				for _, b := range s.Check(runs) {
-					t.Errorf("%s:%d: %s: %v", s.Source, s.Line, s.Name, b)
-				}
-				for _, b := range s.Missed(runs) {
-					t.Logf("%s: target missed: %v", s.Name, b)
-				}
-			}
-			if played == 0 {
-				t.Error("nothing played")
-			}
-		})
+	played := playAll(list, 1)
+	for _, f := range files {
+		t.Run(f.name, func(t *testing.T) { checkReach(t, f, played) })
 	}
 }
 
-// reachShort says whether a test has the time for a scenario.
-func reachShort(s *Scenario) bool {
-	return s.Nodes <= 3 || s.Nodes <= 10 && !testing.Short()
+func checkReach(t *testing.T, f file, played map[*Scenario][]Outcome) {
+	any := false
+	for _, s := range f.all {
+		runs := played[s]
+		if len(runs) == 0 {
+			continue
+		}
+		any = true
+		for _, b := range s.Check(runs) {
+			t.Errorf("%s:%d: %s: %v", s.Source, s.Line, s.Name, b)
+		}
+		for _, b := range s.Missed(runs) {
+			t.Logf("%s: target missed: %v", s.Name, b)
+		}
+	}
+	if !any {
+		t.Error("nothing played")
+	}
 }
 
 // TestSweepBound: a file that makes too many scenarios is refused before they
