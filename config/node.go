@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -40,6 +41,14 @@ type Node struct {
 	Idle time.Duration
 	Log  Log
 	Raft Raft
+	// Access is who may administer accounts and their policies.
+	Access Access
+}
+
+// Access is who may do what on the administration service of durable quotas.
+type Access struct {
+	// Grants is all that is granted; nil is everything, to everybody.
+	Grants []access.Grant
 }
 
 // Peer is one node of the cluster, and where the others reach it.

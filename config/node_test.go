@@ -32,7 +32,7 @@ func TestDefault(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(n, Default()) {
 		t.Errorf("the defaults as variables: %+v, %v", n, err)
 	}
-	if got, want := len(Variables()), len(environ)+1; got != want { // and QUORATE_LIMITS
+	if got, want := len(Variables()), len(environ)+2; got != want { // and QUORATE_LIMITS, QUORATE_ACCESS_GRANTS
 		t.Errorf("%d variables, %d tested", got, want)
 	}
 }
@@ -43,6 +43,7 @@ func TestEverySetting(t *testing.T) {
 	values := map[string]string{
 		"nodes": "n7=a:1", "ranges": "7", "replicas": "5", "max_keys": "7", "log.level": "debug", "log.format": "json",
 		"listen.http": ":7", "listen.grpc": ":7", "listen.peer": ":7",
+		"access.grants": `[{identity: "*", realm: r, permissions: [quota.accounts.read]}]`,
 	}
 	var set Node
 	for _, one := range set.settings() {
@@ -82,6 +83,16 @@ func writeFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestNoGrantsIsNotNone: without a list everybody may, with an empty one nobody.
+func TestNoGrantsIsNotNone(t *testing.T) {
+	for text, want := range map[string]bool{"node: n1\n": true, "node: n1\naccess: {grants: []}\n": false} {
+		n, err := ParseNode("node.yaml", []byte(text))
+		if err != nil || (n.Access.Grants == nil) != want {
+			t.Errorf("%q: grants %#v, %v", text, n.Access.Grants, err)
+		}
+	}
 }
 
 func TestLayers(t *testing.T) {
@@ -125,6 +136,7 @@ func TestEnvironFaults(t *testing.T) {
 		"nodes":   {"", []string{"QUORATE_NODES=n1=a:1,n2"}, `environment: QUORATE_NODES: is "n1=a:1,n2"; must be id=host:port of every node, such as n1=10.0.0.1:7413,n2=10.0.0.2:7413`},
 		"peer":    {"", []string{"QUORATE_NODES=n1=a:1,n2=b"}, `environment: QUORATE_NODES: peer of nodes[1] is "b"; must be host:port that the other nodes can reach, such as 10.0.0.1:7413`},
 		"twice":   {"", []string{"QUORATE_NODES=n1=a:1,n1=b:1"}, `environment: QUORATE_NODES: nodes[1] has the id "n1" of nodes[0]; must be an id of its own`},
+		"grants":  {"", []string{"QUORATE_ACCESS_GRANTS=[{identity: a, permissions: [quota.accounts.reed]}]"}, `environment: QUORATE_ACCESS_GRANTS: grants[0].permissions[0]: is "quota.accounts.reed"; must be quota.accounts.read, quota.accounts.list, quota.accounts.write, quota.policies.read, quota.policies.write, quota.policies.overrideVersion or quota.policies.purge (did you mean quota.accounts.read?); grants[0].realm: is missing; write realm: "project:infra"`},
 		"which":   {"", []string{"QUORATE_NODES=n1=a:1,n2=b:1"}, `environment: QUORATE_NODES: node is missing; say which of the nodes this one is: n1, n2`},
 		"both": {"node: n1\nsync: 5s\nranges: 300\n", []string{"QUORATE_IDLE=3s", "QUORATE_REPLICAS=2"}, "FILE:3:9: ranges: is \"300\"; must be a whole number from 1 to 256\n" +
 			"    3 | ranges: 300\n      |         ^\n" +

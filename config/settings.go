@@ -36,6 +36,7 @@ func (n *Node) settings() []setting {
 		{path: "raft.heartbeat", scalar: duration(&n.Raft.Heartbeat, 20*time.Millisecond, time.Minute)},
 		{path: "raft.election", scalar: duration(&n.Raft.Election, 20*time.Millisecond, time.Minute)},
 		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
+		{path: "access.grants", scalar: grants(&n.Access.Grants), read: readGrants(&n.Access.Grants)},
 	}
 }
 
@@ -104,7 +105,7 @@ func (s *nodeSettings) fields(d decoder) []field {
 }
 
 // groupExamples is a value of the first field of each group, for errors.
-var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s"}
+var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + grantExample + "]"}
 
 func (s *nodeSettings) reader(d decoder, one setting) func(place) {
 	return func(p place) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/quotaservice"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
@@ -71,6 +72,7 @@ var (
 	_ api.OverrideStore = (*cluster.Node)(nil)
 	_ api.Keys          = (*cluster.Node)(nil)
 	_ api.EventSource   = (*cluster.Node)(nil)
+	_ api.PolicyStore   = (*cluster.Node)(nil)
 )
 
 // lintLimits returns what is probably not meant in limits, as text.
@@ -82,8 +84,9 @@ func lintLimits(limits []quota.Limit) []string {
 	return out
 }
 
-// startInstance starts a node and its servers. It takes the listeners over.
-func startInstance(cfg cluster.Config, ports listeners, log *slog.Logger) (*instance, error) {
+// startInstance starts a node and its servers. It takes the listeners over. No
+// grants at all let everybody administer accounts.
+func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, log *slog.Logger) (*instance, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, version
@@ -96,6 +99,12 @@ func startInstance(cfg cluster.Config, ports listeners, log *slog.Logger) (*inst
 		ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
 		Register: func(srv *grpc.Server, seen func(*quota.Decision)) { quotaservice.Register(srv, node, seen) },
 		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
+	}
+	if grants != nil {
+		opts.Grants = access.List(grants)
+		log.Info("accounts are administered by who has a grant; callers are taken at their word", "grants", len(grants))
+	} else {
+		log.Info("everybody may administer accounts: the settings have no access.grants")
 	}
 	in := &instance{node: node, grpc: api.NewGRPC(node, opts), http: api.NewHTTP(node, opts), ports: ports, fault: make(chan error, 2)}
 	go func() {

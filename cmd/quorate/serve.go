@@ -49,7 +49,7 @@ func serve(ctx context.Context, path string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := newLogger(stderr, settings.Log)
-	in, err := startInstance(nodeConfig(settings), ports, log)
+	in, err := startInstance(nodeConfig(settings), settings.Access.Grants, ports, log)
 	if err != nil {
 		return err
 	}
