@@ -58,12 +58,13 @@ func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Dura
 	case account.Held:
 		return nil, heldFault("others held the same accounts for too long; nothing was applied, try again")
 	case account.Full:
-		return nil, &fault{
-			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "STORE_FULL",
-			detail: out.Message + "; nothing was applied",
-		}
+		return nil, storeFull(out.Message + "; nothing was applied")
 	}
 	return nil, &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: fmt.Sprintf("the node answered with outcome %d, which is none", out.Code)}
+}
+
+func storeFull(detail string) *fault {
+	return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "STORE_FULL", detail: detail}
 }
 
 func heldFault(detail string) *fault {
@@ -72,6 +73,9 @@ func heldFault(detail string) *fault {
 
 // fromAccounts maps an error of Accounts or PolicyStore.
 func fromAccounts(err error) *fault {
+	if full, ok := errors.AsType[*account.PoliciesFullError](err); ok {
+		return storeFull(full.Error())
+	}
 	switch status.Code(err) {
 	case codes.Aborted:
 		return heldFault(status.Convert(err).Message())

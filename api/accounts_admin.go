@@ -91,8 +91,8 @@ func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsR
 
 func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, *fault) {
 	f := account.Filter{App: req.AppId, Realm: req.Realm, Identity: req.Identity, Namespace: req.Namespace, NamePrefix: req.NamePrefix, Resource: req.ResourceType}
-	return f, checkAtoms("", atom{"app_id", f.App, false}, atom{"realm", f.Realm, false}, atom{"identity", req.GetIdentity(), true},
-		atom{"namespace", req.GetNamespace(), true}, atom{"name_prefix", f.NamePrefix, true}, atom{"resource_type", f.Resource, true})
+	return f, inRealm(f.App, f.Realm, atom{"identity", req.GetIdentity()}, atom{"namespace", req.GetNamespace()},
+		atom{"name_prefix", f.NamePrefix}, atom{"resource_type", f.Resource})
 }
 
 // pageToken is the place behind an account: its id in one word, in base64.

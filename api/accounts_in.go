@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -17,36 +16,14 @@ const (
 	usualAccounts = 100  // on a page when not said
 )
 
-// checkAtom validates a part of an id.
-func checkAtom(field, s string, empty bool) *fault {
-	switch {
-	case s == "" && !empty:
-		return badField(field, "is empty; must be 1 to %d bytes", account.MaxAtom)
-	case len(s) > account.MaxAtom:
-		return badField(field, "is %d bytes; at most %d", len(s), account.MaxAtom)
-	case !utf8.ValidString(s):
-		return badField(field, "is not UTF-8")
-	case strings.Contains(s, "~"):
-		return badField(field, "%q has '~', which separates the parts of an id; leave it out", clip(s))
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return badField(field, "%q has a control character; leave it out", clip(s))
+// badAt turns an error of package account, which begins with the name of a field,
+// into a fault of that field below path.
+func badAt(path string, err error) *fault {
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// atom is one part of an id, by its field.
-type atom struct {
-	field, value string
-	empty        bool // may be
-}
-
-func checkAtoms(path string, atoms ...atom) *fault {
-	for _, a := range atoms {
-		if f := checkAtom(join(path, a.field), a.value, a.empty); f != nil {
-			return f
-		}
-	}
-	return nil
+	field, detail, _ := strings.Cut(err.Error(), ": ")
+	return badField(join(path, field), "%s", detail)
 }
 
 func accountID(path string, p *quoratev1.AccountID) (account.ID, *fault) {
@@ -54,8 +31,7 @@ func accountID(path string, p *quoratev1.AccountID) (account.ID, *fault) {
 		return account.ID{}, badField(path, "is missing; name the account by app_id, realm, identity, namespace, name and resource_type")
 	}
 	id := account.ID{App: p.AppId, Realm: p.Realm, Identity: p.Identity, Namespace: p.Namespace, Name: p.Name, Resource: p.ResourceType}
-	return id, checkAtoms(path, atom{"app_id", id.App, false}, atom{"realm", id.Realm, false}, atom{"identity", id.Identity, true},
-		atom{"namespace", id.Namespace, true}, atom{"name", id.Name, false}, atom{"resource_type", id.Resource, false})
+	return id, badAt(path, id.Validate())
 }
 
 func configID(path string, p *quoratev1.PolicyConfigID) (account.ConfigID, *fault) {
@@ -63,13 +39,7 @@ func configID(path string, p *quoratev1.PolicyConfigID) (account.ConfigID, *faul
 		return account.ConfigID{}, badField(path, "is missing; name the policy config by app_id, realm and version")
 	}
 	id := account.ConfigID{App: p.AppId, Realm: p.Realm, Version: p.Version}
-	if f := checkAtoms(path, atom{"app_id", id.App, false}, atom{"realm", id.Realm, false}, atom{"version", id.Version, false}); f != nil {
-		return id, f
-	}
-	if len(id.Version) < 2 || id.Version[0] != '$' && id.Version[0] != '#' {
-		return id, badField(join(path, "version"), `is %q; must be "$" and a hash of the content, or "#" and the name that it was loaded under`, clip(id.Version))
-	}
-	return id, nil
+	return id, badAt(path, id.Validate())
 }
 
 func policyKey(path string, p *quoratev1.PolicyKey) (account.PolicyKey, *fault) {
@@ -77,7 +47,7 @@ func policyKey(path string, p *quoratev1.PolicyKey) (account.PolicyKey, *fault) 
 		return account.PolicyKey{}, badField(path, "is missing; name the policy by namespace, name and resource_type")
 	}
 	k := account.PolicyKey{Namespace: p.Namespace, Name: p.Name, Resource: p.ResourceType}
-	return k, checkAtoms(path, atom{"namespace", k.Namespace, true}, atom{"name", k.Name, false}, atom{"resource_type", k.Resource, false})
+	return k, badAt(path, k.Validate())
 }
 
 func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, f *fault) {
@@ -87,47 +57,45 @@ func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, f *fa
 	return ref, f
 }
 
+// inRealm validates what else of a request is in an id: app, realm, and parts that
+// may be empty.
+func inRealm(app, realm string, more ...atom) *fault {
+	if f := badAt("", account.ConfigID{App: app, Realm: realm, Version: "#x"}.Validate()); f != nil {
+		return f
+	}
+	for _, a := range more {
+		if err := (account.PolicyKey{Namespace: a.value, Name: "x", Resource: "x"}).Validate(); err != nil {
+			_, detail, _ := strings.Cut(err.Error(), ": ")
+			return badField(a.field, "%s", detail)
+		}
+	}
+	return nil
+}
+
+// atom is one part of an id, by its field.
+type atom struct{ field, value string }
+
 // accountPolicy reads and validates a policy.
 func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, *fault) {
-	if p == nil {
-		return account.Policy{}, badField(path, "is missing; give at least a limit")
-	}
 	switch {
-	case p.Default > account.Most:
-		return account.Policy{}, badField(join(path, "default"), "%d; must be 0 to %d", p.Default, int64(account.Most))
+	case p == nil:
+		return account.Policy{}, badField(path, "is missing; give at least a limit")
+	case p.Default > account.Most: // perhaps no int64
+		return account.Policy{}, badField(join(path, "default"), "%d; 0 to the limit, %d", p.Default, p.Limit)
 	case p.Limit > account.Most:
-		return account.Policy{}, badField(join(path, "limit"), "%d; must be 0 to %d", p.Limit, int64(account.Most))
-	case p.Options&^int32(account.AbsoluteResource) != 0:
-		return account.Policy{}, badField(join(path, "options"), "%d; must be 0, or 1 for ABSOLUTE_RESOURCE", p.Options)
+		return account.Policy{}, badField(join(path, "limit"), "%d; 0 to %d", p.Limit, int64(account.Most))
 	}
 	out := account.Policy{Default: int64(p.Default), Limit: int64(p.Limit), Options: account.PolicyOptions(p.Options)}
 	if r := p.Refill; r != nil {
 		out.Refill = account.Refill{Units: r.Units, Interval: r.Interval, Offset: r.Offset}
-		if f := checkRefill(join(path, "refill"), out.Refill); f != nil {
-			return out, f
-		}
 	}
 	if p.Lifetime != nil {
-		if err := p.Lifetime.CheckValid(); err != nil || p.Lifetime.AsDuration() <= 0 {
-			return out, badField(join(path, "lifetime"), "%v; must be above 0, or absent for accounts that last for ever", p.Lifetime.AsDuration())
-		}
 		out.Lifetime = p.Lifetime.AsDuration()
+		if err := p.Lifetime.CheckValid(); err != nil || out.Lifetime <= 0 {
+			return out, badField(join(path, "lifetime"), "%v; must be above 0, or absent for accounts that last for ever", out.Lifetime)
+		}
 	}
-	return out, nil
-}
-
-const day = 86_400 // seconds
-
-func checkRefill(path string, r account.Refill) *fault {
-	switch {
-	case r.Units < -account.Most || r.Units > account.Most:
-		return badField(join(path, "units"), "%d; must be %d to %d", r.Units, -int64(account.Most), int64(account.Most))
-	case r.Interval != 0 && day%r.Interval != 0:
-		return badField(join(path, "interval"), "%d seconds do not divide a day; must be a divisor of 86400, such as 3600, 21600 or 86400, or 0 for at once", r.Interval)
-	case r.Offset >= day:
-		return badField(join(path, "offset"), "%d; must be 0 to 86399 seconds after midnight UTC", r.Offset)
-	}
-	return nil
+	return out, badAt(path, out.Validate())
 }
 
 // opsOf reads and validates the operations of a call.
@@ -146,8 +114,6 @@ func opsOf(list []*quoratev1.Op) ([]account.Op, *fault) {
 	return out, nil
 }
 
-const allOptions = account.IgnorePolicyBounds | account.DoNotCapProposed | account.WithPolicyLimitDelta
-
 func opOf(path string, p *quoratev1.Op) (op account.Op, f *fault) {
 	op = account.Op{RelativeTo: account.RelativeTo(p.GetRelativeTo()), Delta: p.GetDelta(), Options: account.OpOptions(p.GetOptions())}
 	if op.Account, f = accountID(join(path, "account_id"), p.GetAccountId()); f != nil {
@@ -158,22 +124,12 @@ func opOf(path string, p *quoratev1.Op) (op account.Op, f *fault) {
 		if f != nil {
 			return op, f
 		}
-		if ref.Key.Resource != op.Account.Resource {
-			return op, badField(join(path, "policy_id.key.resource_type"), "is %q, but the account counts %q; must be the same", clip(ref.Key.Resource), clip(op.Account.Resource))
-		}
 		op.Policy = &ref
 	}
-	switch {
-	case quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "":
-		f = badField(join(path, "relative_to"), "%d; must be current_balance (0), zero (1), default (2) or limit (3)", p.RelativeTo)
-	case op.Delta < -account.MostDelta || op.Delta > account.MostDelta:
-		f = badField(join(path, "delta"), "%d; must be %d to %d", op.Delta, int64(-account.MostDelta), int64(account.MostDelta))
-	case op.Options&^allOptions != 0:
-		f = badField(join(path, "options"), "%d; must be a sum of 1 (IGNORE_POLICY_BOUNDS), 2 (DO_NOT_CAP_PROPOSED) and 4 (WITH_POLICY_LIMIT_DELTA)", op.Options)
-	case op.Options&account.IgnorePolicyBounds != 0 && op.Options&account.DoNotCapProposed != 0:
-		f = badField(join(path, "options"), "%d is both IGNORE_POLICY_BOUNDS (1) and DO_NOT_CAP_PROPOSED (2); give one of them", op.Options)
+	if quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "" { // perhaps no uint8
+		return op, badField(join(path, "relative_to"), "%d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
 	}
-	return op, f
+	return op, badAt(path, op.Validate())
 }
 
 // requestID validates what a call is called, and how long that is remembered.

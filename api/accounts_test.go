@@ -136,7 +136,7 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/accounts:apply", `{}`, "ops", "must be 1 to 1000"},
 		{"/v1/accounts:apply", `{"ops":[{}]}`, "ops[0].account_id", "is missing"},
 		{"/v1/accounts:apply", `{"ops":[{"account_id":` + strings.Replace(aliceJSON, `"alice"`, `""`, 1) + `}]}`, "ops[0].account_id.name", "is empty"},
-		{"/v1/accounts:apply", op(`,"delta":9007199254741`), "ops[1].delta", "9007199254741; must be -9007199254740 to 9007199254740"},
+		{"/v1/accounts:apply", op(`,"delta":9007199254741`), "ops[1].delta", "9007199254741; -9007199254740 to 9007199254740"},
 		{"/v1/accounts:apply", op(`,"delta":"-9007199254741"`), "ops[1].delta", "-9007199254741"},
 		{"/v1/accounts:apply", op(`,"delta":"1.5"`), "ops[1].delta", "must be a whole number"},
 		{"/v1/accounts:apply", op(`,"delta":""`), "ops[1].delta", "must be a whole number"},
@@ -219,6 +219,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "too slow", id: "r", err: context.DeadlineExceeded, code: codes.DeadlineExceeded, http: 504, body: "repeat it with the same request_id"},
 		{name: "overloaded", err: status.Error(codes.ResourceExhausted, "4096 calls wait"), code: codes.ResourceExhausted, http: 503, body: "4096 calls wait; nothing was done", retry: true},
 		{name: "moved under a read", err: status.Error(codes.Aborted, "changed 10 times"), code: codes.Aborted, http: 503, body: "changed 10 times", retry: true},
+		{name: "policies full", err: &account.PoliciesFullError{What: "configs", Have: 1, Adding: 1, Most: 1}, code: codes.ResourceExhausted, http: 503, body: "Purge configs"},
 		{name: "another", err: errors.New("disk"), code: codes.Internal, http: 500, body: "disk"},
 		{name: "no outcome", outcome: account.Outcome{Code: account.Committed}, code: codes.Internal, http: 500, body: "outcome 6"},
 	} {
@@ -267,7 +268,7 @@ func TestFieldsOverGRPC(t *testing.T) {
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, newFake(t).withAccounts(), Options{}))
 	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: accountIDProto(alice)}, {AccountId: accountIDProto(alice), RelativeTo: 4}}})
 	st := status.Convert(err)
-	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; must be") {
+	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; 0 (CURRENT_BALANCE)") {
 		t.Fatal(err)
 	}
 	for _, d := range st.Details() {

@@ -51,16 +51,16 @@ func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.Confi
 		return id, nil, notServed(keepPolicies)
 	}
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
-	if f := checkAtoms("", atom{"app_id", id.App, false}, atom{"realm", id.Realm, false}); f != nil {
+	if f := inRealm(id.App, id.Realm); f != nil {
 		return id, nil, f
 	}
 	if v := req.Version; v != "" {
-		id.Version = "#" + strings.TrimPrefix(v, "#")
-		if f := checkAtom("version", id.Version, false); f != nil {
-			return id, nil, f
+		if strings.HasPrefix(v, "$") {
+			return id, nil, badField("version", "is %q; a hash of the content is made of it when there is no version, any other must be without \"$\"", clip(v))
 		}
-		if id.Version == "#" || strings.Contains(v, "$") {
-			return id, nil, badField("version", "is %q; must be a name without '$', which begins hashes, or absent for a hash of the content", clip(v))
+		id.Version = "#" + strings.TrimPrefix(v, "#")
+		if f := badAt("", id.Validate()); f != nil {
+			return id, nil, f
 		}
 	}
 	policies, f = policiesOf(req.Config)
@@ -122,7 +122,7 @@ func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesR
 	if s.policies == nil {
 		return nil, notServed(keepPolicies)
 	}
-	if f := checkAtoms("", atom{"app_id", req.AppId, false}, atom{"realm", req.Realm, false}, atom{"page_token", req.PageToken, true}); f != nil {
+	if f := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); f != nil {
 		return nil, f
 	}
 	size, f := accountPage(req.PageSize)
