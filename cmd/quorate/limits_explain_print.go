@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,32 +16,67 @@ func (e *explanation) print(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "Nothing is counted, so nothing can be wrong.")
 		return err
 	}
-	fmt.Fprintln(w, "Beyond the limit, in tokens of one key:")
-	tbl := newTable("SITUATION", "AT MOST", "TYPICAL", "WHEN")
-	for _, s := range e.Situations {
-		worst := "no bound"
-		if s.Worst != nil {
-			worst = amount(*s.Worst)
-		}
-		tbl.row(s.Name, worst, amount(s.Typical), s.When)
-	}
-	if err := tbl.write(w); err != nil {
+	fmt.Fprintln(w, "How many tokens one key may be given beyond burst + rate x time, or beyond the count of a window:")
+	if err := e.printSituations(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "\nWhy:")
-	for _, s := range e.Situations {
-		fmt.Fprintf(w, "  %-9s %s\n", s.Name, s.Formula)
-		if s.Numbers != s.Formula {
-			fmt.Fprintf(w, "            %s\n", s.Numbers)
-		}
-		fmt.Fprintf(w, "            %s\n", s.Basis)
-	}
+	e.printReasons(w)
 	e.list(w, "Where 0 does not hold:", e.Exceptions)
 	if !e.offline {
 		e.printMeasured(w)
 	}
 	e.list(w, "Tighter:", e.Tighter)
 	return nil
+}
+
+func (e *explanation) printSituations(w io.Writer) error {
+	tbl := newTable("SITUATION", "AT MOST", "BURSTS", "TYPICAL", "WHEN")
+	believes := false
+	for _, s := range e.Situations {
+		worst, bursts := "no bound", "-"
+		if s.Worst != nil {
+			worst, bursts = amount(*s.Worst), amount(*s.Worst/max(1, e.burst))
+			believes = believes || *s.Worst > 0
+		}
+		tbl.row(s.Name, worst, bursts, amount(s.Typical), s.When)
+	}
+	if err := tbl.write(w); err != nil {
+		return err
+	}
+	if believes {
+		fmt.Fprint(w, wrap("  ", "At most: derived, for as long as messages arrive. Typical: the worst of the simulator's seeds, no promise."))
+	}
+	return nil
+}
+
+// printReasons prints each formula once, with the situations that it is for.
+func (e *explanation) printReasons(w io.Writer) {
+	var others, ages bool
+	for i := 0; i < len(e.Situations); {
+		s, names := &e.Situations[i], e.Situations[i].Name
+		for i++; i < len(e.Situations) && e.Situations[i].Formula == s.Formula && e.Situations[i].Numbers == s.Numbers; i++ {
+			s = &e.Situations[i]
+			names += ", " + s.Name
+		}
+		ages = ages || strings.Contains(s.Formula, "age")
+		others = others || strings.Contains(s.Formula, "N-1")
+		fmt.Fprintf(w, "  %s\n      %s\n", names, s.Formula)
+		if s.Numbers != s.Formula {
+			fmt.Fprintf(w, "      %s\n", s.Numbers)
+		}
+		fmt.Fprint(w, wrap("      ", s.Basis))
+	}
+	words := ""
+	if others {
+		words = "N: nodes. "
+	}
+	if ages {
+		words += fmt.Sprintf("age: how long a node may go without news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
+	}
+	if words != "" {
+		fmt.Fprint(w, wrap("  ", words+"docs/accuracy.md derives it."))
+	}
 }
 
 func (e *explanation) list(w io.Writer, title string, lines []string) {
@@ -60,11 +96,11 @@ func (e *explanation) printMeasured(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, `
-Measured by the leaders, all keys:
-  attempted      %d, of which admitted %d
-  over-admitted  %s, and %s while cut off; worst of a key %s (%.2f bursts)
-  needless       %s to %s refused that the limit would have covered
-  report gap     at most %v
+Measured by the leaders since their nodes started, tokens of all keys:
+  asked for      %d, of which %d were admitted
+  too many       %s beyond the limit, %s of them while cut off; most at one time: %s of one key (%.2f bursts)
+  too few        %s for certain, and %s at most, refused though the limit would have covered them
+  report gap     at most %v: what the rate refills in that time is how far these figures may be off
 `, m.Attempted, m.Admitted, amount(m.OverAdmitted), amount(m.CutOff), amount(m.WorstExcess), m.WorstExcessBurst,
 		amount(m.Needless), amount(m.NeedlessAtMost), time.Duration(m.LongestGap*float64(time.Second)).Round(time.Millisecond))
 }

@@ -119,7 +119,12 @@ func (b *bounder) zero(s Situation) Situation {
 func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
 	n := float64(b.c.Nodes)
 	s.Worst = (n-1)*b.burst + n*b.rate*age.Seconds() + 2*n + b.rate*4*b.c.Delay.Seconds()
-	s.Formula = "(N-1) x burst + N x rate x " + of + " + 2N + rate x two round trips; age = 2 x sync + two round trips"
+	if b.rate == 0 {
+		s.Formula = "(N-1) x burst + 2N; nothing refills before the window ends"
+		s.Numbers = fmt.Sprintf("(%d-1) x %s + 2x%d = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(s.Worst))
+		return s
+	}
+	s.Formula = "(N-1) x burst + N x rate x " + of + " + 2N + rate x two round trips"
 	s.Numbers = fmt.Sprintf("(%d-1) x %s + %d x %s/s x %v + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(b.rate), round(age),
 		b.c.Nodes, num(b.rate), round(4*b.c.Delay), num(s.Worst))
 	return s
@@ -197,6 +202,10 @@ func (b *bounder) cutOff() Situation {
 		s.Worst = b.burst + b.rate*b.c.Lease.Seconds()
 		s.Formula, s.Numbers = "burst + rate x lease", fmt.Sprintf("%s + %s/s x %v = %s", num(b.burst), num(b.rate), round(b.c.Lease), num(s.Worst))
 	default:
+		if b.rate == 0 {
+			s.Worst, s.Formula, s.Numbers = b.burst, "burst; nothing refills before the window ends", num(b.burst)
+			return s
+		}
 		s.Worst = b.burst + b.rate*(t+b.c.Lease.Seconds())
 		s.Typical = b.rate * t
 		s.Formula = "burst + rate x (lease + time)"
