@@ -159,9 +159,9 @@ func TestNamespacesSegmentRealms(t *testing.T) {
 func TestNamesAreTheApplications(t *testing.T) {
 	for name, want := range map[string]string{
 		"alice": "", "user:alice@example.com": "", "a b": "", "{": "",
-		"a~b": `name: "a~b" must not contain "~"`,
-		"":    "name: is empty; 1 to 256 bytes",
-		"a\n": `name: "a\n" must not contain control characters (U+000A)`,
+		"a~b":  `name: "a~b" must not contain "~"`,
+		"":     "name: is empty; 1 to 256 bytes",
+		"a\n":  `name: "a\n" must not contain control characters (U+000A)`,
 		"\xff": `name: "\xff" is not UTF-8`,
 	} {
 		id := testID("x")
@@ -335,8 +335,11 @@ func TestLifetimeCollects(t *testing.T) {
 	w.pass(1)
 	check(t, "exists", w.get("a").Exists, false)
 	w.fails(MissingAccount, op("a", 1, nil))
+	check(t, "due", w.store.Due(w.now), true)
+	check(t, "due before", w.store.Due(w.now-1), false)
 	w.apply(w.store, Command{Collect: &Collect{Max: 1}})
 	check(t, "accounts", w.store.Stats().Accounts, 0)
+	check(t, "due afterwards", w.store.Due(w.now), false)
 }
 
 // TestLifetimeIsRefreshed: each write of the account begins its lifetime anew.
