@@ -308,18 +308,6 @@ func (s *Store) remember(a *applied) {
 	s.appliedExpiry.Set(expiry{at: a.expires, key: a.key})
 }
 
-// Due reports whether the time of something is over at now, so that a Collect would
-// delete it.
-func (s *Store) Due(now quota.Time) bool {
-	s.init()
-	account, ok := s.accountExpiry.Min()
-	due := ok && account.at <= now
-	request, ok := s.appliedExpiry.Min()
-	due = due || ok && request.at <= now
-	over, ok := s.endedOrder.Min()
-	return due || ok && over.until <= now
-}
-
 // maxCollect bounds one Collect.
 const maxCollect = 10_000
 
