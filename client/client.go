@@ -123,6 +123,16 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
+// Conns returns the connections to the nodes, in the order of their addresses, for
+// other services of theirs, such as in package accounts. They end with the client.
+func (c *Client) Conns() []*grpc.ClientConn {
+	out := make([]*grpc.ClientConn, len(c.nodes))
+	for i, n := range c.nodes {
+		out[i] = n.conn
+	}
+	return out
+}
+
 // Allow asks whether cost tokens of namespace/limit may be taken for key, and
 // takes them if so. cost is 1 or more.
 func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error) {

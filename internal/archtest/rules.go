@@ -182,6 +182,12 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, grpc, genproto},
 	},
 	{
+		Package: "client/accounts", Kind: Library, Closed: true,
+		Job:        "keeps durable quotas for other people's services, so it stays thin",
+		May:        []string{"client", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
 		May:        []string{"internal/account", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access"},
@@ -209,7 +215,7 @@ var Rules = []Rule{
 	{
 		Package: "examples/...", Kind: Command,
 		Job: "shows a user's program: it has only what a user has",
-		May: []string{"client", "api/gen/..."}, ThirdParty: []string{anything},
+		May: []string{"client", "client/accounts", "asi", "api/gen/..."}, ThirdParty: []string{anything},
 	},
 }
 

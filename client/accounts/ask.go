@@ -1,0 +1,133 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/client"
+)
+
+// Bounds of the pause between rounds, before half of it is left to chance.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// leastShare bounds how short a node's part of a call's time becomes.
+const leastShare = 100 * time.Millisecond
+
+type call func(context.Context, quoratev1.AccountServiceClient) error
+
+// ask makes a call at one node after the other, round after round, until one
+// answers or the context ends. A call that is not safe to repeat is made once, at a
+// node that is connected; only what was surely not carried out is made again.
+func (a *Application) ask(ctx context.Context, safe bool, f call) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	var last *Error
+	for round := 0; ; round++ {
+		first := a.current.Load()
+		for i := range a.conns {
+			at := (first + uint32(i)) % uint32(len(a.conns))
+			err := a.attempt(ctx, len(a.conns)-i, a.conns[at], safe, f)
+			if err == nil {
+				a.current.CompareAndSwap(first, at)
+				return nil
+			}
+			last = fromError(ctx, err, a.conns[at])
+			if ctx.Err() != nil {
+				a.current.CompareAndSwap(first, (at+1)%uint32(len(a.conns))) // this one may hang
+			}
+			if ctx.Err() != nil || !again(err, safe) || errors.Is(last, client.ErrClosed) {
+				return last
+			}
+		}
+		if a.pause(ctx, round) != nil {
+			return last.ended(ctx)
+		}
+	}
+}
+
+// notConnected says that a call was not sent.
+type notConnected struct{ addr string }
+
+func (e *notConnected) Error() string { return fmt.Sprintf("%s cannot be reached", e.addr) }
+
+// GRPCStatus makes it look as if the call had failed.
+func (e *notConnected) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
+
+// again says whether a call that failed is to be made once more.
+func again(err error, safe bool) bool {
+	if unsent := (*notConnected)(nil); errors.As(err, &unsent) {
+		return true
+	}
+	switch status.Code(err) {
+	case codes.Aborted: // others held the accounts; nothing was applied
+		return true
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return safe
+	}
+	return false
+}
+
+// attempt asks one node, leaving time for the others that are left in the round. A
+// call that is not safe has all the time that is left once it is sent.
+func (a *Application) attempt(ctx context.Context, left int, conn *grpc.ClientConn, safe bool, f call) error {
+	share := ctx
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		var cancel context.CancelFunc
+		share, cancel = context.WithTimeout(ctx, max(time.Until(deadline)/time.Duration(left), leastShare))
+		defer cancel()
+	}
+	if !safe {
+		if !connected(share, conn) {
+			return &notConnected{conn.Target()}
+		}
+		share = ctx
+	}
+	return f(share, quoratev1.NewAccountServiceClient(conn))
+}
+
+// connected waits until there is a connection, unless there is none to be had.
+func connected(ctx context.Context, conn *grpc.ClientConn) bool {
+	for {
+		switch s := conn.GetState(); s {
+		case connectivity.Ready:
+			return true
+		case connectivity.Shutdown, connectivity.TransientFailure:
+			return false
+		case connectivity.Idle:
+			conn.Connect()
+			fallthrough
+		default:
+			if !conn.WaitForStateChange(ctx, s) {
+				return false
+			}
+		}
+	}
+}
+
+// pause waits before the next round.
+func pause(ctx context.Context, round int) error {
+	most := min(firstPause<<min(round, 10), lastPause)
+	timer := time.NewTimer(most/2 + rand.N(most/2))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

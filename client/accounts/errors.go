@@ -1,0 +1,144 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/client"
+)
+
+// Kinds of [Error] besides those of package client, for errors.Is.
+var (
+	// ErrMismatch: the request id was used for other operations.
+	ErrMismatch = errors.New("the request id was used for other operations")
+	// ErrContended: others held the accounts until the time was over; nothing was
+	// applied.
+	ErrContended = errors.New("others hold the accounts")
+	// ErrFull: the cluster is at one of its bounds, or too busy; nothing was changed.
+	ErrFull = errors.New("a bound of the cluster is reached")
+)
+
+// ApplyError says that operations failed, so that none was applied. The request id
+// was not used up: the same call may be made again.
+type ApplyError struct {
+	Ops     []*quoratev1.Op
+	Results []*quoratev1.OpResult // one for each operation
+}
+
+// Error names the operations that failed, the first three at most.
+func (e *ApplyError) Error() string {
+	const most = 3
+	var parts []string
+	failed := 0
+	for i, r := range e.Results {
+		if r.GetStatus() == quoratev1.OpStatus_OP_STATUS_SUCCESS {
+			continue
+		}
+		if failed++; failed <= most {
+			parts = append(parts, e.describe(i, r))
+		}
+	}
+	if failed > most {
+		parts = append(parts, fmt.Sprintf("and %d more", failed-most))
+	}
+	return fmt.Sprintf("quorate: nothing was applied: %d of %d operations failed: %s", failed, len(e.Results), strings.Join(parts, "; "))
+}
+
+func (e *ApplyError) describe(i int, r *quoratev1.OpResult) string {
+	s := fmt.Sprintf("ops[%d]", i)
+	if i < len(e.Ops) {
+		id := e.Ops[i].GetAccountId()
+		s += fmt.Sprintf(" (account %q of %q in %s)", id.GetName(), id.GetResourceType(), id.GetRealm())
+	}
+	s += ": " + strings.TrimPrefix(r.GetStatus().String(), "OP_STATUS_ERR_")
+	if msg := r.GetStatusMsg(); msg != "" {
+		s += ": " + msg
+	}
+	return s
+}
+
+// Failed reports whether any operation failed in this way.
+func (e *ApplyError) Failed(s quoratev1.OpStatus) bool {
+	for _, r := range e.Results {
+		if r.GetStatus() == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Error is every error but an [ApplyError].
+type Error struct {
+	Kind   error  // client.ErrInvalid, client.ErrUnavailable, client.ErrClosed, ErrMismatch, ErrContended or ErrFull
+	Node   string // the last node asked, if one was
+	Field  string // the field at fault, if one is
+	Detail string // what was wrong and what would be right
+	cause  error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := "quorate: " + e.Kind.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	if e.Node != "" {
+		s += " (node " + e.Node + ")"
+	}
+	return s
+}
+
+// Unwrap lets errors.Is find the kind, and the context's error where one was the
+// cause. status.Code finds the code of the node's answer.
+func (e *Error) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.cause}
+}
+
+// ended says that the time was over while the call waited to be made again.
+func (e *Error) ended(ctx context.Context) *Error {
+	e.cause = fmt.Errorf("%w: %w", ctx.Err(), e.cause)
+	return e
+}
+
+func invalid(field, format string, args ...any) *Error {
+	return &Error{Kind: client.ErrInvalid, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+func fromError(ctx context.Context, err error, conn *grpc.ClientConn) *Error {
+	st := status.Convert(err)
+	e := &Error{Kind: client.ErrUnavailable, Node: conn.Target(), Detail: st.Message(), cause: err}
+	switch st.Code() {
+	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound, codes.OutOfRange:
+		e.Kind = client.ErrInvalid
+	case codes.AlreadyExists:
+		e.Kind = ErrMismatch
+	case codes.Aborted:
+		e.Kind = ErrContended
+	case codes.ResourceExhausted:
+		e.Kind = ErrFull
+	}
+	if conn.GetState() == connectivity.Shutdown {
+		e.Kind = client.ErrClosed
+	}
+	if ended := ctx.Err(); ended != nil {
+		e.cause = fmt.Errorf("%w: %w", ended, err)
+	}
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.FieldViolations) > 0 {
+			e.Field = bad.FieldViolations[0].GetField()
+		}
+	}
+	return e
+}
