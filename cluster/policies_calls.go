@@ -34,7 +34,7 @@ func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID,
 		return id, false, nil
 	}
 	c := newPolicyConfig(id, policies, quota.Time(time.Now().UnixNano()), by)
-	if err := errors.Join(checkText("by", by, account.MaxAtom), c.check()); err != nil {
+	if err := errors.Join(checkText("by", by, account.MaxBy), c.check()); err != nil {
 		return id, false, err
 	}
 	if err := n.meta.admits(t, c); err != nil {

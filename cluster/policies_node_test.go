@@ -73,6 +73,13 @@ func TestPoliciesAtOnce(t *testing.T) {
 			t.Errorf("%s: loaded again: %v, %v, %v", n.cfg.Self, id, created, err)
 		}
 	}
+	hash := account.HashPolicies(somePolicies(4))
+	for i, n := range nodes { // the first one stores it, under its hash
+		id, created, err := n.LoadPolicies(t.Context(), "", configID(""), somePolicies(4))
+		if id != configID(hash) || created != (i == 0) || err != nil {
+			t.Errorf("%s: loaded without a version: %v, %v, %v; want %s", n.cfg.Self, id, created, err, hash)
+		}
+	}
 	c.purgeAndLook(nodes)
 }
 

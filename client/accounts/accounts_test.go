@@ -208,8 +208,12 @@ func TestUnregistered(t *testing.T) {
 
 func TestApplyError(t *testing.T) {
 	n := &fakeNode{res: &quoratev1.ApplyOpsResponse{Results: []*quoratev1.OpResult{
-		{Status: quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW, StatusMsg: "10 left"}, {},
-		{Status: quoratev1.OpStatus_OP_STATUS_ERR_MISSING_ACCOUNT}, {Status: 3}, {Status: 3}, {Status: 3},
+		{Status: quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW, StatusMsg: "10 left"},
+		{},
+		{Status: quoratev1.OpStatus_OP_STATUS_ERR_MISSING_ACCOUNT},
+		{Status: 3},
+		{Status: 3},
+		{Status: 3},
 	}}}
 	a, _ := serve(t, n)
 	res, err := a.ApplyOps(t.Context(), "x", 0, a.someOps())
