@@ -46,6 +46,10 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 
 // onCall answers a peer's call.
 func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Frame)) {
+	if out := n.accounts.Handle(c); out != nil {
+		answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: out}})
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	var out peerv1.Call

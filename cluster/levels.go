@@ -3,7 +3,9 @@ package cluster
 import (
 	"fmt"
 	"io"
+	"iter"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -96,25 +98,54 @@ const minPrune = 1024
 // Snapshot implements multiraft.StateMachine. Its bytes are the same on every
 // replica.
 func (f *levelsFSM) Snapshot() (func(io.Writer) error, error) {
+	parts := f.parts(math.MaxInt)
+	return func(w io.Writer) error {
+		for part := range parts {
+			if err := writer(part)(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// parts returns the levels as of now in messages of at most size, sorted by key, the
+// last one with fewer: it ends the sequence. All but the copy is made as the
+// sequence is read.
+func (f *levelsFSM) parts(size int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	levels := f.all(0, 0)
-	slices.SortFunc(levels, func(a, b quota.KeyLevel) int { return a.Key.Compare(b.Key) })
 	f.mu.Lock()
-	snap := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(f.now)}
+	now := int64(f.now)
 	f.mu.Unlock()
-	for _, kl := range levels {
-		l := encodeLevel(kl)
-		l.AtUnixNanos = int64(kl.At)
-		snap.Levels = append(snap.Levels, l)
+	return func(yield func(*raftlogv1.RangeSnapshot) bool) {
+		slices.SortFunc(levels, func(a, b quota.KeyLevel) int { return a.Key.Compare(b.Key) })
+		for start := 0; ; start += size {
+			part := &raftlogv1.RangeSnapshot{NowUnixNanos: now}
+			end := start + min(size, len(levels)-start)
+			for _, kl := range levels[start:end] {
+				l := encodeLevel(kl)
+				l.AtUnixNanos = int64(kl.At)
+				part.Levels = append(part.Levels, l)
+			}
+			if !yield(part) || end-start < size {
+				return
+			}
+		}
 	}
-	return writer(snap), nil
 }
 
 // Restore implements multiraft.StateMachine.
 func (f *levelsFSM) Restore(r io.Reader) error {
-	var snap raftlogv1.RangeSnapshot
-	if err := read(r, &snap); err != nil {
+	snap := &raftlogv1.RangeSnapshot{}
+	if err := read(r, snap); err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
+	f.set(snap)
+	return nil
+}
+
+// set replaces the state.
+func (f *levelsFSM) set(snap *raftlogv1.RangeSnapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.terms = 1
@@ -125,7 +156,6 @@ func (f *levelsFSM) Restore(r io.Reader) error {
 		kl.At = quota.Time(l.AtUnixNanos)
 		f.levels[kl.Key] = appliedLevel{kl, applied}
 	}
-	return nil
 }
 
 func encodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {

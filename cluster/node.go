@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/cluster/wire"
@@ -35,10 +36,11 @@ type Node struct {
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
 
-	net   *wire.Net
-	host  *multiraft.Host
-	meta  *metaFSM
-	seats map[quota.RangeID]*seat // ranges that have a replica here
+	net      *wire.Net
+	host     *multiraft.Host
+	meta     *metaFSM
+	seats    map[quota.RangeID]*seat // ranges that have a replica here
+	accounts *accounts.Service
 
 	agg    *aggregator.Aggregator
 	inbox  chan func(now quota.Time)
@@ -111,7 +113,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	n.clock.init()
 	for r, replicas := range plan {
 		if slices.Contains(replicas, cfg.Self) {
-			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newLevelsFSM(n.clock.mono)}
+			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newRangeFSM(n.clock.mono)}
 		}
 	}
 	n.routes.init(cfg)
@@ -125,6 +127,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	n.agg = aggregator.New(ac, n.clock.now())
 	n.agg.Afterlife(inherited)
 	n.askers = make([]asker, cfg.Ranges)
+	n.accounts = newAccounts(n)
 	n.stats.init(n, cfg.Registry)
 	return n
 }
@@ -226,6 +229,7 @@ func (n *Node) run() {
 	go n.herald()
 	go n.keeper()
 	go n.purger()
+	n.accounts.Start()
 }
 
 // Close writes what was counted to the logs and hands leaderships over, both
@@ -239,6 +243,7 @@ func (n *Node) Close(ctx context.Context) error {
 			errs = append(errs, n.host.Close(ctx))
 		}
 		close(n.stop)
+		n.accounts.Close()
 		n.done.Wait()
 		if n.net != nil {
 			n.broadcast(&peerv1.Beacon{Leaving: true})
@@ -262,6 +267,7 @@ func (n *Node) Kill() error {
 	n.closed.Do(func() {
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
+		n.accounts.Close()
 		n.done.Wait()
 		errs = append(errs, n.closeJournal(), n.lock.close())
 	})

@@ -17,7 +17,7 @@ import (
 type seat struct {
 	id   quota.RangeID
 	node *Node
-	fsm  *levelsFSM
+	fsm  *rangeFSM
 
 	mu     sync.Mutex
 	ledger *leader.Ledger // nil unless this node leads
@@ -38,7 +38,7 @@ func (s *seat) lead(term quota.Term) {
 	for id := range n.cfg.Nodes {
 		ids = append(ids, id)
 	}
-	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.first(), Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.all(now, mono), now)
+	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.levels.first(), Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.levels.all(now, mono), now)
 	s.mu.Lock()
 	s.end()
 	s.ledger = l

@@ -33,7 +33,7 @@ func (s *seat) ask(term quota.Term, seq quota.Seq, k quota.Key) bool {
 func TestLimitsChangeWhileLeading(t *testing.T) {
 	n := loneNode()
 	s := n.seats[0]
-	s.fsm.mu.Lock() // the ledger is made from the levels: it waits here
+	s.fsm.levels.mu.Lock() // the ledger is made from the levels: it waits here
 	led := make(chan struct{})
 	go func() {
 		s.lead(2)
@@ -42,7 +42,7 @@ func TestLimitsChangeWhileLeading(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	l := limit("a", 10, quota.Soft)
 	setLimits(n, l)
-	s.fsm.mu.Unlock()
+	s.fsm.levels.mu.Unlock()
 	<-led
 	if !s.ask(2, 1, quota.Key{LimitName: l.LimitName, Key: "k"}) {
 		t.Error("the ledger does not know the limit")

@@ -30,6 +30,7 @@ type Group struct {
 
 	serving  atomic.Uint64 // term whose fence is applied here; 0 when not leading
 	inflight atomic.Int64  // Applies that wait for raft
+	confirms confirms
 	watch    watchdog
 	moves    moves
 }

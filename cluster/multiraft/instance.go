@@ -64,6 +64,7 @@ func (g *Group) start(again bool) error {
 		queue: make(chan request, queueLen), notify: make(chan bool, notifyLen),
 		seen: make(chan raft.Observation, notifyLen), ended: make(chan struct{}),
 	}
+	i.trans.confirms = &g.confirms
 	c := g.raftConfig(i.notify)
 	if again {
 		c.NoSnapshotRestoreOnStart = true

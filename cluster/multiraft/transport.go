@@ -34,6 +34,8 @@ type transport struct {
 	in     chan raft.RPC
 	beat   atomic.Pointer[func(raft.RPC)]
 
+	confirms *confirms // told of every answer; nil for nobody
+
 	leads atomic.Pointer[func(term uint64) bool] // whether raft still leads in that term
 
 	ctx    context.Context // ends with the raft instance
@@ -89,6 +91,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 		return err
 	}
 	trim(args)
+	number := t.confirms.round() // before it is sent
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, lane, limit, m)
 	if err != nil {
@@ -100,6 +103,9 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 	}
 	*resp = raft.AppendEntriesResponse{
 		RPCHeader: headerIn(r.GetHeader()), Term: r.GetTerm(), LastLog: r.GetLastLog(), Success: r.GetSuccess(), NoRetryBackoff: r.GetNoRetryBackoff(),
+	}
+	if resp.Success && resp.Term == args.Term {
+		t.confirms.note(quota.NodeID(id), args.Term, number)
 	}
 	return nil
 }

@@ -145,11 +145,17 @@ var Rules = []Rule{
 		ThirdParty: []string{sys},
 	},
 	{
+		Package: "cluster/accounts", Kind: Library,
+		Job:        "keeps durable balances on the ranges: batches, transactions, reads",
+		May:        []string{"cluster/wire", "cluster/multiraft", "internal/account", "internal/quota", "shard", "api/gen/..."},
+		ThirdParty: []string{protobuf, metrics},
+	},
+	{
 		Package: "cluster", Kind: Library,
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "internal/account", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "internal/account", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},

@@ -82,6 +82,67 @@ func (Lane) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{0}
 }
 
+// AccountFault says why there is no answer about accounts.
+type AccountFault int32
+
+const (
+	// There is one.
+	AccountFault_ACCOUNT_FAULT_UNSPECIFIED AccountFault = 0
+	// The receiver does not lead the range. Nothing was done.
+	AccountFault_ACCOUNT_FAULT_NOT_LEADER AccountFault = 1
+	// Too many commands wait. Nothing was done.
+	AccountFault_ACCOUNT_FAULT_OVERLOADED AccountFault = 2
+	// The command may have been carried out, or may yet be.
+	AccountFault_ACCOUNT_FAULT_UNKNOWN AccountFault = 3
+	// The command cannot be carried out here, nor elsewhere; reason says why.
+	AccountFault_ACCOUNT_FAULT_REFUSED AccountFault = 4
+)
+
+// Enum value maps for AccountFault.
+var (
+	AccountFault_name = map[int32]string{
+		0: "ACCOUNT_FAULT_UNSPECIFIED",
+		1: "ACCOUNT_FAULT_NOT_LEADER",
+		2: "ACCOUNT_FAULT_OVERLOADED",
+		3: "ACCOUNT_FAULT_UNKNOWN",
+		4: "ACCOUNT_FAULT_REFUSED",
+	}
+	AccountFault_value = map[string]int32{
+		"ACCOUNT_FAULT_UNSPECIFIED": 0,
+		"ACCOUNT_FAULT_NOT_LEADER":  1,
+		"ACCOUNT_FAULT_OVERLOADED":  2,
+		"ACCOUNT_FAULT_UNKNOWN":     3,
+		"ACCOUNT_FAULT_REFUSED":     4,
+	}
+)
+
+func (x AccountFault) Enum() *AccountFault {
+	p := new(AccountFault)
+	*p = x
+	return p
+}
+
+func (x AccountFault) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AccountFault) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_peer_v1_peer_proto_enumTypes[1].Descriptor()
+}
+
+func (AccountFault) Type() protoreflect.EnumType {
+	return &file_quorate_peer_v1_peer_proto_enumTypes[1]
+}
+
+func (x AccountFault) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AccountFault.Descriptor instead.
+func (AccountFault) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
 // Hello opens a connection, each way.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2353,6 +2414,10 @@ type Call struct {
 	//	*Call_OverridesResult
 	//	*Call_Policies
 	//	*Call_PoliciesResult
+	//	*Call_Accounts
+	//	*Call_AccountsResult
+	//	*Call_ReadAccounts
+	//	*Call_ReadAccountsResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2539,6 +2604,42 @@ func (x *Call) GetPoliciesResult() *CallPoliciesResult {
 	return nil
 }
 
+func (x *Call) GetAccounts() *CallAccounts {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Accounts); ok {
+			return x.Accounts
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAccountsResult() *CallAccountsResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_AccountsResult); ok {
+			return x.AccountsResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetReadAccounts() *CallReadAccounts {
+	if x != nil {
+		if x, ok := x.Body.(*Call_ReadAccounts); ok {
+			return x.ReadAccounts
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetReadAccountsResult() *CallReadAccountsResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_ReadAccountsResult); ok {
+			return x.ReadAccountsResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -2624,6 +2725,26 @@ type Call_PoliciesResult struct {
 	PoliciesResult *CallPoliciesResult `protobuf:"bytes,25,opt,name=policies_result,json=policiesResult,proto3,oneof"`
 }
 
+type Call_Accounts struct {
+	// Change accounts; sent to the leader of their range.
+	Accounts *CallAccounts `protobuf:"bytes,30,opt,name=accounts,proto3,oneof"`
+}
+
+type Call_AccountsResult struct {
+	// Its answer.
+	AccountsResult *CallAccountsResult `protobuf:"bytes,31,opt,name=accounts_result,json=accountsResult,proto3,oneof"`
+}
+
+type Call_ReadAccounts struct {
+	// Read accounts; sent to the leader of their range.
+	ReadAccounts *CallReadAccounts `protobuf:"bytes,32,opt,name=read_accounts,json=readAccounts,proto3,oneof"`
+}
+
+type Call_ReadAccountsResult struct {
+	// Its answer.
+	ReadAccountsResult *CallReadAccountsResult `protobuf:"bytes,33,opt,name=read_accounts_result,json=readAccountsResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -2655,6 +2776,14 @@ func (*Call_OverridesResult) isCall_Body() {}
 func (*Call_Policies) isCall_Body() {}
 
 func (*Call_PoliciesResult) isCall_Body() {}
+
+func (*Call_Accounts) isCall_Body() {}
+
+func (*Call_AccountsResult) isCall_Body() {}
+
+func (*Call_ReadAccounts) isCall_Body() {}
+
+func (*Call_ReadAccountsResult) isCall_Body() {}
 
 // CallSetLimits replaces the limits.
 type CallSetLimits struct {
@@ -4078,6 +4207,1200 @@ func (x *CallKeysResult) GetKeys() [][]byte {
 	return nil
 }
 
+// CallAccounts has the leader of a range carry out commands on its accounts.
+type CallAccounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The range.
+	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	// An encoded quorate.raftlog.v1.AccountBatch; its time is not looked at. At
+	// most 512 commands.
+	Batch         []byte `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAccounts) Reset() {
+	*x = CallAccounts{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAccounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAccounts) ProtoMessage() {}
+
+func (x *CallAccounts) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
+func (*CallAccounts) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CallAccounts) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *CallAccounts) GetBatch() []byte {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+// CallAccountsResult answers CallAccounts.
+type CallAccountsResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each command.
+	Outcomes      []*AccountOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAccountsResult) Reset() {
+	*x = CallAccountsResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAccountsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAccountsResult) ProtoMessage() {}
+
+func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
+func (*CallAccountsResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// AccountOutcome is account.Outcome.
+type AccountOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As account.Code.
+	Code uint32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Of each operation.
+	Results []*AccountResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	// When it was applied, Unix nanoseconds.
+	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// Name of the transaction that holds an account.
+	Holder []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Home of that transaction.
+	HolderHome uint32 `protobuf:"varint,5,opt,name=holder_home,json=holderHome,proto3" json:"holder_home,omitempty"`
+	// Which bound was met.
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Why there is no outcome.
+	Fault AccountFault `protobuf:"varint,7,opt,name=fault,proto3,enum=quorate.peer.v1.AccountFault" json:"fault,omitempty"`
+	// For people.
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountOutcome) Reset() {
+	*x = AccountOutcome{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountOutcome) ProtoMessage() {}
+
+func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
+func (*AccountOutcome) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *AccountOutcome) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *AccountOutcome) GetResults() []*AccountResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *AccountOutcome) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *AccountOutcome) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *AccountOutcome) GetHolderHome() uint32 {
+	if x != nil {
+		return x.HolderHome
+	}
+	return 0
+}
+
+func (x *AccountOutcome) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AccountOutcome) GetFault() AccountFault {
+	if x != nil {
+		return x.Fault
+	}
+	return AccountFault_ACCOUNT_FAULT_UNSPECIFIED
+}
+
+func (x *AccountOutcome) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// AccountResult is account.Result.
+type AccountResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Balance after it.
+	New int64 `protobuf:"varint,1,opt,name=new,proto3" json:"new,omitempty"`
+	// Balance before it.
+	Previous int64 `protobuf:"varint,2,opt,name=previous,proto3" json:"previous,omitempty"`
+	// That and what the change of the policy added.
+	Adjusted int64 `protobuf:"varint,3,opt,name=adjusted,proto3" json:"adjusted,omitempty"`
+	// Whether the account was created.
+	Created bool `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
+	// As account.Status.
+	Status uint32 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`
+	// For people.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountResult) Reset() {
+	*x = AccountResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountResult) ProtoMessage() {}
+
+func (x *AccountResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
+func (*AccountResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *AccountResult) GetNew() int64 {
+	if x != nil {
+		return x.New
+	}
+	return 0
+}
+
+func (x *AccountResult) GetPrevious() int64 {
+	if x != nil {
+		return x.Previous
+	}
+	return 0
+}
+
+func (x *AccountResult) GetAdjusted() int64 {
+	if x != nil {
+		return x.Adjusted
+	}
+	return 0
+}
+
+func (x *AccountResult) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+func (x *AccountResult) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *AccountResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// AccountName is account.ID.
+type AccountName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
+	// The realm.
+	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	// Whose it is.
+	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// A part of the realm.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// What it counts.
+	Resource      string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountName) Reset() {
+	*x = AccountName{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountName) ProtoMessage() {}
+
+func (x *AccountName) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
+func (*AccountName) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *AccountName) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *AccountName) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+func (x *AccountName) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *AccountName) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AccountName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AccountName) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+// AccountFilter is account.Filter.
+type AccountFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
+	// The realm.
+	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	// Only this identity's.
+	Identity *string `protobuf:"bytes,3,opt,name=identity,proto3,oneof" json:"identity,omitempty"`
+	// Only of this namespace.
+	Namespace *string `protobuf:"bytes,4,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	// Only names that begin so.
+	NamePrefix string `protobuf:"bytes,5,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
+	// Only of this type.
+	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Only accounts behind this one.
+	After *AccountName `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	// At most so many, at most 1000.
+	Limit         int32 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountFilter) Reset() {
+	*x = AccountFilter{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountFilter) ProtoMessage() {}
+
+func (x *AccountFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
+func (*AccountFilter) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *AccountFilter) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetIdentity() string {
+	if x != nil && x.Identity != nil {
+		return *x.Identity
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetNamespace() string {
+	if x != nil && x.Namespace != nil {
+		return *x.Namespace
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetNamePrefix() string {
+	if x != nil {
+		return x.NamePrefix
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AccountFilter) GetAfter() *AccountName {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *AccountFilter) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// CallReadAccounts reads accounts of one range. One of accounts, list and
+// decision is set.
+type CallReadAccounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The range.
+	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	// The receiver answers from its replica, whoever leads.
+	Stale bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	// Read these; at most 1000.
+	Accounts []*AccountName `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// With their last changes.
+	History bool `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`
+	// Read those that pass the filter.
+	List *AccountFilter `protobuf:"bytes,5,opt,name=list,proto3" json:"list,omitempty"`
+	// Tell what is known of the transaction of this name.
+	Decision      []byte `protobuf:"bytes,6,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallReadAccounts) Reset() {
+	*x = CallReadAccounts{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallReadAccounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallReadAccounts) ProtoMessage() {}
+
+func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
+func (*CallReadAccounts) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *CallReadAccounts) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *CallReadAccounts) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *CallReadAccounts) GetAccounts() []*AccountName {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *CallReadAccounts) GetHistory() bool {
+	if x != nil {
+		return x.History
+	}
+	return false
+}
+
+func (x *CallReadAccounts) GetList() *AccountFilter {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+func (x *CallReadAccounts) GetDecision() []byte {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+// CallReadAccountsResult answers CallReadAccounts.
+type CallReadAccountsResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why there is no answer; never that the outcome is unknown.
+	Fault AccountFault `protobuf:"varint,1,opt,name=fault,proto3,enum=quorate.peer.v1.AccountFault" json:"fault,omitempty"`
+	// For people.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Of which moment the states are, Unix nanoseconds.
+	AtUnixNanos int64 `protobuf:"varint,3,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// In the order of the question.
+	Accounts []*AccountView `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// What is known of the transaction.
+	Transaction   *TransactionView `protobuf:"bytes,5,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallReadAccountsResult) Reset() {
+	*x = CallReadAccountsResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallReadAccountsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallReadAccountsResult) ProtoMessage() {}
+
+func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
+func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CallReadAccountsResult) GetFault() AccountFault {
+	if x != nil {
+		return x.Fault
+	}
+	return AccountFault_ACCOUNT_FAULT_UNSPECIFIED
+}
+
+func (x *CallReadAccountsResult) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CallReadAccountsResult) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *CallReadAccountsResult) GetAccounts() []*AccountView {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *CallReadAccountsResult) GetTransaction() *TransactionView {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+// TransactionView is what a home knows of a transaction.
+type TransactionView struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether there is a record.
+	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	// Whether it is decided.
+	Decided bool `protobuf:"varint,2,opt,name=decided,proto3" json:"decided,omitempty"`
+	// What was decided.
+	Commit        bool `protobuf:"varint,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransactionView) Reset() {
+	*x = TransactionView{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransactionView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransactionView) ProtoMessage() {}
+
+func (x *TransactionView) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
+func (*TransactionView) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *TransactionView) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *TransactionView) GetDecided() bool {
+	if x != nil {
+		return x.Decided
+	}
+	return false
+}
+
+func (x *TransactionView) GetCommit() bool {
+	if x != nil {
+		return x.Commit
+	}
+	return false
+}
+
+// AccountView is account.State. Times are Unix nanoseconds, 0 is none.
+type AccountView struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id.
+	Id *AccountName `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether there is such an account.
+	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
+	// As last changed.
+	Balance int64 `protobuf:"varint,3,opt,name=balance,proto3" json:"balance,omitempty"`
+	// With refills.
+	Projected int64 `protobuf:"varint,4,opt,name=projected,proto3" json:"projected,omitempty"`
+	// When it was last changed.
+	Updated int64 `protobuf:"varint,5,opt,name=updated,proto3" json:"updated,omitempty"`
+	// Last refill taken into the balance.
+	Refilled int64 `protobuf:"varint,6,opt,name=refilled,proto3" json:"refilled,omitempty"`
+	// When it is forgotten.
+	Expires int64 `protobuf:"varint,7,opt,name=expires,proto3" json:"expires,omitempty"`
+	// Its policy, if it has one.
+	Policy *AccountPolicy `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
+	// When that was set.
+	PolicySet int64 `protobuf:"varint,9,opt,name=policy_set,json=policySet,proto3" json:"policy_set,omitempty"`
+	// When the next refill is due.
+	Next int64 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`
+	// Grows with every change.
+	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
+	// Name of the transaction that holds it.
+	Holder []byte `protobuf:"bytes,12,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Home of that transaction.
+	HolderHome uint32 `protobuf:"varint,13,opt,name=holder_home,json=holderHome,proto3" json:"holder_home,omitempty"`
+	// Last changes, newest first.
+	History       []*AccountChange `protobuf:"bytes,14,rep,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountView) Reset() {
+	*x = AccountView{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountView) ProtoMessage() {}
+
+func (x *AccountView) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
+func (*AccountView) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *AccountView) GetId() *AccountName {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *AccountView) GetExists() bool {
+	if x != nil {
+		return x.Exists
+	}
+	return false
+}
+
+func (x *AccountView) GetBalance() int64 {
+	if x != nil {
+		return x.Balance
+	}
+	return 0
+}
+
+func (x *AccountView) GetProjected() int64 {
+	if x != nil {
+		return x.Projected
+	}
+	return 0
+}
+
+func (x *AccountView) GetUpdated() int64 {
+	if x != nil {
+		return x.Updated
+	}
+	return 0
+}
+
+func (x *AccountView) GetRefilled() int64 {
+	if x != nil {
+		return x.Refilled
+	}
+	return 0
+}
+
+func (x *AccountView) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *AccountView) GetPolicy() *AccountPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *AccountView) GetPolicySet() int64 {
+	if x != nil {
+		return x.PolicySet
+	}
+	return 0
+}
+
+func (x *AccountView) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *AccountView) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AccountView) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *AccountView) GetHolderHome() uint32 {
+	if x != nil {
+		return x.HolderHome
+	}
+	return 0
+}
+
+func (x *AccountView) GetHistory() []*AccountChange {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// AccountPolicy is account.PolicyRef with its content.
+type AccountPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application.
+	App string `protobuf:"bytes,1,opt,name=app,proto3" json:"app,omitempty"`
+	// The realm.
+	Realm string `protobuf:"bytes,2,opt,name=realm,proto3" json:"realm,omitempty"`
+	// The version.
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Namespace of the policy.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// Its resource type.
+	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The content; absent where only the name is told.
+	Rule          *AccountRule `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountPolicy) Reset() {
+	*x = AccountPolicy{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountPolicy) ProtoMessage() {}
+
+func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
+func (*AccountPolicy) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *AccountPolicy) GetApp() string {
+	if x != nil {
+		return x.App
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetRealm() string {
+	if x != nil {
+		return x.Realm
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AccountPolicy) GetRule() *AccountRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+// AccountRule is account.Policy.
+type AccountRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a new account.
+	Default int64 `protobuf:"varint,1,opt,name=default,proto3" json:"default,omitempty"`
+	// The most.
+	Limit int64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What is added.
+	RefillUnits int64 `protobuf:"varint,3,opt,name=refill_units,json=refillUnits,proto3" json:"refill_units,omitempty"`
+	// How often, in seconds.
+	RefillInterval uint32 `protobuf:"varint,4,opt,name=refill_interval,json=refillInterval,proto3" json:"refill_interval,omitempty"`
+	// Seconds after midnight UTC.
+	RefillOffset uint32 `protobuf:"varint,5,opt,name=refill_offset,json=refillOffset,proto3" json:"refill_offset,omitempty"`
+	// As account.PolicyOptions.
+	Options int32 `protobuf:"varint,6,opt,name=options,proto3" json:"options,omitempty"`
+	// How long an account lasts after its last change; 0 is for ever.
+	LifetimeNanos int64 `protobuf:"varint,7,opt,name=lifetime_nanos,json=lifetimeNanos,proto3" json:"lifetime_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountRule) Reset() {
+	*x = AccountRule{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountRule) ProtoMessage() {}
+
+func (x *AccountRule) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
+func (*AccountRule) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *AccountRule) GetDefault() int64 {
+	if x != nil {
+		return x.Default
+	}
+	return 0
+}
+
+func (x *AccountRule) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *AccountRule) GetRefillUnits() int64 {
+	if x != nil {
+		return x.RefillUnits
+	}
+	return 0
+}
+
+func (x *AccountRule) GetRefillInterval() uint32 {
+	if x != nil {
+		return x.RefillInterval
+	}
+	return 0
+}
+
+func (x *AccountRule) GetRefillOffset() uint32 {
+	if x != nil {
+		return x.RefillOffset
+	}
+	return 0
+}
+
+func (x *AccountRule) GetOptions() int32 {
+	if x != nil {
+		return x.Options
+	}
+	return 0
+}
+
+func (x *AccountRule) GetLifetimeNanos() int64 {
+	if x != nil {
+		return x.LifetimeNanos
+	}
+	return 0
+}
+
+// AccountChange is account.Change.
+type AccountChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When, Unix nanoseconds.
+	AtUnixNanos int64 `protobuf:"varint,1,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// Who.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Of which request.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Balance before it.
+	Previous int64 `protobuf:"varint,4,opt,name=previous,proto3" json:"previous,omitempty"`
+	// Balance after it.
+	New int64 `protobuf:"varint,5,opt,name=new,proto3" json:"new,omitempty"`
+	// The policy that it set, if it did.
+	Policy        *AccountPolicy `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountChange) Reset() {
+	*x = AccountChange{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountChange) ProtoMessage() {}
+
+func (x *AccountChange) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
+func (*AccountChange) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *AccountChange) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *AccountChange) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AccountChange) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AccountChange) GetPrevious() int64 {
+	if x != nil {
+		return x.Previous
+	}
+	return 0
+}
+
+func (x *AccountChange) GetNew() int64 {
+	if x != nil {
+		return x.New
+	}
+	return 0
+}
+
+func (x *AccountChange) GetPolicy() *AccountPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 var File_quorate_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quorate_peer_v1_peer_proto_rawDesc = "" +
@@ -4267,7 +5590,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xaa\b\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xde\n" +
+	"\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -4288,7 +5612,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverrides\x18\x14 \x01(\v2\x1e.quorate.peer.v1.CallOverridesH\x00R\toverrides\x12Q\n" +
 	"\x10overrides_result\x18\x15 \x01(\v2$.quorate.peer.v1.CallOverridesResultH\x00R\x0foverridesResult\x12;\n" +
 	"\bpolicies\x18\x18 \x01(\v2\x1d.quorate.peer.v1.CallPoliciesH\x00R\bpolicies\x12N\n" +
-	"\x0fpolicies_result\x18\x19 \x01(\v2#.quorate.peer.v1.CallPoliciesResultH\x00R\x0epoliciesResultB\x06\n" +
+	"\x0fpolicies_result\x18\x19 \x01(\v2#.quorate.peer.v1.CallPoliciesResultH\x00R\x0epoliciesResult\x12;\n" +
+	"\baccounts\x18\x1e \x01(\v2\x1d.quorate.peer.v1.CallAccountsH\x00R\baccounts\x12N\n" +
+	"\x0faccounts_result\x18\x1f \x01(\v2#.quorate.peer.v1.CallAccountsResultH\x00R\x0eaccountsResult\x12H\n" +
+	"\rread_accounts\x18  \x01(\v2!.quorate.peer.v1.CallReadAccountsH\x00R\freadAccounts\x12[\n" +
+	"\x14read_accounts_result\x18! \x01(\v2'.quorate.peer.v1.CallReadAccountsResultH\x00R\x12readAccountsResultB\x06\n" +
 	"\x04body\")\n" +
 	"\rCallSetLimits\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"\xea\x01\n" +
@@ -4383,12 +5711,119 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\"$\n" +
 	"\x0eCallKeysResult\x12\x12\n" +
-	"\x04keys\x18\x01 \x03(\fR\x04keys*P\n" +
+	"\x04keys\x18\x01 \x03(\fR\x04keys\":\n" +
+	"\fCallAccounts\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
+	"\x05batch\x18\x02 \x01(\fR\x05batch\"Q\n" +
+	"\x12CallAccountsResult\x12;\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.quorate.peer.v1.AccountOutcomeR\boutcomes\"\xa2\x02\n" +
+	"\x0eAccountOutcome\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\rR\x04code\x128\n" +
+	"\aresults\x18\x02 \x03(\v2\x1e.quorate.peer.v1.AccountResultR\aresults\x12\"\n" +
+	"\rat_unix_nanos\x18\x03 \x01(\x03R\vatUnixNanos\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x1f\n" +
+	"\vholder_home\x18\x05 \x01(\rR\n" +
+	"holderHome\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x123\n" +
+	"\x05fault\x18\a \x01(\x0e2\x1d.quorate.peer.v1.AccountFaultR\x05fault\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xa5\x01\n" +
+	"\rAccountResult\x12\x10\n" +
+	"\x03new\x18\x01 \x01(\x03R\x03new\x12\x1a\n" +
+	"\bprevious\x18\x02 \x01(\x03R\bprevious\x12\x1a\n" +
+	"\badjusted\x18\x03 \x01(\x03R\badjusted\x12\x18\n" +
+	"\acreated\x18\x04 \x01(\bR\acreated\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\rR\x06status\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\x9f\x01\n" +
+	"\vAccountName\x12\x10\n" +
+	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\"\x9d\x02\n" +
+	"\rAccountFilter\x12\x10\n" +
+	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x1f\n" +
+	"\bidentity\x18\x03 \x01(\tH\x00R\bidentity\x88\x01\x01\x12!\n" +
+	"\tnamespace\x18\x04 \x01(\tH\x01R\tnamespace\x88\x01\x01\x12\x1f\n" +
+	"\vname_prefix\x18\x05 \x01(\tR\n" +
+	"namePrefix\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x122\n" +
+	"\x05after\x18\a \x01(\v2\x1c.quorate.peer.v1.AccountNameR\x05after\x12\x14\n" +
+	"\x05limit\x18\b \x01(\x05R\x05limitB\v\n" +
+	"\t_identityB\f\n" +
+	"\n" +
+	"_namespace\"\xe2\x01\n" +
+	"\x10CallReadAccounts\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\x128\n" +
+	"\baccounts\x18\x03 \x03(\v2\x1c.quorate.peer.v1.AccountNameR\baccounts\x12\x18\n" +
+	"\ahistory\x18\x04 \x01(\bR\ahistory\x122\n" +
+	"\x04list\x18\x05 \x01(\v2\x1e.quorate.peer.v1.AccountFilterR\x04list\x12\x1a\n" +
+	"\bdecision\x18\x06 \x01(\fR\bdecision\"\x87\x02\n" +
+	"\x16CallReadAccountsResult\x123\n" +
+	"\x05fault\x18\x01 \x01(\x0e2\x1d.quorate.peer.v1.AccountFaultR\x05fault\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\"\n" +
+	"\rat_unix_nanos\x18\x03 \x01(\x03R\vatUnixNanos\x128\n" +
+	"\baccounts\x18\x04 \x03(\v2\x1c.quorate.peer.v1.AccountViewR\baccounts\x12B\n" +
+	"\vtransaction\x18\x05 \x01(\v2 .quorate.peer.v1.TransactionViewR\vtransaction\"Y\n" +
+	"\x0fTransactionView\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x18\n" +
+	"\adecided\x18\x02 \x01(\bR\adecided\x12\x16\n" +
+	"\x06commit\x18\x03 \x01(\bR\x06commit\"\xd3\x03\n" +
+	"\vAccountView\x12,\n" +
+	"\x02id\x18\x01 \x01(\v2\x1c.quorate.peer.v1.AccountNameR\x02id\x12\x16\n" +
+	"\x06exists\x18\x02 \x01(\bR\x06exists\x12\x18\n" +
+	"\abalance\x18\x03 \x01(\x03R\abalance\x12\x1c\n" +
+	"\tprojected\x18\x04 \x01(\x03R\tprojected\x12\x18\n" +
+	"\aupdated\x18\x05 \x01(\x03R\aupdated\x12\x1a\n" +
+	"\brefilled\x18\x06 \x01(\x03R\brefilled\x12\x18\n" +
+	"\aexpires\x18\a \x01(\x03R\aexpires\x126\n" +
+	"\x06policy\x18\b \x01(\v2\x1e.quorate.peer.v1.AccountPolicyR\x06policy\x12\x1d\n" +
+	"\n" +
+	"policy_set\x18\t \x01(\x03R\tpolicySet\x12\x12\n" +
+	"\x04next\x18\n" +
+	" \x01(\x03R\x04next\x12\x18\n" +
+	"\aversion\x18\v \x01(\x04R\aversion\x12\x16\n" +
+	"\x06holder\x18\f \x01(\fR\x06holder\x12\x1f\n" +
+	"\vholder_home\x18\r \x01(\rR\n" +
+	"holderHome\x128\n" +
+	"\ahistory\x18\x0e \x03(\v2\x1e.quorate.peer.v1.AccountChangeR\ahistory\"\xd1\x01\n" +
+	"\rAccountPolicy\x12\x10\n" +
+	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
+	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x120\n" +
+	"\x04rule\x18\a \x01(\v2\x1c.quorate.peer.v1.AccountRuleR\x04rule\"\xef\x01\n" +
+	"\vAccountRule\x12\x18\n" +
+	"\adefault\x18\x01 \x01(\x03R\adefault\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12!\n" +
+	"\frefill_units\x18\x03 \x01(\x03R\vrefillUnits\x12'\n" +
+	"\x0frefill_interval\x18\x04 \x01(\rR\x0erefillInterval\x12#\n" +
+	"\rrefill_offset\x18\x05 \x01(\rR\frefillOffset\x12\x18\n" +
+	"\aoptions\x18\x06 \x01(\x05R\aoptions\x12%\n" +
+	"\x0elifetime_nanos\x18\a \x01(\x03R\rlifetimeNanos\"\xc8\x01\n" +
+	"\rAccountChange\x12\"\n" +
+	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1a\n" +
+	"\bprevious\x18\x04 \x01(\x03R\bprevious\x12\x10\n" +
+	"\x03new\x18\x05 \x01(\x03R\x03new\x126\n" +
+	"\x06policy\x18\x06 \x01(\v2\x1e.quorate.peer.v1.AccountPolicyR\x06policy*P\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLANE_CONTROL\x10\x01\x12\r\n" +
 	"\tLANE_DATA\x10\x02\x12\x11\n" +
-	"\rLANE_SNAPSHOT\x10\x03B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
+	"\rLANE_SNAPSHOT\x10\x03*\x9f\x01\n" +
+	"\fAccountFault\x12\x1d\n" +
+	"\x19ACCOUNT_FAULT_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18ACCOUNT_FAULT_NOT_LEADER\x10\x01\x12\x1c\n" +
+	"\x18ACCOUNT_FAULT_OVERLOADED\x10\x02\x12\x19\n" +
+	"\x15ACCOUNT_FAULT_UNKNOWN\x10\x03\x12\x19\n" +
+	"\x15ACCOUNT_FAULT_REFUSED\x10\x04B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_quorate_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -4402,114 +5837,146 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_quorate_peer_v1_peer_proto_rawDescData
 }
 
-var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
-	(Lane)(0),                     // 0: quorate.peer.v1.Lane
-	(*Hello)(nil),                 // 1: quorate.peer.v1.Hello
-	(*Frame)(nil),                 // 2: quorate.peer.v1.Frame
-	(*Raft)(nil),                  // 3: quorate.peer.v1.Raft
-	(*RaftHeader)(nil),            // 4: quorate.peer.v1.RaftHeader
-	(*LogEntry)(nil),              // 5: quorate.peer.v1.LogEntry
-	(*AppendEntries)(nil),         // 6: quorate.peer.v1.AppendEntries
-	(*AppendEntriesResult)(nil),   // 7: quorate.peer.v1.AppendEntriesResult
-	(*RequestVote)(nil),           // 8: quorate.peer.v1.RequestVote
-	(*VoteResult)(nil),            // 9: quorate.peer.v1.VoteResult
-	(*TimeoutNow)(nil),            // 10: quorate.peer.v1.TimeoutNow
-	(*TimeoutNowResult)(nil),      // 11: quorate.peer.v1.TimeoutNowResult
-	(*InstallSnapshot)(nil),       // 12: quorate.peer.v1.InstallSnapshot
-	(*InstallSnapshotResult)(nil), // 13: quorate.peer.v1.InstallSnapshotResult
-	(*Reports)(nil),               // 14: quorate.peer.v1.Reports
-	(*Report)(nil),                // 15: quorate.peer.v1.Report
-	(*ReportEntry)(nil),           // 16: quorate.peer.v1.ReportEntry
-	(*Learn)(nil),                 // 17: quorate.peer.v1.Learn
-	(*Grants)(nil),                // 18: quorate.peer.v1.Grants
-	(*Grant)(nil),                 // 19: quorate.peer.v1.Grant
-	(*GrantEntry)(nil),            // 20: quorate.peer.v1.GrantEntry
-	(*Beacon)(nil),                // 21: quorate.peer.v1.Beacon
-	(*Lead)(nil),                  // 22: quorate.peer.v1.Lead
-	(*Call)(nil),                  // 23: quorate.peer.v1.Call
-	(*CallSetLimits)(nil),         // 24: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),   // 25: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),        // 26: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),         // 27: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),             // 28: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),       // 29: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),           // 30: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),     // 31: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),               // 32: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                   // 33: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),         // 34: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),             // 35: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),            // 36: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),      // 37: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),         // 38: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),   // 39: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),          // 40: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),    // 41: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),         // 42: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),              // 43: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),            // 44: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),        // 45: quorate.peer.v1.CallKeysResult
+	(Lane)(0),                      // 0: quorate.peer.v1.Lane
+	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
+	(*Hello)(nil),                  // 2: quorate.peer.v1.Hello
+	(*Frame)(nil),                  // 3: quorate.peer.v1.Frame
+	(*Raft)(nil),                   // 4: quorate.peer.v1.Raft
+	(*RaftHeader)(nil),             // 5: quorate.peer.v1.RaftHeader
+	(*LogEntry)(nil),               // 6: quorate.peer.v1.LogEntry
+	(*AppendEntries)(nil),          // 7: quorate.peer.v1.AppendEntries
+	(*AppendEntriesResult)(nil),    // 8: quorate.peer.v1.AppendEntriesResult
+	(*RequestVote)(nil),            // 9: quorate.peer.v1.RequestVote
+	(*VoteResult)(nil),             // 10: quorate.peer.v1.VoteResult
+	(*TimeoutNow)(nil),             // 11: quorate.peer.v1.TimeoutNow
+	(*TimeoutNowResult)(nil),       // 12: quorate.peer.v1.TimeoutNowResult
+	(*InstallSnapshot)(nil),        // 13: quorate.peer.v1.InstallSnapshot
+	(*InstallSnapshotResult)(nil),  // 14: quorate.peer.v1.InstallSnapshotResult
+	(*Reports)(nil),                // 15: quorate.peer.v1.Reports
+	(*Report)(nil),                 // 16: quorate.peer.v1.Report
+	(*ReportEntry)(nil),            // 17: quorate.peer.v1.ReportEntry
+	(*Learn)(nil),                  // 18: quorate.peer.v1.Learn
+	(*Grants)(nil),                 // 19: quorate.peer.v1.Grants
+	(*Grant)(nil),                  // 20: quorate.peer.v1.Grant
+	(*GrantEntry)(nil),             // 21: quorate.peer.v1.GrantEntry
+	(*Beacon)(nil),                 // 22: quorate.peer.v1.Beacon
+	(*Lead)(nil),                   // 23: quorate.peer.v1.Lead
+	(*Call)(nil),                   // 24: quorate.peer.v1.Call
+	(*CallSetLimits)(nil),          // 25: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 26: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 27: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 28: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 29: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 30: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 31: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 32: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 33: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 34: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 35: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 36: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 37: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 38: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 39: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 40: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 41: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 42: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 43: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 44: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 45: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 46: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 47: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 48: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 49: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 50: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 51: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 52: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 53: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 54: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 55: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 56: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 57: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 58: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 59: quorate.peer.v1.AccountChange
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
-	3,  // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
-	14, // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
-	18, // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
-	21, // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	23, // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
-	6,  // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
-	7,  // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
-	8,  // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
-	9,  // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
-	8,  // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
-	10, // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
-	11, // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
-	12, // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
-	13, // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
-	4,  // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
-	4,  // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
-	4,  // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
-	15, // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
-	16, // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
-	17, // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
-	19, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
-	20, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	22, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	24, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	25, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	28, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	29, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	30, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	31, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	32, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	34, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	36, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	37, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	43, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	45, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	38, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	39, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	40, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	41, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	26, // 46: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	27, // 47: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	33, // 48: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	35, // 49: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	42, // 50: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	44, // 51: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	4,  // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
+	15, // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
+	19, // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
+	22, // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
+	24, // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	7,  // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
+	8,  // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
+	9,  // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
+	10, // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
+	9,  // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
+	11, // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
+	12, // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
+	13, // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
+	14, // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
+	5,  // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
+	5,  // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
+	5,  // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
+	16, // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
+	17, // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
+	18, // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
+	20, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
+	21, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
+	23, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	25, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	26, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	29, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	30, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	31, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	32, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	33, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	35, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	37, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	38, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	44, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	46, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	39, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	40, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	41, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	42, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	47, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	48, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	53, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	54, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	27, // 50: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	28, // 51: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	34, // 52: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	36, // 53: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	43, // 54: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	45, // 55: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	49, // 56: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	50, // 57: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,  // 58: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	51, // 59: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	51, // 60: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	52, // 61: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,  // 62: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	56, // 63: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	55, // 64: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	51, // 65: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	57, // 66: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	59, // 67: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	58, // 68: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	57, // 69: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -4552,14 +6019,19 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_OverridesResult)(nil),
 		(*Call_Policies)(nil),
 		(*Call_PoliciesResult)(nil),
+		(*Call_Accounts)(nil),
+		(*Call_AccountsResult)(nil),
+		(*Call_ReadAccounts)(nil),
+		(*Call_ReadAccountsResult)(nil),
 	}
+	file_quorate_peer_v1_peer_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   45,
+			NumEnums:      2,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

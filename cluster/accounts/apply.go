@@ -1,0 +1,167 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// ApplyOps applies all operations or none; see api.Accounts.
+//
+// Errors: an [*UnavailableError], which says whether the operations may have been
+// applied. A ctx without a deadline gets one of ten seconds.
+func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	out, err := s.applyOps(ctx, account.Request{By: by, ID: requestID, TTL: ttl, Ops: ops})
+	name := codeName(out.Code)
+	if err != nil {
+		name = "unavailable"
+	}
+	s.stats.ops.WithLabelValues(name).Add(float64(len(ops)))
+	return out, err
+}
+
+func (s *Service) applyOps(ctx context.Context, r account.Request) (account.Outcome, error) {
+	if len(r.Ops) == 0 || len(r.Ops) > account.MaxOps {
+		return account.Outcome{}, fmt.Errorf("%w: %d operations; 1 to %d", errRefused, len(r.Ops), account.MaxOps)
+	}
+	r.Hash = account.HashOps(r.Ops)
+	var err error
+	if r.Ops, err = s.withRules(ctx, r.Ops); err != nil {
+		return account.Outcome{}, err
+	}
+	parts := s.split(&r)
+	if len(parts) > 1 {
+		return s.transact(ctx, parts)
+	}
+	return s.applyHere(ctx, &parts[0])
+}
+
+// withRules returns the operations with the content of their policies, as far as
+// these are loaded.
+func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op, error) {
+	var refs []account.PolicyRef
+	place := map[account.PolicyRef]int{}
+	for i := range ops {
+		if p := ops[i].Policy; p != nil {
+			if _, ok := place[*p]; !ok {
+				place[*p] = len(refs)
+				refs = append(refs, *p)
+			}
+		}
+	}
+	if len(refs) == 0 {
+		return ops, nil
+	}
+	rules, err := s.node.Policies(ctx, refs)
+	switch {
+	case err != nil:
+		return nil, &UnavailableError{Reason: fmt.Sprintf("policies: %v", err)}
+	case len(rules) != len(refs):
+		return nil, fmt.Errorf("%w: asked for %d policies, told of %d", errRefused, len(refs), len(rules))
+	}
+	out := make([]account.Op, len(ops))
+	for i := range ops {
+		out[i] = ops[i]
+		if p := ops[i].Policy; p != nil {
+			out[i].Rule = rules[place[*p]]
+		}
+	}
+	return out, nil
+}
+
+// part is what a call wants of one range.
+type part struct {
+	id      quota.RangeID
+	request account.Request
+	out     account.Outcome
+	err     error
+}
+
+// split divides a call by ranges. The first one is that of the first operation: the
+// home, if there are several.
+func (s *Service) split(r *account.Request) []part {
+	var parts []part
+	place := map[quota.RangeID]int{}
+	for i := range r.Ops {
+		id := s.rangeOf(r.Ops[i].Account)
+		at, ok := place[id]
+		if !ok {
+			at = len(parts)
+			place[id] = at
+			parts = append(parts, part{id: id, request: account.Request{By: r.By, ID: r.ID, Hash: r.Hash, TTL: r.TTL}})
+		}
+		q := &parts[at].request
+		q.Ops = append(q.Ops, r.Ops[i])
+		q.Indexes = append(q.Indexes, int32(i))
+	}
+	if len(parts) == 1 {
+		parts[0].request.Indexes = nil
+	}
+	return parts
+}
+
+// applyHere applies operations on one range.
+func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, error) {
+	cmd := account.Command{Apply: &p.request}
+	for try := 0; ; try++ {
+		out, err := s.submit(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""})
+		if err != nil || out.Code != account.Held {
+			return out, err
+		}
+		s.look(ctx, p.id, out.Holder)
+		if !pause(ctx, try) {
+			return out, nil
+		}
+	}
+}
+
+// retry says after what a command is tried again. After errNotLeader it always is.
+type retry struct{ unknown, overloaded bool }
+
+// submit has the leader of a range carry a command out, and tries again, through
+// elections, until ctx ends. The error is an *UnavailableError, or one that no
+// repetition will mend.
+func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
+	doubt := false
+	for try := 0; ; try++ {
+		out, err := s.queues[r].once(ctx, c)
+		switch {
+		case err == nil:
+			return out, nil
+		case errors.Is(err, errRefused):
+			return out, err
+		case errors.Is(err, errOverloaded) && !again.overloaded:
+			return out, givenUp(err, doubt)
+		case errors.Is(err, errUnknown):
+			if doubt = true; !again.unknown {
+				return out, givenUp(err, doubt)
+			}
+		}
+		if !pause(ctx, try) {
+			return out, givenUp(err, doubt)
+		}
+	}
+}
+
+// leader returns who leads a range: this node only if it can serve it.
+func (s *Service) leader(r quota.RangeID) quota.NodeID {
+	if g := s.node.Group(r); g != nil {
+		id, _, serving := g.Leader()
+		if serving {
+			return s.cfg.Self
+		}
+		if id != "" && id != s.cfg.Self {
+			return id
+		}
+	}
+	if id := s.node.Leader(r); id != s.cfg.Self {
+		return id
+	}
+	return ""
+}

@@ -1,0 +1,54 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Handle answers another node's call; nil if it is not about accounts.
+func (s *Service) Handle(c *peerv1.Call) *peerv1.Call {
+	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	defer cancel()
+	switch b := c.Body.(type) {
+	case *peerv1.Call_Accounts:
+		return &peerv1.Call{Body: &peerv1.Call_AccountsResult{AccountsResult: s.passed(ctx, b.Accounts)}}
+	case *peerv1.Call_ReadAccounts:
+		return &peerv1.Call{Body: &peerv1.Call_ReadAccountsResult{ReadAccountsResult: s.readFor(ctx, b.ReadAccounts)}}
+	}
+	return nil
+}
+
+// readFor reads for another node.
+func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peerv1.CallReadAccountsResult {
+	out := &peerv1.CallReadAccountsResult{}
+	q := question{id: quota.RangeID(c.GetRange()), stale: c.GetStale(), history: c.GetHistory()}
+	if n := len(c.GetAccounts()); int(q.id) >= s.cfg.Ranges || n > maxPage {
+		out.Fault, out.Reason = faultOf(fmt.Errorf("%w: range %d, %d accounts; at most range %d, %d accounts", errRefused, q.id, n, s.cfg.Ranges-1, maxPage))
+		return out
+	}
+	if name := decodeTx(c.GetDecision(), c.GetRange()); name != (account.Tx{}) {
+		if r := s.cfg.Replicas[name.Home]; r != nil { // what is not known here is for the log to tell
+			d := decisionIn(r.View(), name.ID)
+			out.Transaction = &peerv1.TransactionView{Known: d.known, Decided: d.decided, Commit: d.commit}
+		}
+		return out
+	}
+	if c.GetList() != nil {
+		q.list = &page{}
+		q.list.filter, q.list.after, q.list.limit = decodeFilter(c.GetList())
+	}
+	for _, id := range c.GetAccounts() {
+		q.ids = append(q.ids, decodeID(id))
+	}
+	r, err := s.readHere(ctx, &q)
+	out.Fault, out.Reason = faultOf(err)
+	out.AtUnixNanos = int64(r.at)
+	for i := range r.states {
+		out.Accounts = append(out.Accounts, encodeState(&r.states[i]))
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// ListAccounts returns up to limit accounts behind after, of all ranges, in order of
+// their ids' parts. Each account is as some moment of the call had it; all together
+// are not of one.
+func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after account.ID, limit int) ([]account.State, error) {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	limit = min(max(limit, 0), maxPage)
+	var asked []question
+	for r := range s.cfg.Ranges {
+		asked = append(asked, question{id: quota.RangeID(r), list: &page{f, after, limit}})
+	}
+	if f.Namespace != nil && strings.HasPrefix(*f.Namespace, "@") { // all in one range
+		placed := s.rangeOf(account.ID{App: f.App, Realm: f.Realm, Namespace: *f.Namespace})
+		asked = asked[placed : placed+1]
+	}
+	list, err := s.readAll(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	var out []account.State
+	for _, r := range list {
+		out = append(out, r.states...)
+	}
+	slices.SortFunc(out, func(a, b account.State) int { return compareIDs(&a.ID, &b.ID) })
+	return out[:min(limit, len(out))], nil
+}
+
+func compareIDs(a, b *account.ID) int {
+	return cmp.Or(
+		cmp.Compare(a.App, b.App), cmp.Compare(a.Realm, b.Realm), cmp.Compare(a.Identity, b.Identity),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource),
+	)
+}

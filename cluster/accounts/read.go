@@ -1,0 +1,270 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// question is what to read of one range: accounts, or a page of a list.
+type question struct {
+	id      quota.RangeID
+	stale   bool
+	ids     []account.ID
+	history bool
+	list    *page
+}
+
+// page is a part of a list.
+type page struct {
+	filter account.Filter
+	after  account.ID
+	limit  int
+}
+
+// reading is the answer.
+type reading struct {
+	at     quota.Time
+	states []account.State
+}
+
+// GetAccounts returns accounts in the order of ids, as of one moment: linearizable,
+// unless stale is set. Each may be named more than once.
+//
+// Errors: an [*UnavailableError]; a [*ConflictError] when others hold or change the
+// accounts for too long.
+func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool) ([]account.State, quota.Time, error) {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	asked, places := s.questions(ids, stale)
+	var before []reading
+	for readings, try := 0, 0; readings < maxReadings; try++ {
+		now, err := s.readAll(ctx, asked)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !stale && s.lookInto(ctx, asked, now) {
+			if before = nil; !pause(ctx, try) {
+				return nil, 0, &ConflictError{"another call held the accounts for too long"}
+			}
+			continue
+		}
+		if stale || len(asked) == 1 || (before != nil && sameVersions(before, now)) {
+			states, at := inOrder(now, places)
+			return states, at, nil
+		}
+		before = now
+		readings++
+	}
+	return nil, 0, &ConflictError{fmt.Sprintf("other calls changed the accounts during each of %d readings", maxReadings)}
+}
+
+// place is where an account's state is in the readings.
+type place struct{ question, index int }
+
+func (s *Service) questions(ids []account.ID, stale bool) ([]question, []place) {
+	var asked []question
+	of := map[quota.RangeID]int{}
+	places := make([]place, len(ids))
+	for i, id := range ids {
+		r := s.rangeOf(id)
+		at, ok := of[r]
+		if !ok {
+			at = len(asked)
+			of[r] = at
+			asked = append(asked, question{id: r, stale: stale})
+		}
+		places[i] = place{at, len(asked[at].ids)}
+		asked[at].ids = append(asked[at].ids, id)
+	}
+	return asked, places
+}
+
+func inOrder(list []reading, places []place) ([]account.State, quota.Time) {
+	out := make([]account.State, len(places))
+	var at quota.Time
+	for i, p := range places {
+		out[i] = list[p.question].states[p.index]
+		at = max(at, list[p.question].at)
+	}
+	return out, at
+}
+
+// sameVersions says whether nothing changed between two readings of the same: then
+// there was a moment at which all was so.
+func sameVersions(a, b []reading) bool {
+	return slices.EqualFunc(a, b, func(a, b reading) bool {
+		return slices.EqualFunc(a.states, b.states, func(a, b account.State) bool {
+			return a.Exists == b.Exists && a.Version == b.Version
+		})
+	})
+}
+
+// lookInto looks into the transactions that hold accounts, and reports whether there
+// are any.
+func (s *Service) lookInto(ctx context.Context, asked []question, list []reading) bool {
+	held := false
+	for i := range list {
+		for j := range list[i].states {
+			if holder := list[i].states[j].Holder; holder != (account.Tx{}) {
+				held = true
+				s.look(ctx, asked[i].id, holder)
+			}
+		}
+	}
+	return held
+}
+
+// AccountHistory returns an account with its last changes; linearizable.
+func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	q := question{id: s.rangeOf(id), ids: []account.ID{id}, history: true}
+	for try := 0; ; try++ {
+		r, err := s.read(ctx, &q)
+		if err != nil {
+			return account.State{}, err
+		}
+		if !s.lookInto(ctx, []question{q}, []reading{r}) {
+			return r.states[0], nil
+		}
+		if !pause(ctx, try) {
+			return account.State{}, &ConflictError{"another call held the account for too long"}
+		}
+	}
+}
+
+// maxReaders bounds the questions of one call that are under way.
+const maxReaders = 16
+
+func (s *Service) readAll(ctx context.Context, asked []question) ([]reading, error) {
+	out := make([]reading, len(asked))
+	if len(asked) == 1 {
+		var err error
+		out[0], err = s.read(ctx, &asked[0])
+		return out, err
+	}
+	errs := make([]error, len(asked))
+	slots := make(chan struct{}, maxReaders)
+	var wg sync.WaitGroup
+	for i := range asked {
+		slots <- struct{}{}
+		wg.Go(func() {
+			out[i], errs[i] = s.read(ctx, &asked[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// read asks until there is an answer or ctx ends.
+func (s *Service) read(ctx context.Context, q *question) (reading, error) {
+	for try := 0; ; try++ {
+		r, err := s.readOnce(ctx, q)
+		if err == nil || errors.Is(err, errRefused) {
+			return r, err
+		}
+		if !pause(ctx, try) {
+			return r, &UnavailableError{Reason: err.Error()} // a reading is never in doubt
+		}
+	}
+}
+
+func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
+	to := s.leader(q.id)
+	if to == s.cfg.Self || (q.stale && s.cfg.Replicas[q.id] != nil) {
+		return s.readHere(ctx, q)
+	}
+	if to == "" && q.stale { // any replica will do
+		holders := s.node.Holders(q.id)
+		to = holders[int(uint64(s.node.Now())%uint64(len(holders)))]
+	}
+	if to == "" {
+		return reading{}, fmt.Errorf("%w: range %d has none that %s knows", errNotLeader, q.id, s.cfg.Self)
+	}
+	return s.readThere(ctx, to, q)
+}
+
+// readHere reads this node's replica, after the range's leadership is confirmed
+// unless the question is a stale one.
+func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
+	replica, g := s.cfg.Replicas[q.id], s.node.Group(q.id)
+	if replica == nil || g == nil {
+		return reading{}, fmt.Errorf("%w: range %d has no replica on %s", errNotLeader, q.id, s.cfg.Self)
+	}
+	if !q.stale {
+		if err := g.Confirm(ctx); err != nil {
+			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
+		}
+	}
+	v, now := replica.View(), s.node.Now()
+	out := reading{at: now}
+	switch {
+	case q.list != nil:
+		out.states = v.List(now, q.list.filter, q.list.after, q.list.limit)
+	case q.history:
+		for _, id := range q.ids {
+			out.states = append(out.states, v.History(now, id))
+		}
+	default:
+		for _, id := range q.ids {
+			out.states = append(out.states, v.Get(now, id))
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (reading, error) {
+	msg := &peerv1.CallReadAccounts{Range: uint32(q.id), Stale: q.stale, History: q.history}
+	for _, id := range q.ids {
+		msg.Accounts = append(msg.Accounts, encodeID(id))
+	}
+	if q.list != nil {
+		msg.List = encodeFilter(&q.list.filter, q.list.after, q.list.limit)
+	}
+	a, err := s.ask(ctx, to, msg)
+	if err != nil {
+		return reading{}, err
+	}
+	out := reading{at: quota.Time(a.GetAtUnixNanos())}
+	for _, v := range a.GetAccounts() {
+		out.states = append(out.states, decodeState(v))
+	}
+	if q.list == nil && len(out.states) != len(q.ids) {
+		return reading{}, fmt.Errorf("%w: %s answered %d of %d accounts", errNotLeader, to, len(out.states), len(q.ids))
+	}
+	return out, nil
+}
+
+// ask reads at another node.
+func (s *Service) ask(ctx context.Context, to quota.NodeID, msg *peerv1.CallReadAccounts) (*peerv1.CallReadAccountsResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	c, err := s.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_ReadAccounts{ReadAccounts: msg}})
+	if err != nil {
+		return nil, wireError(err)
+	}
+	a := c.GetReadAccountsResult()
+	if a == nil {
+		return nil, fmt.Errorf("%w: %s answered nothing", errNotLeader, to)
+	}
+	return a, faultError(a.GetFault(), a.GetReason())
+}
+
+func (s *Service) askDecision(ctx context.Context, to quota.NodeID, tx account.Tx) (decision, error) {
+	a, err := s.ask(ctx, to, &peerv1.CallReadAccounts{Range: uint32(tx.Home), Decision: tx.ID[:]})
+	t := a.GetTransaction()
+	return decision{t.GetKnown(), t.GetDecided(), t.GetCommit()}, err
+}

@@ -1,0 +1,125 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Replica is the accounts of one range, as its log has made them. Safe for
+// concurrent use; Apply and Restore one at a time.
+type Replica struct {
+	mu    sync.Mutex
+	store *account.Store
+	view  *account.View // of the state as it is; nil once that has changed
+}
+
+// NewReplica returns an empty one.
+func NewReplica() *Replica { return &Replica{store: account.New(account.Bounds{})} }
+
+// batchField is that of an AccountBatch in quorate.raftlog.v1.RangeCommand. It is
+// looked for by hand, so that its content is decoded only once.
+const batchField = 3
+
+// Batch returns the encoded AccountBatch in an entry of a range's log; false if the
+// entry is about something else.
+func Batch(entry []byte) ([]byte, bool) {
+	field, kind, n := protowire.ConsumeTag(entry)
+	if n < 0 || field != batchField || kind != protowire.BytesType {
+		return nil, false
+	}
+	batch, m := protowire.ConsumeBytes(entry[n:])
+	return batch, m == len(entry)-n
+}
+
+// entry is the entry of a range's log for some commands.
+func entry(at quota.Time, commands []account.Command) ([]byte, error) {
+	batch, err := account.EncodeBatch(at, commands)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(batch)+protowire.SizeTag(batchField)+protowire.SizeBytes(0)+8)
+	out = protowire.AppendTag(out, batchField, protowire.BytesType)
+	return protowire.AppendBytes(out, batch), nil
+}
+
+// Apply carries out an encoded AccountBatch. The result is a []account.Outcome, or
+// an error when this version cannot read the batch; nothing is changed then.
+func (r *Replica) Apply(batch []byte) any {
+	at, commands, err := account.DecodeBatch(batch)
+	if err != nil {
+		return fmt.Errorf("batch of account commands: %w", err)
+	}
+	out := make([]account.Outcome, len(commands))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.view = nil
+	for i := range commands {
+		out[i] = r.store.Apply(at, &commands[i])
+	}
+	return out
+}
+
+// View returns the state as it is now.
+func (r *Replica) View() account.View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.view == nil { // readers between two entries share one
+		v := r.store.View()
+		r.view = &v
+	}
+	return *r.view
+}
+
+// Due says whether the time of something in the store is over.
+func (r *Replica) Due(now quota.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store.Due(now)
+}
+
+// Stats returns the size of the store.
+func (r *Replica) Stats() account.Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store.Stats()
+}
+
+// Restore replaces the state by what a View has written; without a byte by nothing.
+// An error leaves it as it was.
+func (r *Replica) Restore(in io.Reader) error {
+	fresh := account.New(account.Bounds{})
+	if err := fresh.Restore(in); err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store, r.view = fresh, nil
+	return nil
+}
+
+// Clear empties the state.
+func (r *Replica) Clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store, r.view = account.New(account.Bounds{}), nil
+}
+
+// outcomes returns what Apply has answered.
+func outcomes(result any, commands int) ([]account.Outcome, error) {
+	switch r := result.(type) {
+	case []account.Outcome:
+		if len(r) == commands {
+			return r, nil
+		}
+	case error:
+		return nil, r
+	}
+	return nil, errors.New("the range's state machine does not know accounts")
+}

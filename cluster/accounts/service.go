@@ -1,0 +1,170 @@
+package accounts
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// Group is this node's replica of a range's Raft group; *multiraft.Group is one.
+type Group interface {
+	Apply(ctx context.Context, data []byte) (any, error)
+	Confirm(ctx context.Context) error
+	Leader() (id quota.NodeID, term uint64, serving bool)
+}
+
+// Node is what the accounts need of the node that they are on. All methods are
+// called concurrently.
+type Node interface {
+	// Group returns the replica of a range's group; nil if none is here, or it is
+	// not open.
+	Group(r quota.RangeID) Group
+	// Leader returns who leads a range as far as is known here; "" is unknown.
+	Leader(r quota.RangeID) quota.NodeID
+	// Holders returns the nodes that have a replica of the range.
+	Holders(r quota.RangeID) []quota.NodeID
+	// Call asks another node. Its errors are those of package wire.
+	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
+	// Policies returns the content of policies, nil for those that are not loaded.
+	Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error)
+	// Now is the wall clock.
+	Now() quota.Time
+}
+
+// Config is what a Service needs to know.
+type Config struct {
+	Self     quota.NodeID
+	Ranges   int
+	Replicas map[quota.RangeID]*Replica // those that are here
+	Node     Node
+	Logger   *slog.Logger
+	Registry prometheus.Registerer // nil for none
+}
+
+// Bounds; see the package.
+const (
+	maxQueue      = 4096
+	maxBatch      = 512
+	maxBatchBytes = 1 << 20
+	maxFlying     = 2
+	maxEnding     = 256
+	maxPage       = 1000
+	maxReadings   = 10
+)
+
+// Times.
+const (
+	callLimit = 10 * time.Second // of a call without a deadline
+	tryLimit  = 3 * time.Second  // of one try at one leader
+	minPause  = 4 * time.Millisecond
+	maxPause  = 250 * time.Millisecond
+	tendEvery = time.Second
+	abandoned = 3 * time.Second // an undecided transaction is aborted after so long
+	endLimit  = 10 * time.Second
+	leftAlone = time.Second // what is younger is its coordinator's
+)
+
+// Service is the accounts on one node. All methods are safe for concurrent use.
+type Service struct {
+	cfg    Config
+	node   Node
+	log    *slog.Logger
+	queues []queue // by range
+	stats  stats
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+	ending chan struct{} // a slot per transaction that is brought to its end
+	claims sync.Map      // claimed -> struct{}
+
+	// stopAt lets tests end a coordinator after a step: what it returns true for is
+	// the last thing that it does.
+	stopAt func(step string) bool
+}
+
+// New returns a Service that does nothing by itself before Start.
+func New(cfg Config) *Service {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{
+		cfg: cfg, node: cfg.Node, log: cfg.Logger, queues: make([]queue, cfg.Ranges),
+		ending: make(chan struct{}, maxEnding), stopAt: func(string) bool { return false },
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	for r := range s.queues {
+		s.queues[r].service, s.queues[r].id = s, quota.RangeID(r)
+	}
+	s.stats.init(s, cfg.Registry)
+	return s
+}
+
+// Start begins to look after what is left behind.
+func (s *Service) Start() { s.spawn(s.tend) }
+
+// Close ends all that is under way and waits for it. Calls that still come are
+// answered by an error.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+}
+
+// spawn runs f, which ends with s.ctx; false when the service is closed.
+func (s *Service) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// limited gives a call its deadline, and ends it with the service.
+func (s *Service) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(errClosing) })
+	end := func() { stop(); cancel(nil) }
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, end
+	}
+	ctx, release := context.WithTimeout(ctx, callLimit)
+	return ctx, func() { release(); end() }
+}
+
+// RangeOf returns the range of an account in a cluster of that many ranges. It may
+// never change for an existing cluster.
+func RangeOf(id account.ID, ranges int) quota.RangeID {
+	return shard.Of(quota.Key{LimitName: quota.LimitName{Namespace: "@accounts"}, Key: id.Placement()}, ranges)
+}
+
+func (s *Service) rangeOf(id account.ID) quota.RangeID { return RangeOf(id, s.cfg.Ranges) }
+
+// pause waits before the next of several tries, longer every time and never twice
+// the same; false when ctx ends meanwhile.
+func pause(ctx context.Context, try int) bool {
+	d := min(minPause<<min(try, 10), maxPause)
+	t := time.NewTimer(d/2 + rand.N(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,161 @@
+package accounts
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// claimed is what this node is at: one goroutine per end of a transaction.
+type claimed struct {
+	tx account.TxID
+	at quota.RangeID
+}
+
+func (s *Service) claim(tx account.Tx, r quota.RangeID) bool {
+	_, taken := s.claims.LoadOrStore(claimed{tx.ID, r}, struct{}{})
+	return !taken
+}
+
+func (s *Service) release(tx account.Tx, r quota.RangeID) { s.claims.Delete(claimed{tx.ID, r}) }
+
+// look is for who has met an account of range r that is held: if that transaction
+// is decided, it is carried out there. If not, its coordinator may be at it; the
+// leader of the range aborts it when it is not.
+func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) {
+	s.stats.held.Inc()
+	if holder == (account.Tx{}) || holder.Home == r || !s.claim(holder, r) {
+		return
+	}
+	defer s.release(holder, r)
+	d, err := s.decision(ctx, holder)
+	if err == nil && d.decided {
+		err = s.finishAt(ctx, holder, r, d.commit)
+	}
+	if err != nil {
+		s.log.Debug("holder not looked into", "home", holder.Home, "range", r, "err", err)
+	}
+}
+
+// decision is what a home knows of a transaction.
+type decision struct{ known, decided, commit bool }
+
+func decisionIn(v account.View, id account.TxID) decision {
+	p, known := v.Decision(id)
+	return decision{known, known && p.Decided, known && p.Decided && p.Commit}
+}
+
+// decision asks a transaction's home. That it is decided is right whoever says it;
+// all else may be over already: only the log can tell.
+func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error) {
+	if r := s.cfg.Replicas[tx.Home]; r != nil {
+		if d := decisionIn(r.View(), tx.ID); d.decided {
+			return d, nil
+		}
+	}
+	leader := s.leader(tx.Home)
+	if leader == s.cfg.Self || leader == "" {
+		return decision{}, nil
+	}
+	return s.askDecision(ctx, leader, tx)
+}
+
+// tend looks once a second at what the ranges led here have left to do.
+func (s *Service) tend() {
+	tick := time.NewTicker(tendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			s.tendAll()
+		}
+	}
+}
+
+func (s *Service) tendAll() {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for r, replica := range s.cfg.Replicas {
+		if s.leader(r) != s.cfg.Self {
+			continue
+		}
+		s.carryOn(r, replica.View())
+		if !replica.Due(s.node.Now()) {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			s.collect(r)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// maxCollect bounds what one entry deletes: it holds up the range.
+const maxCollect = 1000
+
+func (s *Service) collect(r quota.RangeID) {
+	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+	defer cancel()
+	if _, err := s.queues[r].once(ctx, &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
+		s.log.Debug("not collected", "range", r, "err", err) // in a second again
+	}
+}
+
+// carryOn takes up the transactions that a range led here has pending and that
+// nobody else seems to be at.
+func (s *Service) carryOn(r quota.RangeID, v account.View) {
+	now := s.node.Now()
+	for _, p := range v.Pending(maxEnding) {
+		age := now.Sub(p.Since)
+		if age < leftAlone {
+			continue
+		}
+		s.later(p.Tx, r, func(ctx context.Context) error {
+			if p.AtHome {
+				return s.carryHome(ctx, &p, age)
+			}
+			return s.carryPart(ctx, p.Tx, r, age)
+		})
+	}
+}
+
+// carryHome brings a transaction of this home to its end.
+func (s *Service) carryHome(ctx context.Context, p *account.Pending, age time.Duration) error {
+	commit := p.Commit
+	if !p.Decided {
+		if age < abandoned {
+			return nil
+		}
+		var err error
+		if commit, err = s.abort(ctx, p.Tx); err != nil {
+			return err
+		}
+	}
+	s.stats.carried.Inc()
+	return s.finish(ctx, p.Tx, p.Others, commit)
+}
+
+// carryPart brings what is prepared here, for another home, to its end.
+func (s *Service) carryPart(ctx context.Context, tx account.Tx, r quota.RangeID, age time.Duration) error {
+	d, err := s.decision(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if !d.decided {
+		if age < abandoned {
+			return nil
+		}
+		if d.commit, err = s.abort(ctx, tx); err != nil {
+			return err
+		}
+	}
+	s.stats.carried.Inc()
+	return s.finishAt(ctx, tx, r, d.commit)
+}

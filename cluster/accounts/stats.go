@@ -1,0 +1,90 @@
+package accounts
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/account"
+)
+
+// stats are the metrics. None has a label per account or per range.
+type stats struct {
+	ops           *prometheus.CounterVec // by outcome, one for each operation of a call
+	transactions  *prometheus.CounterVec // by result
+	batch, commit prometheus.Histogram
+	overloads     prometheus.Counter
+	held          prometheus.Counter
+	carried       prometheus.Counter
+}
+
+func (t *stats) init(s *Service, reg prometheus.Registerer) {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		reg.MustRegister(c)
+		return c
+	}
+	t.ops = vec("quorate_account_ops_total", "Operations on accounts that callers of this node asked for, by what became of their call.", "outcome")
+	t.transactions = vec("quorate_account_transactions_total", "Attempts at transactions on several ranges that this node coordinated, by result.", "result")
+	t.overloads = counter("quorate_account_overloads_total", "Commands on accounts refused because too many waited.")
+	t.held = counter("quorate_account_held_waits_total", "Times that a call waited for accounts that a transaction held.")
+	t.carried = counter("quorate_account_transactions_recovered_total", "Transactions whose coordinator had left them, brought to their end by this node.")
+	t.batch = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "quorate_account_batch_commands", Help: "Commands in one entry of a range's log.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+	})
+	t.commit = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "quorate_account_commit_seconds", Help: "Time in which an entry was committed and applied, at the leader.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13),
+	})
+	reg.MustRegister(t.batch, t.commit)
+	gauge := func(name, help string, f func() float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	}
+	sum := func(of func(account.Stats) int) func() float64 {
+		return func() float64 {
+			n := 0
+			for _, r := range s.cfg.Replicas {
+				n += of(r.Stats())
+			}
+			return float64(n)
+		}
+	}
+	gauge("quorate_accounts", "Accounts in the replicas on this node.", sum(func(st account.Stats) int { return st.Accounts }))
+	gauge("quorate_account_requests", "Request ids remembered by the replicas on this node.", sum(func(st account.Stats) int { return st.Requests }))
+	gauge("quorate_account_transactions", "Transactions under way or not forgotten in the replicas on this node.", sum(func(st account.Stats) int { return st.Transactions }))
+	gauge("quorate_account_queue", "Commands on accounts that wait on this node.", func() float64 {
+		n := 0
+		for i := range s.queues {
+			n += s.queues[i].length()
+		}
+		return float64(n)
+	})
+}
+
+// codeName is an outcome in metrics.
+func codeName(c account.Code) string {
+	switch c {
+	case account.Done:
+		return "done"
+	case account.Repeated:
+		return "repeated"
+	case account.Failed:
+		return "failed"
+	case account.Mismatched:
+		return "mismatched"
+	case account.Held:
+		return "held"
+	case account.Full:
+		return "full"
+	case account.Committed:
+		return "committed"
+	case account.Aborted:
+		return "aborted"
+	}
+	return "unknown"
+}

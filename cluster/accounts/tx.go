@@ -1,0 +1,309 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// transact applies operations on several ranges, parts[0] at home. Attempts that
+// meet accounts held by others are made again, under another name.
+func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, error) {
+	for try := 0; ; try++ {
+		out, err := s.attempt(ctx, parts)
+		s.stats.transactions.WithLabelValues(resultName(out.Code, err)).Inc()
+		if err != nil || (out.Code != account.Held && out.Code != account.Aborted) {
+			return out, err
+		}
+		if !pause(ctx, try) {
+			out.Code = account.Held
+			return out, nil
+		}
+	}
+}
+
+func resultName(c account.Code, err error) string {
+	if err != nil {
+		return "unavailable"
+	}
+	return codeName(c)
+}
+
+// attempt is one try under a name of its own. Held and Aborted may be tried again;
+// nothing was applied then.
+func (s *Service) attempt(ctx context.Context, parts []part) (account.Outcome, error) {
+	tx := account.Tx{Home: parts[0].id}
+	_, _ = rand.Read(tx.ID[:]) // never fails
+	s.prepareAll(ctx, tx, parts)
+	if failed := failures(parts); failed > 0 {
+		s.checkAgain(ctx, tx, parts, failed)
+	}
+	out, err, ready := verdict(parts)
+	if !ready {
+		s.end(tx, parts, false)
+		if out.Code == account.Held && err == nil {
+			s.look(ctx, heldAt(parts), out.Holder)
+		}
+		return out, err
+	}
+	return s.decide(ctx, tx, parts)
+}
+
+// prepareAll begins at home and prepares the others, at the same time.
+func (s *Service) prepareAll(ctx context.Context, tx account.Tx, parts []part) {
+	var wg sync.WaitGroup
+	for i := range parts[1:] {
+		p := &parts[i+1]
+		wg.Go(func() { s.prepare(ctx, tx, p, nil) })
+	}
+	s.prepare(ctx, tx, &parts[0], parts[1:])
+	wg.Wait()
+}
+
+// prepare prepares one part; others are given at home. Repeating it does no harm,
+// since it has the name of the attempt.
+func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []part) {
+	cmd, step := account.Command{Prepare: &account.Prepare{Tx: tx, Part: p.request}}, "prepare"
+	if others != nil {
+		cmd, step = account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: ranges(others), Part: p.request}}, "begin"
+	}
+	if s.stopAt(step) {
+		p.out, p.err = account.Outcome{}, errStopped
+		return
+	}
+	p.out, p.err = s.submit(ctx, p.id, &cmd, retry{unknown: true})
+}
+
+// checkAgain has a part that failed checked once more while the others hold, so
+// that all balances in the answer are of one moment. Of further parts that have
+// failed only the verdict is told.
+func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part, failed int) {
+	if len(parts) == failed || holding(parts) != len(parts)-failed {
+		failed++ // nobody holds, or not all: another attempt, or no balances but one part's
+	}
+	first := true
+	for i := range parts {
+		p := &parts[i]
+		if p.err != nil || p.out.Code != account.Failed {
+			continue
+		}
+		switch {
+		case !first:
+			blank(p.out.Results)
+		case i == 0:
+			s.prepare(ctx, tx, p, parts[1:])
+		default:
+			s.prepare(ctx, tx, p, nil)
+		}
+		first = false
+	}
+}
+
+// blank takes the balances out of results.
+func blank(results []account.Result) {
+	for i := range results {
+		results[i] = account.Result{Status: results[i].Status, Message: results[i].Message}
+	}
+}
+
+func count(parts []part, match func(p *part) bool) (n int) {
+	for i := range parts {
+		if match(&parts[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func failures(parts []part) int {
+	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Failed })
+}
+
+func holding(parts []part) int {
+	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Done })
+}
+
+// verdict is what the preparations come to: ready to commit, or an answer. What
+// stands first here is what the caller is told.
+func verdict(parts []part) (out account.Outcome, err error, ready bool) {
+	home := &parts[0]
+	if home.err == nil && home.out.Code == account.Repeated {
+		return home.out, nil, false
+	}
+	for _, code := range []account.Code{account.Mismatched, account.Full} {
+		for i := range parts {
+			if parts[i].err == nil && parts[i].out.Code == code {
+				return parts[i].out, nil, false
+			}
+		}
+	}
+	for i := range parts {
+		if parts[i].err != nil {
+			return account.Outcome{}, notDone(parts[i].err), false
+		}
+	}
+	for i := range parts {
+		switch parts[i].out.Code {
+		case account.Done, account.Failed:
+		case account.Held:
+			return parts[i].out, nil, false
+		default: // aborted by somebody who thought this coordinator dead, or remembered in one range only for a moment longer
+			return account.Outcome{Code: account.Aborted}, nil, false
+		}
+	}
+	if failures(parts) > 0 {
+		return account.Outcome{Code: account.Failed, Results: merged(parts), At: home.out.At}, nil, false
+	}
+	return account.Outcome{}, nil, true
+}
+
+// heldAt is the range of the first part that met a holder.
+func heldAt(parts []part) quota.RangeID {
+	for i := range parts {
+		if parts[i].err == nil && parts[i].out.Code == account.Held {
+			return parts[i].id
+		}
+	}
+	return parts[0].id
+}
+
+// notDone takes the doubt out of an error of a preparation: only the coordinator
+// commits, and it will not.
+func notDone(err error) error {
+	if u := (*UnavailableError)(nil); errors.As(err, &u) {
+		return &UnavailableError{Overloaded: u.Overloaded, Reason: u.Reason}
+	}
+	return err
+}
+
+// merged is the results of all parts, in the order of the call.
+func merged(parts []part) []account.Result {
+	n := 0
+	for i := range parts {
+		n += len(parts[i].request.Ops)
+	}
+	out := make([]account.Result, n)
+	for i := range parts {
+		p := &parts[i]
+		for j, at := range p.request.Indexes {
+			if j < len(p.out.Results) {
+				out[at] = p.out.Results[j]
+			}
+		}
+	}
+	return out
+}
+
+// decide commits what all ranges have prepared.
+func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (account.Outcome, error) {
+	if s.stopAt("decide") {
+		return account.Outcome{}, &UnavailableError{Unknown: true, Reason: errStopped.Error()}
+	}
+	results := merged(parts)
+	cmd := account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: true, Results: results}}
+	out, err := s.submit(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true})
+	if err != nil {
+		if u := (*UnavailableError)(nil); errors.As(err, &u) && u.Unknown {
+			return out, err // who looks at the record will know
+		}
+		s.end(tx, parts, false)
+		return out, err
+	}
+	switch out.Code {
+	case account.Done, account.Committed:
+		if !s.stopAt("decided") {
+			s.end(tx, parts, true)
+		}
+		return account.Outcome{Code: account.Done, Results: results, At: out.At}, nil
+	case account.Aborted:
+		s.end(tx, parts, false)
+	}
+	return out, nil
+}
+
+// end brings an attempt to its end in the background. If too many are under way it
+// is left to the leaders' look at what is pending.
+func (s *Service) end(tx account.Tx, parts []part, commit bool) {
+	if count(parts, func(p *part) bool { return errors.Is(p.err, errStopped) }) > 0 {
+		return
+	}
+	others := ranges(parts[1:])
+	s.later(tx, tx.Home, func(ctx context.Context) error { return s.finish(ctx, tx, others, commit) })
+}
+
+// later runs f in the background, unless there is no room, or somebody here is
+// already at that end of the transaction.
+func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Context) error) {
+	select {
+	case s.ending <- struct{}{}:
+	default:
+		return
+	}
+	free := func() { <-s.ending }
+	if !s.claim(tx, r) {
+		free()
+		return
+	}
+	started := s.spawn(func() {
+		defer free()
+		defer s.release(tx, r)
+		ctx, cancel := context.WithTimeout(s.ctx, endLimit)
+		defer cancel()
+		if err := f(ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Debug("transaction not ended yet", "home", tx.Home, "range", r, "err", err)
+		}
+	})
+	if !started {
+		s.release(tx, r)
+		free()
+	}
+}
+
+// finish carries a decision out in the other ranges, and then has home forget it.
+// An abort is decided at home too; there may be nothing there to abort.
+func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
+	errs := make([]error, len(others)+1)
+	var wg sync.WaitGroup
+	for i, r := range others {
+		wg.Go(func() { errs[i] = s.finishAt(ctx, tx, r, commit) })
+	}
+	if !commit {
+		_, errs[len(others)] = s.abort(ctx, tx)
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil || s.stopAt("forget") {
+		return err
+	}
+	_, err := s.submit(ctx, tx.Home, &account.Command{Forget: &tx.ID}, retry{true, true})
+	return err
+}
+
+func (s *Service) finishAt(ctx context.Context, tx account.Tx, r quota.RangeID, commit bool) error {
+	if s.stopAt("finish") {
+		return errStopped
+	}
+	_, err := s.submit(ctx, r, &account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: commit}}, retry{true, true})
+	return err
+}
+
+// abort decides against a transaction, unless that is decided, and returns what
+// was.
+func (s *Service) abort(ctx context.Context, tx account.Tx) (commit bool, err error) {
+	out, err := s.submit(ctx, tx.Home, &account.Command{Decide: &account.Decide{Tx: tx.ID}}, retry{true, true})
+	return out.Code == account.Committed, err
+}
+
+// ranges are those of the parts, ascending.
+func ranges(parts []part) []quota.RangeID {
+	out := make([]quota.RangeID, len(parts))
+	for i := range parts {
+		out[i] = parts[i].id
+	}
+	slices.Sort(out)
+	return out
+}

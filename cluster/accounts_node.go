@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// ApplyOps applies all operations or none, through any node. Rules of policies are
+// looked up here: those of ops are not set. by is the caller's identity. A ctx
+// without a deadline gets one of 10 seconds. An *accounts.UnavailableError says
+// whether the operations may have been applied.
+func (n *Node) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+	return n.accounts.ApplyOps(ctx, by, requestID, ttl, ops)
+}
+
+// GetAccounts returns accounts in the order of ids, as of one moment; stale ones are
+// of the nearest replica, and of no one moment.
+func (n *Node) GetAccounts(ctx context.Context, ids []account.ID, stale bool) ([]account.State, quota.Time, error) {
+	return n.accounts.GetAccounts(ctx, ids, stale)
+}
+
+// ListAccounts returns up to limit accounts behind after, of all ranges, in order of
+// their ids.
+func (n *Node) ListAccounts(ctx context.Context, f account.Filter, after account.ID, limit int) ([]account.State, error) {
+	return n.accounts.ListAccounts(ctx, f, after, limit)
+}
+
+// AccountHistory returns an account with its last changes.
+func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {
+	return n.accounts.AccountHistory(ctx, id)
+}
+
+func newAccounts(n *Node) *accounts.Service {
+	replicas := make(map[quota.RangeID]*accounts.Replica, len(n.seats))
+	for r, s := range n.seats {
+		replicas[r] = s.fsm.accounts
+	}
+	return accounts.New(accounts.Config{
+		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: replicas, Node: accountsNode{n}, Logger: n.log, Registry: n.cfg.Registry,
+	})
+}
+
+// accountsNode is the node as package accounts sees it.
+type accountsNode struct{ *Node }
+
+// Group implements accounts.Node, as do the methods below.
+func (n accountsNode) Group(r quota.RangeID) accounts.Group {
+	if g := n.host.Group(group(r)); g != nil {
+		return g
+	}
+	return nil
+}
+
+func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+
+func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID { return n.plan[r] }
+
+// Call does not count for the round trip: it waits for a disk.
+func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+	if err != nil {
+		return nil, err
+	}
+	return f.GetCall(), nil
+}
+
+func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
+	return n.resolve(ctx, refs)
+}
+
+func (n accountsNode) Now() quota.Time { return n.clock.now() }
