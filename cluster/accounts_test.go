@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func accountID(name string) account.ID {
+	return account.ID{App: "app", Realm: "realm", Namespace: "ns", Name: name, Resource: "units"}
+}
+
+// deposit adds to an account, which is made if it is missing, without any bounds.
+func deposit(id account.ID, delta int64) account.Op {
+	return account.Op{Account: id, RelativeTo: account.Balance, Delta: delta, Options: account.IgnorePolicyBounds}
+}
+
+// create makes an account with a balance.
+func create(id account.ID, balance int64) account.Op {
+	return account.Op{Account: id, RelativeTo: account.Zero, Delta: balance, Options: account.IgnorePolicyBounds}
+}
+
+// accountIn returns an account of a range, the i-th such.
+func accountIn(t testing.TB, r quota.RangeID, ranges, i int) account.ID {
+	t.Helper()
+	for n := range 100_000 {
+		if id := accountID(fmt.Sprintf("r%d-%d-%d", r, i, n)); accounts.RangeOf(id, ranges) == r {
+			return id
+		}
+	}
+	t.Fatalf("no account is in range %d", r)
+	return account.ID{}
+}
+
+// mustApply applies operations through a node.
+func mustApply(t testing.TB, n *Node, requestID string, ops ...account.Op) account.Outcome {
+	t.Helper()
+	out, err := n.ApplyOps(t.Context(), "user:me", requestID, 0, ops)
+	if err != nil {
+		t.Fatalf("apply on %s: %v", n.cfg.Self, err)
+	}
+	if out.Code != account.Done && out.Code != account.Repeated {
+		t.Fatalf("apply on %s: %+v", n.cfg.Self, out)
+	}
+	return out
+}
+
+func balances(t testing.TB, n *Node, stale bool, ids ...account.ID) []int64 {
+	t.Helper()
+	states, _, err := n.GetAccounts(t.Context(), ids, stale)
+	if err != nil {
+		t.Fatalf("get on %s: %v", n.cfg.Self, err)
+	}
+	out := make([]int64, len(states))
+	for i, s := range states {
+		if s.ID != ids[i] {
+			t.Fatalf("asked for %v, got %v", ids[i], s.ID)
+		}
+		out[i] = s.Balance
+	}
+	return out
+}
+
+func TestAccountsFromEveryNode(t *testing.T) {
+	c := newTrio(t, 4)
+	for r := range quota.RangeID(4) {
+		id := accountIn(t, r, 4, 0)
+		mustApply(t, c.nodes["n1"], "", create(id, 0))
+		want := int64(0)
+		for round := range 3 {
+			for _, n := range c.running() {
+				out := mustApply(t, n, "", deposit(id, 5))
+				if want += 5; out.Results[0].New != want || out.Results[0].Previous != want-5 {
+					t.Errorf("round %d on %s: %+v, want a balance of %d", round, n.cfg.Self, out, want)
+				}
+				for _, reader := range c.running() {
+					if got := balances(t, reader, false, id)[0]; got != want {
+						t.Errorf("read on %s after %s: %d, want %d", reader.cfg.Self, n.cfg.Self, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAccountsAcrossRanges(t *testing.T) {
+	c := newTrio(t, 4)
+	var ids []account.ID
+	var ops []account.Op
+	for r := range quota.RangeID(4) {
+		ids = append(ids, accountIn(t, r, 4, 0))
+		ops = append(ops, create(ids[r], int64(r)*10))
+	}
+	for i, n := range c.running() {
+		out := mustApply(t, n, "", ops...)
+		for j, r := range out.Results {
+			if r.New != int64(j)*10 || r.Created != (i == 0) {
+				t.Errorf("on %s, operation %d: %+v", n.cfg.Self, j, r)
+			}
+		}
+		if got := fmt.Sprint(balances(t, n, false, ids...)); got != "[0 10 20 30]" {
+			t.Errorf("on %s: %s", n.cfg.Self, got)
+		}
+	}
+	move := []account.Op{deposit(ids[3], -7), deposit(ids[1], 7)}
+	first := mustApply(t, c.nodes["n1"], "move", move...)
+	for _, n := range c.running() {
+		again := mustApply(t, n, "move", move...)
+		if again.Code != account.Repeated || fmt.Sprint(again.Results) != fmt.Sprint(first.Results) || again.At != first.At {
+			t.Errorf("repeated on %s: %+v, first %+v", n.cfg.Self, again, first)
+		}
+		out, err := n.ApplyOps(t.Context(), "user:me", "move", 0, []account.Op{deposit(ids[3], -8), deposit(ids[1], 8)})
+		if err != nil || out.Code != account.Mismatched {
+			t.Errorf("other operations under the same id: %+v, %v", out, err)
+		}
+	}
+	if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != "[0 17 20 23]" {
+		t.Errorf("in the end: %s", got)
+	}
+	// One that fails leaves nothing.
+	out, err := c.nodes["n3"].ApplyOps(t.Context(), "user:me", "fails", 0, []account.Op{
+		deposit(ids[0], 1), deposit(ids[1], 1), {Account: accountIn(t, 2, 4, 9), Delta: 1},
+	})
+	if err != nil || out.Code != account.Failed || out.Results[2].Status == account.Success || out.Results[0].New != 1 {
+		t.Errorf("a missing account: %+v, %v", out, err)
+	}
+	if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != "[0 17 20 23]" {
+		t.Errorf("after a failure: %s", got)
+	}
+}
+
+// TestAccountsEnd ends a node while calls wait: none hangs.
+func TestAccountsEnd(t *testing.T) {
+	c := newTrio(t, 1)
+	id := accountIn(t, 0, 1, 0)
+	mustApply(t, c.nodes["n1"], "", create(id, 0))
+	c.kill("n2")
+	c.kill("n3")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.nodes["n1"].ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
+		done <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	c.kill("n1")
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("it was applied without a quorum")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the call outlives the node")
+	}
+}
