@@ -40,10 +40,8 @@ func (s *Service) attempt(ctx context.Context, parts []part) (account.Outcome, e
 	tx := account.Tx{Home: parts[0].id}
 	_, _ = rand.Read(tx.ID[:]) // never fails
 	s.prepareAll(ctx, tx, parts)
-	if failed := failures(parts); failed > 0 {
-		s.checkAgain(ctx, tx, parts, failed)
-	}
-	out, err, ready := verdict(parts)
+	s.checkAgain(ctx, tx, parts)
+	out, ready, err := verdict(parts)
 	if !ready {
 		s.end(tx, parts, false)
 		if out.Code == account.Held && err == nil {
@@ -82,19 +80,20 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 // checkAgain has a part that failed checked once more while the others hold, so
 // that all balances in the answer are of one moment. Of further parts that have
 // failed only the verdict is told.
-func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part, failed int) {
-	if len(parts) == failed || holding(parts) != len(parts)-failed {
-		failed++ // nobody holds, or not all: another attempt, or no balances but one part's
+func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
+	failed, held := failures(parts), holding(parts)
+	if failed == 0 || failed+held < len(parts) { // there will be another attempt
+		return
 	}
 	first := true
 	for i := range parts {
 		p := &parts[i]
-		if p.err != nil || p.out.Code != account.Failed {
-			continue
-		}
 		switch {
+		case p.out.Code != account.Failed:
+			continue
 		case !first:
 			blank(p.out.Results)
+		case held == 0: // its balances alone are told
 		case i == 0:
 			s.prepare(ctx, tx, p, parts[1:])
 		default:
@@ -130,36 +129,36 @@ func holding(parts []part) int {
 
 // verdict is what the preparations come to: ready to commit, or an answer. What
 // stands first here is what the caller is told.
-func verdict(parts []part) (out account.Outcome, err error, ready bool) {
+func verdict(parts []part) (out account.Outcome, ready bool, err error) {
 	home := &parts[0]
 	if home.err == nil && home.out.Code == account.Repeated {
-		return home.out, nil, false
+		return home.out, false, nil
 	}
 	for _, code := range []account.Code{account.Mismatched, account.Full} {
 		for i := range parts {
 			if parts[i].err == nil && parts[i].out.Code == code {
-				return parts[i].out, nil, false
+				return parts[i].out, false, nil
 			}
 		}
 	}
 	for i := range parts {
 		if parts[i].err != nil {
-			return account.Outcome{}, notDone(parts[i].err), false
+			return account.Outcome{}, false, notDone(parts[i].err)
 		}
 	}
 	for i := range parts {
 		switch parts[i].out.Code {
 		case account.Done, account.Failed:
 		case account.Held:
-			return parts[i].out, nil, false
+			return parts[i].out, false, nil
 		default: // aborted by somebody who thought this coordinator dead, or remembered in one range only for a moment longer
-			return account.Outcome{Code: account.Aborted}, nil, false
+			return account.Outcome{Code: account.Aborted}, false, nil
 		}
 	}
 	if failures(parts) > 0 {
-		return account.Outcome{Code: account.Failed, Results: merged(parts), At: home.out.At}, nil, false
+		return account.Outcome{Code: account.Failed, Results: merged(parts), At: home.out.At}, false, nil
 	}
-	return account.Outcome{}, nil, true
+	return account.Outcome{}, true, nil
 }
 
 // heldAt is the range of the first part that met a holder.

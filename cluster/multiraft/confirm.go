@@ -116,7 +116,7 @@ func (g *Group) confirm(number uint64) error {
 			return ErrNotLeader
 		}
 		if err := i.wait(ctx, i.raft.VerifyLeader()); err != nil {
-			return fmt.Errorf("%w: %v", ErrNotLeader, err) // whatever it is, nothing was asked of the log
+			return fmt.Errorf("%w: %s", ErrNotLeader, err.Error()) // not wrapped: nothing was asked of the log, so nothing is uncertain
 		}
 		if g.quorum(term, number) {
 			if _, now, serving := g.Leader(); !serving || now != term {
