@@ -20,7 +20,7 @@ func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.D
 	out, err := s.applyOps(ctx, account.Request{By: by, ID: requestID, TTL: ttl, Ops: ops})
 	name := codeName(out.Code)
 	if err != nil {
-		name = "unavailable"
+		name = unavailable
 	}
 	s.stats.ops.WithLabelValues(name).Add(float64(len(ops)))
 	return out, err

@@ -32,6 +32,13 @@ func (t *stats) init(s *Service, reg prometheus.Registerer) {
 	}
 	t.ops = vec("quorate_account_ops_total", "Operations on accounts that callers of this node asked for, by what became of their call.", "outcome")
 	t.transactions = vec("quorate_account_transactions_total", "Attempts at transactions on several ranges that this node coordinated, by result.", "result")
+	for _, code := range []account.Code{account.Done, account.Repeated, account.Failed, account.Mismatched, account.Held, account.Full} {
+		t.ops.WithLabelValues(codeName(code)) // so that there is a 0 before the first
+		t.transactions.WithLabelValues(codeName(code))
+	}
+	t.ops.WithLabelValues(unavailable)
+	t.transactions.WithLabelValues(codeName(account.Aborted))
+	t.transactions.WithLabelValues(unavailable)
 	t.overloads = counter("quorate_account_overloads_total", "Commands on accounts refused because too many waited.")
 	t.held = counter("quorate_account_held_waits_total", "Times that a call waited for accounts that a transaction held.")
 	t.carried = counter("quorate_account_transactions_recovered_total", "Transactions whose coordinator had left them, brought to their end by this node.")
@@ -65,6 +72,9 @@ func (t *stats) init(s *Service, reg prometheus.Registerer) {
 		return float64(n)
 	})
 }
+
+// unavailable is the outcome, in metrics, of what has ended in an error.
+const unavailable = "unavailable"
 
 // codeName is an outcome in metrics.
 func codeName(c account.Code) string {

@@ -29,7 +29,7 @@ func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, 
 
 func resultName(c account.Code, err error) string {
 	if err != nil {
-		return "unavailable"
+		return unavailable
 	}
 	return codeName(c)
 }
