@@ -1,0 +1,17 @@
+package account
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Due says whether a [Collect] at that time would find something to delete.
+func (s *Store) Due(at quota.Time) bool {
+	s.init()
+	at = max(at, s.now)
+	if e, ok := s.accountExpiry.Min(); ok && e.at <= at {
+		return true
+	}
+	if e, ok := s.appliedExpiry.Min(); ok && e.at <= at {
+		return true
+	}
+	e, ok := s.endedOrder.Min()
+	return ok && e.until <= at
+}
