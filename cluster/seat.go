@@ -25,6 +25,8 @@ type seat struct {
 	unsaved *raftlogv1.Checkpoint
 	number  quota.Seq // of unsaved in the ledger
 
+	committed chan struct{} // closed when a checkpoint is, guarded by mu; nil while nobody waits
+
 	hasty  atomic.Bool // is to be written at once
 	saving sync.Mutex  // held while a checkpoint is written; locked before mu
 }
@@ -151,6 +153,10 @@ func (s *seat) saved(term quota.Term) {
 		}
 		s.unsaved = nil
 		grants = l.Saved(now, s.number)
+		if s.committed != nil {
+			close(s.committed)
+			s.committed = nil
+		}
 		wants = l.Wants()
 	})
 	s.node.hand(grants)

@@ -32,6 +32,9 @@ type account struct {
 	spilled quota.Units // soft buckets: what has overflowed, until spillAt
 	spillAt quota.Time
 
+	own    answers // hard, and decided here
+	forced bool    // charged beyond what there was; it may be below 0 for that
+
 	unlogged quota.Units // promised to every node, whatever the log says
 	claims   []claim     // of nodes that have not spoken to this leader
 
@@ -65,7 +68,7 @@ func (a *account) advance(now quota.Time) {
 	// The meter sees what is free and what stands with members as one level, so
 	// that only what is left after the rates overflows, and so that a sliding
 	// window does not take what stands for used.
-	handed := a.standing()
+	handed := a.standing().Plus(a.own.earlier)
 	if a.tier.Kind == quota.TokenBucket {
 		handed -= a.unseen(now, nil) // used, probably: it does not overflow
 	}
@@ -86,6 +89,7 @@ func (a *account) advance(now quota.Time) {
 	case a.pool.Level().Plus(handed) >= full:
 		a.overflow(0)
 	}
+	a.endAnswers(now)
 }
 
 // slid sees to it that what a dead process had out comes back once: when a sliding

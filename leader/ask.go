@@ -15,6 +15,9 @@ import (
 // A question that has been answered or abandoned before, by its name, is not
 // booked again; one that was answered gets the same answer. That is known of the
 // newest 4096 questions of each member. One without a name is booked each time.
+//
+// Under hard an answer may have to wait for the log (Answer.Unsaved): Wants says so
+// then, and the question is to be asked again after Saved. Nothing is booked.
 func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))
@@ -33,6 +36,9 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	a.advance(now)
 	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
 		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync}, booking{}
+	}
+	if l.unsaved(now, a, q) {
+		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
 	}
 	b := booking{life: a.life, at: now, taken: a.pool.Level(), tried: -a.attempted, admitted: -a.admitted}
 	out := a.decide(now, q)
@@ -53,6 +59,7 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	case q.Force:
 		booked := a.pool.Charge(now, a.limit, q.Cost)
+		a.forced = a.forced || a.pool.Level() < 0
 		a.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
@@ -78,7 +85,7 @@ func (a *account) decide(now quota.Time, q *quota.Ask) quota.Answer {
 func (a *account) count(now quota.Time, cost quota.Units, allowed bool) {
 	a.attempted, a.lastUse = a.attempted.Plus(cost), now
 	if allowed {
-		a.admitted = a.admitted.Plus(cost)
+		a.admitted, a.own.given = a.admitted.Plus(cost), a.own.given.Plus(cost)
 		a.dirty = a.dirty || cost > 0
 	}
 	a.asked.count(now, cost, allowed)

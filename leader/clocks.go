@@ -28,10 +28,13 @@ func age(now quota.Time, kl *quota.KeyLevel) time.Duration {
 // and together they yield no more than it. Windows stay: they are the leader's,
 // by the wall clock.
 func onClock(now quota.Time, limit *quota.Limit, kl *quota.KeyLevel) {
+	later := now.Add(-age(now, kl)) - kl.At
+	if kl.AnswersUntil != 0 {
+		kl.AnswersUntil += later
+	}
 	if limit.First().Kind != quota.TokenBucket {
 		return
 	}
-	later := now.Add(-age(now, kl)) - kl.At
 	kl.At, kl.FullAt = kl.At+later, kl.FullAt+later
 	marks := make([]quota.Mark, len(kl.Marks))
 	for i, m := range kl.Marks {

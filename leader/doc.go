@@ -101,10 +101,15 @@
 // that is ahead opens none twice. But by true time the end of one window and the
 // beginning of the next overlap by what the clocks of two leaders differ.
 //
-// Not covered: limits that
-// the leader decides (decide: leader), where a new leader knows what was answered
-// since the last checkpoint only from those that were answered; limits that have
-// just become hard; and what is in flight, which dies with its node.
+// What the leader decides itself (decide: leader) it promises itself in the same way
+// (answers.go): it admits no more than the log says it may, for a second and a
+// quarter, and the next leader takes that out of the pool until then. The first use
+// of a key, and a surge, wait for one commit; the death of a leader costs no more
+// than what was left in the bucket, and until the promise ends what refills. Of a
+// window it costs what was promised.
+//
+// Not covered: limits that have just become hard; what is charged after the fact
+// beyond what there was; and what is in flight, which dies with its node.
 //
 // # Kinds
 //

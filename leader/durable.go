@@ -86,6 +86,9 @@ func (h *holder) resume(now quota.Time, e *quota.ReportEntry) {
 // What is promised for a time has to be promised again.
 func (a *account) moved(now quota.Time, lease time.Duration) bool {
 	late := false
+	if len(a.own.pending) >= maxPending {
+		return false
+	}
 	if a.promises() {
 		for i := range a.holders {
 			h := &a.holders[i]
@@ -235,6 +238,7 @@ func (l *Ledger) write(now quota.Time, a *account, kl *quota.KeyLevel) {
 		p.seq, p.back, p.final = l.written, h.refunded, h.dead && h.out == 0
 		h.pending = append(h.pending, p)
 	}
+	a.promiseOwn(now, l.written, kl)
 	l.writing = append(l.writing, writing{l.written, a})
 }
 
@@ -259,6 +263,7 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	for n < len(l.writing) && l.writing[n].seq <= upTo {
 		a := l.writing[n].a
 		n++
+		a.own.committed(upTo)
 		for i := range a.holders {
 			a.holders[i].committed(upTo)
 		}

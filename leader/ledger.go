@@ -226,6 +226,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	a.env = newEnvelope(a.pool, now)
 	if l.accounts[k] = a; saved {
 		l.restore(now, a, &kl.KeyLevel)
+		a.restoreAnswers(now, &kl.KeyLevel)
 	}
 	l.beginUnlogged(now, a, kl.Unlogged)
 	return a
@@ -294,7 +295,7 @@ func (l *Ledger) allSpoke() bool {
 // Under hard, nothing that an unexpired lease of an earlier term might still
 // spend is given again.
 func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
-	if a.limit.Ceiling == quota.Hard && !a.promises() && !l.first {
+	if a.limit.Ceiling == quota.Hard && !a.promises() && !a.answersLogged() && !l.first {
 		return l.allSpoke() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
 	}
 	return !l.learning

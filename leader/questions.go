@@ -93,6 +93,9 @@ func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
 		return l.repeat(now, q, &was)
 	}
 	a, b := l.answer(now, q)
+	if a.Unsaved { // it is asked again
+		return a
+	}
 	s.remember(q.ID, question{b, a.Allowed, a.Why, a.Wait, a.RetryAfter})
 	return a
 }

@@ -216,6 +216,9 @@ func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
 		word = "allowed"
 	}
 	out := fmt.Sprintf("%s, %v, level %s", word, a.Why, show(a.Level))
+	if a.Unsaved {
+		out += ", waits for the log"
+	}
 	if a.Wait > 0 {
 		out += fmt.Sprintf(", wait %v", a.Wait)
 	}
@@ -448,6 +451,9 @@ func showLevel(out *strings.Builder, kl *quota.KeyLevel) {
 	fmt.Fprintf(out, "log %s: level %s", kl.Key.Key, show(kl.Level))
 	if len(kl.Marks) == 0 {
 		fmt.Fprintf(out, ", full in %v", kl.FullAt.Sub(kl.At))
+	}
+	if kl.Answers > 0 {
+		fmt.Fprintf(out, "; the leader at most %s more for %v", show(kl.Answers), kl.AnswersUntil.Sub(kl.At))
 	}
 	for _, m := range kl.Marks {
 		fmt.Fprintf(out, "; %s.%d used %s", m.Node, m.Life, show(m.Used+m.Overdrawn))

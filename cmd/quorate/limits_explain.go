@@ -317,9 +317,6 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 			gain = "no refusals because tokens lie with other nodes"
 		}
 		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
-		if l.Ceiling == quota.Hard {
-			cost += ", and exactness when a leader dies"
-		}
 		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
 	}
 	if now := bound.Most(l, c); now > 0 {

@@ -225,10 +225,8 @@ func Exceptions(l *quota.Limit) []string {
 	switch rate := rateOf(&first); {
 	case l.Kind == quota.Concurrency:
 		out = append(out, "work that goes on for longer than the lease after its node has died")
-	case l.Decide == quota.AtLeader:
-		out = append(out, fmt.Sprintf("a leader dies after it decided, and before the log had it, and nobody heard the answers: at most a burst (%d), once", l.Burst))
 	case rate > 0:
-		out = append(out, fmt.Sprintf("the clocks of two leaders in turn differ: rate x the difference, once; %s tokens for a second", num(rate)))
+		out = append(out, fmt.Sprintf("the leader's clock is fast: rate x what it gains; %s tokens a day for 100 ppm", num(rate*86400/10_000)))
 	}
 	return out
 }

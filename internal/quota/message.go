@@ -239,6 +239,10 @@ type KeyLevel struct {
 	Full Units
 	// Unlogged is what every node may hold or have used that the marks do not tell.
 	Unlogged Units
+	// Answers is what the leader that wrote the line may admit beyond Level until
+	// AnswersUntil: of hard limits that it decides itself.
+	Answers      Units
+	AnswersUntil Time
 	// Applied is when the replica that reads the line had applied it, by its own
 	// clock, and so after At; 0 is not known. It is not part of the log.
 	Applied Time
@@ -304,4 +308,7 @@ type Answer struct {
 	Level      Units // after it
 	RetryAfter time.Duration
 	ResetAfter time.Duration
+	// Unsaved says that the leader may not decide this before the log has more of
+	// it: ask again when its next checkpoint is committed. Members are not told.
+	Unsaved bool
 }

@@ -39,6 +39,7 @@ type Breach struct {
 // Verdict is what became of a scenario.
 type Verdict struct {
 	Result
+	Terms  int        // how many leaders there were
 	Asked  []Property // that the scenario was held to
 	Broken []Breach
 	// Most is the excess, in tokens, that HardExact or SoftBound left room for; 0 if
@@ -66,7 +67,7 @@ func Judge(s Scenario) (v Verdict) {
 	r.start()
 	w.play()
 	r.end()
-	v.Result = r.res
+	v.Result, v.Terms = r.res, len(r.seats)
 	j := judge{run: r, Verdict: &v}
 	j.invariants()
 	j.hard()
@@ -113,22 +114,20 @@ func (j *judge) comparable() bool {
 // hard asks for an excess of exactly nothing. Where it is not promised: see the
 // end of "Why hard is exact" in leader/doc.go.
 func (j *judge) hard() {
-	changed := len(j.seats) > 1
 	switch l := &j.Limit; {
 	case l.Ceiling != quota.Hard || !j.comparable():
-	case j.asks() && changed: // what was answered since the last checkpoint is forgotten
 	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
 	default:
-		most := Exact
-		if j.asks() { // callers are told a while after the leader decided, and not all as long after it
-			most += rateOf(l) * j.spread().Seconds()
+		most, excess := Exact, j.res.Excess
+		if j.asks() && j.Check { // callers are told a while after the leader decided, and not all as long after it
+			excess = j.answeredExcess()
 		}
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
 			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.seats)-1)
 		}
 		most += rateOf(l) * j.fast().Seconds()
 		j.Most = most
-		j.holds(HardExact, j.res.Excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", j.res.Excess, len(j.seats), most)
+		j.holds(HardExact, excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", excess, len(j.seats), most)
 	}
 }
 

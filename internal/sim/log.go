@@ -147,6 +147,11 @@ func (r *run) saved(s *seat) {
 			}
 		}
 	}
+	asking := s.asking
+	s.asking = nil
+	for _, again := range asking {
+		again(s)
+	}
 	r.hasten(s)
 }
 

@@ -32,6 +32,7 @@ type seat struct {
 	booked quota.Units // admitted in accounts that the ledger has dropped since
 	last   quota.Units // admitted by the books, when the seat was over
 
+	asking  []func(*seat)    // questions that wait for a commit
 	unsaved []quota.KeyLevel // proposed, and not committed yet
 	number  quota.Seq        // of unsaved in the ledger
 	busy    bool             // a proposal is under way
@@ -189,7 +190,7 @@ func (r *run) over(s *seat) {
 		return
 	}
 	s.last = s.ledger.Booked(r.Limit.LimitName)
-	s.ledger, s.unsaved = nil, nil
+	s.ledger, s.unsaved, s.asking = nil, nil, nil
 }
 
 // follow ends what a node leads in lower terms.
@@ -267,6 +268,9 @@ func shift(kl *quota.KeyLevel, by quota.Time) {
 	kl.At, kl.FullAt = kl.At+by, kl.FullAt+by
 	if kl.WindowStart != 0 {
 		kl.WindowStart += by
+	}
+	if kl.AnswersUntil != 0 {
+		kl.AnswersUntil += by
 	}
 	marks := make([]quota.Mark, len(kl.Marks))
 	for i, m := range kl.Marks {

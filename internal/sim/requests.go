@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
@@ -129,17 +131,25 @@ func (r *run) ask(n *node, p parked, c *call) {
 	}
 	r.res.Asked++
 	if _, term := n.agg.Leader(0); term > 0 {
-		lead, life := r.seats[term-1].node, n.life
+		lead, life, first := r.seats[term-1].node, n.life, quota.Time(0)
 		r.send(n, lead, func() {
 			s := r.seatOf(term)
 			if s == nil {
 				return
 			}
-			a := s.ledger.Ask(lead.clock(), []quota.Ask{c.Ask})[0]
-			r.prove(s, nil, c.Ask.Key)
-			if n.life == life {
-				r.once(lead, n, func() { finish(func() { c.Answer(a) }) })
-			}
+			r.answer(s, c.Ask, func(a quota.Answer) {
+				if first == 0 { // a question that comes again gets the same answer
+					first = r.now
+				}
+				if n.life == life {
+					r.once(lead, n, func() {
+						finish(func() {
+							c.Answer(a)
+							r.told(first, p, &a)
+						})
+					})
+				}
+			})
 		})
 	}
 	r.onNode(r.now.Add(askWait), n, timer, func() {
@@ -150,6 +160,54 @@ func (r *run) ask(n *node, p parked, c *call) {
 		})
 	})
 }
+
+// told keeps when the leader had decided what a caller is told now: not all are
+// told as long after it.
+func (r *run) told(at quota.Time, p parked, a *quota.Answer) {
+	if r.Check && a.Allowed {
+		r.answered = append(r.answered, answered{at, p.key, quota.FromTokens(p.cost)})
+	}
+}
+
+// answered is what a leader has admitted, and its caller was told.
+type answered struct {
+	at   quota.Time
+	key  string
+	cost quota.Units
+}
+
+// answeredExcess is what leaders have admitted beyond the limit, by when they did.
+func (r *run) answeredExcess() float64 {
+	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
+	most, keys := 0.0, map[string]*envelope{}
+	for _, a := range r.answered {
+		if keys[a.key] == nil {
+			e := newEnvelope(r.tiers, a.at)
+			keys[a.key] = &e
+		}
+		all, _ := keys[a.key].charge(a.at, a.cost)
+		most = math.Max(most, all)
+	}
+	return most
+}
+
+// answer decides a question, or asks again when the log has what it waits for. If
+// that never comes, there is no answer.
+func (r *run) answer(s *seat, q quota.Ask, tell func(quota.Answer)) {
+	a := s.ledger.Ask(s.node.clock(), []quota.Ask{q})[0]
+	r.prove(s, nil, q.Key)
+	if !a.Unsaved {
+		tell(a)
+		return
+	}
+	if len(s.asking) < maxAsking {
+		s.asking = append(s.asking, func(s *seat) { r.answer(s, q, tell) })
+	}
+	r.hasten(s)
+}
+
+// maxAsking bounds the questions that wait for the log, as a real node does.
+const maxAsking = 4096
 
 // unpark decides the waiting checks of a node anew.
 func (r *run) unpark(n *node) {

@@ -25,11 +25,12 @@ type run struct {
 	raft
 	network
 	book
-	call  *call                                            // free for the next decision
-	slack quota.Units                                      // what a limit yields while messages take longer than the fastest did
-	late  time.Duration                                    // how long after Duration what waits is decided
-	heard func(n *node, rep *quota.Report, g *quota.Grant) // of every message that arrives, one of them; nil is nobody
-	res   Result
+	answered []answered                                       // if Check
+	call     *call                                            // free for the next decision
+	slack    quota.Units                                      // what a limit yields while messages take longer than the fastest did
+	late     time.Duration                                    // how long after Duration what waits is decided
+	heard    func(n *node, rep *quota.Report, g *quota.Grant) // of every message that arrives, one of them; nil is nobody
+	res      Result
 }
 
 // Run plays the scenario. What it is made of has to make sense: at least one

@@ -2000,8 +2000,13 @@ type KeyLevel struct {
 	// What every node may hold or have used that the marks do not tell, in
 	// millionths of a token.
 	UnloggedMicroTokens int64 `protobuf:"varint,11,opt,name=unlogged_micro_tokens,json=unloggedMicroTokens,proto3" json:"unlogged_micro_tokens,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What the leader itself may admit beyond the level, in millionths of a token:
+	// of keys that it decides, whose limit is hard.
+	AnswersMicroTokens int64 `protobuf:"varint,12,opt,name=answers_micro_tokens,json=answersMicroTokens,proto3" json:"answers_micro_tokens,omitempty"`
+	// When that ends, Unix nanoseconds.
+	AnswersUntilUnixNanos int64 `protobuf:"varint,13,opt,name=answers_until_unix_nanos,json=answersUntilUnixNanos,proto3" json:"answers_until_unix_nanos,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *KeyLevel) Reset() {
@@ -2107,6 +2112,20 @@ func (x *KeyLevel) GetFullMicroTokens() int64 {
 func (x *KeyLevel) GetUnloggedMicroTokens() int64 {
 	if x != nil {
 		return x.UnloggedMicroTokens
+	}
+	return 0
+}
+
+func (x *KeyLevel) GetAnswersMicroTokens() int64 {
+	if x != nil {
+		return x.AnswersMicroTokens
+	}
+	return 0
+}
+
+func (x *KeyLevel) GetAnswersUntilUnixNanos() int64 {
+	if x != nil {
+		return x.AnswersUntilUnixNanos
 	}
 	return 0
 }
@@ -2735,7 +2754,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xc4\x03\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xaf\x04\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -2748,7 +2767,9 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x05marks\x18\t \x03(\v2\x18.quorate.raftlog.v1.MarkR\x05marks\x12*\n" +
 	"\x11full_micro_tokens\x18\n" +
 	" \x01(\x03R\x0ffullMicroTokens\x122\n" +
-	"\x15unlogged_micro_tokens\x18\v \x01(\x03R\x13unloggedMicroTokens\"\x88\x02\n" +
+	"\x15unlogged_micro_tokens\x18\v \x01(\x03R\x13unloggedMicroTokens\x120\n" +
+	"\x14answers_micro_tokens\x18\f \x01(\x03R\x12answersMicroTokens\x127\n" +
+	"\x18answers_until_unix_nanos\x18\r \x01(\x03R\x15answersUntilUnixNanos\"\x88\x02\n" +
 	"\x04Mark\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
