@@ -24,6 +24,7 @@ type account struct {
 	attempted, admitted quota.Units // since the account was opened
 	lastUse             quota.Time
 	asked               asked // decided here, for members that asked
+	clumps              dispersion
 
 	life  uint64     // tells it from an earlier account of the key
 	fresh quota.Time // bookings until then do not come back
@@ -426,7 +427,7 @@ func (a *account) window(g *quota.GrantEntry) {
 }
 
 // others is the demand of everybody but h, Units per second, less one standard
-// deviation of a Poisson count in a second: few requests say little, and a
+// deviation of a count in a second: few requests say little, and a
 // member that believes too much of them refuses what the cluster could serve.
 func (a *account) others(h *holder) quota.Units {
 	if a.tier.Kind == quota.Concurrency {
@@ -438,7 +439,7 @@ func (a *account) others(h *holder) quota.Units {
 			sum += o.live
 		}
 	}
-	return quota.Units(max(0, sum-math.Sqrt(sum*float64(quota.Token))))
+	return quota.Units(max(0, sum-math.Sqrt(sum*a.clump())))
 }
 
 // unseen is what everybody but h has probably used since its last report, as far

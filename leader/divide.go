@@ -13,7 +13,7 @@ const (
 	// ahead is how many intervals of demand a member is granted: more than one,
 	// so that a late report does not starve it.
 	ahead = 1.5
-	// deviations of a Poisson count are granted on top.
+	// deviations of a count are granted on top.
 	deviations = 3
 	// repay is how fast debt is paid back.
 	repay = 500 * time.Millisecond
@@ -37,6 +37,9 @@ type terms struct {
 	fair        float64 // max-min fair part of the rate for this member
 	weight      float64 // fair / sum of fair parts: this member's part of a surplus
 	members     int     // with demand
+	least       float64 // that is worth having: a request
+	margin      float64 // the clump that a count strays by
+	scattered   bool    // its part of the bucket is less than half a clump
 }
 
 // grant answers one entry of a report. A member that asks for nothing, because
@@ -103,7 +106,7 @@ func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens quota.Units)
 // weigh computes the fair part of the rate by water-filling: those who demand
 // less than an equal part get what they demand, the rest is shared equally.
 func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
-	t := terms{rate: float64(a.perSecond()), burst: float64(a.limit.BurstUnits()), mine: h.demand}
+	t := terms{rate: float64(a.perSecond()), burst: float64(a.limit.BurstUnits()), mine: h.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	for i := range a.holders {
 		a.holders[i].fade(now, l.cfg.Sync)
 	}
@@ -120,6 +123,13 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 		}
 	}
 	t.avail = max(avail, t.rate)
+	size := a.clump()
+	if a.limit.Ceiling == quota.Hard { // where nobody can overdraw for the rest of it
+		t.least = size
+	}
+	if !t.contended() { // else what lies there for clumps is missing elsewhere
+		t.margin = size
+	}
 	level := waterLevel(a.holders, avail, t.members)
 	t.fair = min(t.mine, level)
 	var sum float64
@@ -129,6 +139,7 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	if sum > 0 {
 		t.weight = t.fair / sum
 	}
+	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
 }
 
@@ -153,10 +164,12 @@ func waterLevel(holders []holder, avail float64, n int) float64 {
 	return math.Inf(1)
 }
 
+func (t terms) contended() bool { return t.total > t.avail/2 }
+
 // again is when the member should report next: at every interval while the
 // limit is contended, rarely when the use is far below it.
 func (l *Ledger) again(t terms) time.Duration {
-	if t.total <= 0 || t.total > t.avail/2 {
+	if t.total <= 0 || t.contended() {
 		return l.cfg.Sync
 	}
 	quiet := time.Duration(calmShare * t.burst / t.total * float64(time.Second))
@@ -183,7 +196,7 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 		want *= max(1, t.rate/t.total)
 	}
 	rate := min(quota.Units(want), a.limit.Rate.PerSecond()-others)
-	if float64(rate)*l.cfg.Sync.Seconds() < float64(quota.Token) {
+	if float64(rate)*l.cfg.Sync.Seconds() < max(float64(quota.Token), t.least/4) || t.scattered {
 		rate = 0
 	}
 	h.rate = max(0, rate)
@@ -203,10 +216,10 @@ func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, ag
 	const token = float64(quota.Token)
 	horizon := ahead * again.Seconds()
 	need := t.mine * horizon
-	need += deviations * math.Sqrt(need/token) * token
+	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
 	want := max(0, need-float64(h.out))
-	part := min(want, fairPart(pool, t, horizon))
+	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
 	if a.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
@@ -230,15 +243,14 @@ func (t terms) part(prior float64, nodes int) float64 {
 }
 
 // fairPart is how much of the pool a member may take: all of it when the pool
-// covers what everybody will need, else its part, at least one token.
-func fairPart(pool float64, t terms, horizon float64) float64 {
+// covers what everybody will need, else its part, at least one request of this cost.
+func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	if t.total*horizon <= pool {
 		return pool
 	}
-	const token = float64(quota.Token)
 	part := pool * max(t.weight, 1/float64(max(t.members, 1)))
-	if part < token && pool >= token {
-		part = token
+	if part < cost && pool >= cost {
+		part = cost
 	}
 	return part
 }

@@ -35,7 +35,7 @@
 //
 // Max-min fair by demand (attempts per second, averaged over three sync
 // intervals, up on a surge as far as so few requests prove it, and down at once on
-// silence): a flood of refused requests cannot buy more than its fair share. Debt is repaid within
+// silence; how many tokens make one event is estimated from the counts, demand.go): a flood of refused requests cannot buy more than its fair share. Debt is repaid within
 // about half a second by dividing less. Shares that would be less than one
 // token per interval are not given as a rate: whole tokens go to whoever asks.
 //

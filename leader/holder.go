@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"math"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -37,9 +36,10 @@ type holder struct {
 	spoken  quota.Units // part of the last grant that callers wait for: as good as spent
 
 	spilled  quota.Units // account.spilled as of the last report
-	demand   float64     // attempted Units per second, as of the last report
-	using    float64     // likewise, admitted and not given back
-	live     float64     // demand now: it fades while the member is silent
+	counts   series
+	demand   float64 // attempted Units per second, as of the last report
+	using    float64 // likewise, admitted and not given back
+	live     float64 // demand now: it fades while the member is silent
 	again    time.Duration
 	tried    float64 // attempted Units per second, averaged for people
 	admit    float64 // admitted Units per second, likewise
@@ -102,7 +102,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	h.promised, h.pending = promise{}, nil // their counters were the last epoch's
 	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
 	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
-	h.from, h.demand = now, 0
+	h.from, h.demand, h.counts = now, 0, series{}
 	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so told before
 		h.refused, h.refunded = e.Refused, e.Refunded
 	}
@@ -253,61 +253,6 @@ func (h *holder) coming(now, started quota.Time, e *quota.ReportEntry) quota.Uni
 
 // maxComing bounds what a report with a strange clock can claim.
 const maxComing = time.Minute
-
-// observe updates the averages of demand and admission. Demand follows a
-// surge up and silence down at once, when the count differs from the expected
-// one by more than three standard deviations of a Poisson count.
-func (h *holder) observe(now quota.Time, d delta, sync time.Duration) {
-	dt := 10 * sync
-	if h.reported > 0 {
-		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
-	}
-	h.reported = now
-	seconds := dt.Seconds()
-	h.demand = follow(h.demand, float64(d.attempted()), seconds, sync)
-	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), seconds, sync)
-	alpha := 1 - math.Exp(-seconds/shown.Seconds())
-	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
-	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
-}
-
-// shown is how long the rates are averaged that people read: long enough to be
-// steady, where the division has to follow every surge.
-const shown = 2 * time.Second
-
-// showing returns the averages for people; they fade while the member is
-// silent.
-func (h *holder) showing(now quota.Time) (tried, admit float64) {
-	silent := max(0, now.Sub(h.reported)-h.again)
-	fade := math.Exp(-silent.Seconds() / shown.Seconds())
-	return h.tried * fade, h.admit * fade
-}
-
-// fade updates live: a member that had something to count would have reported.
-func (h *holder) fade(now quota.Time, sync time.Duration) {
-	h.live = h.demand
-	if silent := now.Sub(h.reported) - h.again - sync/2; silent > 0 {
-		h.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
-	}
-}
-
-func follow(avg, count, seconds float64, sync time.Duration) float64 {
-	const token = float64(quota.Token)
-	rate := count / seconds
-	expected := avg * seconds / token
-	got := count / token
-	margin := 3*math.Sqrt(expected) + 1
-	switch {
-	case got > expected+margin:
-		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few requests say at least
-	case got < expected-margin:
-		return rate
-	case count == 0 && avg < token/2:
-		return 0
-	}
-	alpha := 1 - math.Exp(-seconds/(3*sync.Seconds()))
-	return avg + alpha*(rate-avg)
-}
 
 // perSecond returns what a rate yields in d, rounded down.
 func perSecond(rate quota.Units, d time.Duration) quota.Units {

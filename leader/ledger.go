@@ -180,7 +180,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}
-	h.observe(now, d, l.cfg.Sync)
+	h.observe(now, d, l.cfg.Sync, a)
 	if e.Final {
 		return a.close(now, h, e, r.Seq), true
 	}

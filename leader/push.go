@@ -28,7 +28,7 @@ func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
 		if len(l.pushed) >= maxPushed {
 			return
 		}
-		if o == h || o.closed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 || !o.overstocked(l.cfg.Sync, why) {
+		if o == h || o.closed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 || !o.overstocked(l.cfg.Sync, why, a.clump()) {
 			continue
 		}
 		o.recalled = now
@@ -84,14 +84,14 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 // and has said nothing for a while may have gone silent since. Tokens are called
 // back beyond what it will need on average when others are in want, else beyond
 // what it may need.
-func (h *holder) overstocked(sync time.Duration, why shortage) bool {
+func (h *holder) overstocked(sync time.Duration, why shortage, size float64) bool {
 	if why == ofRate {
 		return h.charged > 0
 	}
 	const token = float64(quota.Token)
 	need := h.live * ahead * sync.Seconds()
 	if why == ofTokens {
-		need += deviations*math.Sqrt(need*token) + token
+		need += deviations*math.Sqrt(need*size) + size
 	}
 	return float64(h.standing()) > need || float64(h.charged) > 2*h.live+10*token
 }

@@ -1,0 +1,169 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// dispersion estimates how much requests come in clumps: the index of dispersion
+// of the counts (variance to mean, in tokens), over all members of one key. It is
+// 1 of single requests of one token that arrive as a Poisson process, and n of
+// requests of n tokens, or of n requests that arrive together.
+//
+// The variance is the negative autocovariance of successive differences (Roll,
+// 1984): of three neighbouring counts a, b, c, (b-a)(b-c) is the variance of b on
+// average if they have the same mean. Unlike the variance about the mean, a step
+// from one level of demand to another adds nothing to it: loads that go on and
+// off, or move, are not taken for clumps.
+//
+// Both sums forget: they are exponentially weighted by samples, not by time, so
+// that rare requests are remembered.
+type dispersion struct{ variance, mean float64 }
+
+const (
+	// forget is the part of the sums that a sample displaces.
+	forget = 1.0 / 128
+	// ones is how many requests of one token it starts with.
+	ones = 8
+	// fewest is what is taken for Poisson: the estimate of a real one strays that far.
+	fewest = 2
+	// outlier times what it should be is what one sample can say: of rare clumps a
+	// right one says three times as much. More is demand that has moved.
+	outlier = 12
+	// largest bounds the estimate: one strange count must not end all surges.
+	largest = 1 << 10
+)
+
+// add takes the three neighbouring counts of a member, in tokens.
+func (d *dispersion) add(a, b, c float64) {
+	if a+b+c == 0 {
+		return
+	}
+	strange := outlier * d.index() * (a + b + c) / 3
+	d.variance += min(max((b-a)*(b-c), -strange), strange) - forget*d.variance
+	d.mean += b - forget*d.mean
+}
+
+func (d *dispersion) index() float64 {
+	return min(max((d.variance+ones)/(d.mean+ones), 1), largest)
+}
+
+// size returns the tokens of a typical clump, in Units: from one token to largest.
+func (d *dispersion) size() float64 {
+	size := d.index()
+	if size < fewest {
+		size = 1
+	}
+	return size * float64(quota.Token)
+}
+
+// clump is what is taken for one event of the key, in Units. What comes at once and
+// is a large part of the burst is a surge, however often it comes: the others have
+// to hear of it at once.
+func (a *account) clump() float64 {
+	const part = 8
+	return max(min(a.clumps.size(), float64(a.limit.BurstUnits())/part), float64(quota.Token))
+}
+
+// series cuts the counts of a member into intervals of about the same length.
+// Reports come early when something happens, so their own intervals would say
+// that something always happens in the shortest of times.
+type series struct {
+	from quota.Time
+	n    float64 // tokens since
+	a    float64 // per second, of the last interval but one
+	b    float64 // tokens of the last
+	took float64 // its length in seconds
+}
+
+// add takes the tokens counted since the last report, and adds what is complete
+// to d. A member that has nothing to tell is silent: of a long gap all but the
+// last interval was empty.
+func (s *series) add(now quota.Time, tokens float64, every time.Duration, d *dispersion) {
+	if s.from == 0 {
+		s.from = now.Add(-every)
+	}
+	gap := now.Sub(s.from)
+	if gap >= 3*every { // less may just be late
+		for range 3 { // neighbours of neighbours do not matter
+			s.next(s.n, every, d)
+			s.n = 0
+		}
+		gap = every
+	}
+	s.n += tokens
+	if gap >= every*3/4 {
+		s.next(s.n, gap, d)
+		s.from, s.n = now, 0
+	}
+}
+
+// next ends an interval: now both neighbours of the last one are known.
+func (s *series) next(n float64, took time.Duration, d *dispersion) {
+	c := n / took.Seconds()
+	d.add(s.a*s.took, s.b, c*s.took)
+	if s.a = 0; s.took > 0 {
+		s.a = s.b / s.took
+	}
+	s.b, s.took = n, took.Seconds()
+}
+
+// observe updates the averages of demand and admission. Demand follows a
+// surge up and silence down at once, when the count differs from the expected
+// one by more than three standard deviations of a Poisson process of clumps.
+func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account) {
+	dt := 10 * sync
+	if h.reported > 0 {
+		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
+	}
+	h.reported = now
+	seconds := dt.Seconds()
+	h.counts.add(now, float64(d.attempted())/float64(quota.Token), max(sync, h.again), &a.clumps)
+	size := a.clump()
+	h.demand = follow(h.demand, float64(d.attempted()), size, seconds, sync)
+	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, sync)
+	alpha := 1 - math.Exp(-seconds/shown.Seconds())
+	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
+	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
+}
+
+// shown is how long the rates are averaged that people read: long enough to be
+// steady, where the division has to follow every surge.
+const shown = 2 * time.Second
+
+// showing returns the averages for people; they fade while the member is
+// silent.
+func (h *holder) showing(now quota.Time) (tried, admit float64) {
+	silent := max(0, now.Sub(h.reported)-h.again)
+	fade := math.Exp(-silent.Seconds() / shown.Seconds())
+	return h.tried * fade, h.admit * fade
+}
+
+// fade updates live: a member that had something to count would have reported.
+func (h *holder) fade(now quota.Time, sync time.Duration) {
+	h.live = h.demand
+	if silent := now.Sub(h.reported) - h.again - sync/2; silent > 0 {
+		h.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
+	}
+}
+
+// follow moves an average towards a count, in Units, of that many seconds. Clumps
+// of the given size are what counts as one event.
+func follow(avg, count, size, seconds float64, sync time.Duration) float64 {
+	rate := count / seconds
+	expected := avg * seconds / size
+	got := count / size
+	margin := deviations*math.Sqrt(expected) + 1
+	switch {
+	case got > expected+margin:
+		return max(avg, rate*(1-1/math.Sqrt(got))) // what so few requests say at least
+	case got < expected-margin:
+		return rate
+	case count == 0 && avg < size/2:
+		return 0
+	}
+	alpha := 1 - math.Exp(-seconds/(3*sync.Seconds()))
+	return avg + alpha*(rate-avg)
+}
