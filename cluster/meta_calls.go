@@ -84,11 +84,16 @@ func (n *Node) proposeOnce(ctx context.Context, p proposal) (any, error) {
 }
 
 // applyMeta proposes the command here. The error is about the proposal; that
-// of the change itself is in the result.
+// of the change itself is in the result. An empty command is a question, and leaves
+// nothing in the log: this node has applied all that was committed if there is no
+// error.
 func (n *Node) applyMeta(ctx context.Context, cmd []byte) (any, error) {
 	g := n.host.Group(metaGroup)
 	if g == nil {
 		return nil, multiraft.ErrNotLeader
+	}
+	if len(cmd) == 0 {
+		return nil, g.Confirm(ctx)
 	}
 	res, err := g.Apply(ctx, stamp(cmd, time.Now()))
 	if err == nil {

@@ -47,7 +47,27 @@ func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID,
 	res, err := n.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
 		LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)},
 	}})
-	return id, err == nil && (res.changed || made()), err
+	if err == nil && !res.changed && made() {
+		return id, true, n.leaderHas(ctx, res.revision)
+	}
+	return id, res.changed, err
+}
+
+// leaderHas waits until the meta leader has applied so many changes. Its answer
+// would have said so, but was lost; and this node may have applied them first. Then
+// other nodes, which ask the leader, would not find the config yet.
+func (n *Node) leaderHas(ctx context.Context, revision uint64) error {
+	for {
+		res, err := n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
+		if err != nil || res.revision >= revision {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return &NoLeaderError{"the leader of the meta group is behind: " + ctx.Err().Error()}
+		case <-time.After(spreadPause):
+		}
+	}
 }
 
 // PurgePolicies deletes a config, waits (at most two seconds) until all connected

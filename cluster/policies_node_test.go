@@ -186,6 +186,46 @@ func TestMissingNeedsALeader(t *testing.T) {
 	c.mustResolve(alone, "#1", "p0") // what is here works
 }
 
+// TestMissingIsCheap: who asks for what is not there, again and again, fills no
+// log.
+func TestMissingIsCheap(t *testing.T) {
+	c := newTrio(t, 2)
+	c.loadPolicies(c.running()[0], "#1", 3)
+	time.Sleep(2 * spreadPause) // for the entry that spreads the commit
+	newest := func() uint64 {
+		index, _ := c.nodes[quota.NodeID(c.running()[0].Status().MetaLeader)].host.Group(metaGroup).Progress()
+		return index
+	}
+	before := newest()
+	for i := range 90 {
+		n := c.running()[i%3]
+		if got, err := n.resolve(t.Context(), []account.PolicyRef{ref("#2", "p0")}); err != nil || got[0] != nil {
+			t.Fatalf("%s: %v, %v", n.cfg.Self, got, err)
+		}
+	}
+	if grown := newest() - before; grown > 2 {
+		t.Errorf("90 questions made %d entries", grown)
+	}
+}
+
+// TestLostAnswer: a load whose answer is lost, and that this node has applied,
+// waits for the leader.
+func TestLostAnswer(t *testing.T) {
+	c := newTrio(t, 2)
+	for _, n := range c.running() {
+		c.loadPolicies(n, "#"+string(n.cfg.Self), 3)
+		if err := n.leaderHas(t.Context(), n.meta.policies.Load().revision); err != nil {
+			t.Errorf("%s: %v", n.cfg.Self, err)
+		}
+	}
+	n := c.others()[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := n.leaderHas(ctx, 99); err == nil {
+		t.Error("the leader is said to have what nobody has")
+	}
+}
+
 // TestLargeConfig: a config of the most policies passes the log and the way to the leader.
 func TestLargeConfig(t *testing.T) {
 	c := newTrio(t, 2)
