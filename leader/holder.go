@@ -149,12 +149,14 @@ const leaseSlack = 50 * time.Millisecond
 // to its cap, and granted tokens that are on their way come on top.
 func (h *holder) standing() quota.Units { return max(0, min(h.out, h.most())) }
 
-func (h *holder) most() quota.Units {
-	most := max(h.capped, h.held)
+func (h *holder) most() quota.Units { return max(h.capped, h.held).Plus(h.flying()) }
+
+// flying is what is on its way to the member.
+func (h *holder) flying() (sum quota.Units) {
 	for _, f := range h.flight {
-		most = most.Plus(f.tokens)
+		sum = sum.Plus(f.tokens)
 	}
-	return most
+	return sum
 }
 
 // settle compares a report with the books and returns the difference. past says
@@ -183,6 +185,9 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 		d.late = min(max(0, e.Before-spent), d.used+d.over)
 	}
 	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
+	if limit.Ceiling == quota.Hard { // it accrues up to its cap, however long ago it said so
+		standing = min(standing, max(held, h.capped).Plus(h.flying()))
+	}
 	left, ret := h.out-d.used, h.ret
 	h.out, h.ret, h.held, h.inFlight = standing, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing
