@@ -185,7 +185,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 		d.late = min(max(0, e.Before-spent), d.used+d.over)
 	}
 	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
-	if limit.Ceiling == quota.Hard { // it accrues up to its cap, however long ago it said so
+	if limit.Ceiling == quota.Hard {                             // it accrues up to its cap, however long ago it said so
 		standing = min(standing, max(held, h.capped).Plus(h.flying()))
 	}
 	left, ret := h.out-d.used, h.ret
