@@ -1,0 +1,99 @@
+package systemtest
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bankFor is how long tellers work under faults.
+func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 10)) * time.Second }
+
+// TestBank moves money between accounts of one range and of several while nodes
+// are killed and stand still: what everybody was told is linearizable, no request
+// is charged twice, and no reading ever sees half of a transfer.
+func TestBank(t *testing.T) {
+	c := newServers(t, 8)
+	c.run("version: 1\nnamespaces: {}\n")
+	b := openBank(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), bankFor())
+	defer cancel()
+	b.open(ctx)
+	rng := rand.New(rand.NewPCG(1, 2))
+	kills, pauses := 0, 0
+	for ctx.Err() == nil {
+		sleep(ctx, time.Duration(500+rng.IntN(1500))*time.Millisecond)
+		victim := c.nodes[rng.IntN(len(c.nodes))]
+		if rng.IntN(2) == 0 {
+			victim.kill()
+			kills++
+			sleep(ctx, time.Duration(rng.IntN(1000))*time.Millisecond)
+			c.start(victim)
+			c.awaitReady(victim, 20*time.Second)
+		} else {
+			pauses++
+			stop(t, victim, time.Duration(200+rng.IntN(2500))*time.Millisecond)
+		}
+	}
+	b.judge()
+	t.Logf("%d kills, %d pauses", kills, pauses)
+}
+
+// TestBankPartition does so while one node after the other is cut off.
+func TestBankPartition(t *testing.T) {
+	needBinary(t)
+	nets := newIslands(t)
+	c := newIslandServers(t, nets, 8)
+	c.run("version: 1\nnamespaces: {}\n")
+	b := openBank(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), bankFor())
+	defer cancel()
+	b.open(ctx)
+	for k := 0; ctx.Err() == nil; k++ {
+		sleep(ctx, time.Second)
+		nets.link(k%3+1, "down")
+		sleep(ctx, 4*time.Second)
+		nets.link(k%3+1, "up")
+		sleep(ctx, 2*time.Second)
+	}
+	b.judge()
+}
+
+// TestBankAllKilled kills all nodes at once: what was told holds.
+func TestBankAllKilled(t *testing.T) {
+	c := newServers(t, 8)
+	c.run("version: 1\nnamespaces: {}\n")
+	b := openBank(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), bankFor()/2)
+	defer cancel()
+	b.open(ctx)
+	sleep(ctx, bankFor()/4)
+	for _, s := range c.nodes {
+		s.kill()
+	}
+	for _, s := range c.nodes {
+		c.start(s)
+	}
+	b.judge()
+}
+
+// stop lets a process stand still for a while.
+func stop(t *testing.T, s *server, d time.Duration) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(d)
+	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

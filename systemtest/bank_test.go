@@ -1,0 +1,318 @@
+package systemtest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	rpcstatus "google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+const (
+	bankGroups = 12 // half of them lie in one range each
+	perGroup   = 4  // accounts
+	tellers    = 2  // of each group
+	opening    = 100
+	bankRealm  = "project:bank"
+)
+
+// bank is accounts in groups: money moves within a group, and what everybody was
+// told is written down.
+type bank struct {
+	t      *testing.T
+	nodes  []quoratev1.AccountServiceClient
+	policy *quoratev1.PolicyID
+	began  time.Time
+
+	mu       sync.Mutex
+	history  []porcupine.Operation
+	wg       sync.WaitGroup
+	next     atomic.Int64 // request ids
+	resent   atomic.Int64 // calls that were made again since nobody knew what became of them
+	repeated atomic.Int64 // of them, those that had been applied
+}
+
+// move is what a teller asks: a transfer, or (to == from) what the group has.
+type move struct {
+	group, from, to int
+	amount          int64
+}
+
+// told is what it was told.
+type told struct {
+	applied  bool
+	from, to int64
+	all      [perGroup]int64 // of a reading
+}
+
+// openBank makes the accounts.
+func openBank(t *testing.T, c *servers) *bank {
+	t.Helper()
+	b := &bank{t: t, began: time.Now()}
+	soon := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	}
+	for _, s := range c.nodes {
+		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		b.nodes = append(b.nodes, quoratev1.NewAccountServiceClient(conn))
+	}
+	key := &quoratev1.PolicyKey{Namespace: "bank", Name: "account", ResourceType: "coins"}
+	eventually(t, 10*time.Second, "the policy is loaded", func() error {
+		res, err := b.nodes[0].LoadPolicies(t.Context(), &quoratev1.LoadPoliciesRequest{
+			AppId: "bank", Realm: bankRealm,
+			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: key, Policy: &quoratev1.Policy{Default: opening, Limit: 1_000_000}}}},
+		})
+		b.policy = &quoratev1.PolicyID{Config: res.GetId(), Key: key}
+		return err
+	})
+	for g := range bankGroups {
+		req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("open-%d", g)}
+		for i := range perGroup {
+			req.Ops = append(req.Ops, &quoratev1.Op{AccountId: b.account(g, i), PolicyId: b.policy})
+		}
+		eventually(t, 10*time.Second, "the accounts are open", func() error {
+			res, err := b.nodes[g%len(b.nodes)].ApplyOps(t.Context(), req)
+			if err == nil && !res.GetApplied() {
+				return fmt.Errorf("%v", res)
+			}
+			return err
+		})
+	}
+	return b
+}
+
+// account is one of a group's; groups of even numbers lie together.
+func (b *bank) account(group, i int) *quoratev1.AccountID {
+	place := fmt.Sprintf("g%d", group)
+	if group%2 == 0 {
+		place = "@" + place
+	}
+	return &quoratev1.AccountID{AppId: "bank", Realm: bankRealm, Namespace: place, Name: fmt.Sprintf("a%d", i), ResourceType: "coins"}
+}
+
+// open has tellers and an auditor work until ctx ends.
+func (b *bank) open(ctx context.Context) {
+	for g := range bankGroups {
+		for k := range tellers {
+			b.wg.Go(func() { b.teller(ctx, g, g*tellers+k) })
+		}
+	}
+	b.wg.Go(func() { b.auditor(ctx, bankGroups*tellers) })
+}
+
+func (b *bank) teller(ctx context.Context, group, id int) {
+	rng := rand.New(rand.NewPCG(uint64(id), 7))
+	for ctx.Err() == nil {
+		m := move{group: group, from: rng.IntN(perGroup), to: rng.IntN(perGroup), amount: 1 + rng.Int64N(opening)}
+		if m.from == m.to {
+			b.read(ctx, id, rng.IntN(len(b.nodes)), []int{group})
+		} else {
+			b.transfer(id, m, rng)
+		}
+	}
+}
+
+// auditor reads all accounts in one call: the sum never changes.
+func (b *bank) auditor(ctx context.Context, id int) {
+	all := make([]int, bankGroups)
+	for g := range all {
+		all[g] = g
+	}
+	for n := 0; ctx.Err() == nil; n++ {
+		b.read(ctx, id, n%len(b.nodes), all)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// transfer asks until it is told what became of it, with the same request id, so
+// that it is known in the end.
+func (b *bank) transfer(id int, m move, rng *rand.Rand) {
+	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("t-%d", b.next.Add(1)), Ops: []*quoratev1.Op{
+		{AccountId: b.account(m.group, m.from), Delta: -m.amount},
+		{AccountId: b.account(m.group, m.to), Delta: m.amount},
+	}}
+	called := time.Since(b.began)
+	for patience := time.Now().Add(60 * time.Second); ; {
+		res, err := b.ask(rng.IntN(len(b.nodes)), req)
+		switch {
+		case err == nil:
+			b.answered(id, m, req, res, called)
+			if rng.IntN(20) == 0 {
+				b.again(req, res, rng)
+			}
+			return
+		case !mayRepeat(err):
+			b.t.Errorf("%v: %v", m, err)
+			return
+		case time.Now().After(patience):
+			b.t.Errorf("%v: nobody knows what became of it for a minute: %v", m, err)
+			return
+		}
+		b.resent.Add(1)
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+	}
+}
+
+func (b *bank) ask(node int, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	return b.nodes[node].ApplyOps(ctx, req)
+}
+
+// mayRepeat reports whether the same call may be made again.
+func mayRepeat(err error) bool {
+	switch rpcstatus.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.ResourceExhausted:
+		return true
+	}
+	return false
+}
+
+func (b *bank) answered(id int, m move, req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse, called time.Duration) {
+	if res.GetRepeated() {
+		b.repeated.Add(1)
+	}
+	r := res.GetResults()
+	if len(r) != len(req.GetOps()) {
+		b.t.Errorf("%v: %d results", m, len(r))
+		return
+	}
+	if !res.GetApplied() && r[0].GetStatus() != quoratev1.OpStatus_OP_STATUS_ERR_UNDERFLOW {
+		b.t.Errorf("%v: %v", m, res)
+	}
+	b.note(id, m, told{applied: res.GetApplied(), from: r[0].GetNewBalance(), to: r[1].GetNewBalance()}, called)
+}
+
+// again asks once more for what was applied: it gets the same answer, and other
+// operations under the same id are refused.
+func (b *bank) again(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse, rng *rand.Rand) {
+	if !res.GetApplied() {
+		return
+	}
+	second, err := b.ask(rng.IntN(len(b.nodes)), req)
+	if err == nil && (!second.GetRepeated() || !slices.EqualFunc(res.GetResults(), second.GetResults(), func(x, y *quoratev1.OpResult) bool { return x.String() == y.String() })) {
+		b.t.Errorf("%s again: %v; the first time %v", req.GetRequestId(), second, res)
+	}
+	other := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: req.GetOps()[:1]}
+	if _, err := b.ask(rng.IntN(len(b.nodes)), other); rpcstatus.Code(err) != codes.AlreadyExists && !mayRepeat(err) {
+		b.t.Errorf("%s with other operations: %v", req.GetRequestId(), err)
+	}
+}
+
+// read asks for whole groups. One that fails says nothing.
+func (b *bank) read(ctx context.Context, id, node int, groups []int) {
+	req := &quoratev1.GetAccountsRequest{}
+	for _, g := range groups {
+		for i := range perGroup {
+			req.Accounts = append(req.Accounts, b.account(g, i))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	called := time.Since(b.began)
+	res, err := b.nodes[node].GetAccounts(ctx, req)
+	if err != nil {
+		return
+	}
+	sum := int64(0)
+	for n, g := range groups {
+		var out told
+		for i := range perGroup {
+			out.all[i] = res.GetAccounts()[n*perGroup+i].GetAccount().GetBalance()
+			sum += out.all[i]
+		}
+		b.note(id, move{group: g}, out, called)
+	}
+	if want := int64(len(groups) * perGroup * opening); sum != want {
+		b.t.Errorf("groups %v have %d in one reading, want %d", groups, sum, want)
+	}
+}
+
+func (b *bank) note(id int, m move, out told, called time.Duration) {
+	op := porcupine.Operation{ClientId: id, Input: m, Call: int64(called), Output: out, Return: int64(time.Since(b.began))}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.history = append(b.history, op)
+}
+
+// bankModel is one group, done one operation at a time.
+var bankModel = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		out := make([][]porcupine.Operation, bankGroups)
+		for _, op := range history {
+			g := op.Input.(move).group
+			out[g] = append(out[g], op)
+		}
+		return out
+	},
+	Init: func() any {
+		var s [perGroup]int64
+		for i := range s {
+			s[i] = opening
+		}
+		return s
+	},
+	Step: func(state, input, output any) (bool, any) {
+		s, m, out := state.([perGroup]int64), input.(move), output.(told)
+		switch {
+		case m.from == m.to:
+			return out.all == s, s
+		case !out.applied:
+			return s[m.from] < m.amount, s
+		}
+		s[m.from] -= m.amount
+		s[m.to] += m.amount
+		return s[m.from] >= 0 && out.from == s[m.from] && out.to == s[m.to], s
+	},
+	Equal: func(a, b any) bool { return a.([perGroup]int64) == b.([perGroup]int64) },
+	DescribeOperation: func(input, output any) string {
+		m, out := input.(move), output.(told)
+		if m.from == m.to {
+			return fmt.Sprintf("read -> %v", out.all)
+		}
+		return fmt.Sprintf("%d: %d->%d -> %v %d %d", m.amount, m.from, m.to, out.applied, out.from, out.to)
+	},
+}
+
+// judge waits for the tellers, and holds what they were told to the model.
+func (b *bank) judge() {
+	b.t.Helper()
+	b.wg.Wait()
+	moved, read := 0, 0
+	for _, op := range b.history {
+		if m := op.Input.(move); m.from == m.to {
+			read++
+		} else if op.Output.(told).applied {
+			moved++
+		}
+	}
+	b.t.Logf("%d operations: %d transfers applied, %d readings of a group; %d calls were made again, %d of those were answered as repeated", len(b.history), moved, read, b.resent.Load(), b.repeated.Load())
+	if moved == 0 || read == 0 {
+		b.t.Error("nothing was done")
+	}
+	result, info := porcupine.CheckOperationsVerbose(bankModel, b.history, 2*time.Minute)
+	if result != porcupine.Ok {
+		path := fmt.Sprintf("%s/history.html", b.t.ArtifactDir())
+		if err := porcupine.VisualizePath(bankModel, info, path); err != nil {
+			b.t.Log(err)
+		}
+		b.t.Errorf("the history is not linearizable (%s): %s", result, path)
+	}
+}
