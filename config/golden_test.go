@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -16,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the parsers say into testd
 // goldenNow is the clock by which golden overrides expire: 2026-11-21.
 const goldenNow = quota.Time(1795219200e9)
 
-// TestGolden reads testdata/{limits,node,overrides}-*.{good,bad}.yaml. Beside each is a
+// TestGolden reads testdata/{limits,node,overrides,policies,ops}-*.{good,bad}.yaml. Beside each is a
 // .txt: the exact error of a bad file, what was read from a good one.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -58,8 +59,28 @@ func describeFile(source string, data []byte) (string, error) {
 		overrides, err := ParseOverrides(source, data, goldenNow)
 		return string(FormatOverrides(overrides)), err
 	}
+	if strings.HasPrefix(source, "policies-") {
+		policies, err := ParsePolicies(source, data)
+		return string(FormatPolicies(policies)), err
+	}
+	if strings.HasPrefix(source, "ops-") {
+		ops, err := ParseOps(source, data, account.ConfigID{App: "cv", Realm: "project:infra"})
+		return describeOps(ops), err
+	}
 	n, err := ParseNode(source, data)
 	return describeNode(n), err
+}
+
+func describeOps(o Ops) string {
+	text := fmt.Sprintf("%s for %v\n", o.RequestID, o.TTL)
+	for _, op := range o.Ops {
+		text += fmt.Sprintf("%s %s%+d options %d", FormatAccountID(op.Account), RelativeToWord(op.RelativeTo), op.Delta, op.Options)
+		if op.Policy != nil {
+			text += " policy " + FormatPolicyRef(*op.Policy, account.ConfigID{})
+		}
+		text += "\n"
+	}
+	return text
 }
 
 func describeNode(n Node) string {

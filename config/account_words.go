@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/internal/account"
+)
+
+// AccountIDForm is how an account's id is written in one word.
+const AccountIDForm = "app~realm~identity~namespace~name~type"
+
+// ParseAccountID reads an account's id in one word. The identity and the namespace
+// may be empty: cv~project:infra~~~pool~builds.
+func ParseAccountID(word string) (account.ID, error) {
+	part := strings.Split(word, "~")
+	if len(part) != 6 {
+		return account.ID{}, fmt.Errorf("%s has %d parts; must be %s", clip(word), len(part), AccountIDForm)
+	}
+	id := account.ID{App: part[0], Realm: part[1], Identity: part[2], Namespace: part[3], Name: part[4], Resource: part[5]}
+	return id, inFileWords(id.Validate())
+}
+
+// FormatAccountID writes an account's id in one word.
+func FormatAccountID(id account.ID) string {
+	return strings.Join([]string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource}, "~")
+}
+
+// ConfigIDForm is how a policy config's id is written in one word.
+const ConfigIDForm = "app~realm~version"
+
+// ParseConfigID reads a policy config's id in one word: app~realm~version, or the
+// version alone, which is one of near's app and realm.
+func ParseConfigID(word string, near account.ConfigID) (account.ConfigID, error) {
+	id := near
+	switch part := strings.Split(word, "~"); len(part) {
+	case 1:
+		id.Version = word
+	case 3:
+		id = account.ConfigID{App: part[0], Realm: part[1], Version: part[2]}
+	default:
+		return id, fmt.Errorf("%s has %d parts; must be %s, or the version alone", clip(word), len(part), ConfigIDForm)
+	}
+	return id, inFileWords(id.Validate())
+}
+
+// FormatConfigID writes a policy config's id in one word.
+func FormatConfigID(id account.ConfigID) string {
+	return strings.Join([]string{id.App, id.Realm, id.Version}, "~")
+}
+
+// PolicyForm is how a policy is named in one word.
+const PolicyForm = "version~namespace~name~type"
+
+// ParsePolicyRef reads a policy's name in one word: version~namespace~name~type of
+// near's app and realm, where "/" may stand for "~", or all of
+// app~realm~version~namespace~name~type.
+func ParsePolicyRef(word string, near account.ConfigID) (account.PolicyRef, error) {
+	separator := "~"
+	if !strings.Contains(word, separator) {
+		separator = "/"
+	}
+	part := strings.Split(word, separator)
+	ref := account.PolicyRef{Config: near}
+	switch {
+	case len(part) == 6 && separator == "~":
+		ref.Config.App, ref.Config.Realm = part[0], part[1]
+		part = part[2:]
+	case len(part) != 4:
+		return ref, fmt.Errorf("%s has %d parts; must be %s, or app~realm~ before it", clip(word), len(part), PolicyForm)
+	}
+	ref.Config.Version = part[0]
+	ref.Key = account.PolicyKey{Namespace: part[1], Name: part[2], Resource: part[3]}
+	return ref, inFileWords(ref.Validate())
+}
+
+// FormatPolicyRef writes a policy's name in one word, with the app and realm of its
+// config unless they are near's.
+func FormatPolicyRef(ref account.PolicyRef, near account.ConfigID) string {
+	c, k := ref.Config, ref.Key
+	word := strings.Join([]string{c.Version, k.Namespace, k.Name, k.Resource}, "~")
+	if c.App == near.App && c.Realm == near.Realm {
+		return word
+	}
+	return c.App + "~" + c.Realm + "~" + word
+}
+
+// fileWords are the fields of ids as files and flags have them, by the names that
+// package account gives them.
+var fileWords = strings.NewReplacer("policy_id.key.resource_type", "type of the policy", "config.app_id", "app", "config.realm", "realm", "config.version", "version", "key.resource_type", "type",
+	"key.namespace", "namespace", "key.name", "name", "app_id", "app", "resource_type", "type")
+
+// inFileWords names the field that an error begins with as files do.
+func inFileWords(err error) error {
+	if err == nil {
+		return nil
+	}
+	field, detail, _ := strings.Cut(err.Error(), ": ")
+	return fmt.Errorf("%s: %s", fileWords.Replace(field), detail)
+}

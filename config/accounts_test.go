@@ -1,0 +1,84 @@
+package config
+
+import (
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/account"
+)
+
+// TestPoliciesRoundTrip: what FormatPolicies writes is read back the same, also the
+// strangest names.
+func TestPoliciesRoundTrip(t *testing.T) {
+	want := map[account.PolicyKey]account.Policy{
+		{Namespace: "no", Name: "#x", Resource: "a: b"}: {Limit: account.Most, Refill: account.Refill{Units: 1}},
+		{Name: `"|{"`, Resource: "日本"}:                  {Default: 1, Limit: 1, Refill: account.Refill{Units: -7, Interval: 1, Offset: 86400}, Options: account.AbsoluteResource, Lifetime: 1},
+		{Name: "1", Resource: "null"}:                   {Lifetime: 400 * 24 * 3600e9},
+	}
+	text := FormatPolicies(want)
+	got, err := ParsePolicies("written", text)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%s\nread back as %v, %v", text, got, err)
+	}
+}
+
+// TestAccountWords: an id in one word is read back; what is wrong with one is said.
+func TestAccountWords(t *testing.T) {
+	near := account.ConfigID{App: "cv", Realm: "r"}
+	for _, word := range []string{"cv~project:infra~user:a~ci|x~{a~builds", "cv~r~~~n~t"} {
+		if id, err := ParseAccountID(word); err != nil || FormatAccountID(id) != word {
+			t.Errorf("%s: %v, %v", word, id, err)
+		}
+	}
+	for _, c := range [][2]string{{"$h~ci~d~b", "$h~ci~d~b"}, {"#v/ci/d/b", "#v~ci~d~b"}, {"rdb~r~$h~~d~b", "rdb~r~$h~~d~b"}, {"cv~r~$h~a/b~d~b", "$h~a/b~d~b"}} {
+		if ref, err := ParsePolicyRef(c[0], near); err != nil || FormatPolicyRef(ref, near) != c[1] {
+			t.Errorf("%s: %v, %v", c[0], ref, err)
+		}
+	}
+	for _, c := range [][2]string{{"$h", "cv~r~$h"}, {"a~b~#v", "a~b~#v"}} {
+		if id, err := ParseConfigID(c[0], near); err != nil || FormatConfigID(id) != c[1] {
+			t.Errorf("%s: %v, %v", c[0], id, err)
+		}
+	}
+	for word, want := range map[string]string{
+		"a~b": "has 2 parts; must be app~realm~identity~namespace~name~type", "cv~r~~~~t": "name: is empty",
+		"~r~~~n~t": "app: is empty", "a~r~~~n~": "type: is empty",
+	} {
+		if _, err := ParseAccountID(word); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", word, err, want)
+		}
+	}
+	for word, want := range map[string]string{"h~ci~d~b": "version:", "$h~ci~~b": "name: is empty", "$h/d/b": "has 3 parts"} {
+		if _, err := ParsePolicyRef(word, near); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", word, err, want)
+		}
+	}
+	if _, err := ParseConfigID("a~b", near); err == nil {
+		t.Error("a config of two parts")
+	}
+	if _, err := ParseConfigID("$h", account.ConfigID{}); err == nil || !strings.Contains(err.Error(), "app: is empty") {
+		t.Errorf("without an app: %v", err)
+	}
+}
+
+// TestExampleAccounts: the files of examples/accounts are valid.
+func TestExampleAccounts(t *testing.T) {
+	text, err := os.ReadFile("../examples/accounts/policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := ParsePolicies("policies.yaml", text)
+	tenADay := policies[account.PolicyKey{Namespace: "ci", Name: "default", Resource: "builds"}]
+	if err != nil || tenADay.Limit != 10 || tenADay.Refill != (account.Refill{Units: 10, Interval: 86400}) {
+		t.Errorf("%+v, %v", policies, err)
+	}
+	if text, err = os.ReadFile("../examples/accounts/ops.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	ops, err := ParseOps("ops.yaml", text, account.ConfigID{App: "cv", Realm: "project:infra"})
+	if err != nil || len(ops.Ops) != 2 || ops.Ops[0].Account.Placement() != ops.Ops[1].Account.Placement() {
+		t.Errorf("%+v, %v", ops, err)
+	}
+}
