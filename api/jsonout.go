@@ -97,6 +97,9 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	panic("api: " + fd.FullName() + " has a kind without a JSON form")
 }
 
+// EnumWord returns a value of an enum as FormatJSON writes it.
+func EnumWord(e protoreflect.Enum) string { return enumWord(e.Descriptor(), e.Number()) }
+
 // enumWord turns WHY_OVER_LIMIT of enum Why into over_limit.
 func enumWord(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	v := d.Values().ByNumber(n)

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -144,7 +144,7 @@ func optionWord(bit account.OpOptions) string {
 			return o.word
 		}
 	}
-	return fmt.Sprint(uint32(bit))
+	return strconv.FormatUint(uint64(bit), 10)
 }
 
 func (f *opsFile) options(p place, to *account.OpOptions) {
@@ -165,7 +165,7 @@ func RelativeToWord(r account.RelativeTo) string {
 	if int(r) < len(words) {
 		return words[r]
 	}
-	return fmt.Sprint(uint8(r))
+	return strconv.Itoa(int(r))
 }
 
 // ParseRelativeTo reads such a word; its error says which there are.

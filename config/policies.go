@@ -96,9 +96,11 @@ func (f *policyFile) refill(p place, to *account.Refill) {
 	f.object(p, refillExample, []field{
 		{"units", "units: 10", func(p place) { f.scalar(p, whole(&to.Units, -account.Most, account.Most)) }},
 		{"every", "every: 1d", func(p place) {
-			f.scalar(p, ofDay(&to.Interval, "a part of a day, such as 1h, 6h or 1d, or 0s for always full"))
+			f.scalar(p, ofDay(&to.Interval, "a time that divides a day, such as 1h, 6h or 1d, or 0s for always full", divides))
 		}},
-		{"offset", "", func(p place) { f.scalar(p, ofDay(&to.Offset, "a time of the day after midnight UTC, such as 6h30m")) }},
+		{"offset", "", func(p place) {
+			f.scalar(p, ofDay(&to.Offset, "a time of the day after midnight UTC, such as 6h30m", anyTime))
+		}},
 	})
 }
 
@@ -117,11 +119,15 @@ func (f *policyFile) options(p place, to *account.PolicyOptions) {
 	})
 }
 
-// ofDay reads whole seconds, at most a day.
-func ofDay(to *uint32, want string) scalar {
+func divides(d time.Duration) bool { return d == 0 || 24*time.Hour%d == 0 }
+
+func anyTime(time.Duration) bool { return true }
+
+// ofDay reads whole seconds, at most a day, that are right.
+func ofDay(to *uint32, want string, right func(time.Duration) bool) scalar {
 	return scalar{want: want, set: func(text string) error {
 		d, err := parseLong(text)
-		if err != nil || d < 0 || d > 24*time.Hour || d%time.Second != 0 {
+		if err != nil || d < 0 || d > 24*time.Hour || d%time.Second != 0 || !right(d) {
 			return wrong(text, want)
 		}
 		*to = uint32(d / time.Second)

@@ -20,17 +20,21 @@ const (
 	exitUnreachable = 4
 	exitNotFound    = 5
 	exitFault       = 6
+	exitDenied      = 7
 )
 
 const exitCodes = `  0  it is done, or the answer is yes
-  1  the answer is no: a check was refused, limits differ, a file has findings
+  1  the answer is no: a check was refused, operations on accounts were not
+     applied, limits differ, a file has findings
      (with --strict), a converted file has notes, a scenario of sim did not end
      as it expects; of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
-  3  conflict: somebody else changed the limits meanwhile
+  3  conflict: somebody else changed the limits meanwhile, or a request id was
+     used for other operations
   4  no node can be reached, or a leader is missing: try again
   5  what is named does not exist
-  6  the cluster answered that something is wrong with it`
+  6  the cluster answered that something is wrong with it
+  7  a permission is missing`
 
 // newExitCodesTopic is read with "quorate help exit-codes".
 func newExitCodesTopic() *cobra.Command {
@@ -108,14 +112,29 @@ func refusal(err error) error {
 	switch st.Code() {
 	case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
 		code = exitUsage
-	case codes.Aborted:
+	case codes.Aborted, codes.AlreadyExists:
 		code = exitConflict
+		if reasonOf(st) == "ACCOUNTS_HELD" {
+			code = exitUnreachable
+		}
+	case codes.PermissionDenied, codes.Unauthenticated:
+		code = exitDenied
 	case codes.Unavailable, codes.DeadlineExceeded:
 		code = exitUnreachable
 	case codes.NotFound:
 		code = exitNotFound
 	}
 	return &exitError{errors.New(explain(st)), code}
+}
+
+// reasonOf returns a node's word for what is wrong, for machines.
+func reasonOf(st *status.Status) string {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.Reason
+		}
+	}
+	return ""
 }
 
 // explain returns what a node said was wrong.

@@ -15,6 +15,7 @@ import (
 
 // fakeCluster is one central bucket per key behind every node: the ideal.
 type fakeCluster struct {
+	*fakeAccounts
 	mu      sync.Mutex
 	start   time.Time
 	limits  *quota.Limits
@@ -36,7 +37,7 @@ var (
 )
 
 func newFakeCluster() *fakeCluster {
-	return &fakeCluster{start: time.Now(), buckets: map[quota.Key]*limiter.Bucket{}, past: map[uint64][]quota.Limit{}, open: map[string]bool{}}
+	return &fakeCluster{fakeAccounts: newFakeAccounts(), start: time.Now(), buckets: map[quota.Key]*limiter.Bucket{}, past: map[uint64][]quota.Limit{}, open: map[string]bool{}}
 }
 
 func (c *fakeCluster) Check(k quota.Key, cost int64) quota.Decision {

@@ -73,7 +73,7 @@ func startFake() (base int, stop func(), err error) {
 				stop()
 				break
 			}
-			srv := api.NewGRPC(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits})
+			srv := api.NewGRPC(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Grants: fakeGrants{}})
 			go srv.Serve(l) // ends with Stop
 			stops = append(stops, srv.Stop)
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -107,14 +108,7 @@ func expectFlag(cmd *cobra.Command) func() *uint64 {
 }
 
 // word is an enum as limit files and JSON have it: soft of CEILING_SOFT.
-func word(e protoreflect.Enum) string {
-	values := e.Descriptor().Values()
-	v := values.ByNumber(e.Number())
-	if v == nil || e.Number() == 0 {
-		return "unknown"
-	}
-	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(values)))
-}
+func word(e protoreflect.Enum) string { return api.EnumWord(e) }
 
 func enumPrefix(values protoreflect.EnumValueDescriptors) string {
 	return strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
