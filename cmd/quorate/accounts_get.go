@@ -127,10 +127,10 @@ instead, 0 all of them; they are fetched and printed in pages.`,
 			}
 			req := &quoratev1.ListAccountsRequest{AppId: a.app, Realm: a.realm, NamePrefix: a.name, ResourceType: a.resource}
 			if cmd.Flags().Changed("identity") {
-				req.Identity = proto.String(a.identity)
+				req.Identity = new(a.identity)
 			}
 			if cmd.Flags().Changed("namespace") {
-				req.Namespace = proto.String(a.namespace)
+				req.Namespace = new(a.namespace)
 			}
 			return listAccounts(cmd, &t, who, req, most, output)
 		},

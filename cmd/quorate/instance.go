@@ -72,6 +72,7 @@ var (
 	_ api.OverrideStore = (*cluster.Node)(nil)
 	_ api.Keys          = (*cluster.Node)(nil)
 	_ api.EventSource   = (*cluster.Node)(nil)
+	_ api.Accounts      = (*cluster.Node)(nil)
 	_ api.PolicyStore   = (*cluster.Node)(nil)
 )
 
