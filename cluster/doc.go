@@ -38,11 +38,24 @@
 // proposes once a second to delete those that have expired; all replicas compare
 // with the time in that entry.
 //
+// # Policies
+//
+// The meta group also holds the policy configs of durable quotas. One is never
+// changed, so whoever has a copy has the right one: a table that is replaced on
+// every load and purge is read without a lock. A node that misses something asks
+// the meta leader how far it is, and waits until it is as far itself, before it
+// says that there is none: a config that was loaded through one node works on all
+// others with the next call. All who miss something share one such question at a
+// time, which leaves nothing in the log. A purge answers when all connected nodes
+// have applied it, as their beacons tell.
+//
 // # Bounds
 //
 // The history keeps the newest 1000 versions and at most 64 MiB of encoded
 // limits, the oldest go first, the newest stays whatever its size. Overrides:
 // quota.MaxOverrides in all, 10,000 in a call, 1000 in an entry of the log.
+// Policies: 10,000 configs of at most account.MaxPolicies policies and 4 MiB, 64 MiB
+// in all, as policyConfig.size counts them.
 // Inbox: 4096 messages; a grant that finds it full is dropped, and the member
 // asks again. A checkpoint holds at most 4096 levels. Checks that wait for a
 // grant (at most Config.GrantWait): 1024; more do not wait.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -134,6 +135,71 @@ func TestPoliciesOutliveLeaders(t *testing.T) {
 	for _, n := range c.running() {
 		for i := range loaded {
 			c.mustResolve(n, "#"+strconv.Itoa(i), "p1")
+		}
+	}
+}
+
+// TestLoadMeetsElections: all nodes load a version with contents of their own while
+// the leadership of the meta group moves. One of them has created it, and all find
+// that one's policies, at once.
+func TestLoadMeetsElections(t *testing.T) {
+	c := newTrio(t, 2)
+	stop := make(chan struct{})
+	var mover sync.WaitGroup
+	moved := 0
+	mover.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			for _, n := range c.running() {
+				if g := n.host.Group(metaGroup); g != nil && g.TransferTo(t.Context(), c.ids()[i%3]) == nil {
+					moved++
+				}
+			}
+		}
+	})
+	for i := range 25 {
+		c.race("#" + strconv.Itoa(i))
+	}
+	close(stop)
+	mover.Wait()
+	t.Logf("leadership moved %d times", moved)
+	if moved == 0 {
+		t.Error("leadership never moved: nothing was tested")
+	}
+}
+
+// race loads a version through all nodes at the same time.
+func (c *trio) race(version string) {
+	c.t.Helper()
+	nodes := c.running()
+	made := make([]bool, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() {
+			var err error
+			mine := map[account.PolicyKey]account.Policy{ref("", "p").Key: {Limit: int64(i)}}
+			if _, made[i], err = n.LoadPolicies(c.t.Context(), "", configID(version), mine); err != nil {
+				c.t.Errorf("%s: load %s: %v", n.cfg.Self, version, err)
+			}
+			got, err := n.resolve(c.t.Context(), []account.PolicyRef{ref(version, "p")})
+			if err != nil || got[0] == nil || made[i] && got[0].Limit != int64(i) {
+				c.t.Errorf("%s: %s right after the load: %v, %v", n.cfg.Self, version, got, err)
+			}
+		})
+	}
+	wg.Wait()
+	winner := slices.Index(made, true)
+	if winner < 0 || slices.Contains(made[winner+1:], true) {
+		c.t.Fatalf("%s: created by %v; want one", version, made)
+	}
+	for _, n := range nodes {
+		got, err := n.resolve(c.t.Context(), []account.PolicyRef{ref(version, "p")})
+		if err != nil || got[0] == nil || got[0].Limit != int64(winner) {
+			c.t.Errorf("%s: %s is %v, %v; want that of node %d", n.cfg.Self, version, got, err, winner)
 		}
 	}
 }

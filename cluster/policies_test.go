@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -259,6 +260,43 @@ func TestPoliciesReadWhileChanged(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// TestPoliciesToTheBound: as many bytes as may be are about what they take of
+// memory, and restore to the same snapshot.
+func TestPoliciesToTheBound(t *testing.T) {
+	m := quietMeta()
+	if testing.Short() {
+		m.maxPolicyBytes /= 16
+	}
+	before := heap()
+	configs := 0
+	for ; ; configs++ {
+		r := m.applyPolicies(t, loadCommand(policies(fmt.Sprintf("#%05d", configs), 1000)))
+		if full := (*account.PoliciesFullError)(nil); errors.As(r.err, &full) && full.What == "bytes" {
+			break
+		}
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+	}
+	counted := float64(m.policies.Load().bytes)
+	taken := float64(heap()-before) / counted
+	written := snapshot(t, m)
+	r := quietMeta()
+	start := time.Now()
+	if err := r.Restore(bytes.NewReader(written)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d configs of 1000 policies: %.1f MB counted, %.2f times that in memory, %.1f MB of snapshot, restored in %v",
+		configs, counted/1e6, taken, float64(len(written))/1e6, time.Since(start).Round(time.Millisecond))
+	if taken > 1.5 {
+		t.Errorf("they take %.2f times what is counted; at most 1.5", taken)
+	}
+	if !bytes.Equal(written, snapshot(t, r)) || r.policies.Load().bytes != m.policies.Load().bytes {
+		t.Error("restored, they are others")
+	}
+	runtime.KeepAlive(m)
 }
 
 func BenchmarkResolve(b *testing.B) {
