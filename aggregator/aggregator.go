@@ -131,6 +131,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
 	b.charged, b.unled = 0, 0
 	b.held.Store(0)
+	b.tries = 0
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.abandoned.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
@@ -145,5 +146,5 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	a.urgent.push(b)
 }
 
-// retryAfter is how long an unanswered report waits before it is sent again.
+// retryAfter is how long an unanswered report waits at most before it is sent again.
 func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }

@@ -97,7 +97,7 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry) {
 	if b.pending == 0 || e.Ack != b.pending {
 		return
 	}
-	b.pending, b.acked, b.ackedOver, b.ackedBack = 0, b.sent.spent(), b.sent.over, b.sent.back
+	b.pending, b.tries, b.acked, b.ackedOver, b.ackedBack = 0, 0, b.sent.spent(), b.sent.over, b.sent.back
 	b.abandoned.acknowledge()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)

@@ -71,6 +71,7 @@ type state struct {
 	wanted quota.Units // want of the last report
 
 	pending   quota.Seq // report that is not answered; 0 is none
+	tries     int       // reports before that one that were not either
 	sentAt    quota.Time
 	sent      counts      // as of the last report
 	acked     quota.Units // used+over as of the last answered report

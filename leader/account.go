@@ -47,6 +47,8 @@ type account struct {
 	left           quota.Units // what the last window left
 	over, needless quota.Units // over-admitted, and needlessly refused at least
 
+	shared quota.Time // when it was last booked who is due what
+
 	dirty bool // the level moved since the last checkpoint
 	saved bool // the range's log holds a level of this account
 }

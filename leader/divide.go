@@ -35,6 +35,7 @@ type terms struct {
 	total       float64 // demand of all members
 	mine        float64 // of this member
 	fair        float64 // max-min fair part of the rate for this member
+	level       float64 // the most that anyone's part is
 	weight      float64 // fair / sum of fair parts: this member's part of a surplus
 	members     int     // with demand
 	least       float64 // that is worth having: a request
@@ -52,13 +53,14 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	if l.mayGrant(now, a) {
 		capped := h.capped
 		t := l.weigh(now, a, h)
+		a.turns(now, h, t)
 		again = l.again(t)
 		if l.setRate(a, h, t) {
 			l.recall(now, a, h, ofRate)
 		}
 		if asks {
 			var short quota.Units
-			if tokens, short = l.tokens(a, h, e, t, again); short > 0 {
+			if tokens, short = l.tokens(now, a, h, e, t, again); short > 0 {
 				l.recall(now, a, h, shortOf(e.Want))
 			}
 			h.unmet, h.unmetAt = min(short, max(0, e.Want-tokens)), now
@@ -130,11 +132,11 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	if !t.contended() { // else what lies there for clumps is missing elsewhere
 		t.margin = size
 	}
-	level := waterLevel(a.holders, avail, t.members)
-	t.fair = min(t.mine, level)
+	t.level = waterLevel(a.holders, avail, t.members)
+	t.fair = min(t.mine, t.level)
 	var sum float64
 	for i := range a.holders {
-		sum += min(a.holders[i].live, level)
+		sum += min(a.holders[i].live, t.level)
 	}
 	if sum > 0 {
 		t.weight = t.fair / sum
@@ -196,7 +198,7 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 		want *= max(1, t.rate/t.total)
 	}
 	rate := min(quota.Units(want), a.limit.Rate.PerSecond()-others)
-	if float64(rate)*l.cfg.Sync.Seconds() < max(float64(quota.Token), t.least/4) || t.scattered {
+	if !l.worthRate(a, rate, t) {
 		rate = 0
 	}
 	h.rate = max(0, rate)
@@ -208,7 +210,7 @@ const enough = 0.8
 
 // tokens is what the member gets out of the pool, and whether that is less than
 // it is foreseen to need, while others may hold more than they do.
-func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
+func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
 	if len(h.flight) >= maxFlight || a.limit.Decide == quota.AtLeader || a.limit.Class != quota.Counted {
 		return 0, 0
 	}
@@ -219,12 +221,22 @@ func (l *Ledger) tokens(a *account, h *holder, e *quota.ReportEntry, t terms, ag
 	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
 	want := max(0, need-float64(h.out))
+	if t.total*horizon > pool {
+		pool = max(0, pool-float64(l.ahead(now, a, h)))
+	}
 	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
 	if a.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		part = min(part, l.room(a, h))
+		room := l.room(a, h)
+		if h.rate > 0 {
+			room -= float64(a.kept(h))
+			if t.total*horizon > pool {
+				room = min(room, max(t.burst*t.weight, token)-float64(h.out))
+			}
+		}
+		part = min(part, max(0, room))
 	}
 	u := quota.Units(min(part, pool))
 	if h.rate == 0 {
@@ -282,8 +294,11 @@ func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
 	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.Units(t.burst*t.weight))
 	if a.limit.Ceiling == quota.Hard {
-		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
+		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h)-a.kept(h))
 	}
 	h.cap = max(base, min(want, limit))
+	if a.limit.Ceiling == quota.Hard && h.rate > 0 && h.cap < quota.Token {
+		h.rate, h.cap = 0, base // nobody can use a fraction
+	}
 	h.capped = max(h.capped, h.cap)
 }

@@ -47,6 +47,8 @@ type holder struct {
 	recalled quota.Time  // when it was last asked to give back
 	unmet    quota.Units // what its callers wanted and did not get
 	unmetAt  quota.Time
+	took     quota.Units // used in the last report
+	due      float64     // Units: what it has used less than its part of what all used
 	closed   bool
 	pardon   bool // the key was reset since the last report
 

@@ -55,18 +55,14 @@ func shortOf(want quota.Units) shortage {
 	return ofTokens
 }
 
-// serve gives what h has just given back to those whose callers wanted it: they
-// were told that there was nothing, and will not ask again so soon.
+// serve gives what h has just given back, or left to others, to those whose
+// callers wanted it, by turns: they were told that there was nothing, and will not
+// ask again so soon.
 func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
-	for i := range a.holders {
-		o := &a.holders[i]
-		free := a.pool.Level() - a.pool.Level()%quota.Token
-		if o == h || o.unmet == 0 || free <= 0 {
-			continue
-		}
-		tokens := min(o.unmet, free, quota.Units(l.room(a, o)))
-		if now.Sub(o.unmetAt) > l.cfg.Sync/2 || o.closed || len(o.flight) >= maxFlight || len(l.pushed) >= maxPushed || tokens < quota.Token {
-			continue
+	for len(l.pushed) < maxPushed {
+		o, tokens := l.next(now, a, h)
+		if o == nil {
+			return
 		}
 		o.unmet = 0
 		capped, lease := o.capped, now.Add(l.cfg.Lease)
@@ -78,6 +74,25 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 		l.hand(now, a, o, tokens, lease)
 		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: []quota.GrantEntry{l.told(now, a, o, tokens)}})
 	}
+}
+
+// next is who is due most of those, but for h, whose callers wanted tokens, and
+// what it gets.
+func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, tokens quota.Units) {
+	free := a.pool.Level() - a.pool.Level()%quota.Token
+	if free <= 0 {
+		return nil, 0
+	}
+	for i := range a.holders {
+		o := &a.holders[i]
+		if o == h || next != nil && o.due <= next.due {
+			continue
+		}
+		if u := min(l.lacks(now, o), free, quota.Units(l.room(a, o))); u >= quota.Token {
+			next, tokens = o, u
+		}
+	}
+	return next, tokens
 }
 
 // overstocked reports whether the member could do with less. Whoever has a rate

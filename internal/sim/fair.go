@@ -57,7 +57,7 @@ func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
 	for _, n := range w.nodes {
-		s.out[n.i] = lead == nil || n.dead || n.paused || n.slow > 0 || !w.connected(n, lead)
+		s.out[n.i] = lead == nil || lead.paused || n.dead || n.paused || n.slow > 0 || !w.connected(n, lead)
 	}
 }
 
@@ -83,7 +83,10 @@ func (j *judge) fair() bool {
 // starving asks that no node that can be served is left with less than a part of
 // its fair share: of what the ideal limiter admits, or, once a process has died or
 // a leader was lost, of what is admitted. What the dead may have spent is set aside
-// under hard, and that is nobody's share.
+// under hard, and that is nobody's share. Nor is what was admitted too much before,
+// as far as a soft bound lets it, and what a node took beyond its share while it
+// could not be told: 428 tokens too many of 100/s are repaid for 4 s, in which
+// nobody has a share.
 func (j *judge) starving(w *watch) {
 	if !j.fair() {
 		return
@@ -95,7 +98,8 @@ func (j *judge) starving(w *watch) {
 		if len(j.seats) > 1 || j.processes() > j.Nodes {
 			all = total(got)
 		}
-		level := share(tried, all)
+		all = min(all, w.owing(from, from+long))
+		level := w.level(tried, got, all, from, from+long)
 		for n := range j.Nodes {
 			part := min(tried[n], level)
 			if part < leastShare || !w.served(n, from, from+long) {
@@ -129,6 +133,36 @@ func (w *watch) sum(from, to int) (tried, got []float64, all float64) {
 	return tried, got, ideal
 }
 
+// owing is what there is to share, where too much has been admitted before: what
+// the ideal limiter has admitted in the end, less what was admitted at first.
+func (w *watch) owing(from, to int) (left float64) {
+	for i, s := range w.slots[:to] {
+		left += float64(s.ideal)
+		for n := range w.Nodes {
+			if i < from {
+				left -= float64(s.got[n])
+			}
+		}
+	}
+	return max(0, left)
+}
+
+// level is the most that anyone gets of all, less what those took beyond it that
+// could not be told.
+func (w *watch) level(tried, got []float64, all float64, from, to int) float64 {
+	level := share(tried, all)
+	for range w.Nodes { // each time it sinks, or stays
+		left := all
+		for n := range w.Nodes {
+			if !w.told(n, from, to) {
+				left -= max(0, got[n]-level)
+			}
+		}
+		level = min(level, share(tried, max(0, left)))
+	}
+	return level
+}
+
 func total(v []float64) (sum float64) {
 	for _, x := range v {
 		sum += x
@@ -136,13 +170,20 @@ func total(v []float64) (sum float64) {
 	return sum
 }
 
-// served reports whether a node asked all the time, and could be answered: also for
-// a second before.
-func (w *watch) served(n, from, to int) bool {
+// told reports whether a node could be answered, also for a second before.
+func (w *watch) told(n, from, to int) bool {
 	for i := max(0, from-10); i < to; i++ {
 		if w.slots[i].out[n] {
 			return false
 		}
+	}
+	return true
+}
+
+// served reports whether a node asked all the time, and could be answered.
+func (w *watch) served(n, from, to int) bool {
+	if !w.told(n, from, to) {
+		return false
 	}
 	for i := from; i < to; i += 2 {
 		if w.slots[i].tried[n]+w.slots[i+1].tried[n] == 0 {
