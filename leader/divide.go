@@ -230,11 +230,8 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
 		room := l.room(a, h)
-		if h.rate > 0 {
-			room -= float64(a.kept(h))
-			if t.total*horizon > pool {
-				room = min(room, max(t.burst*t.weight, token)-float64(h.out))
-			}
+		if h.rate > 0 && t.total*horizon > pool {
+			room = min(room, max(t.burst*t.weight, token)-float64(h.out))
 		}
 		part = min(part, max(0, room))
 	}
@@ -294,7 +291,7 @@ func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
 	want := base + perSecond(h.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.Units(t.burst*t.weight))
 	if a.limit.Ceiling == quota.Hard {
-		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h)-a.kept(h))
+		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
 	}
 	h.cap = max(base, min(want, limit))
 	if a.limit.Ceiling == quota.Hard && h.rate > 0 && h.cap < quota.Token {

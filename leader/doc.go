@@ -37,7 +37,10 @@
 // intervals, up on a surge as far as so few requests prove it, and down at once on
 // silence; how many tokens make one event is estimated from the counts, demand.go): a flood of refused requests cannot buy more than its fair share. Debt is repaid within
 // about half a second by dividing less. Shares that would be less than one
-// token per interval are not given as a rate: whole tokens go to whoever asks.
+// token per interval are not given as a rate, nor under hard those whose part of
+// the burst has no room for a token: whole tokens go to whoever asks, by turns. Who
+// has used more of its part lately leaves the pool to those whose callers were
+// refused and that have used less (turns.go), as long as there is not enough for all.
 //
 // When a member gets less than its part, the ledger recalls (push.go): it asks
 // those that hold or accrue more than is foreseen to report now, and to give back

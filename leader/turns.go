@@ -44,7 +44,7 @@ func (l *Ledger) lacks(now quota.Time, h *holder) quota.Units {
 	if h.unmet < quota.Token || h.closed || h.dead || len(h.flight) >= maxFlight {
 		return 0
 	}
-	if age > l.cfg.Sync/2 && (age > 3*l.cfg.Sync || !l.busy(h)) {
+	if age > l.cfg.Sync/2 && (h.charged > 0 || age > 3*l.cfg.Sync || !l.busy(h)) {
 		return 0
 	}
 	return h.unmet
@@ -69,17 +69,6 @@ func (l *Ledger) ahead(now quota.Time, a *account, h *holder) (sum quota.Units) 
 		}
 	}
 	return sum
-}
-
-// kept is the room that the caps of others must leave for those that have no
-// rate: a token for each, of half the burst.
-func (a *account) kept(h *holder) (sum quota.Units) {
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h && o.charged == 0 && o.live > 0 && !o.closed && !o.dead {
-			sum = sum.Plus(max(0, quota.Token-o.standing()))
-		}
-	}
-	return min(sum, a.limit.BurstUnits()/2)
 }
 
 // worthRate reports whether a rate serves the member better than tokens by turns:
