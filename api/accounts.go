@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
@@ -76,13 +75,13 @@ func fromAccounts(err error) *fault {
 	if full, ok := errors.AsType[*account.PoliciesFullError](err); ok {
 		return storeFull(full.Error())
 	}
-	switch status.Code(err) {
-	case codes.Aborted:
-		return heldFault(status.Convert(err).Message())
-	case codes.ResourceExhausted:
+	if e, ok := asType[interface{ Aborted() bool }](err); ok && e.Aborted() {
+		return heldFault(err.Error() + "; try again")
+	}
+	if e, ok := asType[interface{ TooBusy() bool }](err); ok && e.TooBusy() {
 		return &fault{
 			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "OVERLOADED", retry: time.Second,
-			detail: status.Convert(err).Message() + "; nothing was done, try again later",
+			detail: err.Error() + "; try again later",
 		}
 	}
 	f := fromError(err)
@@ -97,8 +96,9 @@ func fromAccounts(err error) *fault {
 func fromApply(err error, id string) *fault {
 	f := fromAccounts(err)
 	unknown := f.code == codes.Unavailable || f.code == codes.DeadlineExceeded || errors.Is(err, context.Canceled)
+	e, ok := asType[interface{ MayBeDone() bool }](err)
 	switch {
-	case !unknown:
+	case !unknown || ok && !e.MayBeDone():
 	case id != "":
 		f.detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
 	default:
@@ -106,6 +106,12 @@ func fromApply(err error, id string) *fault {
 		f.detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
 	}
 	return f
+}
+
+// asType is errors.AsType for what is no error by itself.
+func asType[T any](err error) (as T, ok bool) {
+	ok = errors.As(err, &as)
+	return as, ok
 }
 
 // accountIDs validates the accounts of a call.

@@ -10,7 +10,9 @@ import (
 
 // Accounts keeps durable balances. All methods are called concurrently. Without a
 // leader they return an error for which [IsNoLeader] is true; so they do when the
-// outcome is not known.
+// outcome is not known, unless it has a method MayBeDone() bool that says that
+// nothing was done. TooBusy() bool of an error says that too many calls wait, and
+// Aborted() bool that others held the accounts for too long.
 type Accounts interface {
 	// ApplyOps applies all operations or none; see quorate.v1.AccountService. Rules
 	// of policies are looked up here: those of ops are not set. by is the caller's

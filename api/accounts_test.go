@@ -217,8 +217,10 @@ func TestOutcomes(t *testing.T) {
 		{name: "no leader, with a request id", id: "r", err: noLeader{}, code: codes.Unavailable, http: 503, body: "repeat it with the same request_id", retry: true},
 		{name: "no leader, without", err: noLeader{}, code: codes.Unavailable, http: 503, body: "look at the accounts before you repeat it"},
 		{name: "too slow", id: "r", err: context.DeadlineExceeded, code: codes.DeadlineExceeded, http: 504, body: "repeat it with the same request_id"},
-		{name: "overloaded", err: status.Error(codes.ResourceExhausted, "4096 calls wait"), code: codes.ResourceExhausted, http: 503, body: "4096 calls wait; nothing was done", retry: true},
-		{name: "moved under a read", err: status.Error(codes.Aborted, "changed 10 times"), code: codes.Aborted, http: 503, body: "changed 10 times", retry: true},
+		{name: "no leader, nothing was done", err: nodeError{what: "no leader took it"}, code: codes.Unavailable, http: 503, body: "no leader took it; try again in a second", retry: true},
+		{name: "not known, without a request id", err: nodeError{what: "lost", maybe: true}, code: codes.Unavailable, http: 503, body: "look at the accounts before you repeat it"},
+		{name: "overloaded", err: nodeError{what: "4096 calls wait", busy: true}, code: codes.ResourceExhausted, http: 503, body: "4096 calls wait; try again later", retry: true},
+		{name: "moved under a read", err: fmt.Errorf("accounts: %w", nodeError{what: "changed 10 times", aborted: true}), code: codes.Aborted, http: 503, body: "changed 10 times", retry: true},
 		{name: "policies full", err: &account.PoliciesFullError{What: "configs", Have: 1, Adding: 1, Most: 1}, code: codes.ResourceExhausted, http: 503, body: "Purge configs"},
 		{name: "another", err: errors.New("disk"), code: codes.Internal, http: 500, body: "disk"},
 		{name: "no outcome", outcome: account.Outcome{Code: account.Committed}, code: codes.Internal, http: 500, body: "outcome 6"},
@@ -243,6 +245,18 @@ func TestOutcomes(t *testing.T) {
 		})
 	}
 }
+
+// nodeError is an error as the nodes of a cluster return them.
+type nodeError struct {
+	what                 string
+	maybe, busy, aborted bool
+}
+
+func (e nodeError) Error() string   { return e.what }
+func (e nodeError) NoLeader() bool  { return true }
+func (e nodeError) MayBeDone() bool { return e.maybe }
+func (e nodeError) TooBusy() bool   { return e.busy }
+func (e nodeError) Aborted() bool   { return e.aborted }
 
 // TestReadsSayWhatIsWrong: errors of the node reach the caller of every read.
 func TestReadsSayWhatIsWrong(t *testing.T) {

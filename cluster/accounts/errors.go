@@ -36,6 +36,12 @@ func (e *UnavailableError) Error() string {
 // NoLeader marks the error for package api.
 func (e *UnavailableError) NoLeader() bool { return true }
 
+// MayBeDone says for package api whether the call may have been carried out.
+func (e *UnavailableError) MayBeDone() bool { return e.Unknown }
+
+// TooBusy marks for package api that too many calls wait.
+func (e *UnavailableError) TooBusy() bool { return e.Overloaded }
+
 // ConflictError says that others changed or held the accounts of a reading for too
 // long. Nothing was done; try again.
 type ConflictError struct{ Reason string }
