@@ -75,9 +75,7 @@ func (a *draft) apply(at quota.Time, o *Op) Result {
 		if o.Rule == nil {
 			return res.failed(UnknownPolicy, fmt.Sprintf("policy %s is not loaded", o.Policy))
 		}
-		if next.setPolicy(at, o) {
-			res.Adjusted = next.balance
-		}
+		res.Adjusted += next.setPolicy(at, o)
 	}
 	proposed, status, message := next.propose(o)
 	if status == Success {
@@ -102,12 +100,12 @@ func (r Result) failed(s Status, message string) Result {
 
 // setPolicy sets an operation's policy. A new account gets the policy's default; of
 // another the balance stays, except for the difference of the limits if the operation
-// asks for that. It reports whether it has added such a difference.
-func (a *draft) setPolicy(at quota.Time, o *Op) (adjusted bool) {
+// asks for that: it is returned.
+func (a *draft) setPolicy(at quota.Time, o *Op) (added int64) {
 	if a.policy == nil || a.policy.Ref != *o.Policy {
 		if o.Options&WithPolicyLimitDelta != 0 && a.policy != nil {
-			a.balance += o.Rule.Limit - a.policy.Rule.Limit
-			adjusted = true
+			added = o.Rule.Limit - a.policy.Rule.Limit
+			a.balance += added
 		}
 		a.policy = &policy{Ref: *o.Policy, Rule: *o.Rule}
 		a.policySet, a.set = at, true
@@ -118,7 +116,7 @@ func (a *draft) setPolicy(at quota.Time, o *Op) (adjusted bool) {
 	if rule := &a.policy.Rule; rule.Refill.always() {
 		a.balance = max(a.balance, rule.Limit)
 	}
-	return adjusted
+	return added
 }
 
 // propose computes the balance that an operation asks for.

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -207,11 +208,7 @@ func TestSameContentSameVersion(t *testing.T) {
 	version := HashPolicies(one)
 	check(t, "valid", ConfigID{App: "a", Realm: "r", Version: version}.Validate(), nil)
 	for range 20 { // in any order
-		again := map[PolicyKey]Policy{}
-		for k, p := range one {
-			again[k] = p
-		}
-		check(t, "again", HashPolicies(again), version)
+		check(t, "again", HashPolicies(maps.Clone(one)), version)
 	}
 	for name, change := range map[string]func(k *PolicyKey, p *Policy){
 		"namespace": func(k *PolicyKey, _ *Policy) { k.Namespace = "n" },

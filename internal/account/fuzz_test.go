@@ -1,0 +1,98 @@
+package account
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+)
+
+// FuzzDecodeBatch: bytes are an error, or a batch that can be applied, and that is the same
+// after another encoding.
+func FuzzDecodeBatch(f *testing.F) {
+	w := fullWorld(f)
+	id := TxID{9}
+	for _, c := range []Command{
+		{Apply: w.request("user:me", "r9", op("a", 1, testRef("p")), op("b", -1, testRef("none")).to(Limit).with(5))},
+		{Begin: &Begin{Tx: id, Home: 3, Others: nil, Part: *w.request("", "", op("c", 1, nil))}},
+		{Prepare: &Prepare{Tx: Tx{ID: id, Home: 3}, Part: *w.request("", "", op("c", 1, nil))}},
+		{Decide: &Decide{Tx: id, Commit: true, Results: []Result{{New: 1, Previous: 2, Adjusted: 3, Created: true}}}},
+		{Finish: &Finish{Tx: id, Commit: true}},
+		{Forget: &id},
+		{Collect: &Collect{Max: 9}},
+	} {
+		data, err := EncodeBatch(w.now, []Command{c, c})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	snapshot := snapshotOf(f, w.store.View())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		at, commands, err := DecodeBatch(data)
+		if err != nil {
+			return
+		}
+		again, err := EncodeBatch(at, commands)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at2, commands2, err := DecodeBatch(again)
+		if err != nil || at2 != at || !reflect.DeepEqual(commands, commands2) {
+			t.Fatalf("after another encoding: %v\n%+v\n%+v", err, commands, commands2)
+		}
+		s := restored(t, snapshot)
+		for i := range commands {
+			s.Apply(at, &commands[i])
+		}
+		restored(t, snapshotOf(t, s.View())) // what was applied can be kept
+		checkIndexes(t, s)
+	})
+}
+
+// FuzzRestore: bytes are an error and change nothing, or a store that works.
+func FuzzRestore(f *testing.F) {
+	w := fullWorld(f)
+	data := snapshotOf(f, w.store.View())
+	f.Add(data)
+	f.Add(data[:len(data)/2])
+	f.Add(snapshotOf(f, New(Bounds{}).View()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := New(Bounds{})
+		s.Apply(1, &Command{Finish: &Finish{Tx: TxID{77}}})
+		before := snapshotOf(t, s.View())
+		if err := s.Restore(bytes.NewReader(data)); err != nil {
+			check(t, "as it was", bytes.Equal(snapshotOf(t, s.View()), before), true)
+			return
+		}
+		checkIndexes(t, s)
+		one := snapshotOf(t, s.View())
+		check(t, "written again", bytes.Equal(snapshotOf(t, restored(t, one).View()), one), true)
+	})
+}
+
+// FuzzValidate: an id that is valid has one key, and its parts come back; whatever is
+// said of others names a field.
+func FuzzValidate(f *testing.F) {
+	f.Add("cv", "r", "", "@a|b", "n", "t", int64(3), uint32(1), byte(2))
+	f.Add("a~b", "\x00", "\x7f", "\xff", "", "\u0085", int64(-1<<62), uint32(3), byte(9))
+	f.Fuzz(func(t *testing.T, app, realm, identity, namespace, name, resource string, delta int64, options uint32, to byte) {
+		o := Op{
+			Account: ID{App: app, Realm: realm, Identity: identity, Namespace: namespace, Name: name, Resource: resource},
+			Delta:   delta, Options: OpOptions(options), RelativeTo: RelativeTo(to),
+		}
+		r := Request{Ops: []Op{o}}
+		if err := r.Validate(); err != nil {
+			if !bytes.HasPrefix([]byte(err.Error()), []byte("ops[0].")) {
+				t.Errorf("%q names no field", err)
+			}
+		} else {
+			back, ok := parseKey(o.Account.key())
+			check(t, "back", back, o.Account)
+			check(t, "parsed", ok, true)
+		}
+		s := New(Bounds{})
+		s.Apply(0, &Command{Apply: &r})
+		restored(t, snapshotOf(t, s.View()))
+		s.View().List(0, Filter{App: app, Realm: realm, Identity: &identity, NamePrefix: name}, o.Account, 3)
+	})
+}

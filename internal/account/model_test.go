@@ -1,0 +1,620 @@
+package account
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// model is the store again, as slow and plain as can be: maps that are copied whole,
+// and refills by a loop over seconds.
+type model struct {
+	now      quota.Time
+	accounts map[ID]modelAccount
+	requests map[[2]string]modelRequest
+	txs      map[TxID]modelTx
+	ended    map[TxID]ended
+}
+
+type modelAccount struct {
+	balance           int64
+	updated, refilled quota.Time
+	policySet         quota.Time
+	ref               *PolicyRef
+	rule              Policy
+	history           []Change
+}
+
+type modelRequest struct {
+	hash        Hash
+	results     []Result
+	at, expires quota.Time
+	elsewhere   bool
+}
+
+type modelTx struct {
+	home            quota.RangeID
+	atHome          bool
+	decided, commit bool
+	since           quota.Time
+	request         *Request
+	accounts        map[ID]modelAccount // those that it changes, as they will be
+	results         []Result
+}
+
+func newModel() *model {
+	return &model{
+		accounts: map[ID]modelAccount{}, requests: map[[2]string]modelRequest{},
+		txs: map[TxID]modelTx{}, ended: map[TxID]ended{},
+	}
+}
+
+// cron refills a balance second by second.
+func cron(balance int64, p Policy, from, to quota.Time) int64 {
+	if p.Refill.Interval == 0 {
+		if p.Refill.Units > 0 && balance < p.Limit {
+			return p.Limit
+		}
+		return balance
+	}
+	first := time.Unix(0, int64(from)).Unix() + 1
+	last := time.Unix(0, int64(to)).Unix()
+	for s := first; s <= last && !settled(balance, p); s++ {
+		balance = cronAt(balance, p, s)
+	}
+	return balance
+}
+
+// settled says that the job will change nothing any more.
+func settled(balance int64, p Policy) bool {
+	return p.Refill.Units >= 0 && balance >= p.Limit || p.Refill.Units <= 0 && balance <= 0 || p.Refill.Units == 0
+}
+
+// cronAt is what the job does in one second.
+func cronAt(balance int64, p Policy, s int64) int64 {
+	r := p.Refill
+	ofDay := ((s-int64(r.Offset))%86400 + 86400) % 86400
+	switch {
+	case ofDay%int64(r.Interval) != 0:
+	case r.Units > 0 && balance < p.Limit:
+		return min(balance+r.Units, p.Limit)
+	case r.Units < 0 && balance > 0:
+		return max(balance+r.Units, 0)
+	}
+	return balance
+}
+
+func (m *model) alive(id ID) (modelAccount, bool) {
+	a, ok := m.accounts[id]
+	if !ok || a.ref != nil && a.rule.Lifetime > 0 && a.updated.Add(a.rule.Lifetime) <= m.now {
+		return modelAccount{}, false
+	}
+	return a, true
+}
+
+// try plays a request on copies.
+func (m *model) try(r *Request) (map[ID]modelAccount, []Result, bool) {
+	work, before := map[ID]modelAccount{}, map[ID]modelAccount{}
+	results := make([]Result, len(r.Ops))
+	good := true
+	for i, o := range r.Ops {
+		a, exists := work[o.Account]
+		if !exists {
+			if a, exists = m.alive(o.Account); exists {
+				a = m.touch(a)
+				before[o.Account] = a
+			}
+		}
+		next, res := m.op(a, exists, o)
+		results[i] = res
+		if res.Status == Success {
+			next.updated = m.now
+			work[o.Account] = next
+		}
+		good = good && res.Status == Success
+	}
+	for id, a := range work {
+		c := Change{At: m.now, By: r.By, RequestID: r.ID, Previous: before[id].balance, New: a.balance}
+		if a.ref != nil && a.policySet == m.now && (before[id].ref == nil || changedPolicy(before[id].ref, r, id)) {
+			c.Policy = a.ref
+		}
+		a.history = append([]Change{c}, a.history...)
+		a.history = a.history[:min(len(a.history), MaxHistory)]
+		work[id] = a
+	}
+	return work, results, good
+}
+
+// changedPolicy says whether an operation has set another policy than the one before.
+func changedPolicy(ref *PolicyRef, r *Request, id ID) bool {
+	for _, o := range r.Ops {
+		if o.Account == id && o.Policy != nil && *o.Policy != *ref {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *model) touch(a modelAccount) modelAccount {
+	if a.ref != nil {
+		if b := cron(a.balance, a.rule, a.updated, m.now); b != a.balance {
+			a.balance, a.refilled = b, m.now
+		}
+	}
+	a.updated = m.now
+	return a
+}
+
+func (m *model) op(a modelAccount, exists bool, o Op) (modelAccount, Result) {
+	res := Result{Previous: a.balance, Adjusted: a.balance, Created: !exists}
+	fail := func(s Status) (modelAccount, Result) {
+		return a, Result{Previous: res.Previous, Adjusted: res.Adjusted, Created: res.Created, Status: s}
+	}
+	has := func(bit OpOptions) bool { return o.Options&bit != 0 }
+	if has(IgnorePolicyBounds) && has(DoNotCapProposed) {
+		return a, Result{Status: Unknown}
+	}
+	n := a
+	if o.Policy != nil {
+		if o.Rule == nil {
+			return fail(UnknownPolicy)
+		}
+		if n.ref == nil || *n.ref != *o.Policy {
+			if n.ref != nil && has(WithPolicyLimitDelta) {
+				n.balance = n.balance + o.Rule.Limit - n.rule.Limit
+				res.Adjusted = n.balance
+			}
+			n.ref, n.rule, n.policySet = o.Policy, *o.Rule, m.now
+		}
+		if !exists {
+			n.balance = n.rule.Default
+		}
+		n.balance = infinite(n, n.balance)
+	}
+	var want int64
+	if o.RelativeTo == Zero {
+		want = o.Delta
+	} else {
+		if !exists && n.ref == nil {
+			return fail(MissingAccount)
+		}
+		if o.RelativeTo != Balance && n.ref == nil {
+			return fail(PolicyRequired)
+		}
+		want = map[RelativeTo]int64{Balance: n.balance, Default: n.rule.Default, Limit: n.rule.Limit}[o.RelativeTo] + o.Delta
+	}
+	if !has(IgnorePolicyBounds) {
+		if n.ref == nil {
+			return fail(PolicyRequired)
+		}
+		justTouch := o.RelativeTo == Balance && o.Delta == 0
+		if !has(DoNotCapProposed) && !justTouch && want > n.rule.Limit {
+			want = n.rule.Limit
+		}
+		if want < 0 && want < n.balance {
+			return fail(Underflow)
+		}
+		if want > n.rule.Limit && want > n.balance {
+			return fail(Overflow)
+		}
+		if want >= 0 && want <= n.rule.Limit {
+			want = infinite(n, want)
+		}
+	}
+	for _, v := range []int64{res.Adjusted, want} {
+		if v > Most {
+			return fail(Overflow)
+		}
+		if v < -Most {
+			return fail(Underflow)
+		}
+	}
+	n.balance, res.New = want, want
+	return n, res
+}
+
+func infinite(a modelAccount, balance int64) int64 {
+	if a.rule.Refill.Units > 0 && a.rule.Refill.Interval == 0 && balance < a.rule.Limit {
+		return a.rule.Limit
+	}
+	return balance
+}
+
+func (m *model) admit(r *Request, home bool) (Outcome, bool) {
+	q, known := m.requests[[2]string{r.By, r.ID}]
+	if r.ID != "" && known && q.expires > m.now {
+		if q.hash != r.Hash || home && q.elsewhere {
+			return Outcome{Code: Mismatched, At: m.now}, false
+		}
+		if home {
+			return Outcome{Code: Repeated, Results: q.results, At: q.at}, false
+		}
+	}
+	for id, tx := range m.txs { // at most one answer is possible, whichever is found
+		if tx.decided {
+			continue
+		}
+		if r.ID != "" && tx.request.ID == r.ID && tx.request.By == r.By {
+			return Outcome{Code: Held, Holder: Tx{ID: id, Home: tx.home}, At: m.now}, false
+		}
+	}
+	for _, o := range r.Ops {
+		for id, tx := range m.txs {
+			if _, ok := tx.accounts[o.Account]; ok && !tx.decided {
+				return Outcome{Code: Held, Holder: Tx{ID: id, Home: tx.home}, At: m.now}, false
+			}
+		}
+	}
+	return Outcome{}, true
+}
+
+func (m *model) store(work map[ID]modelAccount) {
+	maps.Copy(m.accounts, work)
+}
+
+func (m *model) remember(r *Request, results []Result, elsewhere bool) {
+	if r.ID == "" {
+		return
+	}
+	ttl := r.TTL
+	if ttl == 0 {
+		ttl = 2 * time.Hour
+	}
+	m.requests[[2]string{r.By, r.ID}] = modelRequest{r.Hash, results, m.now, m.now.Add(ttl), elsewhere}
+}
+
+func (m *model) hold(id TxID, tx modelTx, r *Request) Outcome {
+	if old, ok := m.txs[id]; ok {
+		if old.decided {
+			return Outcome{Code: map[bool]Code{true: Committed, false: Aborted}[old.commit], At: m.now}
+		}
+		return Outcome{Code: Done, Results: old.results, At: old.since}
+	}
+	if e, ok := m.ended[id]; ok && e.until > m.now {
+		return Outcome{Code: map[bool]Code{true: Committed, false: Aborted}[e.commit], At: m.now}
+	}
+	if out, ok := m.admit(r, tx.atHome); !ok {
+		return out
+	}
+	work, results, good := m.try(r)
+	if !good {
+		return Outcome{Code: Failed, Results: results, At: m.now}
+	}
+	tx.since, tx.request, tx.accounts, tx.results = m.now, r, work, results
+	m.txs[id] = tx
+	return Outcome{Code: Done, Results: results, At: m.now}
+}
+
+func (m *model) end(id TxID, commit bool) {
+	if e, ok := m.ended[id]; !ok || e.until <= m.now {
+		m.ended[id] = ended{id, commit, m.now.Add(10 * time.Minute)}
+	}
+}
+
+func (m *model) apply(at quota.Time, c *Command) Outcome {
+	if at > m.now {
+		m.now = at
+	}
+	switch {
+	case c.Apply != nil:
+		if out, ok := m.admit(c.Apply, true); !ok {
+			return out
+		}
+		work, results, good := m.try(c.Apply)
+		if !good {
+			return Outcome{Code: Failed, Results: results, At: m.now}
+		}
+		m.store(work)
+		m.remember(c.Apply, results, false)
+		return Outcome{Code: Done, Results: results, At: m.now}
+	case c.Begin != nil:
+		return m.hold(c.Begin.Tx, modelTx{home: c.Begin.Home, atHome: true}, &c.Begin.Part)
+	case c.Prepare != nil:
+		return m.hold(c.Prepare.Tx.ID, modelTx{home: c.Prepare.Tx.Home}, &c.Prepare.Part)
+	case c.Decide != nil:
+		return m.decide(c.Decide)
+	case c.Finish != nil:
+		tx, ok := m.txs[c.Finish.Tx]
+		if ok && tx.atHome {
+			return Outcome{At: m.now}
+		}
+		if ok && c.Finish.Commit {
+			m.store(tx.accounts)
+			m.remember(tx.request, nil, true)
+		}
+		delete(m.txs, c.Finish.Tx)
+		m.end(c.Finish.Tx, c.Finish.Commit)
+	case c.Forget != nil:
+		tx, ok := m.txs[*c.Forget]
+		if ok && (!tx.atHome || !tx.decided) {
+			return Outcome{Code: Held, Holder: Tx{*c.Forget, tx.home}, At: m.now}
+		}
+		if ok {
+			delete(m.txs, *c.Forget)
+			m.end(*c.Forget, tx.commit)
+		}
+	}
+	return Outcome{At: m.now}
+}
+
+func (m *model) decide(d *Decide) Outcome {
+	code := map[bool]Code{true: Committed, false: Aborted}
+	tx, ok := m.txs[d.Tx]
+	switch {
+	case ok && !tx.atHome:
+		return Outcome{Code: Held, Holder: Tx{d.Tx, tx.home}, At: m.now}
+	case ok && tx.decided:
+		return Outcome{Code: code[tx.commit], At: m.now}
+	case !ok:
+		if e, known := m.ended[d.Tx]; known && e.until > m.now {
+			return Outcome{Code: code[e.commit], At: m.now}
+		}
+		m.end(d.Tx, false)
+		if d.Commit {
+			return Outcome{Code: Aborted, At: m.now}
+		}
+		return Outcome{At: m.now}
+	}
+	out := Outcome{At: m.now}
+	if d.Commit {
+		m.store(tx.accounts)
+		m.remember(tx.request, d.Results, false)
+		out.Results = d.Results
+	}
+	tx.decided, tx.commit, tx.accounts = true, d.Commit, nil
+	m.txs[d.Tx] = tx
+	return out
+}
+
+// random makes commands out of few names, so that they meet.
+type random struct {
+	*rand.Rand
+	w     *world
+	refs  []*PolicyRef
+	txs   []Tx
+	fresh byte
+}
+
+func newRandom(w *world, seed uint64) *random {
+	g := &random{Rand: rand.New(rand.NewPCG(seed, 1)), w: w}
+	intervals := []uint32{0, 1, 60, 72, 3600, 21600, 86400}
+	for i := range 6 {
+		limit := g.Int64N(40)
+		p := Policy{Limit: limit, Default: g.Int64N(limit + 1)}
+		if i > 0 {
+			p.Refill = Refill{Units: g.Int64N(21) - 10, Interval: intervals[g.IntN(len(intervals))], Offset: uint32(g.IntN(86401))}
+			if p.Refill.Interval == 0 {
+				p.Refill.Units = max(p.Refill.Units, -p.Refill.Units)
+			}
+		}
+		if i > 3 {
+			p.Lifetime = time.Duration(1+g.IntN(7200)) * time.Second
+		}
+		g.refs = append(g.refs, w.load(fmt.Sprintf("p%d", i), p))
+	}
+	w.purge(g.refs[1])
+	g.refs = append(g.refs, nil, nil)
+	return g
+}
+
+func (g *random) op() Op {
+	deltas := []int64{0, 0, 1, -1, g.Int64N(41) - 20, MostDelta, -MostDelta}
+	o := Op{
+		Account: testID(string(rune('a' + g.IntN(6)))), Policy: g.refs[g.IntN(len(g.refs))],
+		RelativeTo: RelativeTo(g.IntN(8)), Delta: deltas[g.IntN(len(deltas))], Options: OpOptions(g.IntN(8)),
+	}
+	if o.RelativeTo > Limit {
+		o.RelativeTo = Balance
+	}
+	if o.Policy != nil && o.Policy == g.refs[1] && g.IntN(8) > 0 {
+		o.Policy = nil
+	}
+	return o
+}
+
+func (g *random) request() *Request {
+	ops := make([]Op, 1+g.IntN(3))
+	for i := range ops {
+		ops[i] = g.op()
+	}
+	id := ""
+	if g.IntN(2) == 0 {
+		id = strconv.Itoa(g.IntN(30))
+	}
+	r := g.w.request(fmt.Sprintf("user:%d", g.IntN(2)), id, ops...)
+	r.TTL = time.Duration(g.IntN(3)) * time.Hour
+	if id != "" && g.IntN(2) == 0 {
+		r.Hash = HashOps(nil) // so that some requests are the same
+	}
+	return r
+}
+
+func (g *random) tx() Tx {
+	if len(g.txs) == 0 || g.IntN(3) == 0 {
+		g.fresh++
+		g.txs = append(g.txs, Tx{ID: TxID{g.fresh, byte(g.IntN(256))}, Home: quota.RangeID(1 + g.IntN(2))})
+	}
+	from := max(0, len(g.txs)-5)
+	return g.txs[from+g.IntN(len(g.txs)-from)]
+}
+
+// command makes a command for range 1.
+func (g *random) command() Command {
+	switch g.IntN(12) {
+	case 0, 1:
+		tx := g.tx()
+		if tx.Home == 1 {
+			return Command{Begin: &Begin{Tx: tx.ID, Home: 1, Others: []quota.RangeID{2}, Part: *g.request()}}
+		}
+		return Command{Prepare: &Prepare{Tx: tx, Part: *g.request()}}
+	case 2, 3:
+		tx := g.tx()
+		if old := g.w.store.View().Pending(1); len(old) > 0 && g.IntN(2) == 0 {
+			tx = old[0].Tx
+		}
+		if tx.Home == 1 {
+			return Command{Decide: &Decide{Tx: tx.ID, Commit: g.IntN(2) == 0, Results: []Result{{New: g.Int64N(9)}}}}
+		}
+		return Command{Finish: &Finish{Tx: tx.ID, Commit: g.IntN(2) == 0}}
+	case 4:
+		tx := g.tx()
+		if old := g.w.store.View().Pending(1); len(old) > 0 && g.IntN(2) == 0 {
+			tx = old[0].Tx
+		}
+		return []Command{{Forget: &tx.ID}, {Finish: &Finish{Tx: tx.ID, Commit: true}}, {Decide: &Decide{Tx: tx.ID}}}[g.IntN(3)]
+	case 5:
+		return Command{Collect: &Collect{Max: g.IntN(5)}}
+	}
+	return Command{Apply: g.request()}
+}
+
+// TestAgainstModel plays random commands on a store, on the model, and on a second store
+// that is written and restored in between.
+func TestAgainstModel(t *testing.T) {
+	const commands = 700
+	codes, statuses := map[Code]int{}, map[Status]int{}
+	for seed := range uint64(8) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			playModel(t, seed, commands, codes, statuses)
+		})
+	}
+	for c := Done; c <= Aborted; c++ {
+		if codes[c] == 0 && c != Full {
+			t.Errorf("no command had outcome %d", c)
+		}
+	}
+	for s := Success; s <= PolicyRequired; s++ {
+		if statuses[s] == 0 {
+			t.Errorf("no operation had status %d", s)
+		}
+	}
+}
+
+func playModel(t *testing.T, seed uint64, commands int, codes map[Code]int, statuses map[Status]int) {
+	w := newWorld(t)
+	g, m := newRandom(w, seed), newModel()
+	second := New(Bounds{})
+	for i := range commands {
+		if g.IntN(3) == 0 {
+			w.pass(time.Duration(g.Int64N(int64([]time.Duration{time.Second, time.Minute, 20 * time.Minute, 2 * time.Hour}[g.IntN(4)]))))
+		}
+		if g.IntN(50) == 0 {
+			w.now-- // a new leader's clock
+		}
+		c := g.command()
+		got := w.apply(w.store, c)
+		want := m.apply(w.now, &c)
+		other := w.apply(second, c)
+		if !reflect.DeepEqual(got, other) {
+			t.Fatalf("command %d: two stores answered %+v and %+v", i, got, other)
+		}
+		codes[got.Code]++
+		for j := range got.Results {
+			statuses[got.Results[j].Status]++
+			got.Results[j].Message = ""
+		}
+		if !same(got, want) {
+			t.Fatalf("command %d at %d: %+v\n got %+v\nwant %+v", i, w.now, c, got, want)
+		}
+		compareAccounts(t, w, m, g)
+		if g.IntN(40) == 0 {
+			second = New(Bounds{})
+			if err := second.Restore(bytes.NewReader(snapshotOf(t, w.store.View()))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("after command %d: %+v", i, c)
+		}
+	}
+	if !bytes.Equal(snapshotOf(t, w.store.View()), snapshotOf(t, second.View())) {
+		t.Error("the snapshots of two stores differ")
+	}
+	checkIndexes(t, w.store)
+}
+
+// same compares outcomes; nil and empty results are the same.
+func same(a, b Outcome) bool {
+	if len(a.Results) == 0 && len(b.Results) == 0 {
+		a.Results, b.Results = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func compareAccounts(t *testing.T, w *world, m *model, g *random) {
+	t.Helper()
+	v := w.store.View()
+	for name := 'a'; name < 'a'+6; name++ {
+		id := testID(string(name))
+		got := v.History(m.now, id)
+		a, ok := m.alive(id)
+		if got.Exists != ok {
+			t.Fatalf("%v exists: %v, want %v", id, got.Exists, ok)
+		}
+		if !ok {
+			continue
+		}
+		projected := a.balance
+		if a.ref != nil {
+			projected = cron(a.balance, a.rule, a.updated, m.now)
+		}
+		if got.Balance != a.balance || got.Projected != projected || got.Updated != a.updated || got.Refilled != a.refilled ||
+			got.PolicySet != a.policySet || !reflect.DeepEqual(got.History, a.history) {
+			t.Fatalf("account %s:\n got %+v\nwant %+v, projected %d", id.Name, got, a, projected)
+		}
+	}
+}
+
+// checkIndexes compares what the store keeps twice.
+func checkIndexes(t *testing.T, s *Store) {
+	t.Helper()
+	expiring, requests := 0, 0
+	uses := map[policy]int{}
+	s.accounts.Scan(func(r *record) bool {
+		if e := r.expires(); e != 0 {
+			expiring++
+			if _, ok := s.accountExpiry.Get(expiry{at: e, key: r.key}); !ok {
+				t.Errorf("account %q is not in the index by expiry", r.key)
+			}
+		}
+		if r.policy != nil {
+			uses[*r.policy]++
+		}
+		return true
+	})
+	check(t, "index of accounts by expiry", s.accountExpiry.Len(), expiring)
+	check(t, "policies", len(s.policies), len(uses))
+	for p, n := range uses {
+		check(t, "uses of "+p.Ref.String(), s.policies[p].uses, n)
+	}
+	s.applied.Scan(func(a *applied) bool {
+		if _, ok := s.appliedExpiry.Get(expiry{at: a.expires, key: a.key}); ok {
+			requests++
+		}
+		return true
+	})
+	check(t, "index of requests", requests, s.applied.Len())
+	check(t, "index of requests", requests, s.appliedExpiry.Len())
+	check(t, "index of what ended", s.endedOrder.Len(), s.ended.Len())
+	held, reservedRequests, pending := 0, 0, 0
+	s.txs.Scan(func(x *txn) bool {
+		if x.part != nil {
+			held += len(x.part.records)
+			if x.part.id != "" {
+				reservedRequests++
+			}
+			pending++
+		}
+		return true
+	})
+	check(t, "holds", s.holds.Len(), held)
+	check(t, "reserved requests", s.reserved.requests, reservedRequests)
+	check(t, "pending", len(s.pending), reservedRequests)
+}
