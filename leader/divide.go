@@ -294,6 +294,11 @@ func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
 		limit = min(limit, a.limit.BurstUnits()-othersCap(a, h))
 	}
 	h.cap = max(base, min(want, limit))
+	if a.limit.Ceiling == quota.Hard && h.rate > 0 {
+		// What the rate yields on the way is in base beside the tokens on the way, and
+		// the member accrues to its cap with both: base may be more than there is.
+		h.cap = min(h.cap, max(0, limit))
+	}
 	if a.limit.Ceiling == quota.Hard && h.rate > 0 && h.cap < quota.Token {
 		h.rate, h.cap = 0, base // nobody can use a fraction
 	}
