@@ -3,9 +3,11 @@ package config
 import (
 	"maps"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/internal/account"
 )
 
@@ -77,8 +79,47 @@ func TestExampleAccounts(t *testing.T) {
 	if text, err = os.ReadFile("../examples/accounts/ops.yaml"); err != nil {
 		t.Fatal(err)
 	}
+	build, err := os.ReadFile("../examples/accounts/build.json")
+	if version := account.HashPolicies(policies); err != nil || !strings.Contains(string(build), `"`+version+`"`) {
+		t.Errorf("examples/accounts/build.json does not name the version of policies.yaml, %s: %v", version, err)
+	}
 	ops, err := ParseOps("ops.yaml", text, account.ConfigID{App: "cv", Realm: "project:infra"})
 	if err != nil || len(ops.Ops) != 2 || ops.Ops[0].Account.Placement() != ops.Ops[1].Account.Placement() {
 		t.Errorf("%+v, %v", ops, err)
+	}
+}
+
+// TestDurableQuotasDoc: the policies and settings of docs/durable-quotas.md are valid,
+// and every permission and field is explained there.
+func TestDurableQuotasDoc(t *testing.T) {
+	text, err := os.ReadFile("../docs/durable-quotas.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml( settings)?\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Errorf("%d examples; want policies and settings", len(blocks))
+	}
+	for _, b := range blocks {
+		if b[1] != "" {
+			_, err = ParseNode("docs/durable-quotas.md", []byte(b[2]))
+		} else {
+			_, err = ParsePolicies("docs/durable-quotas.md", []byte(b[2]))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	words := append(append(access.Permissions(), access.Attributes(access.AccountsRead)...), policyOptions...)
+	for _, f := range (&policyFile{}).policyFields(&account.PolicyKey{}, &account.Policy{}) {
+		words = append(words, f.name)
+	}
+	for _, o := range opOptions {
+		words = append(words, o.word)
+	}
+	for _, word := range words {
+		if !strings.Contains(string(text), "`"+word+"`") {
+			t.Errorf("docs/durable-quotas.md does not explain %s", word)
+		}
 	}
 }

@@ -214,7 +214,11 @@ func opsTable(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) *
 		if r.Status == quoratev1.OpStatus_OP_STATUS_SUCCESS && r.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
 			status = "created"
 		}
-		t.row(accountWord(req.Ops[i].AccountId), num(r.PreviousBalance), num(r.NewBalance), status, orDash(printable(r.StatusMsg)))
+		why := printable(r.StatusMsg)
+		if why == "" {
+			why = "-"
+		}
+		t.row(accountWord(req.Ops[i].AccountId), num(r.PreviousBalance), num(r.NewBalance), status, why)
 	}
 	return t
 }

@@ -117,6 +117,10 @@ func refusal(err error) error {
 		if reasonOf(st) == "ACCOUNTS_HELD" {
 			code = exitUnreachable
 		}
+	case codes.ResourceExhausted:
+		if reasonOf(st) == "OVERLOADED" {
+			code = exitUnreachable
+		}
 	case codes.PermissionDenied, codes.Unauthenticated:
 		code = exitDenied
 	case codes.Unavailable, codes.DeadlineExceeded:
