@@ -275,6 +275,26 @@ func TestAccessAbsoluteResource(t *testing.T) {
 	}
 }
 
+// TestAccessOverrideVersionOnlyTogetherWithWrite: "If granted in conjunction with
+// quota.policies.write, allows writing new manually-versioned policy configs", and
+// write alone those that are named by their content.
+func TestAccessOverrideVersionOnlyTogetherWithWrite(t *testing.T) {
+	content, own := adminCall{call: loading("")}, adminCall{call: loading("v7")}
+	write, override := grant("project:infra", access.PoliciesWrite), grant("project:infra", access.PoliciesOverrideVersion)
+	internal := grant("@internal:cv", access.PoliciesOverrideVersion)
+	if err := content.try(t, ann, access.List{write}); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	denied(t, content.try(t, ann, access.List{override, internal}), access.PoliciesWrite, "project:infra", ann)
+	denied(t, own.try(t, ann, access.List{write}), access.PoliciesOverrideVersion, "project:infra", ann)
+	denied(t, own.try(t, ann, access.List{override, internal}), access.PoliciesWrite, "project:infra", ann)
+	for _, second := range []access.Grant{override, internal} {
+		if err := own.try(t, ann, access.List{write, second}); err != nil {
+			t.Errorf("both, of which one in %s: %v", second.Realm, err)
+		}
+	}
+}
+
 // TestAccessReadsOnlyWhatItMust: who has the permission in the internal realm costs
 // no reading before, and a refused call reaches nothing.
 func TestAccessReadsOnlyWhatItMust(t *testing.T) {

@@ -64,6 +64,9 @@ func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) in
 // within names a fault's field as the query has it, where the query is one field
 // of the call.
 func within(f *fault, field string) *fault {
-	f.field = strings.TrimPrefix(strings.TrimPrefix(f.field, field), ".")
+	if f.field == field {
+		f.field = ""
+	}
+	f.field = strings.TrimPrefix(f.field, field+".")
 	return f
 }

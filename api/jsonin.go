@@ -144,6 +144,10 @@ func (r *reader) number(field, what string) (float64, *fault) {
 
 // seconds reads a duration, or null for absent.
 func (r *reader) seconds(field string) (d time.Duration, given bool, f *fault) {
+	return r.secondsTo(field, quota.MaxPause)
+}
+
+func (r *reader) secondsTo(field string, most time.Duration) (d time.Duration, given bool, f *fault) {
 	if r.null() {
 		return 0, false, nil
 	}
@@ -152,8 +156,8 @@ func (r *reader) seconds(field string) (d time.Duration, given bool, f *fault) {
 	if f != nil {
 		return 0, false, f
 	}
-	if n < 0 || n > quota.MaxPause.Seconds() {
-		return 0, false, badField(field, "is %s; must be 0 to %.0f seconds", clip(string(bytes.TrimSpace(r.b[start:r.i]))), quota.MaxPause.Seconds())
+	if n < 0 || n > most.Seconds() {
+		return 0, false, badField(field, "is %s; must be 0 to %.0f seconds", clip(string(bytes.TrimSpace(r.b[start:r.i]))), most.Seconds())
 	}
 	return time.Duration(math.Round(n * float64(time.Second))), true, nil
 }

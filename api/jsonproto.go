@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // decodeProto reads a message as FormatJSON writes it, and nothing after it,
@@ -33,6 +34,9 @@ func decodeProto(b []byte, m proto.Message, example string) *fault {
 
 // maxListItems bounds every list of a message but one.
 const maxListItems = 1000
+
+// maxLifetime bounds how long policies say that accounts last unused, in JSON.
+const maxLifetime = 36500 * 24 * time.Hour
 
 func mostItems(fd protoreflect.FieldDescriptor) int {
 	if fd.FullName() == "quorate.v1.PolicyConfig.policies" {
@@ -107,7 +111,7 @@ func (r *reader) list(path string, list protoreflect.List, fd protoreflect.Field
 func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, *fault) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
-		return r.inner(path, empty)
+		return r.inner(path, fd, empty)
 	case protoreflect.EnumKind:
 		word, f := r.str(path)
 		if f != nil {
@@ -180,10 +184,14 @@ func (r *reader) quoted(path string, fd protoreflect.FieldDescriptor) (protorefl
 	return v, f
 }
 
-func (r *reader) inner(path string, empty protoreflect.Value) (protoreflect.Value, *fault) {
+func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, *fault) {
 	switch empty.Message().Interface().(type) {
 	case *durationpb.Duration:
-		d, given, f := r.seconds(path)
+		most := quota.MaxPause
+		if fd.FullName() == "quorate.v1.Policy.lifetime" {
+			most = maxLifetime
+		}
+		d, given, f := r.secondsTo(path, most)
 		if f == nil && !given {
 			f = badField(path, "is null; must be a number of seconds")
 		}

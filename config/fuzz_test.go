@@ -2,12 +2,14 @@ package config
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -102,6 +104,39 @@ func FuzzParseOverrides(f *testing.F) {
 		again, err := ParseOverrides("again", text, goldenNow)
 		if err != nil || !slices.Equal(overrides, again) {
 			t.Fatalf("%v\nread %v\nwritten and read again %v\nas\n%s", err, overrides, again, text)
+		}
+	})
+}
+
+func FuzzParsePolicies(f *testing.F) {
+	addGolden(f, "testdata/policies-*.yaml")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		policies, err := ParsePolicies("f", data)
+		if err != nil {
+			checkFaults(t, data, err)
+			return
+		}
+		if err := account.ValidatePolicies(policies); err != nil {
+			t.Fatalf("accepted, but not valid: %v", err)
+		}
+		text := FormatPolicies(policies)
+		if again, err := ParsePolicies("written", text); err != nil || !maps.Equal(again, policies) {
+			t.Fatalf("%s\nread back as %v, %v; want %v", text, again, err, policies)
+		}
+	})
+}
+
+func FuzzParseOps(f *testing.F) {
+	addGolden(f, "testdata/ops-*.yaml")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ops, err := ParseOps("f", data, account.ConfigID{App: "cv", Realm: "r"})
+		if err != nil {
+			checkFaults(t, data, err)
+			return
+		}
+		call := account.Request{ID: ops.RequestID, TTL: ops.TTL, Ops: ops.Ops}
+		if err := call.Validate(); err != nil {
+			t.Fatalf("accepted, but not valid: %v", err)
 		}
 	})
 }
