@@ -3,6 +3,9 @@ package accounts
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,6 +38,33 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	}
 	slices.SortFunc(out, func(a, b account.State) int { return compareIDs(&a.ID, &b.ID) })
 	return out[:min(limit, len(out))], nil
+}
+
+// settled waits until the transactions that are prepared in a range for another home now
+// have ended there. One that is committed already may make accounts that nobody could
+// ask after by name.
+func (s *Service) settled(ctx context.Context, r quota.RangeID, replica *Replica) error {
+	prepared := func() map[account.Tx]bool {
+		out := map[account.Tx]bool{}
+		for _, p := range replica.View().Pending(math.MaxInt) {
+			if !p.AtHome {
+				out[p.Tx] = true
+			}
+		}
+		return out
+	}
+	first := prepared()
+	for try := 0; len(first) > 0; try++ {
+		for tx := range first {
+			s.look(ctx, r, tx)
+		}
+		still := prepared()
+		maps.DeleteFunc(first, func(tx account.Tx, _ bool) bool { return !still[tx] })
+		if len(first) > 0 && !pause(ctx, min(try, heldTries)) {
+			return fmt.Errorf("%w: a transaction that is prepared in range %d does not end", errNotLeader, r)
+		}
+	}
+	return nil
 }
 
 func compareIDs(a, b *account.ID) int {

@@ -50,7 +50,7 @@ func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool)
 			return nil, 0, err
 		}
 		if !stale && s.lookInto(ctx, asked, now) {
-			if before = nil; !pause(ctx, try) {
+			if before = nil; !pause(ctx, min(try, heldTries)) {
 				return nil, 0, &ConflictError{"another call held the accounts for too long"}
 			}
 			continue
@@ -64,6 +64,9 @@ func (s *Service) GetAccounts(ctx context.Context, ids []account.ID, stale bool)
 	}
 	return nil, 0, &ConflictError{fmt.Sprintf("other calls changed the accounts during each of %d readings", maxReadings)}
 }
+
+// heldTries bounds the pause of a reader: it holds up nobody.
+const heldTries = 2
 
 // place is where an account's state is in the readings.
 type place struct{ question, index int }
@@ -106,13 +109,14 @@ func sameVersions(a, b []reading) bool {
 	})
 }
 
-// lookInto looks into the transactions that hold accounts, and reports whether there
-// are any.
+// lookInto looks into the transactions that hold accounts for another home, and
+// reports whether there are any: what the account is may be decided already. At home
+// itself what holds an account is not decided, and the account is as it is.
 func (s *Service) lookInto(ctx context.Context, asked []question, list []reading) bool {
 	held := false
 	for i := range list {
 		for j := range list[i].states {
-			if holder := list[i].states[j].Holder; holder != (account.Tx{}) {
+			if holder := list[i].states[j].Holder; holder != (account.Tx{}) && holder.Home != asked[i].id {
 				held = true
 				s.look(ctx, asked[i].id, holder)
 			}
@@ -134,7 +138,7 @@ func (s *Service) AccountHistory(ctx context.Context, id account.ID) (account.St
 		if !s.lookInto(ctx, []question{q}, []reading{r}) {
 			return r.states[0], nil
 		}
-		if !pause(ctx, try) {
+		if !pause(ctx, min(try, heldTries)) {
 			return account.State{}, &ConflictError{"another call held the account for too long"}
 		}
 	}
@@ -207,6 +211,11 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 	if !q.stale {
 		if err := g.Confirm(ctx); err != nil {
 			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
+		}
+		if q.list != nil {
+			if err := s.settled(ctx, q.id, replica); err != nil {
+				return reading{}, err
+			}
 		}
 	}
 	v, now := replica.View(), s.node.Now()

@@ -17,7 +17,6 @@ import (
 type Replica struct {
 	mu    sync.Mutex
 	store *account.Store
-	view  *account.View // of the state as it is; nil once that has changed
 }
 
 // NewReplica returns an empty one.
@@ -59,7 +58,6 @@ func (r *Replica) Apply(batch []byte) any {
 	out := make([]account.Outcome, len(commands))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.view = nil
 	for i := range commands {
 		out[i] = r.store.Apply(at, &commands[i])
 	}
@@ -70,11 +68,7 @@ func (r *Replica) Apply(batch []byte) any {
 func (r *Replica) View() account.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.view == nil { // readers between two entries share one
-		v := r.store.View()
-		r.view = &v
-	}
-	return *r.view
+	return r.store.View()
 }
 
 // Due says whether the time of something in the store is over.
@@ -91,8 +85,7 @@ func (r *Replica) Stats() account.Stats {
 	return r.store.Stats()
 }
 
-// Restore replaces the state by what a View has written; without a byte by nothing.
-// An error leaves it as it was.
+// Restore replaces the state by what a View has written. An error leaves it as it was.
 func (r *Replica) Restore(in io.Reader) error {
 	fresh := account.New(account.Bounds{})
 	if err := fresh.Restore(in); err != nil {
@@ -100,7 +93,7 @@ func (r *Replica) Restore(in io.Reader) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store, r.view = fresh, nil
+	r.store = fresh
 	return nil
 }
 
@@ -108,7 +101,7 @@ func (r *Replica) Restore(in io.Reader) error {
 func (r *Replica) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store, r.view = account.New(account.Bounds{}), nil
+	r.store = account.New(account.Bounds{})
 }
 
 // outcomes returns what Apply has answered.

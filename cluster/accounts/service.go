@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,9 +90,23 @@ type Service struct {
 	ending chan struct{} // a slot per transaction that is brought to its end
 	claims sync.Map      // claimed -> struct{}
 
-	// stopAt lets tests end a coordinator after a step: what it returns true for is
-	// the last thing that it does.
-	stopAt func(step string) bool
+	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
+}
+
+// StopAt is for tests. A coordinator here ends, as if its process had died, before a step
+// for which stop returns true: "begin", "prepare", "decide", "decided" (before anybody is
+// told), "finish" (each), "forget". nil is never.
+func (s *Service) StopAt(stop func(step string, home quota.RangeID) bool) {
+	if stop == nil {
+		s.stopping.Store(nil)
+		return
+	}
+	s.stopping.Store(&stop)
+}
+
+func (s *Service) stopAt(step string, home quota.RangeID) bool {
+	stop := s.stopping.Load()
+	return stop != nil && (*stop)(step, home)
 }
 
 // New returns a Service that does nothing by itself before Start.
@@ -101,7 +116,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		cfg: cfg, node: cfg.Node, log: cfg.Logger, queues: make([]queue, cfg.Ranges),
-		ending: make(chan struct{}, maxEnding), stopAt: func(string) bool { return false },
+		ending: make(chan struct{}, maxEnding),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for r := range s.queues {

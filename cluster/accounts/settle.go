@@ -85,26 +85,32 @@ func (s *Service) tendAll() {
 			continue
 		}
 		s.carryOn(r, replica.View())
-		if !replica.Due(s.node.Now()) {
-			continue
-		}
 		slots <- struct{}{}
 		wg.Go(func() {
-			s.collect(r)
+			s.collect(r, replica)
 			<-slots
 		})
 	}
 	wg.Wait()
 }
 
-// maxCollect bounds what one entry deletes: it holds up the range.
-const maxCollect = 1000
+// Bounds of what is deleted at a time: an entry holds up the range.
+const (
+	maxCollect  = 1000 // in an entry
+	maxCollects = 16   // entries, one after the other
+)
 
-func (s *Service) collect(r quota.RangeID) {
+func (s *Service) collect(r quota.RangeID, replica *Replica) {
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
-	if _, err := s.queues[r].once(ctx, &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
-		s.log.Debug("not collected", "range", r, "err", err) // in a second again
+	for range maxCollects {
+		if !replica.Due(s.node.Now()) {
+			return
+		}
+		if _, err := s.queues[r].once(ctx, &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
+			s.log.Debug("not collected", "range", r, "err", err) // in a second again
+			return
+		}
 	}
 }
 

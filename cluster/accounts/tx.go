@@ -70,7 +70,7 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 	if others != nil {
 		cmd, step = account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: ranges(others), Part: p.request}}, "begin"
 	}
-	if s.stopAt(step) {
+	if s.stopAt(step, tx.Home) {
 		p.out, p.err = account.Outcome{}, errStopped
 		return
 	}
@@ -200,7 +200,7 @@ func merged(parts []part) []account.Result {
 
 // decide commits what all ranges have prepared.
 func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (account.Outcome, error) {
-	if s.stopAt("decide") {
+	if s.stopAt("decide", tx.Home) {
 		return account.Outcome{}, &UnavailableError{Unknown: true, Reason: errStopped.Error()}
 	}
 	results := merged(parts)
@@ -215,7 +215,7 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	}
 	switch out.Code {
 	case account.Done, account.Committed:
-		if !s.stopAt("decided") {
+		if !s.stopAt("decided", tx.Home) {
 			s.end(tx, parts, true)
 		}
 		return account.Outcome{Code: account.Done, Results: results, At: out.At}, nil
@@ -275,7 +275,7 @@ func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.Rang
 		_, errs[len(others)] = s.abort(ctx, tx)
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil || s.stopAt("forget") {
+	if err := errors.Join(errs...); err != nil || s.stopAt("forget", tx.Home) {
 		return err
 	}
 	_, err := s.submit(ctx, tx.Home, &account.Command{Forget: &tx.ID}, retry{true, true})
@@ -283,7 +283,7 @@ func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.Rang
 }
 
 func (s *Service) finishAt(ctx context.Context, tx account.Tx, r quota.RangeID, commit bool) error {
-	if s.stopAt("finish") {
+	if s.stopAt("finish", tx.Home) {
 		return errStopped
 	}
 	_, err := s.submit(ctx, r, &account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: commit}}, retry{true, true})

@@ -1,0 +1,312 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func newTestRange() *rangeFSM { return newRangeFSM(func() time.Duration { return 0 }) }
+
+// accountEntry is an entry of a range's log.
+func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []byte {
+	t.Helper()
+	batch, err := account.EncodeBatch(at, commands)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: batch}})
+}
+
+func levelEntry(rng *rand.Rand, at int64) []byte {
+	cp := &raftlogv1.Checkpoint{AtUnixNanos: at}
+	for range rng.IntN(20) {
+		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: fmt.Sprint(rng.IntN(400)), FullAtUnixNanos: at + 5000})
+	}
+	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
+}
+
+// TestRangeMachine plays levels and accounts into two replicas, of which one is restored
+// from a snapshot again and again: they never differ.
+func TestRangeMachine(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	var log [][]byte
+	at := int64(1_000_000)
+	for i := range 120 {
+		at += int64(rng.IntN(1000)) - 100
+		var commands []account.Command
+		for range rng.IntN(9) {
+			commands = append(commands, randomAccountCommand(rng, i))
+		}
+		log = append(log, accountEntry(t, quota.Time(at), commands...), levelEntry(rng, at), garbage(rng))
+	}
+	replicate(t, func() machine { return newTestRange() }, log)
+}
+
+func randomAccountCommand(rng *rand.Rand, i int) account.Command {
+	request := account.Request{By: "me", ID: fmt.Sprint("r", rng.IntN(40)), TTL: time.Duration(rng.IntN(3000)), Ops: []account.Op{
+		deposit(accountID(fmt.Sprint(rng.IntN(30))), rng.Int64N(100)-50), create(accountID(fmt.Sprint(rng.IntN(30))), 5),
+	}}
+	tx := account.Tx{ID: account.TxID{byte(i / 10), byte(rng.IntN(4))}, Home: quota.RangeID(rng.IntN(2))}
+	switch rng.IntN(9) {
+	case 0:
+		return account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: []quota.RangeID{7}, Part: request}}
+	case 1:
+		return account.Command{Prepare: &account.Prepare{Tx: tx, Part: request}}
+	case 2:
+		return account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: rng.IntN(2) == 0, Results: make([]account.Result, 2)}}
+	case 3:
+		return account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: rng.IntN(2) == 0}}
+	case 4:
+		return account.Command{Forget: &tx.ID}
+	case 5:
+		return account.Command{Collect: &account.Collect{Max: 3}}
+	}
+	return account.Command{Apply: &request}
+}
+
+// TestRangeRestoresOldSnapshot reads what was written before there were accounts.
+func TestRangeRestoresOldSnapshot(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	old := newLevelsFSM(func() time.Duration { return 0 })
+	f := newTestRange()
+	for range 20 {
+		old.Apply(1, 1, levelEntry(rng, 1000))
+	}
+	f.Apply(1, 1, accountEntry(t, 1, account.Command{Apply: &account.Request{Ops: []account.Op{create(accountID("a"), 1)}}}))
+	if err := f.Restore(bytes.NewReader(snapshot(t, old))); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := snapshot(t, f.levels), snapshot(t, old); !bytes.Equal(got, want) {
+		t.Errorf("the levels are others: %d and %d bytes", len(got), len(want))
+	}
+	if n := f.accounts.Stats().Accounts; n != 0 {
+		t.Errorf("%d accounts are left", n)
+	}
+	if err := f.Restore(bytes.NewReader(nil)); err != nil { // an empty state was written so
+		t.Error(err)
+	}
+}
+
+// FuzzRangeRestore reads what is no snapshot: an error changes nothing, and what is read
+// without one is written again the same way.
+func FuzzRangeRestore(f *testing.F) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	m := newTestRange()
+	for i := range 30 {
+		m.Apply(1, 1, accountEntry(f, quota.Time(i), randomAccountCommand(rng, i)))
+		m.Apply(1, 1, levelEntry(rng, int64(i)))
+	}
+	f.Add(snapshot(f, m))
+	f.Add(snapshot(f, newTestRange()))
+	f.Add([]byte(rangeMagic))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, b := newTestRange(), newTestRange()
+		empty := snapshot(t, a)
+		if err := a.Restore(bytes.NewReader(data)); err != nil {
+			if !bytes.Equal(snapshot(t, a), empty) {
+				t.Errorf("a broken snapshot changed the state (%v)", err)
+			}
+			return
+		}
+		again := snapshot(t, a)
+		if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(snapshot(t, b), again) {
+			t.Errorf("read, written and read again: %v", err)
+		}
+	})
+}
+
+// TestAccountsSnapshotWhileWriting takes snapshots of all replicas under load, and restarts
+// all nodes from them: nothing that was answered is lost, and all replicas are the same.
+func TestAccountsSnapshotWhileWriting(t *testing.T) {
+	c := newTrio(t, 1)
+	var ids []account.ID
+	for i := range 40 {
+		ids = append(ids, accountIn(t, 0, 1, i))
+	}
+	want := make([]int64, len(ids))
+	write := func(rounds int) {
+		var wg sync.WaitGroup
+		for i, id := range ids {
+			wg.Go(func() {
+				for r := range rounds {
+					out := mustApply(t, c.running()[(i+r)%3], "", create(id, int64(i*100+r)))
+					want[i] = out.Results[0].New
+				}
+			})
+		}
+		wg.Wait()
+	}
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, n := range c.running() {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := n.host.Group(group(0)).Snapshot(t.Context()); err != nil {
+					t.Errorf("snapshot on %s: %v", n.cfg.Self, err)
+				}
+			}
+		})
+	}
+	write(25)
+	cancel()
+	wg.Wait()
+	c.stop()
+	for _, id := range c.ids() {
+		c.start(id, nil)
+	}
+	c.awaitReady(20 * time.Second)
+	if got := balances(t, c.nodes["n3"], false, ids...); !slices.Equal(got, want) {
+		t.Errorf("after a restart %v, want %v", got, want)
+	}
+	write(2)
+	c.sameReplicas(0)
+}
+
+// sameReplicas waits until all replicas of a range have applied the same, and compares
+// their snapshots.
+func (c *trio) sameReplicas(r quota.RangeID) {
+	c.t.Helper()
+	c.eventually(10*time.Second, "all replicas are the same", func() error {
+		var first []byte
+		for _, n := range c.running() {
+			var b bytes.Buffer
+			if err := n.seats[r].fsm.accounts.View().Write(&b); err != nil {
+				c.t.Fatal(err)
+			}
+			if first == nil {
+				first = b.Bytes()
+			}
+			if !bytes.Equal(first, b.Bytes()) {
+				return fmt.Errorf("%s has another of %d bytes, %s one of %d", n.cfg.Self, b.Len(), c.running()[0].cfg.Self, len(first))
+			}
+		}
+		return nil
+	})
+}
+
+// TestAccountsStale reads replicas that cannot be sure: only the stale reading answers.
+func TestAccountsStale(t *testing.T) {
+	c := newTrio(t, 2)
+	ids := []account.ID{accountIn(t, 0, 2, 0), accountIn(t, 1, 2, 0)}
+	mustApply(t, c.nodes["n1"], "", create(ids[0], 3), create(ids[1], 4))
+	for _, n := range c.running() {
+		c.eventually(5*time.Second, "every replica has it", func() error {
+			if got := fmt.Sprint(balances(t, n, true, ids...)); got != "[3 4]" {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	c.kill("n1")
+	c.kill("n2")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	time.Sleep(time.Second) // its lease ends
+	_, _, err := c.nodes["n3"].GetAccounts(ctx, ids, false)
+	var unavailable *accounts.UnavailableError
+	if !errors.As(err, &unavailable) || unavailable.Unknown || !unavailable.NoLeader() {
+		t.Errorf("without a quorum: %v", err)
+	}
+	if got := fmt.Sprint(balances(t, c.nodes["n3"], true, ids...)); got != "[3 4]" {
+		t.Errorf("stale without a quorum: %s", got)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = c.nodes["n3"].ApplyOps(ctx, "me", "", 0, []account.Op{deposit(ids[0], 1)})
+	if !errors.As(err, &unavailable) {
+		t.Errorf("written without a quorum: %v", err)
+	}
+}
+
+func TestAccountsList(t *testing.T) {
+	c := newTrio(t, 5)
+	var ops []account.Op
+	for i := range 60 {
+		id := accountID(fmt.Sprintf("%c%02d", 'a'+i%3, i))
+		if i%10 == 0 {
+			id.Realm = "other"
+		}
+		ops = append(ops, create(id, int64(i)))
+	}
+	mustApply(t, c.nodes["n1"], "", ops...)
+	for _, n := range c.running() {
+		var names []string
+		var after account.ID
+		for {
+			page, err := n.ListAccounts(t.Context(), account.Filter{App: "app", Realm: "realm", NamePrefix: "b"}, after, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, s := range page {
+				names = append(names, s.ID.Name)
+				after = s.ID
+			}
+		}
+		if !slices.IsSorted(names) || len(names) != 18 || strings.Join(names, "")[:3] != "b01" {
+			t.Errorf("on %s: %v", n.cfg.Self, names)
+		}
+	}
+	placed := account.ID{App: "app", Realm: "realm", Namespace: "@team|ci", Name: "x", Resource: "units"}
+	other := placed
+	other.Name, other.Namespace = "y", "@team|cd"
+	mustApply(t, c.nodes["n2"], "", create(placed, 1), create(other, 2))
+	if a, b := accounts.RangeOf(placed, 5), accounts.RangeOf(other, 5); a != b {
+		t.Errorf("placed together, in ranges %d and %d", a, b)
+	}
+	page, err := c.nodes["n3"].ListAccounts(t.Context(), account.Filter{App: "app", Realm: "realm", Namespace: &placed.Namespace}, account.ID{}, 10)
+	if err != nil || len(page) != 1 || page[0].ID != placed {
+		t.Errorf("of a placed namespace: %+v, %v", page, err)
+	}
+}
+
+func TestAccountsHistoryAndPolicies(t *testing.T) {
+	c := newTrio(t, 3)
+	key := account.PolicyKey{Namespace: "ns", Name: "daily", Resource: "units"}
+	config, created, err := c.nodes["n1"].LoadPolicies(t.Context(), "user:op", account.ConfigID{App: "app", Realm: "realm"}, map[account.PolicyKey]account.Policy{
+		key: {Default: 10, Limit: 20, Refill: account.Refill{Units: 1, Interval: 86400}},
+	})
+	if err != nil || !created {
+		t.Fatal(config, created, err)
+	}
+	ref := &account.PolicyRef{Config: config, Key: key}
+	unknown := &account.PolicyRef{Config: config, Key: account.PolicyKey{Namespace: "ns", Name: "none", Resource: "units"}}
+	for r := range quota.RangeID(3) {
+		id := accountIn(t, r, 3, 0)
+		for i, n := range c.running() {
+			out := mustApply(t, n, fmt.Sprintf("q%d-%d", r, i), account.Op{Account: id, Policy: ref, Delta: -2})
+			if want := int64(8 - 2*i); out.Results[0].New != want {
+				t.Errorf("on %s: %+v, want %d", n.cfg.Self, out, want)
+			}
+			out, err := n.ApplyOps(t.Context(), "user:me", "", 0, []account.Op{{Account: id, Policy: unknown, Delta: -1}})
+			if err != nil || out.Code != account.Failed || out.Results[0].Status != account.UnknownPolicy {
+				t.Errorf("of no such policy: %+v, %v", out, err)
+			}
+		}
+		for _, n := range c.running() {
+			s, err := n.AccountHistory(t.Context(), id)
+			if err != nil || len(s.History) != 3 || s.History[0].RequestID != fmt.Sprintf("q%d-2", r) || s.History[0].By != "user:me" || s.History[2].New != 8 {
+				t.Errorf("on %s: %+v, %v", n.cfg.Self, s, err)
+			}
+			if s.Policy == nil || *s.Policy != *ref || s.Rule == nil || s.Rule.Limit != 20 || s.Balance != 4 {
+				t.Errorf("on %s: %+v", n.cfg.Self, s)
+			}
+		}
+	}
+}

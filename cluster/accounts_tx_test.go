@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestAccountsCoordinatorStops ends the coordinator after every step of a transaction.
+// The others bring it to its end: all of it or nothing, within seconds, and nothing
+// stays held or remembered as under way.
+func TestAccountsCoordinatorStops(t *testing.T) {
+	type stop struct {
+		step  string
+		after int // steps of that name that are carried out
+		told  bool
+		done  bool
+	}
+	stops := []stop{
+		{step: "begin"},
+		{step: "prepare"},
+		{step: "prepare", after: 1},
+		{step: "decide"},
+		{step: "decided", told: true, done: true},
+		{step: "finish", told: true, done: true},
+		{step: "finish", after: 1, told: true, done: true},
+		{step: "forget", told: true, done: true},
+	}
+	ranges := 3 * len(stops) // each has its own
+	c := newTrio(t, ranges)
+	n := c.nodes["n1"]
+	seen, over := make([]atomic.Int64, len(stops)), make([]atomic.Bool, len(stops))
+	n.accounts.StopAt(func(step string, home quota.RangeID) bool {
+		i := int(home) / 3
+		return !over[i].Load() && step == stops[i].step && seen[i].Add(1) > int64(stops[i].after)
+	})
+	for i, tc := range stops {
+		t.Run(fmt.Sprintf("%s%d", tc.step, tc.after), func(t *testing.T) {
+			t.Parallel()
+			var ids []account.ID
+			var ops []account.Op
+			for j := range 3 {
+				ids = append(ids, accountIn(t, quota.RangeID(3*i+j), ranges, 0))
+				ops = append(ops, deposit(ids[j], 1))
+				mustApply(t, n, "", create(ids[j], 100))
+			}
+			out, err := n.ApplyOps(t.Context(), "user:me", fmt.Sprint("stopped", i), 0, ops)
+			if told := err == nil && out.Code == account.Done; told != tc.told {
+				t.Errorf("answer %+v, %v", out, err)
+			}
+			c.eventually(3*time.Second, "the step is met", func() error {
+				if seen[i].Load() <= int64(tc.after) {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			// A reader on another node sees all or nothing, as soon as it is told.
+			want := "[100 100 100]"
+			if tc.done {
+				want = "[101 101 101]"
+			}
+			if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != want {
+				t.Errorf("read %s, want %s", got, want)
+			}
+			over[i].Store(true)
+			again := mustApply(t, c.nodes["n3"], fmt.Sprint("stopped", i), ops...)
+			if (again.Code == account.Repeated) != tc.done {
+				t.Errorf("again: %+v", again)
+			}
+			if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != "[101 101 101]" {
+				t.Errorf("in the end %s", got)
+			}
+			c.eventually(10*time.Second, "nothing is left", func() error { return c.nothingPending() })
+		})
+	}
+}
+
+// nothingPending returns an error while a replica knows of a transaction.
+func (c *trio) nothingPending() error {
+	for _, n := range c.running() {
+		for r, s := range n.seats {
+			if list := s.fsm.accounts.View().Pending(10); len(list) > 0 {
+				return fmt.Errorf("%s, range %d: %+v", n.cfg.Self, r, list[0])
+			}
+		}
+	}
+	return nil
+}
+
+// TestAccountsBank moves units between accounts of all ranges, from all nodes at once, and
+// reads them all the while: the sum never differs, also when the leader of a range is
+// killed.
+func TestAccountsBank(t *testing.T) {
+	const ranges, count, each = 4, 8, 1000
+	c := newTrio(t, ranges)
+	var ids []account.ID
+	var ops []account.Op
+	for i := range count {
+		ids = append(ids, accountIn(t, quota.RangeID(i%ranges), ranges, i))
+		ops = append(ops, create(ids[i], each))
+	}
+	mustApply(t, c.nodes["n1"], "", ops...)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	var moved, unsure, reads atomic.Int64
+	var wg sync.WaitGroup
+	nodes := c.running()[:2] // the third is killed
+	for w := range 6 {
+		n := nodes[w%2]
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 5))
+			for i := 0; ctx.Err() == nil; i++ {
+				from, to := rng.IntN(count), rng.IntN(count)
+				if from == to {
+					continue
+				}
+				amount := rng.Int64N(50)
+				call, stop := context.WithTimeout(t.Context(), 8*time.Second)
+				out, err := n.ApplyOps(call, "me", fmt.Sprintf("w%d-%d", w, i), 0, []account.Op{deposit(ids[from], -amount), deposit(ids[to], amount)})
+				stop()
+				switch {
+				case err != nil:
+					unsure.Add(1)
+				case out.Code == account.Done || out.Code == account.Repeated:
+					moved.Add(1)
+				case out.Code != account.Held:
+					t.Errorf("transfer: %+v", out)
+				}
+			}
+		})
+	}
+	for _, n := range nodes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				states, _, err := n.GetAccounts(t.Context(), ids, false)
+				if err != nil {
+					continue // an election, or too many changes
+				}
+				reads.Add(1)
+				sum := int64(0)
+				for _, s := range states {
+					sum += s.Balance
+				}
+				if sum != count*each {
+					t.Errorf("a reader on %s saw %d in all, not %d", n.cfg.Self, sum, count*each)
+				}
+			}
+		})
+	}
+	time.Sleep(2 * time.Second)
+	c.kill("n3")
+	wg.Wait()
+	if moved.Load() == 0 || reads.Load() == 0 {
+		t.Errorf("%d transfers, %d readings", moved.Load(), reads.Load())
+	}
+	t.Logf("%d transfers, %d not known, %d readings of all", moved.Load(), unsure.Load(), reads.Load())
+	c.eventually(10*time.Second, "nothing is left", func() error { return c.nothingPending() })
+	sum := int64(0)
+	for _, b := range balances(t, c.nodes["n1"], false, ids...) {
+		sum += b
+	}
+	if sum != count*each {
+		t.Errorf("%d in all, not %d", sum, count*each)
+	}
+}
+
+// TestAccountsOnceThroughElections sends each request through two nodes while leaders
+// die: each is applied once.
+func TestAccountsOnceThroughElections(t *testing.T) {
+	c := newTrio(t, 2)
+	id := accountIn(t, 0, 2, 0)
+	far := accountIn(t, 1, 2, 0)
+	mustApply(t, c.nodes["n1"], "", create(id, 0), create(far, 0))
+	leader := quota.NodeID(c.nodes["n1"].Status().Ranges[0].Leader)
+	var through []*Node
+	for _, n := range c.running() {
+		if n.cfg.Self != leader {
+			through = append(through, n)
+		}
+	}
+	const requests = 60
+	var wg sync.WaitGroup
+	var repeated atomic.Int64
+	for i := range requests {
+		ops := []account.Op{deposit(id, 1)}
+		if i%3 == 0 {
+			ops = append(ops, deposit(far, 1))
+		}
+		for _, n := range through {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 25 * time.Millisecond)
+				for try := range 10 {
+					out, err := n.ApplyOps(t.Context(), "me", fmt.Sprint("r", i), 0, ops)
+					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
+						if out.Code == account.Repeated {
+							repeated.Add(1)
+						}
+						return
+					}
+					if err == nil && out.Code != account.Held {
+						t.Errorf("request %d, try %d: %+v", i, try, out)
+						return
+					}
+				}
+				t.Errorf("request %d was not answered", i)
+			})
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	c.kill(leader)
+	wg.Wait()
+	if got := fmt.Sprint(balances(t, through[0], false, id, far)); got != fmt.Sprintf("[%d %d]", requests, requests/3) {
+		t.Errorf("balances %s after %d requests, each sent twice", got, requests)
+	}
+	if repeated.Load() < requests {
+		t.Errorf("%d answers were repetitions; want %d", repeated.Load(), requests)
+	}
+}
