@@ -139,13 +139,14 @@ func TestAccountsEnd(t *testing.T) {
 	c := newTrio(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
+	n := c.nodes["n1"]
 	c.kill("n2")
 	c.kill("n3")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.nodes["n1"].ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
+		_, err := n.ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
@@ -157,5 +158,20 @@ func TestAccountsEnd(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("the call outlives the node")
+	}
+}
+
+// TestRangeOfGolden pins where accounts are: a change would lose every account of every
+// existing cluster.
+func TestRangeOfGolden(t *testing.T) {
+	for id, want := range map[account.ID]quota.RangeID{
+		accountID("a"): 158,
+		accountID("b"): 84,
+		{App: "app", Realm: "realm", Namespace: "@team|ci", Name: "a", Resource: "units"}:                  60,
+		{App: "app", Realm: "realm", Namespace: "@team", Identity: "user:x", Name: "b", Resource: "other"}: 60,
+	} {
+		if got := accounts.RangeOf(id, 256); got != want {
+			t.Errorf("%+v is in range %d, want %d", id, got, want)
+		}
 	}
 }

@@ -1,0 +1,256 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// world is one range on one node, with a log that tests hold up and break.
+type world struct {
+	*Service
+	replica *Replica
+
+	mu      sync.Mutex
+	hold    chan struct{} // entries wait here while it is set
+	fail    func(entry int) (err error, applied bool)
+	entries []int // commands in each
+}
+
+func (w *world) Leader(quota.RangeID) quota.NodeID    { return "" }
+func (w *world) Holders(quota.RangeID) []quota.NodeID { return []quota.NodeID{"n1"} }
+func (w *world) Now() quota.Time                      { return quota.Time(time.Now().UnixNano()) }
+
+func (w *world) Call(context.Context, quota.NodeID, *peerv1.Call) (*peerv1.Call, error) {
+	return nil, errors.New("there is no other node")
+}
+
+func (w *world) Policies(context.Context, []account.PolicyRef) ([]*account.Policy, error) {
+	return nil, nil
+}
+
+// group is the replica's Raft group. It is another type than the node since both have a
+// method Leader.
+type group struct{ *world }
+
+func (g group) Confirm(context.Context) error { return nil }
+
+func (g group) Leader() (quota.NodeID, uint64, bool) { return "n1", 1, true }
+
+func (g group) Apply(ctx context.Context, data []byte) (any, error) {
+	g.mu.Lock()
+	batch, _ := Batch(data)
+	_, commands, _ := account.DecodeBatch(batch)
+	n := len(g.entries)
+	g.entries = append(g.entries, len(commands))
+	hold := g.hold
+	g.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return nil, multiraft.ErrUncertain
+		}
+	}
+	if g.fail != nil {
+		if err, applied := g.fail(n); err != nil {
+			if applied {
+				g.replica.Apply(batch)
+			}
+			return nil, err
+		}
+	}
+	return g.replica.Apply(batch), nil
+}
+
+type node struct{ *world }
+
+func (n node) Group(quota.RangeID) Group { return group{n.world} }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{replica: NewReplica()}
+	w.Service = New(Config{Self: "n1", Ranges: 1, Replicas: map[quota.RangeID]*Replica{0: w.replica}, Node: node{w}})
+	t.Cleanup(w.Close)
+	return w
+}
+
+func add(name string) []account.Op {
+	return []account.Op{{
+		Account: account.ID{App: "a", Realm: "r", Name: name, Resource: "u"}, RelativeTo: account.Zero, Delta: 1, Options: account.IgnorePolicyBounds,
+	}}
+}
+
+// TestQueueBound fills the queue while the log stands still: what is beyond the bound is
+// refused at once, and nothing of it is done; the rest is done in few entries.
+func TestQueueBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hold = make(chan struct{})
+		results := make(chan error, 2*maxQueue)
+		call := func(i int) {
+			out, err := w.ApplyOps(t.Context(), "me", "", 0, add(fmt.Sprint("x", i)))
+			if err == nil && out.Code != account.Done {
+				err = fmt.Errorf("%+v", out)
+			}
+			results <- err
+		}
+		for i := range maxFlying {
+			go call(i)
+			synctest.Wait()
+		}
+		for i := range maxQueue {
+			go call(maxFlying + i)
+		}
+		synctest.Wait()
+		if n := w.queues[0].length(); n != maxQueue || len(w.entries) != maxFlying {
+			t.Fatalf("%d wait, %d entries are under way", n, len(w.entries))
+		}
+		var u *UnavailableError
+		if _, err := w.ApplyOps(t.Context(), "me", "", 0, add("y")); !errors.As(err, &u) || !u.Overloaded || u.Unknown {
+			t.Errorf("beyond the bound: %v", err)
+		}
+		close(w.hold)
+		for range maxFlying + maxQueue {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if got, want := len(w.entries), maxFlying+maxQueue/maxBatch; got != want {
+			t.Errorf("%d entries %v, want %d", got, w.entries, want)
+		}
+		if n := w.replica.Stats().Accounts; n != maxFlying+maxQueue {
+			t.Errorf("%d accounts, want %d", n, maxFlying+maxQueue)
+		}
+	})
+}
+
+// TestQueueBytes puts long commands into several entries.
+func TestQueueBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hold = make(chan struct{})
+		var ops []account.Op
+		for i := range account.MaxOps {
+			ops = append(ops, add(fmt.Sprintf("%0200d", i))...)
+		}
+		const calls = 20
+		done := make(chan error, calls)
+		for range calls {
+			go func() {
+				_, err := w.ApplyOps(t.Context(), "me", "", 0, ops)
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		close(w.hold)
+		for range calls {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, n := range w.entries {
+			if size := n * sizeOf(&account.Command{Apply: &account.Request{Ops: ops}}); n > 1 && size > maxBatchBytes {
+				t.Errorf("an entry of %d commands has %d bytes", n, size)
+			}
+		}
+		if len(w.entries) < 5 {
+			t.Errorf("%d entries: %v", len(w.entries), w.entries)
+		}
+	})
+}
+
+// TestOutcomeNotKnown loses the leadership while an entry is under way.
+func TestOutcomeNotKnown(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		for _, id := range []string{"", "r1"} {
+			t.Run(fmt.Sprintf("applied %v, id %q", applied, id), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.fail = func(entry int) (error, bool) {
+						if entry == 0 {
+							return multiraft.ErrUncertain, applied
+						}
+						return nil, false
+					}
+					out, err := w.ApplyOps(t.Context(), "me", id, 0, add("x"))
+					var u *UnavailableError
+					switch {
+					case id == "" && (!errors.As(err, &u) || !u.Unknown || !u.NoLeader()):
+						t.Errorf("%+v, %v", out, err)
+					case id != "" && (err != nil || out.Results[0].New != 1 || (out.Code == account.Repeated) != applied):
+						t.Errorf("%+v, %v", out, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestNothingDoneIsRepeated has the log refuse entries for a while.
+func TestNothingDoneIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		start := time.Now()
+		w.fail = func(int) (error, bool) {
+			if time.Since(start) < 2*time.Second {
+				return multiraft.ErrNotLeader, false
+			}
+			return nil, false
+		}
+		if out, err := w.ApplyOps(t.Context(), "me", "", 0, add("x")); err != nil || out.Code != account.Done {
+			t.Errorf("%+v, %v", out, err)
+		}
+		start = start.Add(time.Hour) // never again
+		called := time.Now()
+		_, err := w.ApplyOps(t.Context(), "me", "", 0, add("x"))
+		var u *UnavailableError
+		if !errors.As(err, &u) || u.Unknown || time.Since(called) != callLimit {
+			t.Errorf("after %v: %v", time.Since(called), err)
+		}
+		if len(w.entries) > 200 {
+			t.Errorf("%d tries", len(w.entries))
+		}
+	})
+}
+
+// TestLeaving takes a caller that does not wait any more out of the queue.
+func TestLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hold = make(chan struct{})
+		for range maxFlying {
+			go func() { _, _ = w.ApplyOps(t.Context(), "me", "", 0, add("x")) }()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := w.ApplyOps(ctx, "me", "", 0, add("y"))
+		var u *UnavailableError
+		if !errors.As(err, &u) || u.Unknown {
+			t.Errorf("it was in no entry: %v", err)
+		}
+		close(w.hold)
+		synctest.Wait()
+		if n := w.replica.Stats().Accounts; n != 1 {
+			t.Errorf("%d accounts: who left was carried out", n)
+		}
+	})
+}
+
+func TestClosedService(t *testing.T) {
+	w := newWorld(t)
+	w.Close()
+	if _, err := w.ApplyOps(t.Context(), "me", "", 0, add("x")); err == nil {
+		t.Error("it was applied")
+	}
+}
