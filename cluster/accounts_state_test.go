@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +34,7 @@ func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []by
 func levelEntry(rng *rand.Rand, at int64) []byte {
 	cp := &raftlogv1.Checkpoint{AtUnixNanos: at}
 	for range rng.IntN(20) {
-		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: fmt.Sprint(rng.IntN(400)), FullAtUnixNanos: at + 5000})
+		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: strconv.Itoa(rng.IntN(400)), FullAtUnixNanos: at + 5000})
 	}
 	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 }
@@ -57,7 +58,7 @@ func TestRangeMachine(t *testing.T) {
 
 func randomAccountCommand(rng *rand.Rand, i int) account.Command {
 	request := account.Request{By: "me", ID: fmt.Sprint("r", rng.IntN(40)), TTL: time.Duration(rng.IntN(3000)), Ops: []account.Op{
-		deposit(accountID(fmt.Sprint(rng.IntN(30))), rng.Int64N(100)-50), create(accountID(fmt.Sprint(rng.IntN(30))), 5),
+		deposit(accountID(strconv.Itoa(rng.IntN(30))), rng.Int64N(100)-50), create(accountID(strconv.Itoa(rng.IntN(30))), 5),
 	}}
 	tx := account.Tx{ID: account.TxID{byte(i / 10), byte(rng.IntN(4))}, Home: quota.RangeID(rng.IntN(2))}
 	switch rng.IntN(9) {

@@ -74,7 +74,7 @@ func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 
 type node struct{ *world }
 
-func (n node) Group(quota.RangeID) Group { return group{n.world} }
+func (n node) Group(quota.RangeID) Group { return group(n) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
