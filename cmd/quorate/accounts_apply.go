@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 				res, err = c.ApplyOps(ctx, req)
 				return err
 			})
-			if codeOf(err) == exitUnreachable && made {
+			if codeOf(err) == exitUnreachable && made && !nothingDone(err) {
 				return &exitError{fmt.Errorf("%w\nWhether it was applied may not be known: repeat it with --request-id %s, and it is applied once", err, req.RequestId), exitUnreachable}
 			}
 			if err != nil {
@@ -85,6 +86,11 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 	f.StringVarP(&a.file, "file", "f", "", "apply the operations of this file")
 	outputFlag(cmd, &output, "table", "json")
 	return cmd
+}
+
+// nothingDone says whether a node said so.
+func nothingDone(err error) bool {
+	return strings.Contains(err.Error(), "nothing was applied") || strings.Contains(err.Error(), "nothing was done")
 }
 
 // request reads arguments, flags and file; made says that its id was made up.
