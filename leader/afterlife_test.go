@@ -168,3 +168,27 @@ func TestLimitChangesBeforeCheckpoint(t *testing.T) {
 		e.remaining(burst - 150)
 	}
 }
+
+// TestManyDead: all nodes of a cluster die twice, and none is forgotten before it has
+// told what it had counted; of more than that, those go that have told, then the oldest.
+func TestManyDead(t *testing.T) {
+	const nodes = 20
+	a := account{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}}
+	now := quota.Time(100 * time.Hour)
+	for i := range 2*nodes + 3 {
+		a.holders = append(a.holders, holder{inc: quota.Incarnation(i), dead: true, diedAt: now - quota.Time(i), reported: now, final: i == 5})
+	}
+	a.forget(now, 2*nodes)
+	if got := len(a.holders); got != 2*nodes+3 {
+		t.Fatalf("%d are remembered with room for all", got)
+	}
+	a.forget(now, nodes)
+	if got := len(a.holders); got != 2*nodes {
+		t.Fatalf("%d are remembered, want %d", got, 2*nodes)
+	}
+	for i := range a.holders {
+		if inc := a.holders[i].inc; inc == 5 || inc > 2*nodes {
+			t.Errorf("process %d is remembered", inc)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -453,38 +454,56 @@ func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Unit
 // still tell.
 const memory = 10 * time.Minute
 
-// maxDead bounds the dead processes that one account remembers.
+// maxDead dead processes, or two for each node if that is more, are remembered of an
+// account: all nodes may die at once, and die again.
 const maxDead = 16
 
 // forgets reports whether the holder may be dropped from the books.
-func (a *account) forgets(now quota.Time, h *holder, dead int) bool {
+func (a *account) forgets(now quota.Time, h *holder) bool {
 	silent := now.Sub(h.reported) > max(remember, a.inFlightLease())
 	switch {
 	case !a.endures():
 		return silent
 	case h.dead:
-		return dead > maxDead || now.Sub(h.diedAt) > memory
+		return now.Sub(h.diedAt) > memory
 	}
 	// One that is silent and not dead may speak again, and may still hold what it
 	// was given.
 	return silent && h.closed && h.out == 0 && h.saved >= h.used.Plus(h.over)
 }
 
-// forget drops what need not be remembered.
-func (a *account) forget(now quota.Time) {
-	dead := 0
+// forget drops what need not be remembered. Of a dead process that is forgotten
+// too early, what it had out is lost, and what its journal tells may be booked twice.
+func (a *account) forget(now quota.Time, nodes int) {
+	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return a.forgets(now, &h) })
+	var dead []int
 	for i := range a.holders {
 		if a.holders[i].dead {
-			dead++
+			dead = append(dead, i)
 		}
 	}
-	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool {
-		gone := a.forgets(now, &h, dead)
-		if gone && h.dead {
-			dead--
+	over := len(dead) - max(maxDead, 2*nodes)
+	if over <= 0 {
+		return
+	}
+	slices.SortStableFunc(dead, func(i, j int) int { return a.holders[i].sooner(&a.holders[j]) })
+	drop := dead[:over]
+	slices.Sort(drop)
+	for _, i := range slices.Backward(drop) {
+		a.holders = slices.Delete(a.holders, i, i+1)
+	}
+}
+
+// sooner orders dead processes by which is forgotten first: those that have nothing
+// more to tell, and then those that died first.
+func (h *holder) sooner(o *holder) int {
+	if h.final != o.final {
+		if h.final {
+			return -1
 		}
-		return gone
-	})
+		return 1
+	}
+	return cmp.Compare(h.diedAt, o.diedAt)
 }
 
 // recountable is the meter of everything that is not booked and has not

@@ -395,7 +395,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 	for k, a := range l.accounts {
 		a.advance(now)
 		l.liveSweep(now, a)
-		a.forget(now)
+		a.forget(now, l.nodes)
 		shown := now.Sub(a.lastUse) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
 			delete(l.accounts, k)
