@@ -313,6 +313,21 @@ func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 	}
 }
 
+// TestAccessRefusesWhatItCannotCheck: while nobody knows what policy an account has,
+// or would get, nothing is written.
+func TestAccessRefusesWhatItCannotCheck(t *testing.T) {
+	ref := &account.PolicyRef{Config: cvConfig, Key: buildKey}
+	for name, op := range map[string]*quoratev1.Op{"account": opOn(alice), "policy": {AccountId: accountIDProto(alice), PolicyId: policyRefProto(ref)}} {
+		n := newFake(t).withAccounts()
+		n.accounts.err = noLeader{}
+		client := quoratev1.NewAccountAdminServiceClient(dialGRPC(t, n, Options{Grants: access.List{grant("project:infra", access.AccountsWrite)}}))
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", ann)
+		if _, err := client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{op}}); status.Code(err) != codes.Unavailable || n.accounts.ops != nil {
+			t.Errorf("%s: %v, operations %v", name, err, n.accounts.ops)
+		}
+	}
+}
+
 // TestAccessOnlyTheAdminServiceChecks: "These access controls ONLY apply to
 // requests via the Administration service API.".
 func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {

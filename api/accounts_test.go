@@ -159,6 +159,9 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/admin/accounts:get", id(`{"app_id":"a","realm":"r","name":"n"}`), "accounts[1].resource_type", "is empty"},
 		{"/v1/policies:load", `{"realm":"r"}`, "app_id", "is empty"},
 		{"/v1/policies:load", `{"app_id":"a","realm":"r"}`, "config.policies", "must be 1 to 10000"},
+		{"/v1/policies:load", `{"app_id":"cv","realm":"r","config":{"policies":[{}]}}`, "config.policies[0].key", "is missing"},
+		{"/v1/policies:load", load(`{"default":18446744073709551615}`), "config.policies[0].policy.default", "must be a whole number from 0"},
+		{"/v1/policies:load", load(`{"default":9223372036854775807}`), "config.policies[0].policy.default", "9223372036854775807; 0 to the limit"},
 		{"/v1/policies:load", load(`null`), "config.policies[0].policy", "is missing"},
 		{"/v1/policies:load", load(`{"limit":9007199254740992}`), "config.policies[0].policy.limit", "0 to 9007199254740991"},
 		{"/v1/policies:load", load(`{"options":2}`), "config.policies[0].policy.options", "ABSOLUTE_RESOURCE"},
@@ -175,6 +178,14 @@ func TestAccountFaults(t *testing.T) {
 		if a.code != 400 || a.fields["field"] != c.field || !strings.Contains(detail, c.detail) {
 			t.Errorf("%s %.300s:\n got %d %s\nwant 400 %s: ...%s", c.path, c.body, a.code, a.body, c.field, c.detail)
 		}
+	}
+	many := make([]string, maxNamed+2)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"key":{"name":"p%d","resource_type":"t"},"policy":{"options":2}}`, i)
+	}
+	a := call(t, "POST", srv.URL+"/v1/policies:load", `{"app_id":"a","realm":"r","config":{"policies":[`+strings.Join(many, ",")+`]}}`)
+	if !strings.Contains(a.body, "policies[19].policy.options") || strings.Contains(a.body, "policies[20]") || !strings.Contains(a.body, "; and 2 more") {
+		t.Errorf("many faults: %s", a.body)
 	}
 	for _, c := range []struct{ path, field string }{
 		{"/v1/admin/accounts", "app_id"},
