@@ -67,7 +67,7 @@ func TestSentences(t *testing.T) {
 			}
 		}
 	}
-	check(t, "sentences", rows, 107)
+	check(t, "sentences", rows, 125)
 	for name := range testsOf(t, "sentences_*_test.go") {
 		if !listed[name] {
 			t.Errorf("%s is not in docs/durable-quotas-sentences.md", name)
