@@ -81,7 +81,11 @@ type part struct {
 	request account.Request
 	out     account.Outcome
 	err     error
+	doubt   bool // an earlier try may have been carried out, or may yet be
 }
+
+// prepared says whether something of an attempt may be held at the part's range.
+func (p *part) prepared() bool { return p.err != nil || p.doubt || p.out.Code == account.Done }
 
 // split divides a call by ranges. The first one is that of the first operation: the
 // home, if there are several.
@@ -109,13 +113,13 @@ func (s *Service) split(r *account.Request) []part {
 // applyHere applies operations on one range.
 func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, error) {
 	cmd := account.Command{Apply: &p.request}
+	s.awaitOwn(ctx, p)
 	for try := 0; ; try++ {
 		out, err := s.submit(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""})
 		if err != nil || out.Code != account.Held {
 			return out, err
 		}
-		s.look(ctx, p.id, out.Holder)
-		if !pause(ctx, try) {
+		if !s.look(ctx, p.id, out.Holder) && !pause(ctx, try) {
 			return out, nil
 		}
 	}
@@ -128,23 +132,29 @@ type retry struct{ unknown, overloaded bool }
 // elections, until ctx ends. The error is an *UnavailableError, or one that no
 // repetition will mend.
 func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
-	doubt := false
+	out, _, err := s.submitTold(ctx, r, c, again)
+	return out, err
+}
+
+// submitTold also tells whether a try may have been carried out besides the one that was
+// answered.
+func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (out account.Outcome, doubt bool, err error) {
 	for try := 0; ; try++ {
-		out, err := s.queues[r].once(ctx, c)
+		out, err = s.queues[r].once(ctx, c)
 		switch {
 		case err == nil:
-			return out, nil
+			return out, doubt, nil
 		case errors.Is(err, errRefused):
-			return out, err
+			return out, doubt, err
 		case errors.Is(err, errOverloaded) && !again.overloaded:
-			return out, givenUp(err, doubt)
+			return out, doubt, givenUp(err, doubt)
 		case errors.Is(err, errUnknown):
 			if doubt = true; !again.unknown {
-				return out, givenUp(err, doubt)
+				return out, doubt, givenUp(err, doubt)
 			}
 		}
 		if !pause(ctx, try) {
-			return out, givenUp(err, doubt)
+			return out, doubt, givenUp(err, doubt)
 		}
 	}
 }

@@ -88,7 +88,8 @@ type Service struct {
 	closed bool
 	wg     sync.WaitGroup
 	ending chan struct{} // a slot per transaction that is brought to its end
-	claims sync.Map      // claimed -> struct{}
+	claims sync.Map      // claimed -> *claim
+	owned  owned
 
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }
@@ -116,7 +117,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		cfg: cfg, node: cfg.Node, log: cfg.Logger, queues: make([]queue, cfg.Ranges),
-		ending: make(chan struct{}, maxEnding),
+		ending: make(chan struct{}, maxEnding), owned: owned{over: map[account.ID]chan struct{}{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for r := range s.queues {

@@ -15,28 +15,105 @@ type claimed struct {
 	at quota.RangeID
 }
 
-func (s *Service) claim(tx account.Tx, r quota.RangeID) bool {
-	_, taken := s.claims.LoadOrStore(claimed{tx.ID, r}, struct{}{})
-	return !taken
+// claim is somebody's work at an end of a transaction. ended, which is read after done is
+// closed, says that nothing is held there any more.
+type claim struct {
+	done  chan struct{}
+	ended bool
 }
 
-func (s *Service) release(tx account.Tx, r quota.RangeID) { s.claims.Delete(claimed{tx.ID, r}) }
+// claim returns the work, and whether it is the caller's, who has to release it.
+func (s *Service) claim(tx account.Tx, r quota.RangeID) (c *claim, mine bool) {
+	v, taken := s.claims.LoadOrStore(claimed{tx.ID, r}, &claim{done: make(chan struct{})})
+	c, _ = v.(*claim)
+	return c, !taken
+}
+
+func (s *Service) release(tx account.Tx, r quota.RangeID, c *claim, ended bool) {
+	s.claims.Delete(claimed{tx.ID, r})
+	c.ended = ended
+	close(c.done)
+}
 
 // look is for who has met an account of range r that is held: if that transaction
-// is decided, it is carried out there. If not, its coordinator may be at it; the
-// leader of the range aborts it when it is not.
-func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) {
+// is decided, it is carried out there, and nothing is in the way any more. If not, its
+// coordinator may be at it; the leader of the range aborts it when it is not.
+func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) (ended bool) {
 	s.stats.held.Inc()
-	if holder == (account.Tx{}) || holder.Home == r || !s.claim(holder, r) {
-		return
+	if holder == (account.Tx{}) || holder.Home == r {
+		return false
 	}
-	defer s.release(holder, r)
+	c, mine := s.claim(holder, r)
+	if !mine { // many have met it
+		select {
+		case <-c.done:
+			return c.ended
+		case <-ctx.Done():
+			return false
+		}
+	}
+	defer func() { s.release(holder, r, c, ended) }()
 	d, err := s.decision(ctx, holder)
 	if err == nil && d.decided {
 		err = s.finishAt(ctx, holder, r, d.commit)
 	}
 	if err != nil {
 		s.log.Debug("holder not looked into", "home", holder.Home, "range", r, "err", err)
+	}
+	return err == nil && d.decided
+}
+
+// owned are the accounts that transactions which this node has committed still hold
+// elsewhere. Who comes next through this node waits for that, instead of trying in vain.
+type owned struct {
+	mu   sync.Mutex
+	over map[account.ID]chan struct{}
+}
+
+// own notes the parts' accounts until what it returns is called.
+func (s *Service) own(parts []part) (over func()) {
+	done := make(chan struct{})
+	s.owned.mu.Lock()
+	defer s.owned.mu.Unlock()
+	for i := range parts {
+		for j := range parts[i].request.Ops {
+			s.owned.over[parts[i].request.Ops[j].Account] = done
+		}
+	}
+	return func() {
+		s.owned.mu.Lock()
+		defer s.owned.mu.Unlock()
+		for i := range parts {
+			for j := range parts[i].request.Ops {
+				if id := parts[i].request.Ops[j].Account; s.owned.over[id] == done {
+					delete(s.owned.over, id)
+				}
+			}
+		}
+		close(done)
+	}
+}
+
+// ownLimit bounds the wait for this node's own transactions: it is only a courtesy.
+const ownLimit = 100 * time.Millisecond
+
+// awaitOwn waits until no transaction that was committed here holds an account of the
+// part.
+func (s *Service) awaitOwn(ctx context.Context, p *part) {
+	ctx, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+	for i := range p.request.Ops {
+		s.owned.mu.Lock()
+		done := s.owned.over[p.request.Ops[i].Account]
+		s.owned.mu.Unlock()
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -14,11 +14,17 @@ import (
 // transact applies operations on several ranges, parts[0] at home. Attempts that
 // meet accounts held by others are made again, under another name.
 func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, error) {
+	for i := range parts {
+		s.awaitOwn(ctx, &parts[i])
+	}
 	for try := 0; ; try++ {
-		out, err := s.attempt(ctx, parts)
+		out, ended, err := s.attempt(ctx, parts)
 		s.stats.transactions.WithLabelValues(resultName(out.Code, err)).Inc()
 		if err != nil || (out.Code != account.Held && out.Code != account.Aborted) {
 			return out, err
+		}
+		if ended { // what was in the way is not any more
+			try = 0
 		}
 		if !pause(ctx, try) {
 			out.Code = account.Held
@@ -35,21 +41,25 @@ func resultName(c account.Code, err error) string {
 }
 
 // attempt is one try under a name of its own. Held and Aborted may be tried again;
-// nothing was applied then.
-func (s *Service) attempt(ctx context.Context, parts []part) (account.Outcome, error) {
+// nothing was applied then. ended says that what held an account does not any more.
+func (s *Service) attempt(ctx context.Context, parts []part) (out account.Outcome, ended bool, err error) {
 	tx := account.Tx{Home: parts[0].id}
 	_, _ = rand.Read(tx.ID[:]) // never fails
+	for i := range parts {
+		parts[i].doubt = false
+	}
 	s.prepareAll(ctx, tx, parts)
 	s.checkAgain(ctx, tx, parts)
 	out, ready, err := verdict(parts)
 	if !ready {
 		s.end(tx, parts, false)
 		if out.Code == account.Held && err == nil {
-			s.look(ctx, heldAt(parts), out.Holder)
+			ended = s.look(ctx, heldAt(parts), out.Holder)
 		}
-		return out, err
+		return out, ended, err
 	}
-	return s.decide(ctx, tx, parts)
+	out, err = s.decide(ctx, tx, parts)
+	return out, false, err
 }
 
 // prepareAll begins at home and prepares the others, at the same time.
@@ -74,7 +84,9 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 		p.out, p.err = account.Outcome{}, errStopped
 		return
 	}
-	p.out, p.err = s.submit(ctx, p.id, &cmd, retry{unknown: true})
+	doubt := p.doubt // of an earlier try in this attempt
+	p.out, p.doubt, p.err = s.submitTold(ctx, p.id, &cmd, retry{unknown: true})
+	p.doubt = p.doubt || doubt
 }
 
 // checkAgain has a part that failed checked once more while the others hold, so
@@ -225,32 +237,53 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	return out, nil
 }
 
-// end brings an attempt to its end in the background. If too many are under way it
-// is left to the leaders' look at what is pending.
+// end brings an attempt to its end in the background, wherever something of it may be
+// held. If too many are under way it is left to the leaders' look at what is pending.
 func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 	if count(parts, func(p *part) bool { return errors.Is(p.err, errStopped) }) > 0 {
 		return
 	}
-	others := ranges(parts[1:])
-	s.later(tx, tx.Home, func(ctx context.Context) error { return s.finish(ctx, tx, others, commit) })
+	home, others := parts[0].prepared(), []quota.RangeID{}
+	for i := range parts[1:] {
+		if p := &parts[i+1]; p.prepared() {
+			others = append(others, p.id)
+		}
+	}
+	if !home && len(others) == 0 {
+		return
+	}
+	over := func() {}
+	if commit {
+		over = s.own(parts[1:])
+	}
+	started := s.later(tx, tx.Home, func(ctx context.Context) error {
+		defer over()
+		if !home {
+			return s.finishAll(ctx, tx, others, commit)
+		}
+		return s.finish(ctx, tx, others, commit)
+	})
+	if !started {
+		over()
+	}
 }
 
 // later runs f in the background, unless there is no room, or somebody here is
 // already at that end of the transaction.
-func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Context) error) {
+func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Context) error) bool {
 	select {
 	case s.ending <- struct{}{}:
 	default:
-		return
+		return false
 	}
-	free := func() { <-s.ending }
-	if !s.claim(tx, r) {
-		free()
-		return
+	c, mine := s.claim(tx, r)
+	if !mine {
+		<-s.ending
+		return false
 	}
 	started := s.spawn(func() {
-		defer free()
-		defer s.release(tx, r)
+		defer func() { <-s.ending }()
+		defer s.release(tx, r, c, false)
 		ctx, cancel := context.WithTimeout(s.ctx, endLimit)
 		defer cancel()
 		if err := f(ctx); err != nil && s.ctx.Err() == nil {
@@ -258,28 +291,37 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 		}
 	})
 	if !started {
-		s.release(tx, r)
-		free()
+		s.release(tx, r, c, false)
+		<-s.ending
 	}
+	return started
 }
 
 // finish carries a decision out in the other ranges, and then has home forget it.
 // An abort is decided at home too; there may be nothing there to abort.
 func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
-	errs := make([]error, len(others)+1)
+	var aborted error
+	var wg sync.WaitGroup
+	if !commit {
+		wg.Go(func() { _, aborted = s.abort(ctx, tx) })
+	}
+	err := s.finishAll(ctx, tx, others, commit)
+	wg.Wait()
+	if err = errors.Join(err, aborted); err != nil || s.stopAt("forget", tx.Home) {
+		return err
+	}
+	_, err = s.submit(ctx, tx.Home, &account.Command{Forget: &tx.ID}, retry{true, true})
+	return err
+}
+
+func (s *Service) finishAll(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
+	errs := make([]error, len(others))
 	var wg sync.WaitGroup
 	for i, r := range others {
 		wg.Go(func() { errs[i] = s.finishAt(ctx, tx, r, commit) })
 	}
-	if !commit {
-		_, errs[len(others)] = s.abort(ctx, tx)
-	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil || s.stopAt("forget", tx.Home) {
-		return err
-	}
-	_, err := s.submit(ctx, tx.Home, &account.Command{Forget: &tx.ID}, retry{true, true})
-	return err
+	return errors.Join(errs...)
 }
 
 func (s *Service) finishAt(ctx context.Context, tx account.Tx, r quota.RangeID, commit bool) error {
