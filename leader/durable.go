@@ -171,6 +171,9 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	room, rate, top, until := h.bounds(now)
 	flights := h.most().Plus(-max(h.capped, h.held))
 	most := max(capped, h.held).Plus(flights)
+	if h.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
+		most = min(most, h.out)
+	}
 	h.wish = wish{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
 	got := max(0, min(tokens, room, top.Plus(-most)))
 	h.rate = min(h.rate, rate)
