@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -171,7 +172,7 @@ func (in *recordReader) account(a *raftlogv1.StoredAccount) error {
 	if err != nil {
 		return err
 	}
-	in.store.put(r)
+	in.store.putLast(r)
 	return nil
 }
 
@@ -249,11 +250,6 @@ func (in *recordReader) transaction(st *raftlogv1.StoredTransaction) error {
 		if t.part, err = in.part(st); err != nil {
 			return fmt.Errorf("transaction %x: %w", id, err)
 		}
-		for _, r := range t.part.records {
-			if _, held := in.store.holds.Get(hold{key: r.key}); held {
-				return fmt.Errorf("transaction %x: account %q is held by another", id, r.key)
-			}
-		}
 		in.store.holdPart(t)
 	}
 	in.store.txs.Set(t)
@@ -277,6 +273,12 @@ func (in *recordReader) part(st *raftlogv1.StoredTransaction) (*part, error) {
 		r, err := in.stored(a)
 		if err != nil {
 			return nil, err
+		}
+		if _, held := in.store.holds.Get(hold{key: r.key}); held {
+			return nil, fmt.Errorf("account %q is held by another", r.key)
+		}
+		if slices.ContainsFunc(p.records, func(o *record) bool { return o.key == r.key }) {
+			return nil, fmt.Errorf("account %q is there twice", r.key)
 		}
 		p.records = append(p.records, r)
 	}

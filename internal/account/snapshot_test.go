@@ -1,6 +1,7 @@
 package account
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 )
 
 func restored(t testing.TB, data []byte) *Store {
@@ -100,6 +103,60 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	check(t, "the store as it was", bytes.Equal(w.bytes(), before), true)
 	err := w.store.Restore(strings.NewReader("something else"))
 	check(t, "message", err.Error(), `restore accounts: record 0: begins with "somethi", not with "\x00acct1\n": not a snapshot of accounts`)
+}
+
+// TestRestoreChecksRecords: what has a right checksum, and cannot be, is an error as well.
+func TestRestoreChecksRecords(t *testing.T) {
+	key := func(name string) []byte { return []byte(testID(name).key()) }
+	account := func(a *raftlogv1.StoredAccount) *raftlogv1.AccountRecord {
+		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Account{Account: a}}
+	}
+	tx := func(x *raftlogv1.StoredTransaction) *raftlogv1.AccountRecord {
+		x.Hash = make([]byte, 32)
+		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Transaction{Transaction: x}}
+	}
+	ended := func(id []byte) *raftlogv1.AccountRecord {
+		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Ended{Ended: &raftlogv1.StoredEnded{Tx: id}}}
+	}
+	one, two := make([]byte, 16), bytes.Repeat([]byte{1}, 16)
+	for want, records := range map[string][]*raftlogv1.AccountRecord{
+		"":                                {account(&raftlogv1.StoredAccount{Key: key("a")}), account(&raftlogv1.StoredAccount{Key: key("b")}), ended(one), ended(two)},
+		"is out of order":                 {account(&raftlogv1.StoredAccount{Key: key("b")}), account(&raftlogv1.StoredAccount{Key: key("a")})},
+		"\" is out of order":              {account(&raftlogv1.StoredAccount{Key: key("a")}), account(&raftlogv1.StoredAccount{Key: key("a")})},
+		"has not six parts":               {account(&raftlogv1.StoredAccount{Key: []byte("a\x00b")})},
+		"must not contain \"~\"":          {account(&raftlogv1.StoredAccount{Key: key("a~")})},
+		"policy 1 of 0":                   {account(&raftlogv1.StoredAccount{Key: key("a"), Policy: 1})},
+		"at most 9007199254740991":        {account(&raftlogv1.StoredAccount{Key: key("a"), Balance: Most + 1})},
+		"version 1, of 0 changes":         {account(&raftlogv1.StoredAccount{Key: key("a"), Version: 1})},
+		"its history cannot be read":      {account(&raftlogv1.StoredAccount{Key: key("a"), History: []byte{1}})},
+		"out of order":                    {ended(two), ended(one)},
+		"tx: 3 bytes; 16":                 {ended([]byte("abc"))},
+		"decided where it is not at home": {tx(&raftlogv1.StoredTransaction{Tx: one, Decided: true})},
+		"is there twice":                  {tx(&raftlogv1.StoredTransaction{Tx: one, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}, {Key: key("a")}}})},
+		"is held by another": {
+			tx(&raftlogv1.StoredTransaction{Tx: one, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}}}),
+			tx(&raftlogv1.StoredTransaction{Tx: two, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}}}),
+		},
+		"request \"r\" is held by another": {
+			tx(&raftlogv1.StoredTransaction{Tx: one, RequestId: "r"}), tx(&raftlogv1.StoredTransaction{Tx: two, RequestId: "r"}),
+		},
+		"is of no kind that this node knows": {{}},
+	} {
+		var b bytes.Buffer
+		w := &recordWriter{w: bufio.NewWriter(&b)}
+		w.bytes([]byte(snapshotMagic))
+		w.message(&raftlogv1.AccountSnapshotHeader{Version: snapshotVersion})
+		for _, r := range records {
+			w.message(r)
+		}
+		if err := w.w.Flush(); err != nil || w.err != nil {
+			t.Fatal(err, w.err)
+		}
+		err := New(Bounds{}).Restore(bytes.NewReader(sealed(b.Bytes())))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
 }
 
 // TestWriteFails: an error of the writer is told.

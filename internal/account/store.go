@@ -267,6 +267,17 @@ func (s *Store) put(r *record) {
 	if old, ok := s.accounts.Set(r); ok {
 		s.dropped(old)
 	}
+	s.added(r)
+}
+
+// putLast is put for an account behind all others, as a snapshot has them.
+func (s *Store) putLast(r *record) {
+	r.policy = s.use(r.policy)
+	s.accounts.Load(r)
+	s.added(r)
+}
+
+func (s *Store) added(r *record) {
 	if e := r.expires(); e != 0 {
 		s.accountExpiry.Set(expiry{at: e, key: r.key})
 	}
