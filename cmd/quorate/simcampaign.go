@@ -132,11 +132,11 @@ func (c *campaign) add(s *sim.Scenario, v sim.Verdict) {
 		c.count(sim.Trait{Group: inProperties, Name: string(p)}, slices.ContainsFunc(v.Broken, func(b sim.Breach) bool { return b.Property == p }))
 		switch {
 		case p == sim.SoftBound:
-			c.nearest.see(v.Excess/v.Most, s.Seed)
+			c.nearest.see(v.Judged/v.Most, s.Seed)
 		case p == sim.HardExact && v.Most > sim.Exact:
-			c.loosest.see(v.Excess/v.Most, s.Seed)
+			c.loosest.see(v.Judged/v.Most, s.Seed)
 		case p == sim.HardExact:
-			c.hardest.see(v.Excess, s.Seed)
+			c.hardest.see(v.Judged, s.Seed)
 		}
 	}
 	if failed {

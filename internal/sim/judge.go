@@ -45,6 +45,9 @@ type Verdict struct {
 	// Most is the excess, in tokens, that HardExact or SoftBound left room for; 0 if
 	// neither was asked for.
 	Most float64
+	// Judged is the excess that was held to it: of what the leader answers itself,
+	// by when it decided.
+	Judged float64
 }
 
 // Exact is the excess, in tokens, that counts as none: amounts that were rounded
@@ -126,7 +129,7 @@ func (j *judge) hard() {
 			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.seats)-1)
 		}
 		most += rateOf(l) * j.fast().Seconds()
-		j.Most = most
+		j.Most, j.Judged = most, excess
 		j.holds(HardExact, excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", excess, len(j.seats), most)
 	}
 }
@@ -198,7 +201,7 @@ func (j *judge) soft() {
 	if j.asks() {
 		worst += j.told()
 	}
-	j.Most = worst
+	j.Most, j.Judged = worst, j.res.Excess
 	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)
 }
 
