@@ -23,7 +23,9 @@ type Begin struct {
 	Part   Request
 }
 
-// Prepare checks a part of a transaction and holds its accounts until Finish.
+// Prepare checks a part of a transaction and holds its accounts until Finish. One that
+// was finished here in the last 10 minutes is not prepared again. A request id that is
+// remembered with the same hash does not stop it: home alone knows whether its time is over.
 type Prepare struct {
 	Tx   Tx
 	Part Request
@@ -40,7 +42,7 @@ type Decide struct {
 }
 
 // Finish carries a decision out where a part was prepared, once. What is not known
-// is finished already.
+// is finished already, and cannot be prepared for 10 minutes. At home it does nothing.
 type Finish struct {
 	Tx     TxID
 	Commit bool
@@ -60,8 +62,8 @@ const (
 	Mismatched             // the request id was used for other operations
 	Held                   // an account, or the request id, is held by transaction Holder
 	Full                   // a bound of the store: Message says which
-	Committed              // of a Begin or Decide: it was committed before
-	Aborted                // of a Begin or Decide: it was aborted before
+	Committed              // of a Begin, Prepare or Decide: it was committed before
+	Aborted                // of a Begin, Prepare or Decide: it was aborted before; of a Decide to commit also: it is not known
 )
 
 // Outcome is the answer to a command.

@@ -31,7 +31,9 @@
 // (key.go). Records are never changed, only replaced, so that a view or a snapshot is a
 // copy of a few pointers, and reads on while commands are applied. A policy is there once
 // for all accounts that have it. A history is packed into one string (history.go).
-// About 300 bytes per account with one change, measured by BenchmarkMillion.
+// With ids of 80 bytes, BenchmarkMillion has about 300 bytes per account that was changed
+// once, and 600 with a full history; a snapshot has 160 and 320.
+// A request id of one operation takes about 230 bytes.
 //
 // # Transactions
 //
