@@ -49,6 +49,14 @@
 // time, which leaves nothing in the log. A purge answers when all connected nodes
 // have applied it, as their beacons tell.
 //
+// # Accounts
+//
+// A range's log and snapshot hold the levels of limits and the durable accounts
+// (package accounts); an entry is about the one or the other. A snapshot of both is
+// taken without copying an account, and streamed; one of before there were accounts is
+// read too. A leader is asked to confirm itself before it is read
+// (multiraft.Group.Confirm).
+//
 // # Bounds
 //
 // The history keeps the newest 1000 versions and at most 64 MiB of encoded

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// cutOff loses everything between a node and the others, without a word; healed by
+// calling what it returns.
+func (c *trio) cutOff(id quota.NodeID) (heal func()) {
+	for _, n := range c.running() {
+		n.net.SetFault(func(to quota.NodeID, _ peerv1.Lane) wire.Fault {
+			return wire.Fault{Drop: to == id || n.cfg.Self == id}
+		})
+	}
+	return func() {
+		for _, n := range c.running() {
+			n.net.SetFault(nil)
+		}
+	}
+}
+
+// TestAccountsNeverStale cuts the leader off again and again while others write. Every
+// reading, on whatever node, shows at least what was answered before it began, and at most
+// what was asked for before it ended.
+func TestAccountsNeverStale(t *testing.T) {
+	c := newTrio(t, 1)
+	id := accountIn(t, 0, 1, 0)
+	mustApply(t, c.nodes["n1"], "", create(id, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	var asked, answered, reads, blind atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() { // one writer: the balance is the number of its requests
+		nodes := c.running()
+		for i := 0; ctx.Err() == nil; i++ {
+			asked.Add(1)
+			for try := i; ; try++ { // until it is answered
+				call, stop := context.WithTimeout(t.Context(), 400*time.Millisecond)
+				out, err := nodes[try%3].ApplyOps(call, "me", fmt.Sprint("w", i), 0, []account.Op{deposit(id, 1)})
+				stop()
+				if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
+					if out.Results[0].New != int64(i)+1 {
+						t.Errorf("request %d made it %d", i, out.Results[0].New)
+					}
+					break
+				}
+			}
+			answered.Add(1)
+		}
+	})
+	for _, n := range c.running() {
+		for range 2 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					before := answered.Load()
+					call, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					states, _, err := n.GetAccounts(call, []account.ID{id}, false)
+					stop()
+					if err != nil {
+						blind.Add(1)
+						continue
+					}
+					reads.Add(1)
+					if got, most := states[0].Balance, asked.Load(); got < before || got > most {
+						t.Errorf("%s read %d; %d were answered before, %d asked for", n.cfg.Self, got, before, most)
+					}
+				}
+			})
+		}
+	}
+	for ctx.Err() == nil {
+		time.Sleep(300 * time.Millisecond)
+		leader := quota.NodeID("")
+		for _, n := range c.running() {
+			if n.accountsLeader(0) {
+				leader = n.cfg.Self
+			}
+		}
+		if leader == "" {
+			continue
+		}
+		heal := c.cutOff(leader)
+		time.Sleep(2200 * time.Millisecond)
+		heal()
+	}
+	wg.Wait()
+	if answered.Load() < 20 || reads.Load() < 100 || blind.Load() == 0 {
+		t.Errorf("only %d writes, %d readings, %d without an answer", answered.Load(), reads.Load(), blind.Load())
+	}
+	t.Logf("%d writes, %d readings, %d without an answer", answered.Load(), reads.Load(), blind.Load())
+	if got := balances(t, c.nodes["n1"], false, id)[0]; got != answered.Load() {
+		t.Errorf("in the end %d, %d were answered", got, answered.Load())
+	}
+	c.sameReplicas(0)
+}
+
+// accountsLeader says whether this node serves a range.
+func (n *Node) accountsLeader(r quota.RangeID) bool {
+	_, _, serving := n.host.Group(group(r)).Leader()
+	return serving
+}
