@@ -71,9 +71,12 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 		return
 	}
 	b.keep(0)
+	ended := b.win
+	if b.firstWindow(now, l); b.win == ended {
+		return // it has been ended early (reframe): what was used is still of it
+	}
 	b.est, b.estAt, b.estUsed, b.estBack = l.BurstUnits(), now, spent, b.refunded
 	b.before, b.ceded = spent, 0
-	b.firstWindow(now, l)
 	b.note()
 }
 
