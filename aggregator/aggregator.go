@@ -137,7 +137,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
 	b.saved, b.returned = 0, 0
-	a.openDiary(b, l)
+	a.openPlace(b, l)
 	if b.estAt == 0 { // never seen before: as good as full
 		b.est, b.estAt, b.as = l.BurstUnits(), now, l
 		b.firstWindow(now, l)

@@ -181,7 +181,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.reframe(now, off, rt.rtt, e)
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
-	b.closeDiary()
+	b.closePlace()
 	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
 		b.closedAt = now
 		a.unlist(b)

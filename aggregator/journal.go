@@ -32,18 +32,18 @@ type JournalSlot interface {
 	Free()
 }
 
-// openDiary takes a place for a key whose counts endure. Held by b.mu.
-func (a *Aggregator) openDiary(b *bucket, l *quota.Limit) {
-	b.closeDiary()
+// openPlace takes a place for a key whose counts endure. Held by b.mu.
+func (a *Aggregator) openPlace(b *bucket, l *quota.Limit) {
+	b.closePlace()
 	if a.cfg.Journal != nil && l.Endures() {
-		b.diary = a.cfg.Journal.Slot(quota.Key{LimitName: b.slot.name, Key: b.key}, b.epoch)
+		b.place = a.cfg.Journal.Slot(quota.Key{LimitName: b.slot.name, Key: b.key}, b.epoch)
 	}
 }
 
-func (b *bucket) closeDiary() {
-	if b.diary != nil {
-		b.diary.Free()
-		b.diary = nil
+func (b *bucket) closePlace() {
+	if b.place != nil {
+		b.place.Free()
+		b.place = nil
 	}
 }
 
@@ -51,7 +51,7 @@ func (b *bucket) closeDiary() {
 // the lock at any moment, except for a window: so it counts as used. Held by
 // b.mu.
 func (b *bucket) note() {
-	if b.diary == nil {
+	if b.place == nil {
 		return
 	}
 	total := b.in
@@ -62,7 +62,7 @@ func (b *bucket) note() {
 	if b.until == 0 {
 		win = 0
 	}
-	b.diary.Set(quota.Counts{Total: total + b.over, Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
+	b.place.Set(quota.Counts{Total: total + b.over, Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
 }
 
 // windowed reports whether nobody takes what is held without the lock.

@@ -121,7 +121,7 @@ func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 func (a *Aggregator) forget(b *bucket) {
 	b.mu.Lock()
 	b.dead, b.phase = true, closed
-	b.closeDiary()
+	b.closePlace()
 	b.expire()
 	b.mu.Unlock()
 	a.unlist(b)

@@ -50,7 +50,7 @@ type state struct {
 	applied   quota.Seq
 
 	saved quota.Units // part of used and over of this epoch that a leader has committed
-	diary JournalSlot // where durable counts outlive the process; nil is nowhere
+	place JournalSlot // where durable counts outlive the process; nil is nowhere
 
 	as *quota.Limit // the limit that is counted by: b.limit(), unless that has just changed
 
@@ -137,7 +137,7 @@ func (b *bucket) accrue(now quota.Time) {
 func (b *bucket) put(u quota.Units) {
 	if u > 0 {
 		b.in, b.base = b.in+u, b.base+u
-		if b.diary != nil && !b.windowed() {
+		if b.place != nil && !b.windowed() {
 			b.note() // before anybody can take it
 		}
 		b.held.Add(int64(u))

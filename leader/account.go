@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -14,12 +13,12 @@ import (
 // Invariant after advance: pool + sum(holder.standing()) <= burst; with
 // Concurrency, less what is in flight; under soft, less what is unseen.
 type account struct {
-	key     quota.Key
-	limit   *quota.Limit
-	tier    quota.Tier    // the limit's only one
-	pool    limiter.Meter // free tokens; below 0 is debt
-	holders []holder
-	ghosts  []ghost // Concurrency under hard: what dead members had in flight
+	key      quota.Key
+	limit    *quota.Limit
+	tier     quota.Tier    // the limit's only one
+	pool     limiter.Meter // free tokens; below 0 is debt
+	holders  []holder
+	outlived []outlived // Concurrency under hard: what dead members had in flight
 
 	attempted, admitted quota.Units // since the account was opened
 	lastUse             quota.Time
@@ -30,8 +29,8 @@ type account struct {
 	fresh quota.Time // bookings until then do not come back
 	rooms rooms      // only if members ask
 
-	spilled quota.Units // soft buckets: what has overflowed, until spillAt
-	spillAt quota.Time
+	overflowed quota.Units // soft buckets: what has overflowed, until overflowAt
+	overflowAt quota.Time
 
 	own    answers // hard, and decided here
 	forced bool    // charged beyond what there was; it may be below 0 for that
@@ -81,7 +80,7 @@ func (a *account) advance(now quota.Time) {
 	a.pool.Advance(now, &a.tier)
 	a.slid(was)
 	a.pool.Cap(full)
-	a.spill(now, before)
+	a.noteOverflow(now, before)
 	if a.isAsked() {
 		a.rooms.note(now, full-a.pool.Level())
 	}
@@ -93,92 +92,6 @@ func (a *account) advance(now quota.Time) {
 		a.overflow(0)
 	}
 	a.endAnswers(now)
-}
-
-// slid sees to it that what a dead process had out comes back once: when a sliding
-// window goes on, it flows back as if it had been used, whatever its journal tells
-// later.
-func (a *account) slid(was quota.Time) {
-	if start, _ := a.pool.Bounds(); a.tier.Kind != quota.SlidingWindow || start == was {
-		return
-	}
-	for i := range a.holders {
-		if h := &a.holders[i]; h.dead {
-			h.ret = 0
-		}
-	}
-}
-
-// overflow takes from what may come back what the full bucket cannot hold: what
-// the rates yielded beyond the members' caps was used, or has overflowed there.
-// Under soft it was used, unless the bucket is full now.
-func (a *account) overflow(full quota.Units) {
-	over := a.pool.Level().Plus(a.claimed()).Plus(-full)
-	for i := range a.holders {
-		over = over.Plus(a.holders[i].ret)
-	}
-	for i := range a.holders {
-		if over <= 0 {
-			return
-		}
-		h := &a.holders[i]
-		cut := min(over, max(0, h.ret-h.standing()))
-		h.ret, over = h.ret-cut, over-cut
-	}
-}
-
-// spill sums up what overflowed of a soft bucket.
-func (a *account) spill(now quota.Time, before quota.Units) {
-	if a.tier.Kind == quota.TokenBucket && a.limit.Ceiling == quota.Soft && a.spillAt > 0 && a.perSecond() < spillsBelow {
-		a.spilled = a.spilled.Plus(max(0, before.Plus(refill(a.limit.Rate, now.Sub(a.spillAt))).Plus(-a.pool.Level())))
-	}
-	a.spillAt = now
-}
-
-// spillsBelow is where what overflows between two reports is less than a few
-// tokens: there each of them counts, and elsewhere the estimate would be too coarse.
-const spillsBelow = 20 * quota.Token
-
-// unspill takes back that something overflowed while h had used what it tells
-// only now: a third of it, since nobody knows when that was.
-func (a *account) unspill(h *holder, used quota.Units) {
-	back := min(used, max(0, a.spilled-h.spilled)/3)
-	if back > 0 {
-		a.pool.Add(back)
-		a.spilled -= back
-	}
-	h.spilled = a.spilled
-}
-
-// recount books what is in flight: nothing flows back but by a release.
-func (a *account) recount(now quota.Time) {
-	free := a.limit.BurstUnits()
-	for i := range a.holders {
-		h := &a.holders[i]
-		h.accrue(now) // ends leases
-		free = free.Plus(-h.out).Plus(-h.inFlight)
-	}
-	a.ghosts = slices.DeleteFunc(a.ghosts, func(g ghost) bool { return now >= g.until })
-	for _, g := range a.ghosts {
-		free = free.Plus(-g.places)
-	}
-	a.pool.Add(free.Plus(-a.pool.Level()))
-}
-
-// ghost is what a dead member had in flight, until its lease is over.
-type ghost struct {
-	until  quota.Time
-	places quota.Units
-}
-
-// maxGhosts bounds those of one account: nodes do not die that often in a lease.
-const maxGhosts = 64
-
-// bury keeps what a dead member had in flight for as long as its callers may.
-func (a *account) bury(now quota.Time, h *holder) {
-	if h.inFlight > 0 && a.limit.Ceiling == quota.Hard && len(a.ghosts) < maxGhosts {
-		a.ghosts = append(a.ghosts, ghost{now.Add(a.limit.LeaseOrDefault()), h.inFlight})
-	}
 }
 
 // turn voids what members hold when the window has ended that it was for. A
@@ -196,17 +109,6 @@ func (a *account) turn(now quota.Time) {
 	}
 	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return h.dead }) // what it counted is of no window that goes on
 }
-
-func (a *account) standing() quota.Units {
-	sum := a.claimed()
-	for i := range a.holders {
-		sum = sum.Plus(a.holders[i].standing())
-	}
-	return sum
-}
-
-// perSecond is what the level gains now.
-func (a *account) perSecond() quota.Units { return a.pool.Slope(&a.tier) }
 
 // rates reports whether members may be given a refill rate. Windows are divided
 // by tokens alone, since a rate would outlast them; and what refills while
@@ -244,36 +146,6 @@ func (a *account) shrink(now quota.Time, next *quota.Limit) {
 // maxKeep bounds how long a shrunken account is remembered.
 const maxKeep = 24 * time.Hour
 
-// whole is the meter of everything that is not used, wherever it stands.
-func (a *account) whole() limiter.Meter {
-	m := a.pool
-	m.Add(a.standing())
-	return m
-}
-
-// level is what the whole cluster could still spend; below 0 is debt.
-func (a *account) level() quota.Units {
-	return min(a.pool.Level().Plus(a.standing()), a.limit.BurstUnits())
-}
-
-// resetAfter is when the key is full again if nobody uses it.
-func (a *account) resetAfter(now quota.Time) time.Duration {
-	m := a.whole()
-	return m.ResetAfter(now, &a.tier)
-}
-
-// levelFor is the level as told to h: what callers at other members are waiting
-// for is as good as spent.
-func (a *account) levelFor(h *holder) quota.Units {
-	level := a.level()
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h {
-			level = level.Plus(-min(o.spoken, o.standing()))
-		}
-	}
-	return level
-}
-
 // idle reports whether the account is as good as new.
 func (a *account) idle() bool {
 	for i := range a.holders {
@@ -285,7 +157,7 @@ func (a *account) idle() bool {
 			return false
 		}
 	}
-	return a.pool.Level().Plus(a.claimed()) >= a.limit.BurstUnits() && len(a.ghosts) == 0
+	return a.pool.Level().Plus(a.claimed()) >= a.limit.BurstUnits() && len(a.outlived) == 0
 }
 
 // holder returns the record of a member, dropping that of an earlier life: what
@@ -322,7 +194,7 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 		h = &a.holders[len(a.holders)-1]
 	}
 	h.begin(now, e)
-	h.spilled = a.spilled
+	h.overflowed = a.overflowed
 	if a.endures() {
 		h.know(e)
 	}
@@ -388,7 +260,7 @@ func (a *account) refill(d time.Duration) quota.Units {
 
 // book charges what a report said. What was not used goes back to the pool.
 func (a *account) book(h *holder, d delta) {
-	a.unspill(h, max(0, d.used+d.over-d.refunded))
+	a.takeBack(h, max(0, d.used+d.over-d.refunded))
 	if h.pardon {
 		d.late, h.pardon = d.used+d.over, false
 	}
@@ -411,7 +283,7 @@ func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quo
 	a.pool.Add(min(h.out, h.ret))
 	a.dirty = a.dirty || a.promises() && (h.promised.high > h.promised.total || !h.closed)
 	h.void()
-	h.demand, h.closed, h.wish = 0, true, wish{} // what is in flight stays so until a later opening says more
+	h.demand, h.closed, h.planned = 0, true, planned{} // what is in flight stays so until a later opening says more
 	a.advance(now)
 	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true, Saved: h.saved}
 	if a.endures() && (h.saved < e.Used.Plus(e.Overdrawn) || h.expects()) {
@@ -422,86 +294,8 @@ func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quo
 	return g
 }
 
-// window tells a member where the level is going.
-func (a *account) window(g *quota.GrantEntry) {
-	g.Slope, g.Burst = a.perSecond(), a.limit.BurstUnits()
-	g.WindowStart, g.WindowEnd = a.pool.Bounds()
-}
-
-// others is the demand of everybody but h, Units per second, less one standard
-// deviation of a count in a second: few requests say little, and a
-// member that believes too much of them refuses what the cluster could serve.
-func (a *account) others(h *holder) quota.Units {
-	if a.tier.Kind == quota.Concurrency {
-		return 0 // what they acquire they release
-	}
-	var sum float64
-	for i := range a.holders {
-		if o := &a.holders[i]; o != h {
-			sum += o.live
-		}
-	}
-	return quota.Units(max(0, sum-math.Sqrt(sum*a.clump())))
-}
-
-// unseen is what everybody but h has probably used since its last report, as far
-// as there is something to use.
-func (a *account) unseen(now quota.Time, h *holder) quota.Units {
-	if a.tier.Kind == quota.Concurrency || a.limit.Ceiling == quota.Hard { // under hard they ask
-		return 0
-	}
-	var sum, parts float64
-	for i := range a.holders {
-		o := &a.holders[i]
-		if h != nil && o.rate > 0 { // about half a token lies there that nobody can use
-			parts += float64(quota.Token) / 2
-		}
-		if age := now.Sub(o.reported); o != h && age < 2*o.again { // later it would have said so
-			sum += o.using * age.Seconds()
-		}
-	}
-	return quota.Units(min(sum, max(0, float64(a.level())-parts)))
-}
-
 // unsavedAgain is when to ask again whether the log has it.
 const unsavedAgain = 500 * time.Millisecond
-
-// keyLevel is the account's line in a checkpoint.
-func (a *account) keyLevel(now quota.Time) quota.KeyLevel {
-	kl := quota.KeyLevel{Key: a.key, Level: a.level(), At: now, Full: a.limit.BurstUnits(), FullAt: max(a.keep, now.Add(min(a.resetAfter(now), maxFull)))}
-	if a.limit.Ceiling == quota.Hard { // whoever compares may have another clock
-		kl.FullAt = kl.FullAt.Add(MaxOffset)
-	}
-	if a.tier.Kind.Windowed() {
-		kl.WindowStart, _ = a.pool.Bounds()
-		kl.Slope = a.perSecond()
-	}
-	if a.endures() {
-		kl.Unlogged = a.unlogged
-		a.keepMarks(now, &kl)
-	}
-	return kl
-}
-
-// keepMarks adds what is booked of the members. As long as one of them has the
-// key open, the line stays.
-func (a *account) keepMarks(now quota.Time, kl *quota.KeyLevel) {
-	m := a.recountable()
-	kl.Level = min(m.Level(), a.limit.BurstUnits())
-	for i := range a.holders {
-		h := &a.holders[i]
-		kl.Marks = append(kl.Marks, h.mark())
-		if !h.closed {
-			kl.FullAt = max(kl.FullAt, now.Add(openMemory))
-		}
-	}
-}
-
-// openMemory is how long a line of the log is kept that members have open.
-const openMemory = time.Hour
-
-// maxFull bounds how long a checkpoint remembers a key that hardly refills.
-const maxFull = 400 * 24 * time.Hour
 
 // refill is what the rate yields in d, however full the bucket is.
 func refill(r quota.Rate, d time.Duration) quota.Units {

@@ -56,7 +56,7 @@
 // rates that members have and grants nothing new.
 //
 // Where counts endure (quota.Limit.Endures) the checkpoint says of each member
-// what is booked of its counters (durable.go), and the new leader books exactly
+// what is booked of its counters (durable.go, line.go), and the new leader books exactly
 // what they are beyond that. A member lets go of a key when that is committed, not
 // before. What a process counted that died comes from its journal, through the
 // node's next process (Ledger.afterlife). Other limits go by the level that

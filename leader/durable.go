@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -141,8 +140,8 @@ func (h *holder) expects() bool {
 // maxPending bounds the checkpoints of one member that are not committed.
 const maxPending = 8
 
-// wish is what a division would have granted.
-type wish struct {
+// planned is what a division would have granted.
+type planned struct {
 	tokens, rate, cap quota.Units
 	short             bool // and the promise did not cover
 }
@@ -174,7 +173,7 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	if h.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
 		most = min(most, h.out)
 	}
-	h.wish = wish{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
+	h.planned = planned{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
 	got := max(0, min(tokens, room, top.Plus(-most)))
 	h.rate = min(h.rate, rate)
 	lease := now.Add(l.cfg.Lease)
@@ -188,8 +187,8 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	}
 	h.cap = max(0, min(h.cap, top.Plus(-flights).Plus(-got)))
 	h.capped = max(capped, h.cap)
-	h.wish.short = got < tokens || h.rate < h.wish.rate
-	if h.wish.short {
+	h.planned.short = got < tokens || h.rate < h.planned.rate
+	if h.planned.short {
 		a.dirty = true
 		l.wants = l.wants || len(h.pending) == 0 && !l.catching
 	}
@@ -209,9 +208,9 @@ func (a *account) promise(now quota.Time, h *holder, lease time.Duration) promis
 	if !h.dead && !h.closed {
 		need := quota.Units(min(h.demand, h.live*2+1) * foresee.Seconds())
 		need = min(need, max(0, a.pool.Level())) // the rest of it is the rate's
-		head = min(burst, max(need, 2*h.wish.tokens, burst/16, 4*quota.Token))
-		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.wish.rate+h.wish.rate/2))
-		p.cap = max(p.cap, min(burst, max(2*h.wish.cap, h.most().Plus(head))))
+		head = min(burst, max(need, 2*h.planned.tokens, burst/16, 4*quota.Token))
+		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.planned.rate+h.planned.rate/2))
+		p.cap = max(p.cap, min(burst, max(2*h.planned.cap, h.most().Plus(head))))
 		p.until = max(p.until, now.Add(lease+foresee))
 	}
 	p.high = p.total.Plus(h.out).Plus(head)
@@ -299,7 +298,7 @@ func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.
 	defer func() { l.catching = false }()
 	for i := range a.holders {
 		h := &a.holders[i]
-		if !h.wish.short || h.dead || h.closed || len(h.pending) > 0 {
+		if !h.planned.short || h.dead || h.closed || len(h.pending) > 0 {
 			continue
 		}
 		e := quota.ReportEntry{Key: a.key, Epoch: h.epoch, Want: h.want}
@@ -307,206 +306,6 @@ func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.
 		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: h.node, At: now, Entries: []quota.GrantEntry{g}})
 	}
 	return out
-}
-
-// retire is what becomes of a holder whose process is dead: it may have used all
-// that it was given. What it did not use comes back when its journal tells, as
-// far as it has not overflowed or ended with its window.
-func (a *account) retire(now quota.Time, i int) {
-	h := &a.holders[i]
-	if !a.endures() {
-		a.bury(now, h)
-		a.remove(h)
-		return
-	}
-	if !h.dead {
-		h.die(now)
-		a.dirty = true
-	}
-}
-
-func (h *holder) die(now quota.Time) {
-	out, ret := h.out, h.ret
-	h.void()
-	h.out, h.ret, h.dead, h.diedAt, h.closed = out, ret, true, now, true
-	h.demand, h.live, h.tried, h.admit, h.wish = 0, 0, 0, 0, wish{}
-}
-
-// afterlife books what an earlier process of the member had counted, once.
-func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
-	total := e.Used.Plus(e.Overdrawn)
-	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: total}
-	limit := l.limitOf(e.Key)
-	if limit == nil { // gone, or not known here yet
-		return g, now.Sub(l.started) >= unknownFor
-	}
-	if !limit.Endures() { // it would be booked nowhere
-		return g, true
-	}
-	if e.Life >= r.Incarnation {
-		return g, false
-	}
-	a := l.open(now, e.Key)
-	if a == nil {
-		return g, false
-	}
-	a.advance(now)
-	h := a.estate(now, r.From, e)
-	if h == nil {
-		return g, true
-	}
-	a.settleEstate(h, e, total)
-	if !h.final { // its journal may forget it when the log has nothing of it out
-		a.dirty = a.dirty || len(h.pending) == 0
-		return g, false
-	}
-	g.Saved = h.saved
-	return g, true
-}
-
-// lastWords books a report that a process sent before it died, and that arrived
-// after its death was known. Nobody is there to be answered. One that speaks a
-// lease later is not dead.
-func (a *account) lastWords(now quota.Time, lease time.Duration, r *quota.Report, e *quota.ReportEntry) bool {
-	if !a.endures() {
-		return false
-	}
-	for i := range a.holders {
-		h := &a.holders[i]
-		if h.node != r.From || h.inc != r.Incarnation || !h.dead {
-			continue
-		}
-		if now.Sub(h.diedAt) > lease {
-			h.dead, h.closed = false, false
-			return false
-		}
-		last := *e
-		last.Life = r.Incarnation
-		if h := a.estate(now, r.From, &last); h != nil {
-			out, ret := h.out, h.ret
-			used := a.settleEstate(h, &last, e.Used.Plus(e.Overdrawn))
-			h.out = max(0, out-used) // its journal may know of more
-			h.ret = min(ret, h.out)
-			a.pool.Add(-h.ret)
-		}
-		return true
-	}
-	return false
-}
-
-// estate finds the record of a dead process, or makes it if there is something
-// of it to book. What no leader had marked of a bucket is not known to matter
-// still: hard grants nothing without a mark.
-func (a *account) estate(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *holder {
-	for i := range a.holders {
-		h := &a.holders[i]
-		if h.node != id || h.inc != e.Life {
-			continue
-		}
-		if !h.dead {
-			a.retire(now, i)
-		}
-		if h.epoch > e.Epoch {
-			return nil
-		}
-		if h.epoch < e.Epoch {
-			h.epoch, h.used, h.over, h.refunded, h.saved = e.Epoch, 0, 0, 0, 0
-			h.promised, h.pending, h.final = promise{}, nil, false
-		}
-		return h
-	}
-	if a.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved || a.promises() && !a.tier.Kind.Windowed() {
-		return nil
-	}
-	a.holders = append(a.holders, holder{
-		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, diedAt: now,
-	})
-	return &a.holders[len(a.holders)-1]
-}
-
-func (a *account) settleEstate(h *holder, e *quota.ReportEntry, total quota.Units) (used quota.Units) {
-	known := h.used.Plus(h.over)
-	if known < e.Saved {
-		h.over, known = h.over.Plus(e.Saved-known), e.Saved
-	}
-	used = max(0, total-known)
-	back := max(0, e.Refunded-h.refunded)
-	late := quota.Units(0)
-	switch {
-	case a.past(e):
-		late, back = used, 0
-	case e.Window != 0:
-		late = min(max(0, e.Before-known), used)
-	}
-	if a.tier.Kind == quota.TokenBucket { // the journal has no time: what it tells is at most a burst old
-		used = min(used, max(h.out, a.limit.BurstUnits()))
-	}
-	a.pool.Add(min(h.out-used, h.ret).Plus(late).Plus(back))
-	if a.tier.Kind != quota.TokenBucket { // there it may be what was held
-		a.admitted, a.attempted = a.admitted.Plus(used), a.attempted.Plus(used)
-	}
-	if used > 0 || back > 0 || h.out > 0 {
-		a.dirty, h.final = true, false
-	}
-	h.over, h.refunded = h.over.Plus(max(0, total-known)), max(h.refunded, e.Refunded)
-	h.out, h.ret = 0, 0
-	return used
-}
-
-// memory is how long a dead process is remembered, so that its journal can
-// still tell.
-const memory = 10 * time.Minute
-
-// maxDead dead processes, or two for each node if that is more, are remembered of an
-// account: all nodes may die at once, and die again.
-const maxDead = 16
-
-// forgets reports whether the holder may be dropped from the books.
-func (a *account) forgets(now quota.Time, h *holder) bool {
-	silent := now.Sub(h.reported) > max(remember, a.inFlightLease())
-	switch {
-	case !a.endures():
-		return silent
-	case h.dead:
-		return now.Sub(h.diedAt) > memory
-	}
-	// One that is silent and not dead may speak again, and may still hold what it
-	// was given.
-	return silent && h.closed && h.out == 0 && h.saved >= h.used.Plus(h.over)
-}
-
-// forget drops what need not be remembered. Of a dead process that is forgotten
-// too early, what it had out is lost, and what its journal tells may be booked twice.
-func (a *account) forget(now quota.Time, nodes int) {
-	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return a.forgets(now, &h) })
-	var dead []int
-	for i := range a.holders {
-		if a.holders[i].dead {
-			dead = append(dead, i)
-		}
-	}
-	over := len(dead) - max(maxDead, 2*nodes)
-	if over <= 0 {
-		return
-	}
-	slices.SortStableFunc(dead, func(i, j int) int { return a.holders[i].sooner(&a.holders[j]) })
-	drop := dead[:over]
-	slices.Sort(drop)
-	for _, i := range slices.Backward(drop) {
-		a.holders = slices.Delete(a.holders, i, i+1)
-	}
-}
-
-// sooner orders dead processes by which is forgotten first: those that have nothing
-// more to tell, and then those that died first.
-func (h *holder) sooner(o *holder) int {
-	if h.final != o.final {
-		if h.final {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(h.diedAt, o.diedAt)
 }
 
 // recountable is the meter of everything that is not booked and has not
@@ -519,6 +318,3 @@ func (a *account) recountable() limiter.Meter {
 	}
 	return m
 }
-
-// unknownFor is how long a new leader may not know a limit that is in force.
-const unknownFor = 30 * time.Second

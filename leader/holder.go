@@ -35,28 +35,28 @@ type holder struct {
 	flight  []flight    // grants of tokens that are not acknowledged
 	spoken  quota.Units // part of the last grant that callers wait for: as good as spent
 
-	spilled  quota.Units // account.spilled as of the last report
-	counts   series
-	demand   float64 // attempted Units per second, as of the last report
-	using    float64 // likewise, admitted and not given back
-	live     float64 // demand now: it fades while the member is silent
-	again    time.Duration
-	tried    float64 // attempted Units per second, averaged for people
-	admit    float64 // admitted Units per second, likewise
-	reported quota.Time
-	recalled quota.Time  // when it was last asked to give back
-	unmet    quota.Units // what its callers wanted and did not get
-	unmetAt  quota.Time
-	took     quota.Units // used in the last report
-	due      float64     // Units: what it has used less than its part of what all used
-	closed   bool
-	pardon   bool // the key was reset since the last report
+	overflowed quota.Units // account.overflowed as of the last report
+	counts     series
+	demand     float64 // attempted Units per second, as of the last report
+	using      float64 // likewise, admitted and not given back
+	live       float64 // demand now: it fades while the member is silent
+	again      time.Duration
+	tried      float64 // attempted Units per second, averaged for people
+	admit      float64 // admitted Units per second, likewise
+	reported   quota.Time
+	recalled   quota.Time  // when it was last asked to give back
+	unmet      quota.Units // what its callers wanted and did not get
+	unmetAt    quota.Time
+	took       quota.Units // used in the last report
+	due        float64     // Units: what it has used less than its part of what all used
+	closed     bool
+	pardon     bool // the key was reset since the last report
 
 	// Of accounts whose counts endure:
 	saved    quota.Units // of used and over, committed
 	promised promise     // committed
 	pending  []promise   // in checkpoints that are not known to be committed
-	wish     wish
+	planned  planned
 	want     quota.Units // as last reported
 	restored bool        // not settled in this term
 	learns   bool        // what it had from an earlier leader is settled, not inherited

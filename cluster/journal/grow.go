@@ -50,7 +50,7 @@ func (j *Journal) addStep() ([]slot, error) {
 // growWhenAsked grows the file, off everybody's way.
 func (j *Journal) growWhenAsked() {
 	defer close(j.grown)
-	for range j.wish {
+	for range j.toGrow {
 		slots, err := j.addStep()
 		j.mu.Lock()
 		if err == nil {
@@ -77,7 +77,7 @@ func (j *Journal) askToGrow() {
 		return
 	}
 	j.growing = true
-	j.wish <- struct{}{} // has room: one wish at a time
+	j.toGrow <- struct{}{} // has room: one at a time
 }
 
 // adopt makes the free slots of a step available. Locked.

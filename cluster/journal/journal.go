@@ -47,7 +47,7 @@ type Journal struct {
 	maps     *maps
 	closed   atomic.Bool
 	allocate func(f *os.File, from int64, size int) error
-	wish     chan struct{} // to grow
+	toGrow   chan struct{}
 	grown    chan struct{} // closed when nothing grows any more
 
 	tooLong, noRoom atomic.Int64
@@ -92,7 +92,7 @@ func (m *maps) drop() {
 func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, path: filepath.Join(cfg.Dir, FileName), maxSlots: cfg.MaxSlots, maps: &maps{}, allocate: allocate,
-		wish: make(chan struct{}, 1), grown: make(chan struct{}), earlier: map[who]int{}, lives: map[quota.Incarnation]int{},
+		toGrow: make(chan struct{}, 1), grown: make(chan struct{}), earlier: map[who]int{}, lives: map[quota.Incarnation]int{},
 	}
 	if j.maxSlots == 0 {
 		j.maxSlots = MaxSlots
@@ -318,7 +318,7 @@ func (j *Journal) Close() error {
 		j.mu.Unlock()
 		return nil
 	}
-	close(j.wish)
+	close(j.toGrow)
 	j.mu.Unlock()
 	<-j.grown
 	return j.file.Close()

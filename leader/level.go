@@ -1,0 +1,91 @@
+package leader
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func (a *account) standing() quota.Units {
+	sum := a.claimed()
+	for i := range a.holders {
+		sum = sum.Plus(a.holders[i].standing())
+	}
+	return sum
+}
+
+// perSecond is what the level gains now.
+func (a *account) perSecond() quota.Units { return a.pool.Slope(&a.tier) }
+
+// whole is the meter of everything that is not used, wherever it stands.
+func (a *account) whole() limiter.Meter {
+	m := a.pool
+	m.Add(a.standing())
+	return m
+}
+
+// level is what the whole cluster could still spend; below 0 is debt.
+func (a *account) level() quota.Units {
+	return min(a.pool.Level().Plus(a.standing()), a.limit.BurstUnits())
+}
+
+// resetAfter is when the key is full again if nobody uses it.
+func (a *account) resetAfter(now quota.Time) time.Duration {
+	m := a.whole()
+	return m.ResetAfter(now, &a.tier)
+}
+
+// levelFor is the level as told to h: what callers at other members are waiting
+// for is as good as spent.
+func (a *account) levelFor(h *holder) quota.Units {
+	level := a.level()
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h {
+			level = level.Plus(-min(o.spoken, o.standing()))
+		}
+	}
+	return level
+}
+
+// window tells a member where the level is going.
+func (a *account) window(g *quota.GrantEntry) {
+	g.Slope, g.Burst = a.perSecond(), a.limit.BurstUnits()
+	g.WindowStart, g.WindowEnd = a.pool.Bounds()
+}
+
+// others is the demand of everybody but h, Units per second, less one standard
+// deviation of a count in a second: few requests say little, and a
+// member that believes too much of them refuses what the cluster could serve.
+func (a *account) others(h *holder) quota.Units {
+	if a.tier.Kind == quota.Concurrency {
+		return 0 // what they acquire they release
+	}
+	var sum float64
+	for i := range a.holders {
+		if o := &a.holders[i]; o != h {
+			sum += o.live
+		}
+	}
+	return quota.Units(max(0, sum-math.Sqrt(sum*a.clump())))
+}
+
+// unseen is what everybody but h has probably used since its last report, as far
+// as there is something to use.
+func (a *account) unseen(now quota.Time, h *holder) quota.Units {
+	if a.tier.Kind == quota.Concurrency || a.limit.Ceiling == quota.Hard { // under hard they ask
+		return 0
+	}
+	var sum, parts float64
+	for i := range a.holders {
+		o := &a.holders[i]
+		if h != nil && o.rate > 0 { // about half a token lies there that nobody can use
+			parts += float64(quota.Token) / 2
+		}
+		if age := now.Sub(o.reported); o != h && age < 2*o.again { // later it would have said so
+			sum += o.using * age.Seconds()
+		}
+	}
+	return quota.Units(min(sum, max(0, float64(a.level())-parts)))
+}
