@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -195,54 +194,6 @@ func (q *queue) propose(batch []*pending) {
 	for i, p := range batch {
 		p.out = out[i]
 	}
-}
-
-// forward has the leader of the range carry the commands out.
-func (q *queue) forward(leader quota.NodeID, batch []*pending) {
-	s := q.service
-	data, err := account.EncodeBatch(0, q.commands(batch))
-	if err != nil {
-		fail(batch, fmt.Errorf("%w: %w", errRefused, err))
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
-	defer cancel()
-	c, err := s.node.Call(ctx, leader, &peerv1.Call{Body: &peerv1.Call_Accounts{Accounts: &peerv1.CallAccounts{Range: uint32(q.id), Batch: data}}})
-	if err != nil {
-		fail(batch, wireError(err))
-		return
-	}
-	list := c.GetAccountsResult().GetOutcomes()
-	if len(list) != len(batch) {
-		fail(batch, fmt.Errorf("%w: %s answered %d of %d commands", errUnknown, leader, len(list), len(batch)))
-		return
-	}
-	for i, p := range batch {
-		p.out, p.err = decodeOutcome(list[i])
-	}
-}
-
-// passed carries out what another node has passed on.
-func (s *Service) passed(ctx context.Context, c *peerv1.CallAccounts) *peerv1.CallAccountsResult {
-	out := &peerv1.CallAccountsResult{}
-	_, commands, err := account.DecodeBatch(c.GetBatch())
-	if err != nil || int(c.GetRange()) >= s.cfg.Ranges || len(commands) > maxBatch {
-		return out
-	}
-	q := &s.queues[c.GetRange()]
-	batch := make([]*pending, len(commands))
-	for i := range commands {
-		batch[i] = newPending(commands[i], true)
-		if err := q.push(batch[i]); err != nil {
-			batch[i].err = err
-			close(batch[i].done)
-		}
-	}
-	for _, p := range batch {
-		err := q.await(ctx, p)
-		out.Outcomes = append(out.Outcomes, encodeOutcome(&p.out, err))
-	}
-	return out
 }
 
 // length is the number of commands that wait.

@@ -63,60 +63,6 @@ func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) 
 	return err == nil && d.decided
 }
 
-// owned are the accounts that transactions which this node has committed still hold
-// elsewhere. Who comes next through this node waits for that, instead of trying in vain.
-type owned struct {
-	mu   sync.Mutex
-	over map[account.ID]chan struct{}
-}
-
-// own notes the parts' accounts until what it returns is called.
-func (s *Service) own(parts []part) (over func()) {
-	done := make(chan struct{})
-	s.owned.mu.Lock()
-	defer s.owned.mu.Unlock()
-	for i := range parts {
-		for j := range parts[i].request.Ops {
-			s.owned.over[parts[i].request.Ops[j].Account] = done
-		}
-	}
-	return func() {
-		s.owned.mu.Lock()
-		defer s.owned.mu.Unlock()
-		for i := range parts {
-			for j := range parts[i].request.Ops {
-				if id := parts[i].request.Ops[j].Account; s.owned.over[id] == done {
-					delete(s.owned.over, id)
-				}
-			}
-		}
-		close(done)
-	}
-}
-
-// ownLimit bounds the wait for this node's own transactions: it is only a courtesy.
-const ownLimit = 100 * time.Millisecond
-
-// awaitOwn waits until no transaction that was committed here holds an account of the
-// part.
-func (s *Service) awaitOwn(ctx context.Context, p *part) {
-	ctx, cancel := context.WithTimeout(ctx, ownLimit)
-	defer cancel()
-	for i := range p.request.Ops {
-		s.owned.mu.Lock()
-		done := s.owned.over[p.request.Ops[i].Account]
-		s.owned.mu.Unlock()
-		if done == nil {
-			continue
-		}
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // decision is what a home knows of a transaction.
 type decision struct{ known, decided, commit bool }
 

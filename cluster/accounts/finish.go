@@ -1,0 +1,112 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// end brings an attempt to its end in the background, wherever something of it may be
+// held. If too many are under way it is left to the leaders' look at what is pending.
+func (s *Service) end(tx account.Tx, parts []part, commit bool) {
+	if count(parts, func(p *part) bool { return errors.Is(p.err, errStopped) }) > 0 {
+		return
+	}
+	home, others := parts[0].prepared(), []quota.RangeID{}
+	for i := range parts[1:] {
+		if p := &parts[i+1]; p.prepared() {
+			others = append(others, p.id)
+		}
+	}
+	if !home && len(others) == 0 {
+		return
+	}
+	over := func() {}
+	if commit {
+		over = s.own(parts[1:])
+	}
+	started := s.later(tx, tx.Home, func(ctx context.Context) error {
+		defer over()
+		if !home {
+			return s.finishAll(ctx, tx, others, commit)
+		}
+		return s.finish(ctx, tx, others, commit)
+	})
+	if !started {
+		over()
+	}
+}
+
+// later runs f in the background, unless there is no room, or somebody here is
+// already at that end of the transaction.
+func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Context) error) bool {
+	select {
+	case s.ending <- struct{}{}:
+	default:
+		return false
+	}
+	c, mine := s.claim(tx, r)
+	if !mine {
+		<-s.ending
+		return false
+	}
+	started := s.spawn(func() {
+		defer func() { <-s.ending }()
+		defer s.release(tx, r, c, false)
+		ctx, cancel := context.WithTimeout(s.ctx, endLimit)
+		defer cancel()
+		if err := f(ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Debug("transaction not ended yet", "home", tx.Home, "range", r, "err", err)
+		}
+	})
+	if !started {
+		s.release(tx, r, c, false)
+		<-s.ending
+	}
+	return started
+}
+
+// finish carries a decision out in the other ranges, and then has home forget it.
+// An abort is decided at home too; there may be nothing there to abort.
+func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
+	var aborted error
+	var wg sync.WaitGroup
+	if !commit {
+		wg.Go(func() { _, aborted = s.abort(ctx, tx) })
+	}
+	err := s.finishAll(ctx, tx, others, commit)
+	wg.Wait()
+	if err = errors.Join(err, aborted); err != nil || s.stopAt("forget", tx.Home) {
+		return err
+	}
+	_, err = s.submit(ctx, tx.Home, &account.Command{Forget: &tx.ID}, retry{true, true})
+	return err
+}
+
+func (s *Service) finishAll(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
+	errs := make([]error, len(others))
+	var wg sync.WaitGroup
+	for i, r := range others {
+		wg.Go(func() { errs[i] = s.finishAt(ctx, tx, r, commit) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Service) finishAt(ctx context.Context, tx account.Tx, r quota.RangeID, commit bool) error {
+	if s.stopAt("finish", tx.Home) {
+		return errStopped
+	}
+	_, err := s.submit(ctx, r, &account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: commit}}, retry{true, true})
+	return err
+}
+
+// abort decides against a transaction, unless that is decided, and returns what
+// was.
+func (s *Service) abort(ctx context.Context, tx account.Tx) (commit bool, err error) {
+	out, err := s.submit(ctx, tx.Home, &account.Command{Decide: &account.Decide{Tx: tx.ID}}, retry{true, true})
+	return out.Code == account.Committed, err
+}

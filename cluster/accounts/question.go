@@ -1,0 +1,102 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
+	to := s.leader(q.id)
+	if to == s.cfg.Self || (q.stale && s.cfg.Replicas[q.id] != nil) {
+		return s.readHere(ctx, q)
+	}
+	if to == "" && q.stale { // any replica will do
+		holders := s.node.Holders(q.id)
+		to = holders[int(uint64(s.node.Now())%uint64(len(holders)))]
+	}
+	if to == "" {
+		return reading{}, fmt.Errorf("%w: range %d has none that %s knows", errNotLeader, q.id, s.cfg.Self)
+	}
+	return s.readThere(ctx, to, q)
+}
+
+// readHere reads this node's replica, after the range's leadership is confirmed
+// unless the question is a stale one.
+func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
+	replica, g := s.cfg.Replicas[q.id], s.node.Group(q.id)
+	if replica == nil || g == nil {
+		return reading{}, fmt.Errorf("%w: range %d has no replica on %s", errNotLeader, q.id, s.cfg.Self)
+	}
+	if !q.stale {
+		if err := g.Confirm(ctx); err != nil {
+			return reading{}, fmt.Errorf("%w: %w", errNotLeader, err)
+		}
+		if q.list != nil {
+			if err := s.settled(ctx, q.id, replica); err != nil {
+				return reading{}, err
+			}
+		}
+	}
+	v, now := replica.View(), s.node.Now()
+	out := reading{at: now}
+	switch {
+	case q.list != nil:
+		out.states = v.List(now, q.list.filter, q.list.after, q.list.limit)
+	case q.history:
+		for _, id := range q.ids {
+			out.states = append(out.states, v.History(now, id))
+		}
+	default:
+		for _, id := range q.ids {
+			out.states = append(out.states, v.Get(now, id))
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) readThere(ctx context.Context, to quota.NodeID, q *question) (reading, error) {
+	msg := &peerv1.CallReadAccounts{Range: uint32(q.id), Stale: q.stale, History: q.history}
+	for _, id := range q.ids {
+		msg.Accounts = append(msg.Accounts, encodeID(id))
+	}
+	if q.list != nil {
+		msg.List = encodeFilter(&q.list.filter, q.list.after, q.list.limit)
+	}
+	a, err := s.ask(ctx, to, msg)
+	if err != nil {
+		return reading{}, err
+	}
+	out := reading{at: quota.Time(a.GetAtUnixNanos())}
+	for _, v := range a.GetAccounts() {
+		out.states = append(out.states, decodeState(v))
+	}
+	if q.list == nil && len(out.states) != len(q.ids) {
+		return reading{}, fmt.Errorf("%w: %s answered %d of %d accounts", errNotLeader, to, len(out.states), len(q.ids))
+	}
+	return out, nil
+}
+
+// ask reads at another node.
+func (s *Service) ask(ctx context.Context, to quota.NodeID, msg *peerv1.CallReadAccounts) (*peerv1.CallReadAccountsResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	c, err := s.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_ReadAccounts{ReadAccounts: msg}})
+	if err != nil {
+		return nil, wireError(err)
+	}
+	a := c.GetReadAccountsResult()
+	if a == nil {
+		return nil, fmt.Errorf("%w: %s answered nothing", errNotLeader, to)
+	}
+	return a, faultError(a.GetFault(), a.GetReason())
+}
+
+func (s *Service) askDecision(ctx context.Context, to quota.NodeID, tx account.Tx) (decision, error) {
+	a, err := s.ask(ctx, to, &peerv1.CallReadAccounts{Range: uint32(tx.Home), Decision: tx.ID[:]})
+	t := a.GetTransaction()
+	return decision{t.GetKnown(), t.GetDecided(), t.GetCommit()}, err
+}
