@@ -116,7 +116,13 @@ func (rt *route) shortest(now quota.Time, took time.Duration) {
 
 // regrant switches from the old rate to the new one at the leader's moment.
 func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
-	b.accrue(min(now, at))
+	if at < now {
+		if b.earn(at); at >= b.lease {
+			b.expire()
+		}
+	} else {
+		b.accrue(now)
+	}
 	if b.rate > e.Rate && b.from > at { // accrued too much since: take it back
 		over := perSecond(b.rate-e.Rate, b.from.Sub(at))
 		b.held.Add(int64(-over))

@@ -118,19 +118,27 @@ func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
 
 // accrue adds the granted rate up to now or the end of the lease, up to cap.
 func (b *bucket) accrue(now quota.Time) {
-	end := min(now, b.lease)
-	if b.rate > 0 && end > b.from {
-		got, from := earned(b.rate, b.from, end)
-		b.from = from
-		// When the tokens gone since then were taken is not known: had they been
-		// there until just now, this much would have overflowed.
-		room := max(0, b.cap-b.base)
-		b.put(min(got, room))
+	if b.earn(now) {
 		b.base = quota.Units(b.held.Load())
 	}
 	if now >= b.lease {
 		b.expire()
 	}
+}
+
+// earn is accrue up to a moment that may be past, and reports whether there was
+// something to accrue. When the tokens gone since the last time were taken is not
+// known: had they been there until just now, no more than this would have fitted.
+// So they count as there until b has accrued up to the present.
+func (b *bucket) earn(until quota.Time) bool {
+	end := min(until, b.lease)
+	if b.rate <= 0 || end <= b.from {
+		return false
+	}
+	got, from := earned(b.rate, b.from, end)
+	b.from = from
+	b.put(min(got, max(0, b.cap-b.base)))
+	return true
 }
 
 // put adds to held, never a negative amount.
