@@ -151,7 +151,17 @@ func (g *gang) settle() { g.pass(1200 * time.Millisecond) }
 
 // level is what the leader says that the cluster could still spend.
 func (g *gang) level(k quota.Key) quota.Units {
-	return g.ledger.Ask(g.now, []quota.Ask{{Key: k}})[0].Level
+	return g.ask(quota.Ask{Key: k}).Level
+}
+
+// ask asks the leader, whose answer may have to wait for the log.
+func (g *gang) ask(q quota.Ask) quota.Answer {
+	a := g.ledger.Ask(g.now, []quota.Ask{q})[0]
+	if a.Unsaved {
+		g.write()
+		a = g.ledger.Ask(g.now, []quota.Ask{q})[0]
+	}
+	return a
 }
 
 // call decides a call on a member as a node does: it waits a moment for grants,
@@ -173,7 +183,7 @@ func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.
 			c.Alone = true
 		case c.Need == aggregator.Leader:
 			g.asked++
-			c.Answer(g.ledger.Ask(g.now, []quota.Ask{c.Ask})[0])
+			c.Answer(g.ask(c.Ask))
 		case round >= 3:
 			c.Final = true
 		default:

@@ -39,7 +39,7 @@ func TestTierRefuses(t *testing.T) {
 			}))
 			counters := []quota.Key{key("l", "k"), key("l#2", "k"), key("l#3", "k")}
 			used := counters[refuses]
-			g.ledger.Ask(g.now, []quota.Ask{{Key: used, Cost: 8 * tokens}})
+			g.ask(quota.Ask{Key: used, Cost: 8 * tokens})
 			g.take(0, counters[0], 0)
 			g.settle()
 			for range 5 {
