@@ -47,6 +47,7 @@ type account struct {
 	over, needless quota.Units // over-admitted, and needlessly refused at least
 
 	shared quota.Time // when it was last booked who is due what
+	most   float64    // the most that anyone's part of the rate is, at the last division
 
 	dirty bool // the level moved since the last checkpoint
 	saved bool // the range's log holds a level of this account

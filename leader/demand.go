@@ -118,7 +118,7 @@ func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account
 	if h.reported > 0 {
 		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
 	}
-	h.reported, h.took = now, d.used+d.over
+	h.reported, h.took, h.gave = now, d.used+d.over, max(0, d.back)
 	seconds := dt.Seconds()
 	h.counts.add(now, float64(d.attempted())/float64(quota.Token), max(sync, h.again), &a.clumps)
 	size := a.clump()

@@ -133,7 +133,7 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 		t.margin = size
 	}
 	t.level = waterLevel(a.holders, avail, t.members)
-	t.fair = min(t.mine, t.level)
+	t.fair, a.most = min(t.mine, t.level), t.level
 	var sum float64
 	for i := range a.holders {
 		sum += min(a.holders[i].live, t.level)
@@ -197,12 +197,13 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 	if a.limit.Ceiling == quota.Hard && t.burst < 2*t.rate*l.cfg.Sync.Seconds() && t.total > 0 {
 		want *= max(1, t.rate/t.total)
 	}
+	want = a.evened(h, want)
 	rate := min(quota.Units(want), a.limit.Rate.PerSecond()-others)
 	if !l.worthRate(a, rate, t) {
 		rate = 0
 	}
 	h.rate = max(0, rate)
-	return float64(h.rate) < enough*t.fair
+	return float64(h.rate) < enough*min(want, t.fair)
 }
 
 // enough of its fair part is no reason to disturb others.
@@ -235,7 +236,7 @@ func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEn
 		}
 		part = min(part, max(0, room))
 	}
-	u := quota.Units(min(part, pool))
+	u := max(quota.Units(min(part, pool)), a.keeps(h, want))
 	if h.rate == 0 {
 		u -= u % quota.Token // a fraction would lie there unused
 	}

@@ -41,6 +41,8 @@
 // the burst has no room for a token: whole tokens go to whoever asks, by turns. Who
 // has used more of its part lately leaves the pool to those whose callers were
 // refused and that have used less (turns.go), as long as there is not enough for all.
+// Under soft their rates are more instead, and it is told a level
+// without what they will use.
 //
 // When a member gets less than its part, the ledger recalls (push.go): it asks
 // those that hold or accrue more than is foreseen to report now, and to give back

@@ -48,6 +48,7 @@ type holder struct {
 	unmet      quota.Units // what its callers wanted and did not get
 	unmetAt    quota.Time
 	took       quota.Units // used in the last report
+	gave       quota.Units // given back with it
 	due        float64     // Units: what it has used less than its part of what all used
 	closed     bool
 	pardon     bool // the key was reset since the last report

@@ -38,13 +38,21 @@ func (a *account) resetAfter(now quota.Time) time.Duration {
 }
 
 // levelFor is the level as told to h: what callers at other members are waiting
-// for is as good as spent.
+// for is as good as spent, and so is what they hold and will use, for a member that
+// has had more than its part: one that floods would find it first.
 func (a *account) levelFor(h *holder) quota.Units {
 	level := a.level()
+	spent := a.overdrew(h)
 	for i := range a.holders {
-		if o := &a.holders[i]; o != h {
-			level = level.Plus(-min(o.spoken, o.standing()))
+		o := &a.holders[i]
+		if o == h {
+			continue
 		}
+		theirs := min(o.spoken, o.standing())
+		if spent {
+			theirs = max(theirs, a.soon(o))
+		}
+		level = level.Plus(-theirs)
 	}
 	return level
 }

@@ -19,14 +19,18 @@ func (a *account) turns(now quota.Time, h *holder, t terms) {
 	if took <= 0 || sum <= 0 {
 		return
 	}
-	h.due -= took
-	forget := math.Exp(-now.Sub(a.shared).Seconds() / dueFor.Seconds())
+	long := a.remembers()
+	forget := math.Exp(-now.Sub(a.shared).Seconds() / long)
 	a.shared = now
 	for i := range a.holders {
 		o := &a.holders[i]
 		fair := min(o.live, t.level)
-		most := max(fewDue*float64(quota.Token), fair*dueFor.Seconds())
-		o.due = max(-most, min(most, o.due*forget+took*fair/sum))
+		most := max(fewDue*float64(quota.Token), fair*long)
+		o.due = o.due*forget + took*fair/sum
+		if o == h {
+			o.due -= took
+		}
+		o.due = max(-most, min(most, o.due))
 	}
 }
 
@@ -36,6 +40,66 @@ const (
 	// fewDue tokens are remembered of anybody.
 	fewDue = 2
 )
+
+// remembers is for how many seconds, on average, it is remembered who had less than
+// its part. Under soft it moves the rates, and there chance would move them more
+// than floods do.
+func (a *account) remembers() float64 {
+	if a.limit.Ceiling == quota.Soft {
+		return 3 * dueFor.Seconds()
+	}
+	return dueFor.Seconds()
+}
+
+// evens reports whether what members have had lately counts in what they get: under
+// soft, where they overdraw, while there is not enough for all. Under hard that is
+// done by turns.
+func (a *account) evens() bool {
+	return a.limit.Ceiling == quota.Soft && a.rates() && !math.IsInf(a.most, 1)
+}
+
+// evened is a part of the rate with what the member has missed lately: up to twice. Who
+// has had more than its part gets less as far as others are charged more.
+func (a *account) evened(h *holder, fair float64) float64 {
+	if !a.evens() {
+		return fair
+	}
+	return min(fair+max(0, a.owes(h))/a.remembers(), 2*fair)
+}
+
+// owes is what the member is due, beyond what chance does where requests come in clumps.
+func (a *account) owes(h *holder) float64 {
+	chance := math.Sqrt(min(h.live, a.most) * a.remembers() * (a.clump() - float64(quota.Token)))
+	return h.due - max(-chance, min(chance, h.due))
+}
+
+// keeps is what the member has just given back and is left, whatever the pool has: as
+// much as it is due, since else whoever asks more often would have it.
+func (a *account) keeps(h *holder, want float64) quota.Units {
+	if !a.evens() {
+		return 0
+	}
+	return min(h.gave, quota.Units(max(0, min(want, a.owes(h)))))
+}
+
+// overdrew reports whether the member has had more than its part, by more than chance.
+func (a *account) overdrew(h *holder) bool {
+	if !a.evens() {
+		return false
+	}
+	part := min(h.live, a.most) * a.remembers()
+	return h.due < -byChance*math.Sqrt(part*a.clump())
+}
+
+// byChance is how many standard deviations of a count a member may have had beyond its
+// part, for nobody to care.
+const byChance = 2
+
+// soon is what the member is likely to use of what it holds until it reports again,
+// as far as that is its part.
+func (a *account) soon(o *holder) quota.Units {
+	return quota.Units(min(float64(o.standing()), min(o.live, a.most)*o.again.Seconds()))
+}
 
 // lacks is how many whole tokens the member's callers were refused lately, if it
 // is likely to use them soon.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"math"
 	"testing"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -10,7 +11,7 @@ import (
 // parts, and in sum nothing.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
-	a := &account{holders: []holder{{live: 30 * token}, {live: 10 * token}, {live: 10 * token}}}
+	a := &account{limit: &quota.Limit{Ceiling: quota.Hard}, holders: []holder{{live: 30 * token}, {live: 10 * token}, {live: 10 * token}}}
 	h := &a.holders[0]
 	h.took = 5 * quota.Token
 	a.turns(1, h, terms{level: 10 * token})
@@ -22,5 +23,41 @@ func TestTurns(t *testing.T) {
 	}
 	if h.took != 0 {
 		t.Errorf("%d of the report are left to be booked", h.took)
+	}
+}
+
+// TestEvened: under soft, while there is not enough for all, what a member has had
+// missed lately is made up for, by its part at most; and one that has
+// had too much is told a level without what others will use.
+func TestEvened(t *testing.T) {
+	const token, fair = float64(quota.Token), 10 * float64(quota.Token)
+	for _, tc := range []struct {
+		name     string
+		ceiling  quota.Ceiling
+		enough   bool
+		due      float64
+		want     float64
+		overdrew bool
+	}{
+		{"as it should", quota.Soft, false, 0, 10, false},
+		{"too much, by chance", quota.Soft, false, -6, 10, false},
+		{"too much", quota.Soft, false, -12, 10, true},
+		{"far too much", quota.Soft, false, -30, 10, true},
+		{"too little", quota.Soft, false, 12, 14, false},
+		{"far too little", quota.Soft, false, 60, 20, false},
+		{"enough for all", quota.Soft, true, -12, 10, false},
+		{"by turns", quota.Hard, false, -12, 10, false},
+	} {
+		a := &account{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, most: fair}
+		if tc.enough {
+			a.most = math.Inf(1)
+		}
+		h := &holder{live: 5 * fair, due: tc.due * token}
+		if got := a.evened(h, fair) / token; math.Abs(got-tc.want) > 1e-6 {
+			t.Errorf("%s: %.2f/s, want %.2f/s", tc.name, got, tc.want)
+		}
+		if got := a.overdrew(h); got != tc.overdrew {
+			t.Errorf("%s: overdrew is %v", tc.name, got)
+		}
 	}
 }

@@ -38,18 +38,19 @@ var ceilings = []quota.Ceiling{quota.Soft, quota.Hard}
 
 // TestMaxMin: a node that asks for less than an equal part gets most of what it
 // asks for, and the others share the rest equally. It should be all: its rate is its
-// demand, as estimated, with hardly any room for chance.
+// demand, as estimated. Under soft what it has missed is made up for; under hard there
+// is hardly any room for chance.
 func TestMaxMin(t *testing.T) {
-	for _, c := range ceilings {
+	for c, least := range map[quota.Ceiling]float64{quota.Soft: .72, quota.Hard: .5} {
 		for seed := range uint64(5) {
 			tried, got := shares(crowd(seed, c, 20, 150, 150, 150, 300), 3*time.Second, 8*time.Second)
 			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
-			if got[0] < .4*tried[0] {
+			if got[0] < least*tried[0] {
 				t.Errorf("%v, seed %d: node 1 asked for %.1f/s, less than its share, and got %.1f/s", c, seed, tried[0], got[0])
 			}
 			part := (200 - tried[0]) / 4
 			for n := 1; n < 5; n++ {
-				if got[n] < .92*part || got[n] > 1.25*part {
+				if got[n] < .92*part || got[n] > 1.15*part {
 					t.Errorf("%v, seed %d: node %d got %.1f/s, its share is %.1f/s", c, seed, n+1, got[n], part)
 				}
 			}
@@ -59,9 +60,9 @@ func TestMaxMin(t *testing.T) {
 
 // TestFloodEarnsLittle: a node that asks for fifty times the limit does not get it.
 // It should be no more than an equal part, and what others leave: it is first at
-// what returns to the pool, half a part under soft and a sixth under hard.
+// what returns to the pool, an eighth of a part under soft and a sixth under hard.
 func TestFloodEarnsLittle(t *testing.T) {
-	for c, most := range map[quota.Ceiling]float64{quota.Soft: 1.7, quota.Hard: 1.25} {
+	for c, most := range map[quota.Ceiling]float64{quota.Soft: 1.15, quota.Hard: 1.2} {
 		for seed := range uint64(2) {
 			s := crowd(seed, c, 10_000, 60, 60, 60)
 			s.Duration = 5 * time.Second
@@ -72,7 +73,7 @@ func TestFloodEarnsLittle(t *testing.T) {
 				t.Errorf("%v, seed %d: the flood got %.1f/s, its share is 50/s", c, seed, got[0])
 			}
 			for n := 1; n < 4; n++ {
-				if got[n] < .7*50 {
+				if got[n] < .88*50 {
 					t.Errorf("%v, seed %d: node %d got %.1f/s of 50/s beside a flood", c, seed, n+1, got[n])
 				}
 			}
@@ -95,7 +96,7 @@ func TestNewcomer(t *testing.T) {
 		}
 		mean := sum / float64(seeds)
 		t.Logf("%v: the newcomer got %.1f/s of 50/s, from two intervals after it began, mean of %d seeds", c, mean, seeds)
-		if mean < .8*50 || mean > 1.1*50 {
+		if mean < .85*50 || mean > 1.1*50 {
 			t.Errorf("%v: the newcomer got %.1f/s, its share is 50/s", c, mean)
 		}
 	}
