@@ -187,11 +187,11 @@ func TestRetryKeepsCounters(t *testing.T) {
 	if third.Overdrawn != 8*tokens || third.Unreported != tokens {
 		t.Errorf("after the answer: %+v, want 8 overdrawn, 1 of it unreported", third)
 	}
-	for _, after := range []time.Duration{150, 200, 300, 300} { // the third is not answered, nor what follows; answers take 37 ms on average
+	for _, after := range []time.Duration{50, 100, 100, 200, 300, 300} { // the third is not answered, nor what follows
 		sent := r.now
 		r.collect()
 		if d := r.now.Sub(sent); d < (after-10)*time.Millisecond || d > (after+10)*time.Millisecond {
-			t.Errorf("sent again after %v, want about %v: four times what answers take, two and then three sync intervals", d, after*time.Millisecond)
+			t.Errorf("sent again after %v, want about %v: a quarter of an interval or four times what answers take, twice as long each time, at most three intervals", d, after*time.Millisecond)
 		}
 	}
 }

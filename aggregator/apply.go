@@ -51,7 +51,9 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	}
 	if e.Recall {
 		b.recalled = b.phase == open && b.pending == 0
-		if b.recalled {
+		// Where an answer is overdue, it was lost on one of the ways, and this one is open.
+		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
+		if b.recalled || b.overdue {
 			a.urgent.push(b)
 		}
 		return

@@ -165,11 +165,12 @@ func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 		a.wheel.add(b, now.Add(a.cfg.Sync))
 		return
 	}
-	if b.pending != 0 && now.Sub(b.sentAt) < a.resendAfter(b, rt) {
+	if b.pending != 0 && !b.overdue && now.Sub(b.sentAt) < a.resendAfter(b, rt) {
 		b.hurry = b.hurry || urgent
 		a.wheel.add(b, b.sentAt.Add(a.resendAfter(b, rt)))
 		return
 	}
+	b.overdue = false
 	if b.prepare(now, a, rt) {
 		bt.of(b.rng).add(b, b.entry(now, rt.term))
 		a.wheel.add(b, now.Add(a.resendAfter(b, rt)))
@@ -178,15 +179,15 @@ func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 	a.wheel.add(b, now.Add(a.cfg.Sync))
 }
 
-// resendAfter is how long an unanswered report of a key waits before the next: an
-// interval, unless answers take about as long, and longer each time. Who has nothing
-// gets nothing until it is heard. Held by b.mu.
+// resendAfter is how long an unanswered report of a key waits before the next: a
+// quarter of an interval, unless answers take longer, and each time twice as long.
+// Who has nothing gets nothing until it is heard. Held by b.mu.
 func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 	if rt.told > 0 { // as a part of everything
 		return a.retryAfter()
 	}
-	tries := time.Duration(min(b.tries, retry)) + 1
-	return min(max(tries*a.cfg.Sync, 4*rt.rtt), a.retryAfter())
+	first := a.cfg.Sync / 4
+	return min(max(first<<min(b.tries, 4), 4*rt.rtt), a.retryAfter())
 }
 
 // prepare decides whether a key reports now, what it keeps, and whether it

@@ -300,8 +300,5 @@ func (l *Ledger) setCap(a *account, h *holder, t terms, tokens quota.Units) {
 		// the member accrues to its cap with both: base may be more than there is.
 		h.cap = min(h.cap, max(0, limit))
 	}
-	if a.limit.Ceiling == quota.Hard && h.rate > 0 && h.cap < quota.Token {
-		h.rate, h.cap = 0, base // nobody can use a fraction
-	}
 	h.capped = max(h.capped, h.cap)
 }

@@ -382,6 +382,16 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	a.advance(now)
 }
 
+// lastHeard is when the key was last used, or a member last told of it: one that has
+// not heard that its last words were booked says them again.
+func (a *account) lastHeard() quota.Time {
+	last := a.lastUse
+	for i := range a.holders {
+		last = max(last, a.holders[i].reported)
+	}
+	return last
+}
+
 // linger is how long a key that is as good as new keeps its counts for people,
 // where there is room.
 const linger = 10 * time.Second
@@ -396,7 +406,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 		a.advance(now)
 		l.liveSweep(now, a)
 		a.forget(now, l.nodes)
-		shown := now.Sub(a.lastUse) < linger && len(l.accounts) < l.cfg.MaxKeys/2
+		shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
 			delete(l.accounts, k)
 		}

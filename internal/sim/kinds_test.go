@@ -22,13 +22,13 @@ func (k kind) bound(c quota.Ceiling) bound {
 	l := k.limit(c)
 	switch {
 	case l.Kind == quota.PeriodicRefill:
-		return bound{12, 3.2, .06}
+		return bound{12, 3.2, .07}
 	case c == quota.Hard && len(l.More) > 0: // two counters may have to be waited for
 		return bound{5.5, .001, rounding / float64(l.Burst)}
 	case c == quota.Hard:
 		return bound{3.5, .001, rounding / float64(l.Burst)}
 	case len(l.More) > 0:
-		return bound{3.5, 3, .42}
+		return bound{3.5, 3, .5}
 	}
 	return bound{4, 3.3, .08}
 }
