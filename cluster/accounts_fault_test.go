@@ -36,7 +36,7 @@ func TestAccountsNeverStale(t *testing.T) {
 	c := newTrio(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	var asked, answered, reads, blind atomic.Int64
 	var wg sync.WaitGroup

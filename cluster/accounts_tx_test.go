@@ -122,7 +122,7 @@ func bank(t *testing.T, fault func(c *trio)) {
 		ops = append(ops, create(ids[i], each))
 	}
 	mustApply(t, c.nodes["n1"], "", ops...)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	var moved, unsure, reads atomic.Int64
 	var wg sync.WaitGroup

@@ -115,6 +115,9 @@ func TestDefaultBurst(t *testing.T) {
 }
 
 func TestTooMuch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	many := func(n int) []byte {
 		var b strings.Builder
 		b.WriteString("version: 1\nnamespaces:\n  web:\n    limits:\n")

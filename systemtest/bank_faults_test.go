@@ -9,7 +9,7 @@ import (
 )
 
 // bankFor is how long tellers work under faults.
-func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 10)) * time.Second }
+func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 8)) * time.Second }
 
 // TestBank moves money between accounts of one range and of several while nodes
 // are killed and stand still: what everybody was told is linearizable, no request

@@ -262,6 +262,9 @@ func (b *bank) restart(r quota.RangeID) {
 // TestBank moves money between three ranges: the total is right after every step, and
 // every move is made once, whatever is lost, doubled or late.
 func TestBank(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	for seed := range uint64(15) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			b := newBank(t, seed)

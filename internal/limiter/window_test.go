@@ -107,6 +107,9 @@ func TestWindowsTile(t *testing.T) {
 
 // TestCalendarWalks compares with windows found by walking along the clock.
 func TestCalendarWalks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	const seed = 3
 	rng := rand.New(rand.NewPCG(seed, 0))
 	from, to := at(t, "1973-01-01T00:00:00Z"), at(t, "2037-01-01T00:00:00Z")

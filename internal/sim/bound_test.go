@@ -12,6 +12,7 @@ import (
 // without, with and without a hop, of which no message is lost: what is admitted
 // beyond the envelope stays below the stated bound of the situation.
 func TestBound(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seeds := uint64(600)
 	if testing.Short() {

@@ -82,6 +82,7 @@ func TestStormsRepeat(t *testing.T) {
 // lost may have booked for its own member what nobody else knows: part of a burst.
 // (Of the first thousand seeds it has in 411, half a burst, and 797, two tokens.)
 func TestStormsKeepBooks(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seeds := uint64(200)
 	if testing.Short() {

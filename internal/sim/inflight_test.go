@@ -11,6 +11,7 @@ import (
 // released can be acquired again anywhere, and what a dead node had in flight is
 // free again.
 func TestInFlight(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		burst int64

@@ -63,6 +63,7 @@ func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
 // TestKinds compares limits of every kind with the ideal, on three and ten
 // nodes, under loads from below the limit to three times of it.
 func TestKinds(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, k := range kinds {
 		for _, w := range []way{soft, hardHop} {
@@ -164,6 +165,7 @@ func TestDecideLeader(t *testing.T) {
 // limiter, whatever the kind. (Single decisions may change places: a token that
 // is there a microsecond earlier goes to another request.)
 func TestOneNode(t *testing.T) {
+	long(t)
 	t.Parallel()
 	waits := limit(100, 50, quota.Soft)
 	waits.MaxWait, waits.MaxDebt = time.Second, 2*time.Second

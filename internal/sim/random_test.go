@@ -51,6 +51,7 @@ func allowed(Scenario) float64 { return rounding }
 // TestHardCeiling plays random scenarios: whatever fails, a hard limit never
 // admits more than burst + rate x time, over any stretch of time.
 func TestHardCeiling(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seeds := uint64(500)
 	if testing.Short() {
@@ -73,6 +74,7 @@ func checkCeiling(t *testing.T, seed uint64) {
 // and lose sight of each other, and with clocks that drift by up to a thousandth.
 // Seed 252 is a leader that slept, with the member beside it.
 func TestHardStorms(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
