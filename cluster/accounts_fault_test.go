@@ -79,7 +79,7 @@ func TestAccountsNeverStale(t *testing.T) {
 		}
 	}
 	for ctx.Err() == nil {
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // real links and clocks: traffic needs time between two cuts
 		leader := quota.NodeID("")
 		for _, n := range c.running() {
 			if n.accountsLeader(0) {
@@ -90,7 +90,7 @@ func TestAccountsNeverStale(t *testing.T) {
 			continue
 		}
 		heal := c.cutOff(leader)
-		time.Sleep(2200 * time.Millisecond)
+		time.Sleep(2200 * time.Millisecond) // longer than an election: another leads meanwhile
 		heal()
 	}
 	wg.Wait()

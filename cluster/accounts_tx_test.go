@@ -104,9 +104,9 @@ func TestAccountsBank(t *testing.T) {
 		bank(t, func(c *trio) {
 			for _, id := range []quota.NodeID{"n3", "n1"} {
 				heal := c.cutOff(id)
-				time.Sleep(1500 * time.Millisecond)
+				time.Sleep(1500 * time.Millisecond) // longer than an election
 				heal()
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(500 * time.Millisecond) // whole again, under load
 			}
 		})
 	})
@@ -169,7 +169,7 @@ func bank(t *testing.T, fault func(c *trio)) {
 			}
 		})
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // under load before the fault
 	fault(c)
 	wg.Wait()
 	if moved.Load() == 0 || reads.Load() == 0 {
@@ -228,7 +228,7 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 			})
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // some are answered before the kill
 	c.kill(leader)
 	wg.Wait()
 	if got := fmt.Sprint(balances(t, through[0], false, id, far)); got != fmt.Sprintf("[%d %d]", requests, requests/3) {
