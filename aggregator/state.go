@@ -84,7 +84,7 @@ type state struct {
 	due       quota.Time
 	dry       bool // nothing was left to ask for after the last grant
 	recalled  bool // the leader wants back what is not needed
-	overdue   bool // it does, and has not answered what it should have
+	overdue   bool // it has recalled, and an answer of its own is overdue: tell it again at once
 	hurry     bool // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int

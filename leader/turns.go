@@ -101,7 +101,7 @@ func (a *account) soon(o *holder) quota.Units {
 	return quota.Units(min(float64(o.standing()), min(o.live, a.most)*o.again.Seconds()))
 }
 
-// lacks is how many whole tokens the member's callers were refused lately, if it
+// lacks is how many tokens, at least a whole one, the member's callers were refused lately, if it
 // is likely to use them soon.
 func (l *Ledger) lacks(now quota.Time, h *holder) quota.Units {
 	age := now.Sub(h.unmetAt)
