@@ -31,14 +31,16 @@ func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 
 // TestAccountsNeverStale cuts the leader off again and again while others write. Every
 // reading, on whatever node, shows at least what was answered before it began, and at most
-// what was asked for before it ended.
+// what was asked for before it ended. It goes on until enough was seen: a slow machine only
+// takes longer.
 func TestAccountsNeverStale(t *testing.T) {
 	c := newTrio(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var asked, answered, reads, blind atomic.Int64
+	enough := func() bool { return answered.Load() >= 20 && reads.Load() >= 100 && blind.Load() > 0 }
 	var wg sync.WaitGroup
 	wg.Go(func() { // one writer: the balance is the number of its requests
 		nodes := c.running()
@@ -78,7 +80,7 @@ func TestAccountsNeverStale(t *testing.T) {
 			})
 		}
 	}
-	for ctx.Err() == nil {
+	for cuts := 0; ctx.Err() == nil && (cuts < 3 || !enough()); {
 		time.Sleep(300 * time.Millisecond) // real links and clocks: traffic needs time between two cuts
 		leader := quota.NodeID("")
 		for _, n := range c.running() {
@@ -92,9 +94,11 @@ func TestAccountsNeverStale(t *testing.T) {
 		heal := c.cutOff(leader)
 		time.Sleep(2200 * time.Millisecond) // longer than an election: another leads meanwhile
 		heal()
+		cuts++
 	}
+	cancel()
 	wg.Wait()
-	if answered.Load() < 20 || reads.Load() < 100 || blind.Load() == 0 {
+	if !enough() {
 		t.Errorf("only %d writes, %d readings, %d without an answer", answered.Load(), reads.Load(), blind.Load())
 	}
 	t.Logf("%d writes, %d readings, %d without an answer", answered.Load(), reads.Load(), blind.Load())
