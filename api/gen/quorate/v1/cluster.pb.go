@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,6 +22,124 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// NodeState is what operators want of a node.
+type NodeState int32
+
+const (
+	// Not set.
+	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
+	// It holds replicas and leads.
+	NodeState_NODE_STATE_ACTIVE NodeState = 1
+	// It keeps its replicas and leads nothing.
+	NodeState_NODE_STATE_DRAINING NodeState = 2
+	// Its replicas move to others; then it is out of the cluster.
+	NodeState_NODE_STATE_LEAVING NodeState = 3
+)
+
+// Enum value maps for NodeState.
+var (
+	NodeState_name = map[int32]string{
+		0: "NODE_STATE_UNSPECIFIED",
+		1: "NODE_STATE_ACTIVE",
+		2: "NODE_STATE_DRAINING",
+		3: "NODE_STATE_LEAVING",
+	}
+	NodeState_value = map[string]int32{
+		"NODE_STATE_UNSPECIFIED": 0,
+		"NODE_STATE_ACTIVE":      1,
+		"NODE_STATE_DRAINING":    2,
+		"NODE_STATE_LEAVING":     3,
+	}
+)
+
+func (x NodeState) Enum() *NodeState {
+	p := new(NodeState)
+	*p = x
+	return p
+}
+
+func (x NodeState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeState) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_v1_cluster_proto_enumTypes[0].Descriptor()
+}
+
+func (NodeState) Type() protoreflect.EnumType {
+	return &file_quorate_v1_cluster_proto_enumTypes[0]
+}
+
+func (x NodeState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeState.Descriptor instead.
+func (NodeState) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{0}
+}
+
+// NodeChange is a change of what is wanted of a node.
+type NodeChange int32
+
+const (
+	// Not set.
+	NodeChange_NODE_CHANGE_UNSPECIFIED NodeChange = 0
+	// It leads nothing more and takes no more replicas; it keeps those it has.
+	NodeChange_NODE_CHANGE_DRAIN NodeChange = 1
+	// The end of a drain, or of a leave that is not over.
+	NodeChange_NODE_CHANGE_ACTIVATE NodeChange = 2
+	// It gives its replicas to others, and then its process ends.
+	NodeChange_NODE_CHANGE_LEAVE NodeChange = 3
+	// As leave, of a node that is dead for ever: nothing waits for it.
+	NodeChange_NODE_CHANGE_REMOVE NodeChange = 4
+)
+
+// Enum value maps for NodeChange.
+var (
+	NodeChange_name = map[int32]string{
+		0: "NODE_CHANGE_UNSPECIFIED",
+		1: "NODE_CHANGE_DRAIN",
+		2: "NODE_CHANGE_ACTIVATE",
+		3: "NODE_CHANGE_LEAVE",
+		4: "NODE_CHANGE_REMOVE",
+	}
+	NodeChange_value = map[string]int32{
+		"NODE_CHANGE_UNSPECIFIED": 0,
+		"NODE_CHANGE_DRAIN":       1,
+		"NODE_CHANGE_ACTIVATE":    2,
+		"NODE_CHANGE_LEAVE":       3,
+		"NODE_CHANGE_REMOVE":      4,
+	}
+)
+
+func (x NodeChange) Enum() *NodeChange {
+	p := new(NodeChange)
+	*p = x
+	return p
+}
+
+func (x NodeChange) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeChange) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_v1_cluster_proto_enumTypes[1].Descriptor()
+}
+
+func (NodeChange) Type() protoreflect.EnumType {
+	return &file_quorate_v1_cluster_proto_enumTypes[1]
+}
+
+func (x NodeChange) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeChange.Descriptor instead.
+func (NodeChange) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
 
 // GetStatusRequest asks for the state of the cluster.
 type GetStatusRequest struct {
@@ -207,7 +326,27 @@ type NodeStatus struct {
 	// Ranges that it leads.
 	Leads int32 `protobuf:"varint,4,opt,name=leads,proto3" json:"leads,omitempty"`
 	// Time that a call there and back took, averaged; 0 if there was none yet.
-	RoundTrip     *durationpb.Duration `protobuf:"bytes,5,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	RoundTrip *durationpb.Duration `protobuf:"bytes,5,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	// State that operators gave it.
+	State NodeState `protobuf:"varint,6,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
+	// Label of where it stands; replicas are spread over zones.
+	Zone string `protobuf:"bytes,7,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Version of its software.
+	Version string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	// Feature level of its software.
+	Level uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
+	// Where it serves gRPC.
+	GrpcAddress string `protobuf:"bytes,10,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
+	// Where it serves HTTP.
+	HttpAddress string `protobuf:"bytes,11,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
+	// Ranges that it holds.
+	Replicas int32 `protobuf:"varint,12,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// How long the leader of the meta group has not heard from it; unset when it has.
+	Silent *durationpb.Duration `protobuf:"bytes,13,opt,name=silent,proto3" json:"silent,omitempty"`
+	// What is wrong with the answering node itself, such as a full disk; empty for others.
+	Faults []string `protobuf:"bytes,14,rep,name=faults,proto3" json:"faults,omitempty"`
+	// When it joined; unset if it was there from the first.
+	JoinedAt      *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +416,76 @@ func (x *NodeStatus) GetRoundTrip() *durationpb.Duration {
 	return nil
 }
 
+func (x *NodeStatus) GetState() NodeState {
+	if x != nil {
+		return x.State
+	}
+	return NodeState_NODE_STATE_UNSPECIFIED
+}
+
+func (x *NodeStatus) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetGrpcAddress() string {
+	if x != nil {
+		return x.GrpcAddress
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetHttpAddress() string {
+	if x != nil {
+		return x.HttpAddress
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetJoinedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.JoinedAt
+	}
+	return nil
+}
+
 // RangeStatus is one range.
 type RangeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -287,7 +496,13 @@ type RangeStatus struct {
 	// The leader's term.
 	Term uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	// Voters of its Raft group, preferred leader first.
-	Replicas      []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// Nodes that still hold the range and are to leave it.
+	Former []string `protobuf:"bytes,5,rep,name=former,proto3" json:"former,omitempty"`
+	// What is done now so that it becomes as wanted; empty when it is.
+	Step string `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
+	// Entries that the slowest voter is behind, as its leader sees it; set where the answering node leads.
+	Lag           *int64 `protobuf:"varint,7,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,12 +565,1269 @@ func (x *RangeStatus) GetReplicas() []string {
 	return nil
 }
 
+func (x *RangeStatus) GetFormer() []string {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
+func (x *RangeStatus) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *RangeStatus) GetLag() int64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
+}
+
+// JoinRequest asks to become a member.
+type JoinRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A join token; empty when the caller shows a node certificate.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Name of the new node.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Where the other nodes reach its peer port, host:port.
+	PeerAddress string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// Where it serves gRPC.
+	GrpcAddress string `protobuf:"bytes,4,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
+	// Where it serves HTTP.
+	HttpAddress string `protobuf:"bytes,5,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
+	// Label of where it stands.
+	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Version of its software.
+	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	// Feature level of its software.
+	Level uint32 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
+	// Certificate signing request, DER; its key names the node from now on. Empty
+	// when the cluster has no authority of its own.
+	Csr []byte `protobuf:"bytes,9,opt,name=csr,proto3" json:"csr,omitempty"`
+	// Random, the same in all repetitions of one join.
+	JoinId        []byte `protobuf:"bytes,10,opt,name=join_id,json=joinId,proto3" json:"join_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRequest) Reset() {
+	*x = JoinRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRequest) ProtoMessage() {}
+
+func (x *JoinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
+func (*JoinRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JoinRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetGrpcAddress() string {
+	if x != nil {
+		return x.GrpcAddress
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetHttpAddress() string {
+	if x != nil {
+		return x.HttpAddress
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *JoinRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetJoinId() []byte {
+	if x != nil {
+		return x.JoinId
+	}
+	return nil
+}
+
+// JoinResponse is what a new member needs.
+type JoinResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the cluster.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Number of ranges.
+	Ranges uint32 `protobuf:"varint,2,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	// Replicas of each range.
+	Replicas uint32 `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Interval of reports.
+	Sync *durationpb.Duration `protobuf:"bytes,4,opt,name=sync,proto3" json:"sync,omitempty"`
+	// All members, the new one too: name and peer address.
+	Nodes map[string]string `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The node's certificate, PEM.
+	Certificate []byte `protobuf:"bytes,6,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	// The certificates of authorities that are trusted, PEM.
+	Trust         []byte `protobuf:"bytes,7,opt,name=trust,proto3" json:"trust,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinResponse) Reset() {
+	*x = JoinResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinResponse) ProtoMessage() {}
+
+func (x *JoinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
+func (*JoinResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *JoinResponse) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *JoinResponse) GetRanges() uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return 0
+}
+
+func (x *JoinResponse) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *JoinResponse) GetSync() *durationpb.Duration {
+	if x != nil {
+		return x.Sync
+	}
+	return nil
+}
+
+func (x *JoinResponse) GetNodes() map[string]string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *JoinResponse) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *JoinResponse) GetTrust() []byte {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
+// CreateJoinTokenRequest asks for a token.
+type CreateJoinTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long it can be used; 1h when unset, at most 30 days.
+	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// How many nodes can join with it; 1 when 0, at most 256.
+	Uses          uint32 `protobuf:"varint,2,opt,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateJoinTokenRequest) Reset() {
+	*x = CreateJoinTokenRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJoinTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJoinTokenRequest) ProtoMessage() {}
+
+func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CreateJoinTokenRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *CreateJoinTokenRequest) GetUses() uint32 {
+	if x != nil {
+		return x.Uses
+	}
+	return 0
+}
+
+// CreateJoinTokenResponse has the token.
+type CreateJoinTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The token without its secret.
+	Info *JoinToken `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	// gRPC addresses of members, for the command that joins.
+	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateJoinTokenResponse) Reset() {
+	*x = CreateJoinTokenResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJoinTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJoinTokenResponse) ProtoMessage() {}
+
+func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CreateJoinTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CreateJoinTokenResponse) GetInfo() *JoinToken {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+func (x *CreateJoinTokenResponse) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// JoinToken is a token without its secret.
+type JoinToken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// When it ends.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// How many nodes can still join with it.
+	UsesLeft uint32 `protobuf:"varint,3,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
+	// Who made it.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// When.
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *JoinToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JoinToken) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *JoinToken) GetUsesLeft() uint32 {
+	if x != nil {
+		return x.UsesLeft
+	}
+	return 0
+}
+
+func (x *JoinToken) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+// ListJoinTokensRequest asks for the tokens.
+type ListJoinTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJoinTokensRequest) Reset() {
+	*x = ListJoinTokensRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJoinTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJoinTokensRequest) ProtoMessage() {}
+
+func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJoinTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListJoinTokensRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+// ListJoinTokensResponse has the tokens.
+type ListJoinTokensResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tokens, by id.
+	Tokens        []*JoinToken `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJoinTokensResponse) Reset() {
+	*x = ListJoinTokensResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJoinTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJoinTokensResponse) ProtoMessage() {}
+
+func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJoinTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListJoinTokensResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListJoinTokensResponse) GetTokens() []*JoinToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+// RevokeJoinTokenRequest ends a token.
+type RevokeJoinTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeJoinTokenRequest) Reset() {
+	*x = RevokeJoinTokenRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeJoinTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeJoinTokenRequest) ProtoMessage() {}
+
+func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeJoinTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeJoinTokenRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RevokeJoinTokenRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// RevokeJoinTokenResponse is empty.
+type RevokeJoinTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeJoinTokenResponse) Reset() {
+	*x = RevokeJoinTokenResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeJoinTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeJoinTokenResponse) ProtoMessage() {}
+
+func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeJoinTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeJoinTokenResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+// GetPlanRequest asks for the plan.
+type GetPlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As if these nodes had left already: nothing is changed.
+	Without       []string `protobuf:"bytes,1,rep,name=without,proto3" json:"without,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlanRequest) Reset() {
+	*x = GetPlanRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlanRequest) ProtoMessage() {}
+
+func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
+func (*GetPlanRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetPlanRequest) GetWithout() []string {
+	if x != nil {
+		return x.Without
+	}
+	return nil
+}
+
+// GetPlanResponse is the plan.
+type GetPlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Groups that are not as wanted, meta first.
+	Groups []*GroupPlan `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Groups in all.
+	Total         uint32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlanResponse) Reset() {
+	*x = GetPlanResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlanResponse) ProtoMessage() {}
+
+func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
+func (*GetPlanResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetPlanResponse) GetGroups() []*GroupPlan {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *GetPlanResponse) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// GroupPlan is what happens to one group.
+type GroupPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name: meta, or range-007.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Who votes now.
+	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
+	// Who is to vote, preferred leader first.
+	Wanted []string `protobuf:"bytes,3,rep,name=wanted,proto3" json:"wanted,omitempty"`
+	// The steps, in order; the first is under way or waits for something.
+	Steps         []string `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupPlan) Reset() {
+	*x = GroupPlan{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupPlan) ProtoMessage() {}
+
+func (x *GroupPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupPlan.ProtoReflect.Descriptor instead.
+func (*GroupPlan) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GroupPlan) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupPlan) GetVoters() []string {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *GroupPlan) GetWanted() []string {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *GroupPlan) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// ChangeNodeRequest changes what is wanted of a node.
+type ChangeNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node; the answering one when empty.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// What is to be done.
+	Change NodeChange `protobuf:"varint,2,opt,name=change,proto3,enum=quorate.v1.NodeChange" json:"change,omitempty"`
+	// Remove a node that still answers.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeNodeRequest) Reset() {
+	*x = ChangeNodeRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeNodeRequest) ProtoMessage() {}
+
+func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeNodeRequest.ProtoReflect.Descriptor instead.
+func (*ChangeNodeRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ChangeNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ChangeNodeRequest) GetChange() NodeChange {
+	if x != nil {
+		return x.Change
+	}
+	return NodeChange_NODE_CHANGE_UNSPECIFIED
+}
+
+func (x *ChangeNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// ChangeNodeResponse tells what will happen.
+type ChangeNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's state now.
+	State NodeState `protobuf:"varint,1,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
+	// Replicas that are to move.
+	Moves         uint32 `protobuf:"varint,2,opt,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeNodeResponse) Reset() {
+	*x = ChangeNodeResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeNodeResponse) ProtoMessage() {}
+
+func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeNodeResponse.ProtoReflect.Descriptor instead.
+func (*ChangeNodeResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ChangeNodeResponse) GetState() NodeState {
+	if x != nil {
+		return x.State
+	}
+	return NodeState_NODE_STATE_UNSPECIFIED
+}
+
+func (x *ChangeNodeResponse) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+// TransferLeadershipRequest names ranges and where they go.
+type TransferLeadershipRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ranges; all that from leads when empty.
+	Ranges []uint32 `protobuf:"varint,1,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	// The node that leads them.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The node that is to; any other of their voters when empty.
+	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeadershipRequest) Reset() {
+	*x = TransferLeadershipRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeadershipRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeadershipRequest) ProtoMessage() {}
+
+func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
+func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TransferLeadershipRequest) GetRanges() []uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *TransferLeadershipRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *TransferLeadershipRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+// TransferLeadershipResponse tells what came of it.
+type TransferLeadershipResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ranges handed over.
+	Moved uint32 `protobuf:"varint,1,opt,name=moved,proto3" json:"moved,omitempty"`
+	// What went wrong with others, at most 20.
+	Faults        []string `protobuf:"bytes,2,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeadershipResponse) Reset() {
+	*x = TransferLeadershipResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeadershipResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeadershipResponse) ProtoMessage() {}
+
+func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
+func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TransferLeadershipResponse) GetMoved() uint32 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *TransferLeadershipResponse) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// IssueCertificateRequest asks for a client certificate.
+type IssueCertificateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Certificate signing request, DER.
+	Csr []byte `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"`
+	// Name of the client; its identity is client:NAME.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How long it is valid; 90 days when unset, at most a year.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IssueCertificateRequest) Reset() {
+	*x = IssueCertificateRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueCertificateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueCertificateRequest) ProtoMessage() {}
+
+func (x *IssueCertificateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueCertificateRequest.ProtoReflect.Descriptor instead.
+func (*IssueCertificateRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *IssueCertificateRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *IssueCertificateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *IssueCertificateRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+// IssueCertificateResponse has the certificate.
+type IssueCertificateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The certificate, PEM.
+	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	// The certificates of authorities that are trusted, PEM.
+	Trust         []byte `protobuf:"bytes,2,opt,name=trust,proto3" json:"trust,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IssueCertificateResponse) Reset() {
+	*x = IssueCertificateResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueCertificateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueCertificateResponse) ProtoMessage() {}
+
+func (x *IssueCertificateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueCertificateResponse.ProtoReflect.Descriptor instead.
+func (*IssueCertificateResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *IssueCertificateResponse) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *IssueCertificateResponse) GetTrust() []byte {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
+// RotateAuthorityRequest begins a rotation, or asks how far it is.
+type RotateAuthorityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only ask.
+	Ask           bool `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateAuthorityRequest) Reset() {
+	*x = RotateAuthorityRequest{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateAuthorityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateAuthorityRequest) ProtoMessage() {}
+
+func (x *RotateAuthorityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateAuthorityRequest.ProtoReflect.Descriptor instead.
+func (*RotateAuthorityRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RotateAuthorityRequest) GetAsk() bool {
+	if x != nil {
+		return x.Ask
+	}
+	return false
+}
+
+// RotateAuthorityResponse tells how far a rotation is.
+type RotateAuthorityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Phase: steady, trusting, signing.
+	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	// What it waits for.
+	WaitsFor string `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// SHA-256 of the certificate that signs, hexadecimal.
+	Fingerprint   string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateAuthorityResponse) Reset() {
+	*x = RotateAuthorityResponse{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateAuthorityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateAuthorityResponse) ProtoMessage() {}
+
+func (x *RotateAuthorityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateAuthorityResponse.ProtoReflect.Descriptor instead.
+func (*RotateAuthorityResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RotateAuthorityResponse) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *RotateAuthorityResponse) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *RotateAuthorityResponse) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
 var File_quorate_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/cluster.proto\x12\n" +
-	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\"\x12\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
 	"\x10GetStatusRequest\"\x90\x03\n" +
 	"\x11GetStatusResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
@@ -370,7 +1842,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\aversion\x18\t \x01(\tR\aversion\x12-\n" +
 	"\x04sync\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
-	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\xad\x01\n" +
+	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\x84\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -378,14 +1850,133 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x14\n" +
 	"\x05leads\x18\x04 \x01(\x05R\x05leads\x128\n" +
 	"\n" +
-	"round_trip\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"e\n" +
+	"round_trip\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x12+\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x15.quorate.v1.NodeStateR\x05state\x12\x12\n" +
+	"\x04zone\x18\a \x01(\tR\x04zone\x12\x18\n" +
+	"\aversion\x18\b \x01(\tR\aversion\x12\x14\n" +
+	"\x05level\x18\t \x01(\rR\x05level\x12!\n" +
+	"\fgrpc_address\x18\n" +
+	" \x01(\tR\vgrpcAddress\x12!\n" +
+	"\fhttp_address\x18\v \x01(\tR\vhttpAddress\x12\x1a\n" +
+	"\breplicas\x18\f \x01(\x05R\breplicas\x121\n" +
+	"\x06silent\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x16\n" +
+	"\x06faults\x18\x0e \x03(\tR\x06faults\x127\n" +
+	"\tjoined_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bjoinedAt\"\xb0\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
-	"\breplicas\x18\x04 \x03(\tR\breplicas2Z\n" +
+	"\breplicas\x18\x04 \x03(\tR\breplicas\x12\x16\n" +
+	"\x06former\x18\x05 \x03(\tR\x06former\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\tR\x04step\x12\x15\n" +
+	"\x03lag\x18\a \x01(\x03H\x00R\x03lag\x88\x01\x01B\x06\n" +
+	"\x04_lag\"\x8f\x02\n" +
+	"\vJoinRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12!\n" +
+	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12!\n" +
+	"\fgrpc_address\x18\x04 \x01(\tR\vgrpcAddress\x12!\n" +
+	"\fhttp_address\x18\x05 \x01(\tR\vhttpAddress\x12\x12\n" +
+	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x18\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12\x14\n" +
+	"\x05level\x18\b \x01(\rR\x05level\x12\x10\n" +
+	"\x03csr\x18\t \x01(\fR\x03csr\x12\x17\n" +
+	"\ajoin_id\x18\n" +
+	" \x01(\fR\x06joinId\"\xb8\x02\n" +
+	"\fJoinResponse\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
+	"\x06ranges\x18\x02 \x01(\rR\x06ranges\x12\x1a\n" +
+	"\breplicas\x18\x03 \x01(\rR\breplicas\x12-\n" +
+	"\x04sync\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04sync\x129\n" +
+	"\x05nodes\x18\x05 \x03(\v2#.quorate.v1.JoinResponse.NodesEntryR\x05nodes\x12 \n" +
+	"\vcertificate\x18\x06 \x01(\fR\vcertificate\x12\x14\n" +
+	"\x05trust\x18\a \x01(\fR\x05trust\x1a8\n" +
+	"\n" +
+	"NodesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Y\n" +
+	"\x16CreateJoinTokenRequest\x12+\n" +
+	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
+	"\x04uses\x18\x02 \x01(\rR\x04uses\"x\n" +
+	"\x17CreateJoinTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12)\n" +
+	"\x04info\x18\x02 \x01(\v2\x15.quorate.v1.JoinTokenR\x04info\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xbe\x01\n" +
+	"\tJoinToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x129\n" +
+	"\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
+	"\tuses_left\x18\x03 \x01(\rR\busesLeft\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x17\n" +
+	"\x15ListJoinTokensRequest\"G\n" +
+	"\x16ListJoinTokensResponse\x12-\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x15.quorate.v1.JoinTokenR\x06tokens\"(\n" +
+	"\x16RevokeJoinTokenRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x19\n" +
+	"\x17RevokeJoinTokenResponse\"*\n" +
+	"\x0eGetPlanRequest\x12\x18\n" +
+	"\awithout\x18\x01 \x03(\tR\awithout\"V\n" +
+	"\x0fGetPlanResponse\x12-\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.quorate.v1.GroupPlanR\x06groups\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\rR\x05total\"g\n" +
+	"\tGroupPlan\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06voters\x18\x02 \x03(\tR\x06voters\x12\x16\n" +
+	"\x06wanted\x18\x03 \x03(\tR\x06wanted\x12\x14\n" +
+	"\x05steps\x18\x04 \x03(\tR\x05steps\"m\n" +
+	"\x11ChangeNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12.\n" +
+	"\x06change\x18\x02 \x01(\x0e2\x16.quorate.v1.NodeChangeR\x06change\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"W\n" +
+	"\x12ChangeNodeResponse\x12+\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x15.quorate.v1.NodeStateR\x05state\x12\x14\n" +
+	"\x05moves\x18\x02 \x01(\rR\x05moves\"W\n" +
+	"\x19TransferLeadershipRequest\x12\x16\n" +
+	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"J\n" +
+	"\x1aTransferLeadershipResponse\x12\x14\n" +
+	"\x05moved\x18\x01 \x01(\rR\x05moved\x12\x16\n" +
+	"\x06faults\x18\x02 \x03(\tR\x06faults\"l\n" +
+	"\x17IssueCertificateRequest\x12\x10\n" +
+	"\x03csr\x18\x01 \x01(\fR\x03csr\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"R\n" +
+	"\x18IssueCertificateResponse\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
+	"\x05trust\x18\x02 \x01(\fR\x05trust\"*\n" +
+	"\x16RotateAuthorityRequest\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\bR\x03ask\"n\n" +
+	"\x17RotateAuthorityResponse\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1b\n" +
+	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint*o\n" +
+	"\tNodeState\x12\x1a\n" +
+	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11NODE_STATE_ACTIVE\x10\x01\x12\x17\n" +
+	"\x13NODE_STATE_DRAINING\x10\x02\x12\x16\n" +
+	"\x12NODE_STATE_LEAVING\x10\x03*\x89\x01\n" +
+	"\n" +
+	"NodeChange\x12\x1b\n" +
+	"\x17NODE_CHANGE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11NODE_CHANGE_DRAIN\x10\x01\x12\x18\n" +
+	"\x14NODE_CHANGE_ACTIVATE\x10\x02\x12\x15\n" +
+	"\x11NODE_CHANGE_LEAVE\x10\x03\x12\x16\n" +
+	"\x12NODE_CHANGE_REMOVE\x10\x042\xd7\x06\n" +
 	"\x0eClusterService\x12H\n" +
-	"\tGetStatus\x12\x1c.quorate.v1.GetStatusRequest\x1a\x1d.quorate.v1.GetStatusResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
+	"\tGetStatus\x12\x1c.quorate.v1.GetStatusRequest\x1a\x1d.quorate.v1.GetStatusResponse\x129\n" +
+	"\x04Join\x12\x17.quorate.v1.JoinRequest\x1a\x18.quorate.v1.JoinResponse\x12Z\n" +
+	"\x0fCreateJoinToken\x12\".quorate.v1.CreateJoinTokenRequest\x1a#.quorate.v1.CreateJoinTokenResponse\x12W\n" +
+	"\x0eListJoinTokens\x12!.quorate.v1.ListJoinTokensRequest\x1a\".quorate.v1.ListJoinTokensResponse\x12Z\n" +
+	"\x0fRevokeJoinToken\x12\".quorate.v1.RevokeJoinTokenRequest\x1a#.quorate.v1.RevokeJoinTokenResponse\x12B\n" +
+	"\aGetPlan\x12\x1a.quorate.v1.GetPlanRequest\x1a\x1b.quorate.v1.GetPlanResponse\x12K\n" +
+	"\n" +
+	"ChangeNode\x12\x1d.quorate.v1.ChangeNodeRequest\x1a\x1e.quorate.v1.ChangeNodeResponse\x12c\n" +
+	"\x12TransferLeadership\x12%.quorate.v1.TransferLeadershipRequest\x1a&.quorate.v1.TransferLeadershipResponse\x12]\n" +
+	"\x10IssueCertificate\x12#.quorate.v1.IssueCertificateRequest\x1a$.quorate.v1.IssueCertificateResponse\x12Z\n" +
+	"\x0fRotateAuthority\x12\".quorate.v1.RotateAuthorityRequest\x1a#.quorate.v1.RotateAuthorityResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
 
 var (
 	file_quorate_v1_cluster_proto_rawDescOnce sync.Once
@@ -399,27 +1990,84 @@ func file_quorate_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_cluster_proto_rawDescData
 }
 
-var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_quorate_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_quorate_v1_cluster_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),    // 0: quorate.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),   // 1: quorate.v1.GetStatusResponse
-	(*NodeStatus)(nil),          // 2: quorate.v1.NodeStatus
-	(*RangeStatus)(nil),         // 3: quorate.v1.RangeStatus
-	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
+	(NodeState)(0),                     // 0: quorate.v1.NodeState
+	(NodeChange)(0),                    // 1: quorate.v1.NodeChange
+	(*GetStatusRequest)(nil),           // 2: quorate.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 3: quorate.v1.GetStatusResponse
+	(*NodeStatus)(nil),                 // 4: quorate.v1.NodeStatus
+	(*RangeStatus)(nil),                // 5: quorate.v1.RangeStatus
+	(*JoinRequest)(nil),                // 6: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),               // 7: quorate.v1.JoinResponse
+	(*CreateJoinTokenRequest)(nil),     // 8: quorate.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),    // 9: quorate.v1.CreateJoinTokenResponse
+	(*JoinToken)(nil),                  // 10: quorate.v1.JoinToken
+	(*ListJoinTokensRequest)(nil),      // 11: quorate.v1.ListJoinTokensRequest
+	(*ListJoinTokensResponse)(nil),     // 12: quorate.v1.ListJoinTokensResponse
+	(*RevokeJoinTokenRequest)(nil),     // 13: quorate.v1.RevokeJoinTokenRequest
+	(*RevokeJoinTokenResponse)(nil),    // 14: quorate.v1.RevokeJoinTokenResponse
+	(*GetPlanRequest)(nil),             // 15: quorate.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),            // 16: quorate.v1.GetPlanResponse
+	(*GroupPlan)(nil),                  // 17: quorate.v1.GroupPlan
+	(*ChangeNodeRequest)(nil),          // 18: quorate.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 19: quorate.v1.ChangeNodeResponse
+	(*TransferLeadershipRequest)(nil),  // 20: quorate.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 21: quorate.v1.TransferLeadershipResponse
+	(*IssueCertificateRequest)(nil),    // 22: quorate.v1.IssueCertificateRequest
+	(*IssueCertificateResponse)(nil),   // 23: quorate.v1.IssueCertificateResponse
+	(*RotateAuthorityRequest)(nil),     // 24: quorate.v1.RotateAuthorityRequest
+	(*RotateAuthorityResponse)(nil),    // 25: quorate.v1.RotateAuthorityResponse
+	nil,                                // 26: quorate.v1.JoinResponse.NodesEntry
+	(*durationpb.Duration)(nil),        // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 28: google.protobuf.Timestamp
 }
 var file_quorate_v1_cluster_proto_depIdxs = []int32{
-	2, // 0: quorate.v1.GetStatusResponse.nodes:type_name -> quorate.v1.NodeStatus
-	3, // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
-	4, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
-	4, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
-	4, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
-	0, // 5: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
-	1, // 6: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4,  // 0: quorate.v1.GetStatusResponse.nodes:type_name -> quorate.v1.NodeStatus
+	5,  // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
+	27, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
+	27, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
+	27, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
+	0,  // 5: quorate.v1.NodeStatus.state:type_name -> quorate.v1.NodeState
+	27, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
+	28, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
+	27, // 8: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
+	26, // 9: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
+	27, // 10: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	10, // 11: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
+	28, // 12: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
+	28, // 13: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
+	10, // 14: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
+	17, // 15: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
+	1,  // 16: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
+	0,  // 17: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
+	27, // 18: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
+	2,  // 19: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
+	6,  // 20: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
+	8,  // 21: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
+	11, // 22: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
+	13, // 23: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
+	15, // 24: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
+	18, // 25: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
+	20, // 26: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
+	22, // 27: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
+	24, // 28: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
+	3,  // 29: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
+	7,  // 30: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
+	9,  // 31: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
+	12, // 32: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
+	14, // 33: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
+	16, // 34: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
+	19, // 35: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
+	21, // 36: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
+	23, // 37: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
+	25, // 38: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
+	29, // [29:39] is the sub-list for method output_type
+	19, // [19:29] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_cluster_proto_init() }
@@ -427,18 +2075,20 @@ func file_quorate_v1_cluster_proto_init() {
 	if File_quorate_v1_cluster_proto != nil {
 		return
 	}
+	file_quorate_v1_cluster_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_cluster_proto_rawDesc), len(file_quorate_v1_cluster_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      2,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_quorate_v1_cluster_proto_goTypes,
 		DependencyIndexes: file_quorate_v1_cluster_proto_depIdxs,
+		EnumInfos:         file_quorate_v1_cluster_proto_enumTypes,
 		MessageInfos:      file_quorate_v1_cluster_proto_msgTypes,
 	}.Build()
 	File_quorate_v1_cluster_proto = out.File

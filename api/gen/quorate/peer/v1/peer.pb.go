@@ -2260,8 +2260,10 @@ type Beacon struct {
 	Leaving bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// Number of changes of policy configs that the sender has applied.
 	PoliciesRevision uint64 `protobuf:"varint,6,opt,name=policies_revision,json=policiesRevision,proto3" json:"policies_revision,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Revision of the membership that the sender has applied.
+	MembersRevision uint64 `protobuf:"varint,7,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Beacon) Reset() {
@@ -2332,6 +2334,13 @@ func (x *Beacon) GetLeaving() bool {
 func (x *Beacon) GetPoliciesRevision() uint64 {
 	if x != nil {
 		return x.PoliciesRevision
+	}
+	return 0
+}
+
+func (x *Beacon) GetMembersRevision() uint64 {
+	if x != nil {
+		return x.MembersRevision
 	}
 	return 0
 }
@@ -2418,6 +2427,14 @@ type Call struct {
 	//	*Call_AccountsResult
 	//	*Call_ReadAccounts
 	//	*Call_ReadAccountsResult
+	//	*Call_Cluster
+	//	*Call_ClusterResult
+	//	*Call_Announce
+	//	*Call_AnnounceResult
+	//	*Call_Group
+	//	*Call_GroupResult
+	//	*Call_Step
+	//	*Call_StepResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2640,6 +2657,78 @@ func (x *Call) GetReadAccountsResult() *CallReadAccountsResult {
 	return nil
 }
 
+func (x *Call) GetCluster() *CallCluster {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Cluster); ok {
+			return x.Cluster
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetClusterResult() *CallClusterResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_ClusterResult); ok {
+			return x.ClusterResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAnnounce() *CallAnnounce {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetAnnounceResult() *CallAnnounceResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_AnnounceResult); ok {
+			return x.AnnounceResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetGroup() *CallGroup {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Group); ok {
+			return x.Group
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetGroupResult() *CallGroupResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_GroupResult); ok {
+			return x.GroupResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetStep() *CallStep {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Step); ok {
+			return x.Step
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetStepResult() *CallStepResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_StepResult); ok {
+			return x.StepResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -2745,6 +2834,47 @@ type Call_ReadAccountsResult struct {
 	ReadAccountsResult *CallReadAccountsResult `protobuf:"bytes,33,opt,name=read_accounts_result,json=readAccountsResult,proto3,oneof"`
 }
 
+type Call_Cluster struct {
+	// A call of ClusterService that the receiver is to carry out as the leader of
+	// the meta group.
+	Cluster *CallCluster `protobuf:"bytes,40,opt,name=cluster,proto3,oneof"`
+}
+
+type Call_ClusterResult struct {
+	// Its answer.
+	ClusterResult *CallClusterResult `protobuf:"bytes,41,opt,name=cluster_result,json=clusterResult,proto3,oneof"`
+}
+
+type Call_Announce struct {
+	// Tell the leader of the meta group how the sender is.
+	Announce *CallAnnounce `protobuf:"bytes,42,opt,name=announce,proto3,oneof"`
+}
+
+type Call_AnnounceResult struct {
+	// Its answer.
+	AnnounceResult *CallAnnounceResult `protobuf:"bytes,43,opt,name=announce_result,json=announceResult,proto3,oneof"`
+}
+
+type Call_Group struct {
+	// Ask the leader of a group who is in it.
+	Group *CallGroup `protobuf:"bytes,44,opt,name=group,proto3,oneof"`
+}
+
+type Call_GroupResult struct {
+	// Its answer.
+	GroupResult *CallGroupResult `protobuf:"bytes,45,opt,name=group_result,json=groupResult,proto3,oneof"`
+}
+
+type Call_Step struct {
+	// Have the leader of a group carry out one step.
+	Step *CallStep `protobuf:"bytes,46,opt,name=step,proto3,oneof"`
+}
+
+type Call_StepResult struct {
+	// Its answer.
+	StepResult *CallStepResult `protobuf:"bytes,47,opt,name=step_result,json=stepResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -2785,6 +2915,471 @@ func (*Call_ReadAccounts) isCall_Body() {}
 
 func (*Call_ReadAccountsResult) isCall_Body() {}
 
+func (*Call_Cluster) isCall_Body() {}
+
+func (*Call_ClusterResult) isCall_Body() {}
+
+func (*Call_Announce) isCall_Body() {}
+
+func (*Call_AnnounceResult) isCall_Body() {}
+
+func (*Call_Group) isCall_Body() {}
+
+func (*Call_GroupResult) isCall_Body() {}
+
+func (*Call_Step) isCall_Body() {}
+
+func (*Call_StepResult) isCall_Body() {}
+
+// CallCluster is a call of ClusterService, passed on.
+type CallCluster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the method, such as Join.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The encoded request.
+	Request []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	// Identity of the caller, as the sender established it.
+	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallCluster) Reset() {
+	*x = CallCluster{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallCluster) ProtoMessage() {}
+
+func (x *CallCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
+func (*CallCluster) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CallCluster) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CallCluster) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *CallCluster) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// CallClusterResult answers CallCluster.
+type CallClusterResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The encoded response.
+	Response []byte `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	// An encoded google.rpc.Status, when it failed.
+	Status        []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallClusterResult) Reset() {
+	*x = CallClusterResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallClusterResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallClusterResult) ProtoMessage() {}
+
+func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
+func (*CallClusterResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CallClusterResult) GetResponse() []byte {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+func (x *CallClusterResult) GetStatus() []byte {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+// CallAnnounce tells how the sender is.
+type CallAnnounce struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An encoded quorate.raftlog.v1.StoredMember; what is empty is not known.
+	Member []byte `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Certificate signing request, DER, when the sender's certificate is to be renewed.
+	Csr           []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAnnounce) Reset() {
+	*x = CallAnnounce{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAnnounce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAnnounce) ProtoMessage() {}
+
+func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
+func (*CallAnnounce) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CallAnnounce) GetMember() []byte {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *CallAnnounce) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+// CallAnnounceResult answers CallAnnounce.
+type CallAnnounceResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The renewed certificate, PEM.
+	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	// The sender is no member any more: it is to stop.
+	Gone          bool `protobuf:"varint,2,opt,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAnnounceResult) Reset() {
+	*x = CallAnnounceResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAnnounceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAnnounceResult) ProtoMessage() {}
+
+func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
+func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CallAnnounceResult) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *CallAnnounceResult) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+// CallGroup asks the leader of a group who is in it.
+type CallGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group.
+	Group         uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallGroup) Reset() {
+	*x = CallGroup{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallGroup) ProtoMessage() {}
+
+func (x *CallGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
+func (*CallGroup) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CallGroup) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+// CallGroupResult answers CallGroup.
+type CallGroupResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The receiver leads the group and serves it.
+	Leads bool `protobuf:"varint,1,opt,name=leads,proto3" json:"leads,omitempty"`
+	// Who votes.
+	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
+	// Who does not.
+	Nonvoters []string `protobuf:"bytes,3,rep,name=nonvoters,proto3" json:"nonvoters,omitempty"`
+	// Who of them is caught up and hears the leader.
+	Ready         []string `protobuf:"bytes,4,rep,name=ready,proto3" json:"ready,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallGroupResult) Reset() {
+	*x = CallGroupResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallGroupResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallGroupResult) ProtoMessage() {}
+
+func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
+func (*CallGroupResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CallGroupResult) GetLeads() bool {
+	if x != nil {
+		return x.Leads
+	}
+	return false
+}
+
+func (x *CallGroupResult) GetVoters() []string {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *CallGroupResult) GetNonvoters() []string {
+	if x != nil {
+		return x.Nonvoters
+	}
+	return nil
+}
+
+func (x *CallGroupResult) GetReady() []string {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
+// CallStep has one step carried out by the leader of a group.
+type CallStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group.
+	Group uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
+	// As shard.Action.
+	Action uint32 `protobuf:"varint,2,opt,name=action,proto3" json:"action,omitempty"`
+	// The node that it is about.
+	Node          string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallStep) Reset() {
+	*x = CallStep{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallStep) ProtoMessage() {}
+
+func (x *CallStep) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
+func (*CallStep) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CallStep) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *CallStep) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *CallStep) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// CallStepResult answers CallStep.
+type CallStepResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallStepResult) Reset() {
+	*x = CallStepResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallStepResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallStepResult) ProtoMessage() {}
+
+func (x *CallStepResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
+func (*CallStepResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+}
+
 // CallSetLimits replaces the limits.
 type CallSetLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2796,7 +3391,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +3403,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +3416,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -2852,7 +3447,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3459,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3472,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -2937,7 +3532,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3544,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3557,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -3001,7 +3596,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3608,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3621,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -3065,7 +3660,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3672,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3685,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -3129,7 +3724,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3736,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3749,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -3189,7 +3784,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3796,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3809,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -3239,7 +3834,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3846,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3859,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -3303,7 +3898,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3910,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3923,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -3378,7 +3973,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3985,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3998,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -3474,7 +4069,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +4081,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +4094,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -3532,7 +4127,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +4139,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +4152,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -3624,7 +4219,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +4231,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +4244,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -3684,7 +4279,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +4291,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +4304,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -3730,7 +4325,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4337,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4350,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -3784,7 +4379,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +4391,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +4404,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -3859,7 +4454,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4466,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4479,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -3911,7 +4506,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4518,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4531,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -3984,7 +4579,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4591,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4604,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -4053,7 +4648,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4660,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4673,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -4111,7 +4706,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4718,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4731,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -4172,7 +4767,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4779,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4792,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -4221,7 +4816,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4828,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4841,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -4274,7 +4869,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4881,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4894,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -4334,7 +4929,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4941,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4954,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -4439,7 +5034,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +5046,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +5059,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -4530,7 +5125,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +5137,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +5150,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AccountName) GetApp() string {
@@ -4625,7 +5220,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +5232,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +5245,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -4731,7 +5326,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +5338,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +5351,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -4820,7 +5415,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +5427,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +5440,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -4898,7 +5493,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5505,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5518,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -4984,7 +5579,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +5591,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +5604,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -5133,7 +5728,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5740,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5753,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -5233,7 +5828,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5840,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5853,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -5331,7 +5926,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5343,7 +5938,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5356,7 +5951,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -5580,18 +6175,18 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
-	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xd4\x01\n" +
+	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xff\x01\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
 	"\x0elimits_version\x18\x03 \x01(\x04R\rlimitsVersion\x12\x1b\n" +
 	"\tmeta_term\x18\x04 \x01(\x04R\bmetaTerm\x12\x18\n" +
 	"\aleaving\x18\x05 \x01(\bR\aleaving\x12+\n" +
-	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\"0\n" +
+	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\x12)\n" +
+	"\x10members_revision\x18\a \x01(\x04R\x0fmembersRevision\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xde\n" +
-	"\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe2\x0e\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -5616,8 +6211,42 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\baccounts\x18\x1e \x01(\v2\x1d.quorate.peer.v1.CallAccountsH\x00R\baccounts\x12N\n" +
 	"\x0faccounts_result\x18\x1f \x01(\v2#.quorate.peer.v1.CallAccountsResultH\x00R\x0eaccountsResult\x12H\n" +
 	"\rread_accounts\x18  \x01(\v2!.quorate.peer.v1.CallReadAccountsH\x00R\freadAccounts\x12[\n" +
-	"\x14read_accounts_result\x18! \x01(\v2'.quorate.peer.v1.CallReadAccountsResultH\x00R\x12readAccountsResultB\x06\n" +
-	"\x04body\")\n" +
+	"\x14read_accounts_result\x18! \x01(\v2'.quorate.peer.v1.CallReadAccountsResultH\x00R\x12readAccountsResult\x128\n" +
+	"\acluster\x18( \x01(\v2\x1c.quorate.peer.v1.CallClusterH\x00R\acluster\x12K\n" +
+	"\x0ecluster_result\x18) \x01(\v2\".quorate.peer.v1.CallClusterResultH\x00R\rclusterResult\x12;\n" +
+	"\bannounce\x18* \x01(\v2\x1d.quorate.peer.v1.CallAnnounceH\x00R\bannounce\x12N\n" +
+	"\x0fannounce_result\x18+ \x01(\v2#.quorate.peer.v1.CallAnnounceResultH\x00R\x0eannounceResult\x122\n" +
+	"\x05group\x18, \x01(\v2\x1a.quorate.peer.v1.CallGroupH\x00R\x05group\x12E\n" +
+	"\fgroup_result\x18- \x01(\v2 .quorate.peer.v1.CallGroupResultH\x00R\vgroupResult\x12/\n" +
+	"\x04step\x18. \x01(\v2\x19.quorate.peer.v1.CallStepH\x00R\x04step\x12B\n" +
+	"\vstep_result\x18/ \x01(\v2\x1f.quorate.peer.v1.CallStepResultH\x00R\n" +
+	"stepResultB\x06\n" +
+	"\x04body\"O\n" +
+	"\vCallCluster\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\fR\arequest\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"G\n" +
+	"\x11CallClusterResult\x12\x1a\n" +
+	"\bresponse\x18\x01 \x01(\fR\bresponse\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\"8\n" +
+	"\fCallAnnounce\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\fR\x06member\x12\x10\n" +
+	"\x03csr\x18\x02 \x01(\fR\x03csr\"J\n" +
+	"\x12CallAnnounceResult\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x12\n" +
+	"\x04gone\x18\x02 \x01(\bR\x04gone\"!\n" +
+	"\tCallGroup\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\"s\n" +
+	"\x0fCallGroupResult\x12\x14\n" +
+	"\x05leads\x18\x01 \x01(\bR\x05leads\x12\x16\n" +
+	"\x06voters\x18\x02 \x03(\tR\x06voters\x12\x1c\n" +
+	"\tnonvoters\x18\x03 \x03(\tR\tnonvoters\x12\x14\n" +
+	"\x05ready\x18\x04 \x03(\tR\x05ready\"L\n" +
+	"\bCallStep\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\rR\x06action\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\x10\n" +
+	"\x0eCallStepResult\")\n" +
 	"\rCallSetLimits\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"\xea\x01\n" +
 	"\x13CallSetLimitsResult\x12\x18\n" +
@@ -5838,7 +6467,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -5865,41 +6494,49 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Beacon)(nil),                 // 22: quorate.peer.v1.Beacon
 	(*Lead)(nil),                   // 23: quorate.peer.v1.Lead
 	(*Call)(nil),                   // 24: quorate.peer.v1.Call
-	(*CallSetLimits)(nil),          // 25: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 26: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 27: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 28: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 29: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 30: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 31: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 32: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 33: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 34: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 35: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 36: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 37: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 38: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 39: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 40: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 41: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 42: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 43: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 44: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 45: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 46: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 47: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 48: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 49: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 50: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 51: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 52: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 53: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 54: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 55: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 56: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 57: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 58: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 59: quorate.peer.v1.AccountChange
+	(*CallCluster)(nil),            // 25: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 26: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 27: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 28: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 29: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 30: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 31: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 32: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 33: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 34: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 35: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 36: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 37: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 38: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 39: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 40: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 41: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 42: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 43: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 44: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 45: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 46: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 47: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 48: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 49: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 50: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 51: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 52: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 53: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 54: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 55: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 56: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 57: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 58: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 59: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 60: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 61: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 62: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 63: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 64: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 65: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 66: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 67: quorate.peer.v1.AccountChange
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -5932,51 +6569,59 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	20, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
 	21, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
 	23, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	25, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	26, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	29, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	30, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	31, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	32, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	33, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	35, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	37, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	38, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	44, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	46, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	39, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	40, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	41, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	42, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	47, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	48, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	53, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	54, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	27, // 50: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	28, // 51: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	34, // 52: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	36, // 53: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	43, // 54: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	45, // 55: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	49, // 56: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	50, // 57: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,  // 58: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	51, // 59: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	51, // 60: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	52, // 61: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,  // 62: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	56, // 63: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	55, // 64: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	51, // 65: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	57, // 66: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	59, // 67: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	58, // 68: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	57, // 69: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	33, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	34, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	37, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	38, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	39, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	40, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	41, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	43, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	45, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	46, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	52, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	54, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	47, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	48, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	49, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	50, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	55, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	56, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	61, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	62, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	25, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	26, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	27, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	28, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	29, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	30, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	31, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	32, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	35, // 58: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	36, // 59: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	42, // 60: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	44, // 61: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	51, // 62: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	53, // 63: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	57, // 64: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	58, // 65: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,  // 66: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	59, // 67: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	59, // 68: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	60, // 69: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,  // 70: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	64, // 71: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	63, // 72: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	59, // 73: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	65, // 74: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	67, // 75: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	66, // 76: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	65, // 77: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -6023,15 +6668,23 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_AccountsResult)(nil),
 		(*Call_ReadAccounts)(nil),
 		(*Call_ReadAccountsResult)(nil),
+		(*Call_Cluster)(nil),
+		(*Call_ClusterResult)(nil),
+		(*Call_Announce)(nil),
+		(*Call_AnnounceResult)(nil),
+		(*Call_Group)(nil),
+		(*Call_GroupResult)(nil),
+		(*Call_Step)(nil),
+		(*Call_StepResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[50].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   58,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
