@@ -78,7 +78,8 @@ const (
 	// lull, in sync intervals, is how long a key that nobody uses keeps what it
 	// holds while the cluster has more.
 	lull = 3
-	// retry, in sync intervals, is when an unanswered report is sent again.
+	// retry, in sync intervals, is when an unanswered report is sent again at the
+	// latest; see resendAfter.
 	retry = 3
 	// maxEntries bounds one report.
 	maxEntries = 4096

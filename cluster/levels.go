@@ -61,7 +61,8 @@ func (f *levelsFSM) first() bool {
 	return f.terms <= 1
 }
 
-// Apply implements multiraft.StateMachine.
+// Apply applies an entry of the range's log that is about levels, as
+// multiraft.StateMachine does; rangeFSM takes those about accounts.
 func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
@@ -95,8 +96,9 @@ func (f *levelsFSM) checkpoint(cp *raftlogv1.Checkpoint) {
 // minPrune keeps small maps from being pruned at every entry.
 const minPrune = 1024
 
-// Snapshot implements multiraft.StateMachine. Its bytes are the same on every
-// replica.
+// Snapshot writes the levels alone, as snapshots were before there were accounts; its
+// bytes are the same on every replica. Only tests use it, to show that Restore still
+// reads that form: rangeFSM writes another.
 func (f *levelsFSM) Snapshot() (func(io.Writer) error, error) {
 	parts := f.parts(math.MaxInt)
 	return func(w io.Writer) error {
@@ -134,7 +136,7 @@ func (f *levelsFSM) parts(size int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	}
 }
 
-// Restore implements multiraft.StateMachine.
+// Restore reads levels alone, as snapshots were before there were accounts.
 func (f *levelsFSM) Restore(r io.Reader) error {
 	snap := &raftlogv1.RangeSnapshot{}
 	if err := read(r, snap); err != nil {

@@ -111,8 +111,9 @@ func (s *series) next(n float64, took time.Duration, d *dispersion) {
 }
 
 // observe updates the averages of demand and admission. Demand follows a
-// surge up and silence down at once, when the count differs from the expected
-// one by more than three standard deviations of a Poisson process of clumps.
+// surge up, as far as so few requests prove it, and a lull down, at once: when the
+// count differs from the expected one by more than three standard deviations of a
+// Poisson process of clumps (follow).
 func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account) {
 	dt := 10 * sync
 	if h.reported > 0 {

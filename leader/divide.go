@@ -35,7 +35,6 @@ type terms struct {
 	total       float64 // demand of all members
 	mine        float64 // of this member
 	fair        float64 // max-min fair part of the rate for this member
-	level       float64 // the most that anyone's part is
 	weight      float64 // fair / sum of fair parts: this member's part of a surplus
 	members     int     // with demand
 	least       float64 // that is worth having: a request
@@ -53,7 +52,7 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	if l.mayGrant(now, a) {
 		capped := h.capped
 		t := l.weigh(now, a, h)
-		a.turns(now, h, t)
+		a.turns(now, h)
 		again = l.again(t)
 		if l.setRate(a, h, t) {
 			l.recall(now, a, h, ofRate)
@@ -132,13 +131,9 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	if !t.contended() { // else what lies there for clumps is missing elsewhere
 		t.margin = size
 	}
-	t.level = waterLevel(a.holders, avail, t.members)
-	t.fair, a.most = min(t.mine, t.level), t.level
-	var sum float64
-	for i := range a.holders {
-		sum += min(a.holders[i].live, t.level)
-	}
-	if sum > 0 {
+	a.most = waterLevel(a.holders, avail, t.members)
+	t.fair = min(t.mine, a.most)
+	if sum := a.parts(); sum > 0 {
 		t.weight = t.fair / sum
 	}
 	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2

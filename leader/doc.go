@@ -35,20 +35,25 @@
 //
 // Max-min fair by demand (attempts per second, averaged over three sync
 // intervals, up on a surge as far as so few requests prove it, and down at once on
-// silence; how many tokens make one event is estimated from the counts, demand.go): a flood of refused requests cannot buy more than its fair share. Debt is repaid within
-// about half a second by dividing less. Shares that would be less than one
-// token per interval are not given as a rate, nor under hard those whose part of
-// the burst has no room for a token: whole tokens go to whoever asks, by turns. Who
-// has used more of its part lately leaves the pool to those whose callers were
-// refused and that have used less (turns.go), as long as there is not enough for all.
-// Under soft their rates are more instead, and it is told a level
-// without what they will use.
+// silence; how many tokens come as one event, a clump, is estimated from the counts,
+// demand.go): a flood of refused requests cannot buy more than its fair share. Debt
+// is repaid within about half a second by dividing less. Shares that would be less
+// than one token per interval are not given as a rate; nor, under soft, those whose
+// part of the burst is less than half a clump, and under hard those whose part has no
+// room for a token: whole tokens go to whoever asks, by turns.
+//
+// What each member is due of what all have used lately is remembered (turns.go). It
+// counts as long as there is not enough for all. Under hard a member leaves the pool to
+// those that are due more than it is and whose callers were refused. Under soft a member
+// that has had less than its part gets a higher rate instead, and one that has had more
+// is told a level without what the others hold and will use.
 //
 // When a member gets less than its part, the ledger recalls (push.go): it asks
 // those that hold or accrue more than is foreseen to report now, and to give back
 // what they do not need. What comes back goes at once to those whose callers
-// wanted it within the last half interval, in a grant that answers no report. Both
-// are in Pushed, and may be lost: whoever is short asks again.
+// wanted it within the last half interval, or within the last three of members that
+// have no rate, in a grant that answers no report. Both are in Pushed, and may be
+// lost: whoever is short asks again.
 //
 // # A new leader
 //

@@ -83,7 +83,8 @@ func (h *holder) resume(now quota.Time, e *quota.ReportEntry) {
 }
 
 // moved reports whether the next checkpoint has to say something of the account.
-// What is promised for a time has to be promised again.
+// What is promised for a time has to be promised again; while too many promises wait
+// for the log, nothing is said.
 func (a *account) moved(now quota.Time, lease time.Duration) bool {
 	late := false
 	if len(a.own.pending) >= maxPending {
@@ -137,7 +138,8 @@ func (h *holder) expects() bool {
 	return h.promised.more()
 }
 
-// maxPending bounds the checkpoints of one member that are not committed.
+// maxPending bounds the promises to one member, and those of the leader to itself,
+// that are not committed.
 const maxPending = 8
 
 // planned is what a division would have granted.
@@ -168,7 +170,7 @@ func (h *holder) bounds(now quota.Time) (tokens, rate, most quota.Units, until q
 // less, the next checkpoint promises more, and is wanted at once.
 func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := h.bounds(now)
-	flights := h.most().Plus(-max(h.capped, h.held))
+	flights := h.flying()
 	most := max(capped, h.held).Plus(flights)
 	if h.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
 		most = min(most, h.out)

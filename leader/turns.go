@@ -9,14 +9,14 @@ import (
 
 // turns books what h has used since its last report: of it everybody is due a
 // part, as the rate is divided.
-func (a *account) turns(now quota.Time, h *holder, t terms) {
+func (a *account) turns(now quota.Time, h *holder) {
 	took := float64(h.took)
 	h.took = 0
-	var sum float64
-	for i := range a.holders {
-		sum += min(a.holders[i].live, t.level)
+	if took <= 0 {
+		return
 	}
-	if took <= 0 || sum <= 0 {
+	sum := a.parts()
+	if sum <= 0 {
 		return
 	}
 	long := a.remembers()
@@ -24,7 +24,7 @@ func (a *account) turns(now quota.Time, h *holder, t terms) {
 	a.shared = now
 	for i := range a.holders {
 		o := &a.holders[i]
-		fair := min(o.live, t.level)
+		fair := a.fairOf(o)
 		most := max(fewDue*float64(quota.Token), fair*long)
 		o.due = o.due*forget + took*fair/sum
 		if o == h {
@@ -32,6 +32,18 @@ func (a *account) turns(now quota.Time, h *holder, t terms) {
 		}
 		o.due = max(-most, min(most, o.due))
 	}
+}
+
+// fairOf is the member's max-min fair part of the rate, as of the last division: a
+// second, by what it demands now.
+func (a *account) fairOf(h *holder) float64 { return min(h.live, a.most) }
+
+// parts is the sum of all fair parts.
+func (a *account) parts() (sum float64) {
+	for i := range a.holders {
+		sum += a.fairOf(&a.holders[i])
+	}
+	return sum
 }
 
 const (
@@ -69,7 +81,7 @@ func (a *account) evened(h *holder, fair float64) float64 {
 
 // owes is what the member is due, beyond what chance does where requests come in clumps.
 func (a *account) owes(h *holder) float64 {
-	chance := math.Sqrt(min(h.live, a.most) * a.remembers() * (a.clump() - float64(quota.Token)))
+	chance := math.Sqrt(a.fairOf(h) * a.remembers() * (a.clump() - float64(quota.Token)))
 	return h.due - max(-chance, min(chance, h.due))
 }
 
@@ -87,7 +99,7 @@ func (a *account) overdrew(h *holder) bool {
 	if !a.evens() {
 		return false
 	}
-	part := min(h.live, a.most) * a.remembers()
+	part := a.fairOf(h) * a.remembers()
 	return h.due < -byChance*math.Sqrt(part*a.clump())
 }
 
@@ -98,7 +110,7 @@ const byChance = 2
 // soon is what the member is likely to use of what it holds until it reports again,
 // as far as that is its part.
 func (a *account) soon(o *holder) quota.Units {
-	return quota.Units(min(float64(o.standing()), min(o.live, a.most)*o.again.Seconds()))
+	return quota.Units(min(float64(o.standing()), a.fairOf(o)*o.again.Seconds()))
 }
 
 // lacks is how many tokens, at least a whole one, the member's callers were refused lately, if it

@@ -154,7 +154,7 @@ func (w *watch) level(tried, got []float64, all float64, from, to int) float64 {
 	for range w.Nodes { // each time it sinks, or stays
 		left := all
 		for n := range w.Nodes {
-			if !w.told(n, from, to) {
+			if !w.reachable(n, from, to) {
 				left -= max(0, got[n]-level)
 			}
 		}
@@ -170,8 +170,8 @@ func total(v []float64) (sum float64) {
 	return sum
 }
 
-// told reports whether a node could be answered, also for a second before.
-func (w *watch) told(n, from, to int) bool {
+// reachable reports whether a node could be answered, also for a second before.
+func (w *watch) reachable(n, from, to int) bool {
 	for i := max(0, from-10); i < to; i++ {
 		if w.slots[i].out[n] {
 			return false
@@ -182,7 +182,7 @@ func (w *watch) told(n, from, to int) bool {
 
 // served reports whether a node asked all the time, and could be answered.
 func (w *watch) served(n, from, to int) bool {
-	if !w.told(n, from, to) {
+	if !w.reachable(n, from, to) {
 		return false
 	}
 	for i := from; i < to; i += 2 {

@@ -122,7 +122,7 @@ func (j *judge) hard() {
 	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
 	default:
 		most, excess := Exact, j.res.Excess
-		if j.asks() && j.Check { // callers are told a while after the leader decided, and not all as long after it
+		if j.asks() && j.Check { // callers are told a while after the leader decided, and not all as long after it; when that was is kept with Check alone
 			excess = j.answeredExcess()
 		}
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
@@ -144,9 +144,9 @@ func (j *judge) fast() (most time.Duration) {
 
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
 
-// told is what callers may be told closer together than the leader has decided it,
+// bunched is what callers may be told closer together than the leader has decided it,
 // and what its clock may be fast: the leader's decisions are exact, by its clock.
-func (j *judge) told() float64 {
+func (j *judge) bunched() float64 {
 	return rateOf(&j.Limit) * (j.spread() + j.fast()).Seconds()
 }
 
@@ -199,7 +199,7 @@ func (j *judge) soft() {
 	}
 	worst += max(top, Exact)
 	if j.asks() {
-		worst += j.told()
+		worst += j.bunched()
 	}
 	j.Most, j.Judged = worst, j.res.Excess
 	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)

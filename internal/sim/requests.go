@@ -145,7 +145,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 					r.once(lead, n, func() {
 						finish(func() {
 							c.Answer(a)
-							r.told(first, p, &a)
+							r.keepAnswered(first, p, &a)
 						})
 					})
 				}
@@ -161,9 +161,9 @@ func (r *run) ask(n *node, p parked, c *call) {
 	})
 }
 
-// told keeps when the leader had decided what a caller is told now: not all are
+// keepAnswered keeps when the leader had decided what a caller is told now: not all are
 // told as long after it.
-func (r *run) told(at quota.Time, p parked, a *quota.Answer) {
+func (r *run) keepAnswered(at quota.Time, p parked, a *quota.Answer) {
 	if r.Check && a.Allowed {
 		r.answered = append(r.answered, answered{at, p.key, quota.FromTokens(p.cost)})
 	}

@@ -71,7 +71,8 @@ type Scenario struct {
 	MaxKeys int
 
 	// Check makes every step of a leader prove the invariants of its books:
-	// Result.Violations.
+	// Result.Violations. What a leader answers itself is held to hard by when it
+	// decided, which is kept with Check alone.
 	Check bool
 	// Strict proves, with Check, that all that members hold under hard is there
 	// also after the first term. It is not always: what a leader booked and had not
