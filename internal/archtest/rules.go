@@ -97,6 +97,10 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/backup", Kind: Library,
+		Job: "is the form of a backup: written and read in one pass, every byte under a checksum",
+	},
+	{
 		Package: "shard", Kind: Pure,
 		Job: "maps keys to ranges and plans who holds them",
 		May: []string{"internal/quota"},
@@ -155,7 +159,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "internal/account", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "internal/account", "internal/backup", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},

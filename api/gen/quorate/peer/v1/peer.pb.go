@@ -143,6 +143,67 @@ func (AccountFault) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{1}
 }
 
+// BackupStep is one step of a backup.
+type BackupStep int32
+
+const (
+	// Not set.
+	BackupStep_BACKUP_STEP_UNSPECIFIED BackupStep = 0
+	// Let no transaction be decided to commit or be forgotten, for two seconds at most.
+	BackupStep_BACKUP_STEP_HOLD BackupStep = 1
+	// Keep the state as it is now.
+	BackupStep_BACKUP_STEP_KEEP BackupStep = 2
+	// Confirm that the receiver has led and held all the time; hold no longer.
+	BackupStep_BACKUP_STEP_GO_ON BackupStep = 3
+	// Forget all about the backup.
+	BackupStep_BACKUP_STEP_DROP BackupStep = 4
+)
+
+// Enum value maps for BackupStep.
+var (
+	BackupStep_name = map[int32]string{
+		0: "BACKUP_STEP_UNSPECIFIED",
+		1: "BACKUP_STEP_HOLD",
+		2: "BACKUP_STEP_KEEP",
+		3: "BACKUP_STEP_GO_ON",
+		4: "BACKUP_STEP_DROP",
+	}
+	BackupStep_value = map[string]int32{
+		"BACKUP_STEP_UNSPECIFIED": 0,
+		"BACKUP_STEP_HOLD":        1,
+		"BACKUP_STEP_KEEP":        2,
+		"BACKUP_STEP_GO_ON":       3,
+		"BACKUP_STEP_DROP":        4,
+	}
+)
+
+func (x BackupStep) Enum() *BackupStep {
+	p := new(BackupStep)
+	*p = x
+	return p
+}
+
+func (x BackupStep) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BackupStep) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_peer_v1_peer_proto_enumTypes[2].Descriptor()
+}
+
+func (BackupStep) Type() protoreflect.EnumType {
+	return &file_quorate_peer_v1_peer_proto_enumTypes[2]
+}
+
+func (x BackupStep) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BackupStep.Descriptor instead.
+func (BackupStep) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{2}
+}
+
 // Hello opens a connection, each way.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2435,6 +2496,10 @@ type Call struct {
 	//	*Call_GroupResult
 	//	*Call_Step
 	//	*Call_StepResult
+	//	*Call_Backup
+	//	*Call_BackupResult
+	//	*Call_BackupRead
+	//	*Call_BackupReadResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2729,6 +2794,42 @@ func (x *Call) GetStepResult() *CallStepResult {
 	return nil
 }
 
+func (x *Call) GetBackup() *CallBackup {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Backup); ok {
+			return x.Backup
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetBackupResult() *CallBackupResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_BackupResult); ok {
+			return x.BackupResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetBackupRead() *CallBackupRead {
+	if x != nil {
+		if x, ok := x.Body.(*Call_BackupRead); ok {
+			return x.BackupRead
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetBackupReadResult() *CallBackupReadResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_BackupReadResult); ok {
+			return x.BackupReadResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -2875,6 +2976,26 @@ type Call_StepResult struct {
 	StepResult *CallStepResult `protobuf:"bytes,47,opt,name=step_result,json=stepResult,proto3,oneof"`
 }
 
+type Call_Backup struct {
+	// One step of a backup; sent to those who lead groups.
+	Backup *CallBackup `protobuf:"bytes,60,opt,name=backup,proto3,oneof"`
+}
+
+type Call_BackupResult struct {
+	// Its answer.
+	BackupResult *CallBackupResult `protobuf:"bytes,61,opt,name=backup_result,json=backupResult,proto3,oneof"`
+}
+
+type Call_BackupRead struct {
+	// The next piece of a snapshot that a backup keeps.
+	BackupRead *CallBackupRead `protobuf:"bytes,62,opt,name=backup_read,json=backupRead,proto3,oneof"`
+}
+
+type Call_BackupReadResult struct {
+	// Its answer.
+	BackupReadResult *CallBackupReadResult `protobuf:"bytes,63,opt,name=backup_read_result,json=backupReadResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -2930,6 +3051,14 @@ func (*Call_GroupResult) isCall_Body() {}
 func (*Call_Step) isCall_Body() {}
 
 func (*Call_StepResult) isCall_Body() {}
+
+func (*Call_Backup) isCall_Body() {}
+
+func (*Call_BackupResult) isCall_Body() {}
+
+func (*Call_BackupRead) isCall_Body() {}
+
+func (*Call_BackupReadResult) isCall_Body() {}
 
 // CallCluster is a call of ClusterService, passed on.
 type CallCluster struct {
@@ -5996,6 +6125,300 @@ func (x *AccountChange) GetPolicy() *AccountPolicy {
 	return nil
 }
 
+// CallBackup asks who leads groups for one step of a backup.
+type CallBackup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step.
+	Step BackupStep `protobuf:"varint,1,opt,name=step,proto3,enum=quorate.peer.v1.BackupStep" json:"step,omitempty"`
+	// Random, of this backup.
+	Id []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// The groups; 0 is meta, 1+r is range r.
+	Groups        []uint32 `protobuf:"varint,3,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackup) Reset() {
+	*x = CallBackup{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackup) ProtoMessage() {}
+
+func (x *CallBackup) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
+func (*CallBackup) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *CallBackup) GetStep() BackupStep {
+	if x != nil {
+		return x.Step
+	}
+	return BackupStep_BACKUP_STEP_UNSPECIFIED
+}
+
+func (x *CallBackup) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *CallBackup) GetGroups() []uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// CallBackupResult answers CallBackup.
+type CallBackupResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each group, in their order.
+	Groups        []*BackupGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackupResult) Reset() {
+	*x = CallBackupResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackupResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackupResult) ProtoMessage() {}
+
+func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
+func (*CallBackupResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *CallBackupResult) GetGroups() []*BackupGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// BackupGroup is what became of a step at one group.
+type BackupGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong; empty if nothing is. The backup may be tried again.
+	Fault string `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"`
+	// Last entry that the state is sure to have.
+	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// The leader's term.
+	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupGroup) Reset() {
+	*x = BackupGroup{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupGroup) ProtoMessage() {}
+
+func (x *BackupGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
+func (*BackupGroup) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *BackupGroup) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+func (x *BackupGroup) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BackupGroup) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+// CallBackupRead asks for a piece of a snapshot that was kept. Pieces are read in
+// order; the last one can be asked for again.
+type CallBackupRead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the backup.
+	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The group.
+	Group uint32 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Bytes before the piece.
+	Offset        uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackupRead) Reset() {
+	*x = CallBackupRead{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackupRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackupRead) ProtoMessage() {}
+
+func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
+func (*CallBackupRead) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *CallBackupRead) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *CallBackupRead) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *CallBackupRead) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// CallBackupReadResult answers CallBackupRead.
+type CallBackupReadResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong; empty if nothing is.
+	Fault string `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"`
+	// At most 256 KiB; empty at the end.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackupReadResult) Reset() {
+	*x = CallBackupReadResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackupReadResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackupReadResult) ProtoMessage() {}
+
+func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
+func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *CallBackupReadResult) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+func (x *CallBackupReadResult) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_quorate_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quorate_peer_v1_peer_proto_rawDesc = "" +
@@ -6186,7 +6609,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x10members_revision\x18\a \x01(\x04R\x0fmembersRevision\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe2\x0e\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xfe\x10\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -6220,7 +6643,12 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\fgroup_result\x18- \x01(\v2 .quorate.peer.v1.CallGroupResultH\x00R\vgroupResult\x12/\n" +
 	"\x04step\x18. \x01(\v2\x19.quorate.peer.v1.CallStepH\x00R\x04step\x12B\n" +
 	"\vstep_result\x18/ \x01(\v2\x1f.quorate.peer.v1.CallStepResultH\x00R\n" +
-	"stepResultB\x06\n" +
+	"stepResult\x125\n" +
+	"\x06backup\x18< \x01(\v2\x1b.quorate.peer.v1.CallBackupH\x00R\x06backup\x12H\n" +
+	"\rbackup_result\x18= \x01(\v2!.quorate.peer.v1.CallBackupResultH\x00R\fbackupResult\x12B\n" +
+	"\vbackup_read\x18> \x01(\v2\x1f.quorate.peer.v1.CallBackupReadH\x00R\n" +
+	"backupRead\x12U\n" +
+	"\x12backup_read_result\x18? \x01(\v2%.quorate.peer.v1.CallBackupReadResultH\x00R\x10backupReadResultB\x06\n" +
 	"\x04body\"O\n" +
 	"\vCallCluster\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
@@ -6441,7 +6869,25 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1a\n" +
 	"\bprevious\x18\x04 \x01(\x03R\bprevious\x12\x10\n" +
 	"\x03new\x18\x05 \x01(\x03R\x03new\x126\n" +
-	"\x06policy\x18\x06 \x01(\v2\x1e.quorate.peer.v1.AccountPolicyR\x06policy*P\n" +
+	"\x06policy\x18\x06 \x01(\v2\x1e.quorate.peer.v1.AccountPolicyR\x06policy\"e\n" +
+	"\n" +
+	"CallBackup\x12/\n" +
+	"\x04step\x18\x01 \x01(\x0e2\x1b.quorate.peer.v1.BackupStepR\x04step\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\rR\x06groups\"H\n" +
+	"\x10CallBackupResult\x124\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1c.quorate.peer.v1.BackupGroupR\x06groups\"M\n" +
+	"\vBackupGroup\x12\x14\n" +
+	"\x05fault\x18\x01 \x01(\tR\x05fault\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"N\n" +
+	"\x0eCallBackupRead\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\rR\x05group\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\"@\n" +
+	"\x14CallBackupReadResult\x12\x14\n" +
+	"\x05fault\x18\x01 \x01(\tR\x05fault\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data*P\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLANE_CONTROL\x10\x01\x12\r\n" +
@@ -6452,7 +6898,14 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x18ACCOUNT_FAULT_NOT_LEADER\x10\x01\x12\x1c\n" +
 	"\x18ACCOUNT_FAULT_OVERLOADED\x10\x02\x12\x19\n" +
 	"\x15ACCOUNT_FAULT_UNKNOWN\x10\x03\x12\x19\n" +
-	"\x15ACCOUNT_FAULT_REFUSED\x10\x04B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
+	"\x15ACCOUNT_FAULT_REFUSED\x10\x04*\x82\x01\n" +
+	"\n" +
+	"BackupStep\x12\x1b\n" +
+	"\x17BACKUP_STEP_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10BACKUP_STEP_HOLD\x10\x01\x12\x14\n" +
+	"\x10BACKUP_STEP_KEEP\x10\x02\x12\x15\n" +
+	"\x11BACKUP_STEP_GO_ON\x10\x03\x12\x14\n" +
+	"\x10BACKUP_STEP_DROP\x10\x04B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_quorate_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -6466,162 +6919,174 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_quorate_peer_v1_peer_proto_rawDescData
 }
 
-var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
-	(*Hello)(nil),                  // 2: quorate.peer.v1.Hello
-	(*Frame)(nil),                  // 3: quorate.peer.v1.Frame
-	(*Raft)(nil),                   // 4: quorate.peer.v1.Raft
-	(*RaftHeader)(nil),             // 5: quorate.peer.v1.RaftHeader
-	(*LogEntry)(nil),               // 6: quorate.peer.v1.LogEntry
-	(*AppendEntries)(nil),          // 7: quorate.peer.v1.AppendEntries
-	(*AppendEntriesResult)(nil),    // 8: quorate.peer.v1.AppendEntriesResult
-	(*RequestVote)(nil),            // 9: quorate.peer.v1.RequestVote
-	(*VoteResult)(nil),             // 10: quorate.peer.v1.VoteResult
-	(*TimeoutNow)(nil),             // 11: quorate.peer.v1.TimeoutNow
-	(*TimeoutNowResult)(nil),       // 12: quorate.peer.v1.TimeoutNowResult
-	(*InstallSnapshot)(nil),        // 13: quorate.peer.v1.InstallSnapshot
-	(*InstallSnapshotResult)(nil),  // 14: quorate.peer.v1.InstallSnapshotResult
-	(*Reports)(nil),                // 15: quorate.peer.v1.Reports
-	(*Report)(nil),                 // 16: quorate.peer.v1.Report
-	(*ReportEntry)(nil),            // 17: quorate.peer.v1.ReportEntry
-	(*Learn)(nil),                  // 18: quorate.peer.v1.Learn
-	(*Grants)(nil),                 // 19: quorate.peer.v1.Grants
-	(*Grant)(nil),                  // 20: quorate.peer.v1.Grant
-	(*GrantEntry)(nil),             // 21: quorate.peer.v1.GrantEntry
-	(*Beacon)(nil),                 // 22: quorate.peer.v1.Beacon
-	(*Lead)(nil),                   // 23: quorate.peer.v1.Lead
-	(*Call)(nil),                   // 24: quorate.peer.v1.Call
-	(*CallCluster)(nil),            // 25: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 26: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 27: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 28: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 29: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 30: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 31: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 32: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 33: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 34: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 35: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 36: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 37: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 38: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 39: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 40: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 41: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 42: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 43: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 44: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 45: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 46: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 47: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 48: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 49: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 50: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 51: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 52: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 53: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 54: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 55: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 56: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 57: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 58: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 59: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 60: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 61: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 62: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 63: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 64: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 65: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 66: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 67: quorate.peer.v1.AccountChange
+	(BackupStep)(0),                // 2: quorate.peer.v1.BackupStep
+	(*Hello)(nil),                  // 3: quorate.peer.v1.Hello
+	(*Frame)(nil),                  // 4: quorate.peer.v1.Frame
+	(*Raft)(nil),                   // 5: quorate.peer.v1.Raft
+	(*RaftHeader)(nil),             // 6: quorate.peer.v1.RaftHeader
+	(*LogEntry)(nil),               // 7: quorate.peer.v1.LogEntry
+	(*AppendEntries)(nil),          // 8: quorate.peer.v1.AppendEntries
+	(*AppendEntriesResult)(nil),    // 9: quorate.peer.v1.AppendEntriesResult
+	(*RequestVote)(nil),            // 10: quorate.peer.v1.RequestVote
+	(*VoteResult)(nil),             // 11: quorate.peer.v1.VoteResult
+	(*TimeoutNow)(nil),             // 12: quorate.peer.v1.TimeoutNow
+	(*TimeoutNowResult)(nil),       // 13: quorate.peer.v1.TimeoutNowResult
+	(*InstallSnapshot)(nil),        // 14: quorate.peer.v1.InstallSnapshot
+	(*InstallSnapshotResult)(nil),  // 15: quorate.peer.v1.InstallSnapshotResult
+	(*Reports)(nil),                // 16: quorate.peer.v1.Reports
+	(*Report)(nil),                 // 17: quorate.peer.v1.Report
+	(*ReportEntry)(nil),            // 18: quorate.peer.v1.ReportEntry
+	(*Learn)(nil),                  // 19: quorate.peer.v1.Learn
+	(*Grants)(nil),                 // 20: quorate.peer.v1.Grants
+	(*Grant)(nil),                  // 21: quorate.peer.v1.Grant
+	(*GrantEntry)(nil),             // 22: quorate.peer.v1.GrantEntry
+	(*Beacon)(nil),                 // 23: quorate.peer.v1.Beacon
+	(*Lead)(nil),                   // 24: quorate.peer.v1.Lead
+	(*Call)(nil),                   // 25: quorate.peer.v1.Call
+	(*CallCluster)(nil),            // 26: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 27: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 28: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 29: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 30: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 31: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 32: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 33: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 34: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 35: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 36: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 37: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 38: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 39: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 40: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 41: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 42: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 43: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 44: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 45: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 46: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 47: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 48: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 49: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 50: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 51: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 52: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 53: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 54: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 55: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 56: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 57: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 58: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 59: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 60: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 61: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 62: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 63: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 64: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 65: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 66: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 67: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 68: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 69: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 70: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 71: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 72: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 73: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
-	4,  // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
-	15, // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
-	19, // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
-	22, // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	24, // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
-	7,  // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
-	8,  // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
-	9,  // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
-	10, // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
-	9,  // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
-	11, // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
-	12, // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
-	13, // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
-	14, // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
-	5,  // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
-	5,  // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
-	5,  // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
-	16, // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
-	17, // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
-	18, // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
-	20, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
-	21, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	23, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	33, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	34, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	37, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	38, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	39, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	40, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	41, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	43, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	45, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	46, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	52, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	54, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	47, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	48, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	49, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	50, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	55, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	56, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	61, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	62, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	25, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	26, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	27, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	28, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	29, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	30, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	31, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	32, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	35, // 58: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	36, // 59: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	42, // 60: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	44, // 61: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	51, // 62: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	53, // 63: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	57, // 64: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	58, // 65: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,  // 66: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	59, // 67: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	59, // 68: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	60, // 69: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,  // 70: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	64, // 71: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	63, // 72: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	59, // 73: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	65, // 74: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	67, // 75: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	66, // 76: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	65, // 77: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	5,  // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
+	16, // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
+	20, // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
+	23, // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
+	25, // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	8,  // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
+	9,  // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
+	10, // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
+	11, // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
+	10, // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
+	12, // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
+	13, // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
+	14, // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
+	15, // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
+	6,  // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
+	7,  // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
+	6,  // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
+	6,  // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
+	17, // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
+	18, // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
+	19, // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
+	21, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
+	22, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
+	24, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	34, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	35, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	38, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	39, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	40, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	41, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	42, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	44, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	46, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	47, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	53, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	55, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	48, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	49, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	50, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	51, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	56, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	57, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	62, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	63, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	26, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	27, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	28, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	29, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	30, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	31, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	32, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	33, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	69, // 58: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	70, // 59: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	72, // 60: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	73, // 61: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	36, // 62: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	37, // 63: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	43, // 64: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	45, // 65: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	52, // 66: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	54, // 67: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	58, // 68: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	59, // 69: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,  // 70: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	60, // 71: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	60, // 72: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	61, // 73: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,  // 74: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	65, // 75: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	64, // 76: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	60, // 77: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	66, // 78: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	68, // 79: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	67, // 80: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	66, // 81: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,  // 82: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	71, // 83: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -6676,6 +7141,10 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_GroupResult)(nil),
 		(*Call_Step)(nil),
 		(*Call_StepResult)(nil),
+		(*Call_Backup)(nil),
+		(*Call_BackupResult)(nil),
+		(*Call_BackupRead)(nil),
+		(*Call_BackupReadResult)(nil),
 	}
 	file_quorate_peer_v1_peer_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
@@ -6683,8 +7152,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   66,
+			NumEnums:      3,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
