@@ -64,7 +64,9 @@ func (n *Net) admit(nc net.Conn) {
 		return
 	}
 	n.replace(c)
-	n.peers[c.peer].hurry()
+	if p := n.peer(c.peer); p != nil {
+		p.hurry()
+	}
 	n.wg.Go(c.writeLoop)
 	c.readLoop(func(f *peerv1.Frame) { n.handle(c, f) })
 	n.retire(c)

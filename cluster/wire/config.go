@@ -92,7 +92,8 @@ type Config struct {
 
 	// Listener accepts peers; it is listening already and is closed by Close.
 	Listener net.Listener
-	// Peers are the other nodes and where they listen.
+	// Peers are the other nodes and where they listen, to begin with; at most
+	// [MaxPeers]. SetPeers changes them.
 	Peers map[quota.NodeID]string
 
 	// Handle is called for every frame that is no answer, on the goroutine
@@ -122,11 +123,7 @@ func (c *Config) validate() error {
 	need(c.Self != "", "self: is empty")
 	need(c.Ranges > 0, "ranges: is 0")
 	need(c.Listener != nil, "listener: is nil")
-	for id, addr := range c.Peers {
-		need(id != c.Self, "peers: contain this node itself")
-		need(id != "" && addr != "", fmt.Sprintf("peers: %q at %q: both must be set", id, addr))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, checkPeers(c.Self, c.Peers))...)
 }
 
 func (c *Config) fill() {

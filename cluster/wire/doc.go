@@ -40,6 +40,16 @@
 // itself ([Net.MarkDead]). Timeouts never make a peer Dead, because a false
 // Dead starts elections.
 //
+// # The book of peers
+//
+// Who the peers are, at most [MaxPeers], changes at run time ([Net.SetPeers]).
+// A node that is not in the book is refused with a sentence. For a moment that
+// is so whenever a node joins: it tries again at least once a second, and at
+// once when it is dialed by the one that refused it. A peer that is removed gets
+// one last Dead. A peer that moved is dialed at its new address only when a
+// connection to the old one is lost; that nobody listens at an address where it
+// has never been connected does not make it Dead.
+//
 // # What is not here
 //
 // Encryption and identity: the caller's Listener and Dial bring them. Ordering

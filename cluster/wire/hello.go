@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,6 +23,18 @@ const readBuffer = 32 << 10
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return "refused: " + e.text }
+
+// unknownSender begins the refusal of a node that is not in the book.
+const unknownSender = "sender: "
+
+// logLevel is below Error for a node that is not known: for a moment that is so
+// whenever one joins.
+func (e *refusedError) logLevel() slog.Level {
+	if strings.HasPrefix(e.text, unknownSender) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
 
 // hello returns this side's first frame.
 func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
@@ -86,8 +100,8 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 		return fmt.Sprintf("cluster: node %q is in %q, you are in %q", c.Self, c.Cluster, h.Cluster)
 	case h.To != string(c.Self):
 		return fmt.Sprintf("target: this is node %q, you asked for %q", c.Self, h.To)
-	case n.peers[quota.NodeID(h.From)] == nil:
-		return fmt.Sprintf("sender: node %q does not know a node %q", c.Self, h.From)
+	case n.peer(quota.NodeID(h.From)) == nil:
+		return fmt.Sprintf(unknownSender+"node %q does not know a node %q", c.Self, h.From)
 	case h.Ranges != c.Ranges:
 		return fmt.Sprintf("ranges: node %q has %d, you have %d", c.Self, c.Ranges, h.Ranges)
 	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:

@@ -21,6 +21,8 @@ type link struct {
 	conn atomic.Pointer[conn] // nil while none stands
 	poke chan struct{}        // try again now
 
+	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
+
 	told map[string]bool // refusals already logged
 }
 
@@ -33,13 +35,13 @@ func (l *link) run(ctx context.Context) {
 		if attempt > 0 && !l.wait(ctx, attempt-1) {
 			return
 		}
-		c, err := l.connect(ctx)
+		addr, c, err := l.connect(ctx)
 		if err != nil {
-			l.failed(err)
+			l.failed(addr, err)
 			continue
 		}
 		start := time.Now()
-		l.serve(c)
+		l.serve(c, addr)
 		if time.Since(start) >= settledAfter {
 			attempt = -1
 		}
@@ -60,32 +62,41 @@ func (l *link) wait(ctx context.Context, attempt int) bool {
 	return true
 }
 
-func (l *link) connect(ctx context.Context) (*conn, error) {
+// connect makes one attempt, and says at which address.
+func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	n := l.peer.net
-	if n.faultOf(l.peer.id, l.lane).Cut {
-		return nil, errCut
-	}
-	dialCtx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	ctx, cancel := l.attempt(ctx)
 	defer cancel()
-	nc, err := n.cfg.Dial(dialCtx, l.peer.addr)
-	if err != nil {
-		return nil, err
+	addr = l.peer.address()
+	if n.faultOf(l.peer.id, l.lane).Cut {
+		return addr, nil, errCut
 	}
-	// The handshake must end when the Net does, not only at its own deadline.
+	nc, err := n.cfg.Dial(ctx, addr)
+	if err != nil {
+		return addr, nil, err
+	}
+	// The handshake must end when the attempt does, not only at its own deadline.
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	c, err := n.greet(nc, l.peer.id, l.lane)
+	c, err = n.greet(nc, l.peer.id, l.lane)
 	if err != nil {
 		_ = nc.Close()
-		return nil, err
 	}
-	return c, nil
+	return addr, c, err
+}
+
+// hurry makes the link try again at once.
+func (l *link) hurry() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
 }
 
 // failed says Dead when nobody listens, and logs a refusal once per text.
-func (l *link) failed(err error) {
+func (l *link) failed(addr string, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.peer.refused()
+		l.peer.refused(addr)
 	}
 	var r *refusedError
 	if errors.As(err, &r) && !l.told[r.text] && len(l.told) < maxRefusalTexts {
@@ -93,22 +104,23 @@ func (l *link) failed(err error) {
 			l.told = map[string]bool{}
 		}
 		l.told[r.text] = true
-		l.peer.net.log.Error("peer does not take this node", "peer", l.peer.id, "addr", l.peer.addr, "lane", l.lane, "reason", r.text)
+		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer does not take this node",
+			"peer", l.peer.id, "addr", addr, "lane", l.lane, "reason", r.text)
 		return
 	}
-	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", l.peer.addr, "lane", l.lane, "error", err)
+	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)
 }
 
 // serve runs a connection until it ends.
-func (l *link) serve(c *conn) {
+func (l *link) serve(c *conn, addr string) {
 	n := l.peer.net
 	if !n.track(c) {
 		return
 	}
 	defer n.untrack(c)
 	l.conn.Store(c)
-	if !l.peer.linkUp(l.slot, c.incarnation) {
-		c.close(errNewLife)
+	if err := l.peer.linkUp(l.slot, c.incarnation, addr); err != nil {
+		c.close(err)
 	}
 	n.wg.Go(c.writeLoop)
 	c.readLoop(func(f *peerv1.Frame) {

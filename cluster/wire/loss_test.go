@@ -25,7 +25,7 @@ func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
 		result <- err
 	}()
 	eventually(t, "the call is out", func() bool {
-		c := a.peers["b"].links[1].conn.Load()
+		c := a.peer("b").links[1].conn.Load()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.pending) == 1

@@ -15,7 +15,7 @@ import (
 type Net struct {
 	cfg   Config
 	log   *slog.Logger
-	peers map[quota.NodeID]*peer // never changes after New
+	book  atomic.Pointer[book] // replaced under mu
 	fault atomic.Pointer[func(quota.NodeID, peerv1.Lane) Fault]
 
 	ctx    context.Context
@@ -49,15 +49,17 @@ func New(cfg Config) (*Net, error) {
 	}
 	cfg.fill()
 	n := &Net{
-		cfg: cfg, log: cfg.Logger, peers: map[quota.NodeID]*peer{},
+		cfg: cfg, log: cfg.Logger,
 		strangers: make(chan struct{}, maxStrangers), snapshots: make(chan struct{}, maxSnapshots),
 		conns: map[closer]struct{}{}, accepted: map[inKey]*conn{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.events.wake = make(chan struct{}, 1)
+	peers := book{}
 	for id, addr := range cfg.Peers {
-		n.peers[id] = newPeer(n, id, addr)
+		peers[id] = newPeer(n, id, addr)
 	}
+	n.book.Store(&peers)
 	return n, nil
 }
 
@@ -71,10 +73,8 @@ func (n *Net) Start() {
 	n.started = true
 	n.wg.Go(n.dispatch)
 	n.wg.Go(n.accept)
-	for _, p := range n.peers {
-		for _, l := range p.links {
-			n.wg.Go(func() { l.run(n.ctx) })
-		}
+	for _, p := range *n.book.Load() {
+		n.dial(p)
 	}
 }
 
@@ -101,18 +101,27 @@ func (n *Net) Close() error {
 	return err
 }
 
-// track makes Close end c; false when the Net is closed, and c with it.
+// track makes Close end c, and the removal of its peer. False when that has
+// happened already: c is closed then.
 func (n *Net) track(c closer) bool {
+	err := n.enlist(c)
+	if err != nil {
+		c.close(err)
+	}
+	return err == nil
+}
+
+func (n *Net) enlist(c closer) error {
 	n.mu.Lock()
-	closed := n.closed
-	if !closed {
-		n.conns[c] = struct{}{}
+	defer n.mu.Unlock()
+	if n.closed {
+		return ErrClosed
 	}
-	n.mu.Unlock()
-	if closed {
-		c.close(ErrClosed)
+	if c, ok := c.(*conn); ok && n.peer(c.peer) == nil {
+		return errRemoved
 	}
-	return !closed
+	n.conns[c] = struct{}{}
+	return nil
 }
 
 func (n *Net) untrack(c closer) {
@@ -122,7 +131,7 @@ func (n *Net) untrack(c closer) {
 }
 
 func (n *Net) connTo(to quota.NodeID, lane peerv1.Lane) (*conn, error) {
-	p := n.peers[to]
+	p := n.peer(to)
 	if p == nil {
 		return nil, fmt.Errorf("%w: no node %q is known", ErrUnreachable, to)
 	}
@@ -168,21 +177,25 @@ func (n *Net) Call(ctx context.Context, to quota.NodeID, lane peerv1.Lane, f *pe
 
 // Connected says whether the peer is Up.
 func (n *Net) Connected(id quota.NodeID) bool {
-	p := n.peers[id]
+	p := n.peer(id)
 	return p != nil && p.connected()
 }
 
-// WaitConnected returns nil once the peer is Up, or the context's error.
+// WaitConnected returns nil once the peer is Up, the context's error, ErrClosed,
+// or ErrUnreachable when the peer is not known or is removed meanwhile.
 func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
-	p := n.peers[id]
+	p := n.peer(id)
 	if p == nil {
 		return fmt.Errorf("%w: no node %q is known", ErrUnreachable, id)
 	}
 	select {
 	case <-p.whenUp():
 		return nil
-	case <-n.ctx.Done():
-		return ErrClosed
+	case <-p.ctx.Done():
+		if n.ctx.Err() != nil {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: node %q has been removed", ErrUnreachable, id)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -192,7 +205,7 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 // connections had been refused; the connections themselves are left alone. The
 // peer counts as not connected until it has been lost and has come back.
 func (n *Net) MarkDead(id quota.NodeID) {
-	if p := n.peers[id]; p != nil {
+	if p := n.peer(id); p != nil {
 		p.markDead()
 	}
 }

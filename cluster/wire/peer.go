@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -12,8 +14,11 @@ import (
 type peer struct {
 	net   *Net
 	id    quota.NodeID
-	addr  string
+	addr  atomic.Pointer[string]
 	links [2]*link // control, data
+
+	ctx    context.Context // ends with the Net, or when the peer is removed
+	cancel context.CancelFunc
 
 	mu          sync.Mutex
 	standing    [2]bool       // per link
@@ -22,10 +27,14 @@ type peer struct {
 	dead        bool          // Dead was told and it has not been up since
 	upCh        chan struct{} // closed while up
 	incarnation quota.Incarnation
+	lastAddr    string // at which it was connected last
+	removed     bool   // nothing more is told
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
-	p := &peer{net: n, id: id, addr: addr, upCh: make(chan struct{})}
+	p := &peer{net: n, id: id, upCh: make(chan struct{})}
+	p.addr.Store(&addr)
+	p.ctx, p.cancel = context.WithCancel(n.ctx)
 	p.links[0] = &link{peer: p, slot: 0, lane: peerv1.Lane_LANE_CONTROL, poke: make(chan struct{}, 1)}
 	p.links[1] = &link{peer: p, slot: 1, lane: peerv1.Lane_LANE_DATA, poke: make(chan struct{}, 1)}
 	return p
@@ -42,14 +51,19 @@ func (p *peer) link(lane peerv1.Lane) *link {
 	return nil
 }
 
-// linkUp says that a link stands, to the given life of the peer. False says
-// that this life is known to be over.
-func (p *peer) linkUp(slot int, life quota.Incarnation) bool {
+// linkUp says that a link stands, to the given life of the peer, at an address.
+// The error says that it must not: this life is known to be over, or the peer
+// has been removed.
+func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life < p.incarnation {
-		return false
+	switch {
+	case p.removed:
+		return errRemoved
+	case life < p.incarnation:
+		return errNewLife
 	}
+	p.lastAddr = addr
 	if life > p.incarnation {
 		p.newLife(slot, life)
 	}
@@ -59,7 +73,7 @@ func (p *peer) linkUp(slot int, life quota.Incarnation) bool {
 		close(p.upCh)
 		p.net.tell(p.id, Up)
 	}
-	return true
+	return nil
 }
 
 // newLife ends the earlier life: its process is definitely gone, and so is the
@@ -85,7 +99,7 @@ func (p *peer) linkDown(slot int, life quota.Incarnation) {
 		return // of an earlier life, which is over already
 	}
 	p.standing[slot] = false
-	if p.notUp() {
+	if p.notUp() && !p.removed {
 		p.net.tell(p.id, Down)
 	}
 }
@@ -101,11 +115,12 @@ func (p *peer) notUp() bool {
 	return was
 }
 
-// refused says that the peer's machine refuses connections: nobody listens.
-func (p *peer) refused() {
+// refused says that the machine at addr refuses connections: nobody listens.
+// That tells something of the peer only where it was before.
+func (p *peer) refused(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.seen {
+	if p.seen && addr == p.lastAddr {
 		p.die()
 	}
 }
@@ -113,7 +128,7 @@ func (p *peer) refused() {
 // die tells Dead once. The caller holds mu.
 func (p *peer) die() {
 	p.notUp()
-	if !p.dead {
+	if !p.dead && !p.removed {
 		p.dead = true
 		p.net.tell(p.id, Dead)
 	}
@@ -142,9 +157,6 @@ func (p *peer) whenUp() <-chan struct{} {
 // lives.
 func (p *peer) hurry() {
 	for _, l := range p.links {
-		select {
-		case l.poke <- struct{}{}:
-		default:
-		}
+		l.hurry()
 	}
 }

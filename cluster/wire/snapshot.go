@@ -19,15 +19,15 @@ var errReplaced = errors.New("replaced by a newer connection")
 // and waits for the answer. It is bounded by the context, and by progress:
 // every chunk must leave within ten seconds.
 func (n *Net) Snapshot(ctx context.Context, to quota.NodeID, header *peerv1.Frame, size int64, body io.Reader) (*peerv1.Frame, error) {
-	p := n.peers[to]
+	p := n.peer(to)
 	if p == nil {
 		return nil, fmt.Errorf("%w: no node %q is known", ErrUnreachable, to)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(n.ctx, cancel)()
+	defer context.AfterFunc(p.ctx, cancel)()
 	l := &link{peer: p, lane: peerv1.Lane_LANE_SNAPSHOT}
-	c, err := l.connect(ctx)
+	_, c, err := l.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
