@@ -92,6 +92,11 @@ var Rules = []Rule{
 		Job: "knows the time zones, the same on all nodes",
 	},
 	{
+		Package: "internal/pki", Kind: Library,
+		Job: "knows who is at the other end: certificates, tokens, TLS",
+		May: []string{"internal/quota"},
+	},
+	{
 		Package: "internal/events", Kind: Library,
 		Job: "passes what happens on a node on to who watches",
 		May: []string{"internal/quota"},

@@ -1,0 +1,153 @@
+package pki
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The first word of a token says what it is, and which form it has.
+const (
+	joinPrefix   = "quorate1"
+	bearerPrefix = "quorate1t"
+)
+
+const (
+	idBytes    = 6  // of a token's id: enough to tell tokens apart, it guards nothing
+	secretText = 43 // characters of 32 bytes in base64url
+	maxToken   = 256
+)
+
+// secretCode is base64url without padding, in one form only: bits that decode to
+// nothing must be zero.
+var secretCode = base64.RawURLEncoding.Strict()
+
+// JoinToken lets a new node into a cluster:
+//
+//	quorate1.<id, 12 hex>.<secret, 43 base64url>.<SHA-256 of the CA's certificate, 64 hex>
+//
+// The secret proves to the cluster that the node was invited; the hash proves to
+// the node that it talks to the cluster that invited it. It prints without its
+// secret.
+type JoinToken struct {
+	ID     string
+	Secret Secret
+	CAHash Hash
+}
+
+// NewJoinToken makes a token for the cluster whose nodes' certificates are
+// signed by ca. The token is shown once; the cluster keeps id and hash.
+func NewJoinToken(ca *x509.Certificate) (token, id string, hash Hash) {
+	id, secret := newSecret()
+	token = strings.Join([]string{joinPrefix, id, secretCode.EncodeToString(secret[:]), Fingerprint(ca).String()}, ".")
+	return token, id, secret.Hash()
+}
+
+// ParseJoinToken reads a token. Errors say what is wrong with it, and never
+// repeat any of it.
+func ParseJoinToken(s string) (JoinToken, error) {
+	part, err := tokenParts(s, joinPrefix, "join token", "quorate1.<id>.<secret>.<hash of the CA>", 4)
+	if err != nil {
+		return JoinToken{}, err
+	}
+	var t JoinToken
+	if t.ID, t.Secret, err = parseSecret("join token", part[1], part[2]); err != nil {
+		return JoinToken{}, err
+	}
+	if t.CAHash, err = ParseHash(part[3]); err != nil {
+		return JoinToken{}, fmt.Errorf("join token: the last part: %w; is the token complete?", err)
+	}
+	return t, nil
+}
+
+// Bearer is a token with which a client says who it is:
+//
+//	quorate1t.<id, 12 hex>.<secret, 43 base64url>
+//
+// Whoever holds it is that client, so it may only travel inside TLS.
+type Bearer struct {
+	ID     string
+	Secret Secret
+}
+
+// NewBearer makes a token. It is shown once; the cluster keeps id and hash.
+func NewBearer() (token, id string, hash Hash) {
+	id, secret := newSecret()
+	return strings.Join([]string{bearerPrefix, id, secretCode.EncodeToString(secret[:])}, "."), id, secret.Hash()
+}
+
+// ParseBearer reads a token. Errors say what is wrong with it, and never repeat
+// any of it.
+func ParseBearer(s string) (Bearer, error) {
+	part, err := tokenParts(s, bearerPrefix, "bearer token", "quorate1t.<id>.<secret>", 3)
+	if err != nil {
+		return Bearer{}, err
+	}
+	var t Bearer
+	t.ID, t.Secret, err = parseSecret("bearer token", part[1], part[2])
+	if err != nil {
+		return Bearer{}, err
+	}
+	return t, nil
+}
+
+// newSecret draws an id and a secret. The generator does not fail: the process
+// ends first.
+func newSecret() (id string, secret Secret) {
+	var b [idBytes]byte
+	_, _ = rand.Read(b[:])
+	_, _ = rand.Read(secret[:])
+	return hex.EncodeToString(b[:]), secret
+}
+
+func tokenParts(s, prefix, what, form string, parts int) ([]string, error) {
+	switch {
+	case s == "":
+		return nil, fmt.Errorf("%s: is empty; must be %s", what, form)
+	case len(s) > maxToken:
+		return nil, fmt.Errorf("%s: has %d characters; at most %d", what, len(s), maxToken)
+	case strings.ContainsAny(s, " \t\r\n"):
+		return nil, fmt.Errorf("%s: has spaces or line breaks in it; must be %s in one piece", what, form)
+	}
+	part := strings.Split(s, ".")
+	switch {
+	case part[0] != prefix && part[0] == joinPrefix:
+		return nil, fmt.Errorf("%s: this is a join token, which is for nodes; must be %s", what, form)
+	case part[0] != prefix && part[0] == bearerPrefix:
+		return nil, fmt.Errorf("%s: this is a bearer token, which is for clients; must be %s", what, form)
+	case part[0] != prefix:
+		return nil, fmt.Errorf("%s: does not begin with %s.; must be %s", what, prefix, form)
+	case len(part) != parts:
+		return nil, fmt.Errorf("%s: has %d parts; must be the %d of %s; is it complete?", what, len(part), parts, form)
+	}
+	return part, nil
+}
+
+func parseSecret(what, id, secret string) (string, Secret, error) {
+	var s Secret
+	if err := checkTokenID(id); err != nil {
+		return "", s, fmt.Errorf("%s: %w", what, err)
+	}
+	if len(secret) != secretText {
+		return "", s, fmt.Errorf("%s: the secret has %d characters; must be %d; is the token complete?", what, len(secret), secretText)
+	}
+	// The decoder skips line breaks, so the length has to be looked at again.
+	raw, err := secretCode.DecodeString(secret)
+	if err != nil || len(raw) != len(s) {
+		return "", s, fmt.Errorf("%s: the secret is not %d characters of base64url; a character was changed", what, secretText)
+	}
+	copy(s[:], raw)
+	return id, s, nil
+}
+
+func checkTokenID(id string) error {
+	b, err := hex.DecodeString(id)
+	if err != nil || len(b) != idBytes || hex.EncodeToString(b) != id {
+		return errors.New("the id is not 12 lower-case hex digits")
+	}
+	return nil
+}
