@@ -122,8 +122,9 @@ func bank(t *testing.T, fault func(c *trio)) {
 		ops = append(ops, create(ids[i], each))
 	}
 	mustApply(t, c.nodes["n1"], "", ops...)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	least := time.After(4 * time.Second) // under load, before and after the fault; more on a slow machine
 	var moved, unsure, reads atomic.Int64
 	var wg sync.WaitGroup
 	nodes := c.running()[:2] // the third may be killed
@@ -171,10 +172,16 @@ func bank(t *testing.T, fault func(c *trio)) {
 	}
 	time.Sleep(time.Second) // under load before the fault
 	fault(c)
+	before := moved.Load()
+	<-least
+	c.eventually(2*time.Minute, "transfers go on", func() error {
+		if now := moved.Load(); now < before+10 {
+			return fmt.Errorf("%d, %d at the end of the fault", now, before)
+		}
+		return nil
+	})
+	cancel()
 	wg.Wait()
-	if moved.Load() == 0 || reads.Load() == 0 {
-		t.Errorf("%d transfers, %d readings", moved.Load(), reads.Load())
-	}
 	t.Logf("%d transfers, %d not known, %d readings of all", moved.Load(), unsure.Load(), reads.Load())
 	c.eventually(10*time.Second, "nothing is left", func() error { return c.nothingPending() })
 	sum := int64(0)

@@ -95,13 +95,15 @@ func TestReserve(t *testing.T) {
 		c.awaitRemaining(soft("b"), 19)
 	})
 	t.Run("expires unless renewed", func(t *testing.T) {
-		short, _ := c.reserve(own, 400*time.Millisecond, 4, soft("short"))
-		long, _ := c.reserve(own, 400*time.Millisecond, 4, soft("long"))
+		const lease = 2 * time.Second // on a busy machine the next steps take long
+		short, _ := c.reserve(own, lease, 4, soft("short"))
+		long, _ := c.reserve(own, lease, 4, soft("long"))
+		over := time.After(lease + 100*time.Millisecond)
 		if err := other.Renew(t.Context(), long.Handle, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		c.awaitRemaining(soft("short"), 16)
-		time.Sleep(500 * time.Millisecond) // a lease cannot be waited for otherwise
+		<-over
 		if err := own.Settle(t.Context(), short.Handle, 4); !errors.Is(err, quota.ErrNoReservation) {
 			t.Errorf("settled after it expired: %v", err)
 		}

@@ -19,8 +19,8 @@ func TestLeadersAreWhereTheyShouldBe(t *testing.T) {
 			c.eventually(5*time.Second, "all groups are served by their preferred leaders", c.preferred)
 			took := time.Since(start)
 			t.Logf("%d groups served after %v, %v of it opening", groups, took.Round(time.Millisecond), opened.Round(time.Millisecond))
-			if groups <= 16 && took > 2*time.Second {
-				t.Errorf("took %v", took)
+			if took -= opened; groups <= 16 && took > 2*time.Second { // how fast files are made is the disk's
+				t.Errorf("took %v beside the opening", took)
 			}
 			c.eventually(5*time.Second, "all replicas see the leaders", func() bool { return c.viewsAreRight() })
 		})

@@ -124,8 +124,10 @@ func TestRefusalIsLoggedOnce(t *testing.T) {
 	start(t, lb, "b", nil, nil) // b does not know a
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": lb.Addr().String()},
 		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	time.Sleep(300 * time.Millisecond)
-	if n := strings.Count(log.String(), "does not know a node"); n != 2 { // one per lane
+	logged := func() int { return strings.Count(log.String(), "does not know a node") }
+	eventually(t, "each lane has logged it", func() bool { return logged() >= 2 })
+	time.Sleep(300 * time.Millisecond) // more refused dials
+	if n := logged(); n != 2 {
 		t.Fatalf("logged %d times:\n%s", n, log.String())
 	}
 	if a.Connected("b") {
