@@ -75,6 +75,13 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 			return
 		}
 		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
+	case *peerv1.Call_Security:
+		res, err := n.applyMeta(ctx, b.Security.Command)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_SecurityResult{SecurityResult: encodeSecurityResult(res)}
 	case *peerv1.Call_Rates:
 		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
 	case *peerv1.Call_Ask:

@@ -144,6 +144,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 		}
 	}
 	b.PoliciesRevision = n.meta.policies.Load().revision
+	b.SecurityRevision = n.Security().Revision()
 	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
 	if b.Meta {
 		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion)
@@ -178,7 +179,9 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion)
 	}
-	n.routes.peer(from, func(p *peer) { p.version, p.policies = b.LimitsVersion, b.PoliciesRevision })
+	n.routes.peer(from, func(p *peer) {
+		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
+	})
 }
 
 // onPeer is told when a peer comes, is lost, or is definitely dead.

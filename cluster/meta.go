@@ -13,7 +13,7 @@ import (
 )
 
 // metaFSM is the state of the meta group: the limits, their history, the
-// overrides, and the policy configs. Apply uses nothing but the entry and that state, so that all
+// overrides, the policy configs, and who may do what. Apply uses nothing but the entry and that state, so that all
 // replicas hold the same.
 type metaFSM struct {
 	mu      sync.Mutex // of limits and history
@@ -26,6 +26,8 @@ type metaFSM struct {
 	policies       atomic.Pointer[policyTable] // replaced by Apply and Restore only
 	maxConfigs     int
 	maxPolicyBytes int64
+
+	security *security
 
 	// They are called under no lock, after the change.
 	changed    func(*quota.Limits)    // with every new set
@@ -44,7 +46,8 @@ func newMetaFSM(changed func(*quota.Limits), overridden func(keys []quota.Key)) 
 	empty, _ := quota.NewLimits(0, nil)
 	m := &metaFSM{
 		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: maxPolicyBytes,
-		changed: changed, overridden: overridden, reloaded: func() {},
+		security: newSecurity(),
+		changed:  changed, overridden: overridden, reloaded: func() {},
 	}
 	m.overrides.Store(&overrideTable{})
 	m.policies.Store(&policyTable{})
@@ -92,6 +95,8 @@ func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
 		return m.loadPolicies(c.LoadPolicies)
 	case *raftlogv1.MetaCommand_PurgePolicies:
 		return m.purgePolicies(c.PurgePolicies)
+	case *raftlogv1.MetaCommand_ChangeSecurity:
+		return m.security.apply(c.ChangeSecurity)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // metaMagic begins a snapshot of records; see MetaSnapshot in the proto. No
@@ -33,18 +34,18 @@ func (m *metaFSM) Snapshot() (func(io.Writer) error, error) {
 	versions := slices.Clone(m.history.list)
 	head := &raftlogv1.MetaSnapshot{LimitsVersion: m.limits.Version}
 	m.mu.Unlock()
-	table, policies := m.overrides.Load(), m.policies.Load()
+	table, policies, security := m.overrides.Load(), m.policies.Load(), m.security.table.Load()
 	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.revision
 	return func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, snapshotBuffer)
-		if err := writeMeta(b, head, versions, table, policies); err != nil {
+		if err := writeMeta(b, head, versions, table, policies, security); err != nil {
 			return err
 		}
 		return b.Flush()
 	}, nil
 }
 
-func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable) error {
+func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table) error {
 	out := protodelim.MarshalOptions{MarshalOptions: canonical}
 	if _, err := w.WriteString(metaMagic); err != nil {
 		return err
@@ -67,6 +68,11 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 	for _, c := range policies.configs {
 		r := &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Policies{Policies: encodeConfig(c)}}
 		if _, err := out.MarshalTo(w, r); err != nil {
+			return err
+		}
+	}
+	if s := security.Encode(); s != nil {
+		if _, err := out.MarshalTo(w, &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Security{Security: s}}); err != nil {
 			return err
 		}
 	}
@@ -97,6 +103,7 @@ func (m *metaFSM) Restore(r io.Reader) error {
 	m.mu.Unlock()
 	m.overrides.Store(parts.overrides)
 	m.policies.Store(parts.policies)
+	m.security.table.Store(parts.security)
 	m.changed(limits)
 	m.overridden(nil)
 	m.reloaded()
@@ -108,11 +115,12 @@ type metaParts struct {
 	past      history
 	overrides *overrideTable
 	policies  *policyTable
+	security  *rbac.Table
 }
 
 // readOldMeta reads a snapshot from before there was a history.
 func readOldMeta(in *bufio.Reader) (metaParts, error) {
-	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}}
+	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}, security: &rbac.Table{}}
 	var snap raftlogv1.MetaSnapshot
 	if err := read(in, &snap); err != nil || snap.LimitsVersion == 0 {
 		return parts, err
@@ -130,6 +138,7 @@ type metaReader struct {
 	past     history
 	table    tableBuilder
 	policies policyTable
+	security *rbac.Table
 }
 
 // readMeta reads a snapshot of records, one at a time.
@@ -138,7 +147,7 @@ func readMeta(in *bufio.Reader) (metaParts, error) {
 		return metaParts{}, err
 	}
 	opts := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}
-	var r metaReader
+	r := metaReader{security: &rbac.Table{}}
 	if err := opts.UnmarshalFrom(in, &r.head); err != nil {
 		return metaParts{}, fmt.Errorf("head: %w", err)
 	}
@@ -168,13 +177,17 @@ func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 		return r.table.add(b.Override)
 	case *raftlogv1.MetaRecord_Policies:
 		return r.policies.add(b.Policies)
+	case *raftlogv1.MetaRecord_Security:
+		var err error
+		r.security, err = rbac.Decode(b.Security)
+		return err
 	}
 	return nil
 }
 
 func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
 	r.policies.revision = r.head.PoliciesRevision
-	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies}, r.check(end)
+	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security}, r.check(end)
 }
 
 // noEnd names an end of the data between records, where there must be another.

@@ -119,6 +119,7 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 	n.routes.init(cfg)
 	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
 	n.meta.reloaded = n.announce
+	n.meta.security.changed = n.announce
 	ac := aggregator.Config{
 		Self: cfg.Self, Incarnation: inc, Nodes: len(cfg.Nodes), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,

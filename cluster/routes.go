@@ -30,6 +30,8 @@ type peer struct {
 	version uint64 // of the limits in force there
 	// policies is how many changes of policy configs it has applied.
 	policies uint64
+	// security is how many changes of who may do what it has applied.
+	security uint64
 	trip     time.Duration
 }
 

@@ -79,6 +79,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota", "api/gen/..."},
 	},
 	{
+		Package: "internal/rbac", Kind: Pure,
+		Job: "says who may do what: permissions, roles, bindings, tokens",
+		May: []string{"internal/quota", "api/gen/..."},
+	},
+	{
 		Package: "asi", Kind: Pure,
 		Job: "puts sections together into one application-specific identifier, a leaf",
 	},
@@ -164,7 +169,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "internal/account", "internal/backup", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "internal/account", "internal/backup", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
 	},

@@ -39,6 +39,7 @@ type MetaCommand struct {
 	//	*MetaCommand_LoadPolicies
 	//	*MetaCommand_PurgePolicies
 	//	*MetaCommand_ChangeMembers
+	//	*MetaCommand_ChangeSecurity
 	Change        isMetaCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,6 +154,15 @@ func (x *MetaCommand) GetChangeMembers() *ChangeMembers {
 	return nil
 }
 
+func (x *MetaCommand) GetChangeSecurity() *ChangeSecurity {
+	if x != nil {
+		if x, ok := x.Change.(*MetaCommand_ChangeSecurity); ok {
+			return x.ChangeSecurity
+		}
+	}
+	return nil
+}
+
 type isMetaCommand_Change interface {
 	isMetaCommand_Change()
 }
@@ -197,6 +207,11 @@ type MetaCommand_ChangeMembers struct {
 	ChangeMembers *ChangeMembers `protobuf:"bytes,8,opt,name=change_members,json=changeMembers,proto3,oneof"`
 }
 
+type MetaCommand_ChangeSecurity struct {
+	// Changes who may do what.
+	ChangeSecurity *ChangeSecurity `protobuf:"bytes,9,opt,name=change_security,json=changeSecurity,proto3,oneof"`
+}
+
 func (*MetaCommand_SetLimits) isMetaCommand_Change() {}
 
 func (*MetaCommand_TermStart) isMetaCommand_Change() {}
@@ -212,6 +227,8 @@ func (*MetaCommand_LoadPolicies) isMetaCommand_Change() {}
 func (*MetaCommand_PurgePolicies) isMetaCommand_Change() {}
 
 func (*MetaCommand_ChangeMembers) isMetaCommand_Change() {}
+
+func (*MetaCommand_ChangeSecurity) isMetaCommand_Change() {}
 
 // SetLimits replaces all limits.
 type SetLimits struct {
@@ -2372,6 +2389,7 @@ type MetaRecord struct {
 	//	*MetaRecord_End
 	//	*MetaRecord_Policies
 	//	*MetaRecord_Members
+	//	*MetaRecord_Security
 	Record isMetaRecord_Record `protobuf_oneof:"record"`
 	// An encoded LimitList: the limits of the version.
 	Limits        []byte `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -2461,6 +2479,15 @@ func (x *MetaRecord) GetMembers() *Membership {
 	return nil
 }
 
+func (x *MetaRecord) GetSecurity() *Security {
+	if x != nil {
+		if x, ok := x.Record.(*MetaRecord_Security); ok {
+			return x.Security
+		}
+	}
+	return nil
+}
+
 func (x *MetaRecord) GetLimits() []byte {
 	if x != nil {
 		return x.Limits
@@ -2497,6 +2524,11 @@ type MetaRecord_Members struct {
 	Members *Membership `protobuf:"bytes,6,opt,name=members,proto3,oneof"`
 }
 
+type MetaRecord_Security struct {
+	// Who may do what; absent while nothing was changed.
+	Security *Security `protobuf:"bytes,7,opt,name=security,proto3,oneof"`
+}
+
 func (*MetaRecord_Version) isMetaRecord_Record() {}
 
 func (*MetaRecord_Override) isMetaRecord_Record() {}
@@ -2506,6 +2538,8 @@ func (*MetaRecord_End) isMetaRecord_Record() {}
 func (*MetaRecord_Policies) isMetaRecord_Record() {}
 
 func (*MetaRecord_Members) isMetaRecord_Record() {}
+
+func (*MetaRecord_Security) isMetaRecord_Record() {}
 
 // MetaEnd ends a snapshot.
 type MetaEnd struct {
@@ -2630,7 +2664,7 @@ var File_quorate_raftlog_v1_command_proto protoreflect.FileDescriptor
 
 const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
-	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\"\xe2\x04\n" +
+	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\x1a!quorate/raftlog/v1/security.proto\"\xb1\x05\n" +
 	"\vMetaCommand\x12>\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsH\x00R\tsetLimits\x12>\n" +
@@ -2641,7 +2675,8 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x0fpurge_overrides\x18\x05 \x01(\v2\".quorate.raftlog.v1.PurgeOverridesH\x00R\x0epurgeOverrides\x12G\n" +
 	"\rload_policies\x18\x06 \x01(\v2 .quorate.raftlog.v1.LoadPoliciesH\x00R\floadPolicies\x12J\n" +
 	"\x0epurge_policies\x18\a \x01(\v2!.quorate.raftlog.v1.PurgePoliciesH\x00R\rpurgePolicies\x12J\n" +
-	"\x0echange_members\x18\b \x01(\v2!.quorate.raftlog.v1.ChangeMembersH\x00R\rchangeMembersB\b\n" +
+	"\x0echange_members\x18\b \x01(\v2!.quorate.raftlog.v1.ChangeMembersH\x00R\rchangeMembers\x12M\n" +
+	"\x0fchange_security\x18\t \x01(\v2\".quorate.raftlog.v1.ChangeSecurityH\x00R\x0echangeSecurityB\b\n" +
 	"\x06change\"\xfa\x01\n" +
 	"\tSetLimits\x127\n" +
 	"\x06limits\x18\x01 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\x12\"\n" +
@@ -2822,14 +2857,15 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x06limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsR\x06limits\x12%\n" +
 	"\x0elimits_version\x18\x02 \x01(\x04R\rlimitsVersion\x12-\n" +
 	"\x12overrides_revision\x18\x03 \x01(\x04R\x11overridesRevision\x12+\n" +
-	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevision\"\xe0\x02\n" +
+	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevision\"\x9c\x03\n" +
 	"\n" +
 	"MetaRecord\x12=\n" +
 	"\aversion\x18\x01 \x01(\v2!.quorate.raftlog.v1.LimitsVersionH\x00R\aversion\x12@\n" +
 	"\boverride\x18\x02 \x01(\v2\".quorate.raftlog.v1.StoredOverrideH\x00R\boverride\x12/\n" +
 	"\x03end\x18\x03 \x01(\v2\x1b.quorate.raftlog.v1.MetaEndH\x00R\x03end\x12B\n" +
 	"\bpolicies\x18\x05 \x01(\v2$.quorate.raftlog.v1.MetaPolicyConfigH\x00R\bpolicies\x12:\n" +
-	"\amembers\x18\x06 \x01(\v2\x1e.quorate.raftlog.v1.MembershipH\x00R\amembers\x12\x16\n" +
+	"\amembers\x18\x06 \x01(\v2\x1e.quorate.raftlog.v1.MembershipH\x00R\amembers\x12:\n" +
+	"\bsecurity\x18\a \x01(\v2\x1c.quorate.raftlog.v1.SecurityH\x00R\bsecurity\x12\x16\n" +
 	"\x06limits\x18\x04 \x01(\fR\x06limitsB\b\n" +
 	"\x06record\"_\n" +
 	"\aMetaEnd\x12\x1a\n" +
@@ -2884,7 +2920,9 @@ var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaEnd)(nil),            // 27: quorate.raftlog.v1.MetaEnd
 	(*RangeSnapshot)(nil),      // 28: quorate.raftlog.v1.RangeSnapshot
 	(*ChangeMembers)(nil),      // 29: quorate.raftlog.v1.ChangeMembers
-	(*Membership)(nil),         // 30: quorate.raftlog.v1.Membership
+	(*ChangeSecurity)(nil),     // 30: quorate.raftlog.v1.ChangeSecurity
+	(*Membership)(nil),         // 31: quorate.raftlog.v1.Membership
+	(*Security)(nil),           // 32: quorate.raftlog.v1.Security
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	1,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
@@ -2895,39 +2933,41 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	15, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
 	16, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
 	29, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
-	2,  // 8: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	4,  // 9: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
-	3,  // 10: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
-	5,  // 11: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
-	6,  // 12: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
-	3,  // 13: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 14: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
-	3,  // 15: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
-	2,  // 16: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	13, // 17: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
-	12, // 18: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
-	12, // 19: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
-	14, // 20: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
-	18, // 21: quorate.raftlog.v1.LoadPolicies.config:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	17, // 22: quorate.raftlog.v1.PurgePolicies.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
-	17, // 23: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
-	19, // 24: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
-	20, // 25: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	22, // 26: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
-	23, // 27: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	24, // 28: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	1,  // 29: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
-	7,  // 30: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 31: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	27, // 32: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 33: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	30, // 34: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	23, // 35: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	30, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
+	2,  // 9: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	4,  // 10: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
+	3,  // 11: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
+	5,  // 12: quorate.raftlog.v1.StoredLimit.cut_off:type_name -> quorate.raftlog.v1.StoredCutOff
+	6,  // 13: quorate.raftlog.v1.StoredLimit.match:type_name -> quorate.raftlog.v1.StoredMatch
+	3,  // 14: quorate.raftlog.v1.StoredTier.rate:type_name -> quorate.raftlog.v1.StoredRate
+	3,  // 15: quorate.raftlog.v1.StoredCutOff.rate:type_name -> quorate.raftlog.v1.StoredRate
+	3,  // 16: quorate.raftlog.v1.StoredCutOff.then_rate:type_name -> quorate.raftlog.v1.StoredRate
+	2,  // 17: quorate.raftlog.v1.LimitList.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	13, // 18: quorate.raftlog.v1.SetOverrides.overrides:type_name -> quorate.raftlog.v1.StoredOverride
+	12, // 19: quorate.raftlog.v1.DeleteOverrides.keys:type_name -> quorate.raftlog.v1.OverrideKey
+	12, // 20: quorate.raftlog.v1.StoredOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
+	14, // 21: quorate.raftlog.v1.StoredOverride.rule:type_name -> quorate.raftlog.v1.OverrideRule
+	18, // 22: quorate.raftlog.v1.LoadPolicies.config:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	17, // 23: quorate.raftlog.v1.PurgePolicies.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	17, // 24: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
+	19, // 25: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
+	20, // 26: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
+	22, // 27: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
+	23, // 28: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	24, // 29: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	1,  // 30: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
+	7,  // 31: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	13, // 32: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	27, // 33: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	18, // 34: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	31, // 35: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	32, // 36: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	23, // 37: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -2936,6 +2976,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		return
 	}
 	file_quorate_raftlog_v1_members_proto_init()
+	file_quorate_raftlog_v1_security_proto_init()
 	file_quorate_raftlog_v1_command_proto_msgTypes[0].OneofWrappers = []any{
 		(*MetaCommand_SetLimits)(nil),
 		(*MetaCommand_TermStart)(nil),
@@ -2945,6 +2986,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*MetaCommand_LoadPolicies)(nil),
 		(*MetaCommand_PurgePolicies)(nil),
 		(*MetaCommand_ChangeMembers)(nil),
+		(*MetaCommand_ChangeSecurity)(nil),
 	}
 	file_quorate_raftlog_v1_command_proto_msgTypes[1].OneofWrappers = []any{}
 	file_quorate_raftlog_v1_command_proto_msgTypes[14].OneofWrappers = []any{}
@@ -2959,6 +3001,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*MetaRecord_End)(nil),
 		(*MetaRecord_Policies)(nil),
 		(*MetaRecord_Members)(nil),
+		(*MetaRecord_Security)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

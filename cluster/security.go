@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// security is the part of the meta group's state that says who may do what.
+type security struct {
+	table   atomic.Pointer[rbac.Table] // replaced by Apply and Restore only
+	changed func()                     // called after every change by Apply
+}
+
+func newSecurity() *security {
+	s := &security{changed: func() {}}
+	s.table.Store(&rbac.Table{})
+	return s
+}
+
+func (s *security) apply(c *raftlogv1.ChangeSecurity) rbac.Result {
+	next, res := s.table.Load().Apply(c)
+	s.table.Store(next)
+	if res.Changed {
+		s.changed()
+	}
+	return res
+}
+
+// Security returns who may do what, as far as this node has applied it. It is never
+// changed in place.
+func (n *Node) Security() *rbac.Table { return n.meta.security.table.Load() }
+
+// SetBinding adds a binding, or replaces the one of the same identity, role and
+// scope, and reports whether that changed anything. The caller has validated it.
+// It answers when all connected nodes have applied the change, or after two
+// seconds. The lack of a leader is a NoLeaderError, after which the change may be
+// made later nevertheless.
+func (n *Node) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
+	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&b)}})
+}
+
+// DeleteBinding deletes the binding of that identity, role and scope, and reports
+// whether there was one. Otherwise it is as SetBinding.
+func (n *Node) DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error) {
+	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_DeleteBinding{DeleteBinding: rbac.EncodeBinding(&b)}})
+}
+
+// AddToken adds a bearer token. Otherwise it is as SetBinding.
+func (n *Node) AddToken(ctx context.Context, t rbac.Token) error {
+	_, err := n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_AddToken{AddToken: rbac.EncodeToken(&t)}})
+	return err
+}
+
+// RevokeToken deletes a bearer token, and reports whether there was one. Otherwise
+// it is as SetBinding. A node that is cut off takes the token until it hears of it.
+func (n *Node) RevokeToken(ctx context.Context, id string) (bool, error) {
+	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_RevokeToken{RevokeToken: id}})
+}
+
+func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
+	c.AtUnixNanos = time.Now().UnixNano()
+	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}})
+	if err != nil {
+		return false, fmt.Errorf("security: %w", err)
+	}
+	p.call = func(command []byte) *peerv1.Call {
+		return &peerv1.Call{Body: &peerv1.Call_Security{Security: &peerv1.CallSecurity{Command: command}}}
+	}
+	p.result = func(c *peerv1.Call) any {
+		r := c.GetSecurityResult()
+		out := rbac.Result{Changed: r.GetChanged(), Revision: r.GetRevision()}
+		if r.GetFault() != "" {
+			out.Err = errors.New(r.GetFault())
+		}
+		return out
+	}
+	out, err := n.propose(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	res, ok := out.(rbac.Result)
+	if !ok {
+		return false, fmt.Errorf("security: the log answered %v", out)
+	}
+	if res.Err != nil {
+		return false, res.Err
+	}
+	n.securityEverywhere(ctx, res.Revision)
+	return res.Changed, nil
+}
+
+// securityEverywhere waits, a little, until all connected nodes have applied so
+// many changes.
+func (n *Node) securityEverywhere(ctx context.Context, revision uint64) {
+	behind := func() []quota.NodeID {
+		return n.routes.where(func(p *peer) bool { return p.up && p.security < revision })
+	}
+	n.waitHere(ctx, func() bool { return n.Security().Revision() >= revision && len(behind()) == 0 })
+	if late := behind(); len(late) > 0 {
+		n.log.Warn("who may do what is not changed everywhere yet", "revision", revision, "behind", late)
+	}
+}
+
+func encodeSecurityResult(out any) *peerv1.CallSecurityResult {
+	res, ok := out.(rbac.Result)
+	if !ok {
+		return &peerv1.CallSecurityResult{Fault: fmt.Sprintf("the log answered %v", out)}
+	}
+	r := &peerv1.CallSecurityResult{Changed: res.Changed, Revision: res.Revision}
+	if res.Err != nil {
+		r.Fault = res.Err.Error()
+	}
+	return r
+}
