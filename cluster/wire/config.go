@@ -90,6 +90,13 @@ type Config struct {
 	Incarnation quota.Incarnation // this life of the process
 	Ranges      uint32            // number of ranges; must be equal everywhere
 
+	// Level is the feature level of this node: what it can do.
+	Level uint32
+	// Required returns the level of the cluster: who can do less is refused. It
+	// is asked in every handshake, from any goroutine, and must not block; nil
+	// is 0. Connections that stand stay when it rises.
+	Required func() uint32
+
 	// Listener accepts peers; it is listening already and is closed by Close.
 	Listener net.Listener
 	// Peers are the other nodes and where they listen, to begin with; at most
@@ -136,6 +143,9 @@ func (c *Config) fill() {
 		c.HandleSnapshot = func(quota.NodeID, *peerv1.Frame, io.Reader) *peerv1.Frame {
 			return &peerv1.Frame{Error: "this node takes no snapshots"}
 		}
+	}
+	if c.Required == nil {
+		c.Required = func() uint32 { return 0 }
 	}
 	if c.OnPeer == nil {
 		c.OnPeer = func(quota.NodeID, Event) {}

@@ -50,6 +50,14 @@
 // connection to the old one is lost; that nobody listens at an address where it
 // has never been connected does not make it Dead.
 //
+// # Feature levels
+//
+// A Hello says what its sender can do, as one number that grows with releases;
+// nodes from before there were levels do not say it, which is 0. While the
+// cluster is at level 0 they are taken like any other. Once it is higher, a node
+// that can do less is refused, by whoever sees it. The protocol's version stays 1:
+// it changes only when frames themselves do.
+//
 // # What is not here
 //
 // Encryption and identity: the caller's Listener and Dial bring them. Ordering

@@ -41,6 +41,7 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 	return &peerv1.Hello{
 		Protocol: Protocol, Cluster: n.cfg.Cluster, From: string(n.cfg.Self), To: string(to),
 		Incarnation: uint64(n.cfg.Incarnation), Lane: lane, Ranges: n.cfg.Ranges,
+		Level: n.cfg.Level,
 	}
 }
 
@@ -65,6 +66,7 @@ func (n *Net) greet(nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, erro
 		return nil, &refusedError{fmt.Sprintf("by this side: dialed node %q but %q answered", to, answer.From)}
 	}
 	_ = nc.SetDeadline(time.Time{})
+	n.noteLevel(answer)
 	return newConn(n, nc, fr, answer), nil
 }
 
@@ -86,7 +88,7 @@ func (n *Net) receive(nc net.Conn) (*conn, error) {
 		return nil, &refusedError{answer.Refused}
 	}
 	_ = nc.SetDeadline(time.Time{})
-	h.Refused = ""
+	n.noteLevel(h)
 	return newConn(n, nc, fr, h), nil
 }
 
@@ -106,8 +108,17 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 		return fmt.Sprintf("ranges: node %q has %d, you have %d", c.Self, c.Ranges, h.Ranges)
 	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:
 		return fmt.Sprintf("lane: node %q knows control, data and snapshot, you sent %d", c.Self, h.Lane)
+	case h.Level < c.Required():
+		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
 	return ""
+}
+
+// noteLevel remembers what a Hello that fits says of its sender.
+func (n *Net) noteLevel(h *peerv1.Hello) {
+	if p := n.peer(quota.NodeID(h.From)); p != nil {
+		p.noteLevel(quota.Incarnation(h.Incarnation), h.Level)
+	}
 }
 
 func readHello(fr *frameReader) (*peerv1.Hello, error) {

@@ -181,6 +181,16 @@ func (n *Net) Connected(id quota.NodeID) bool {
 	return p != nil && p.connected()
 }
 
+// LevelOf returns the feature level that the peer said in its last handshake,
+// whoever dialed; 0 for a peer from before there were levels, one that has not
+// connected in this life of this process, and one that is not known.
+func (n *Net) LevelOf(id quota.NodeID) uint32 {
+	if p := n.peer(id); p != nil {
+		return p.saidLevel()
+	}
+	return 0
+}
+
 // WaitConnected returns nil once the peer is Up, the context's error, ErrClosed,
 // or ErrUnreachable when the peer is not known or is removed meanwhile.
 func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {

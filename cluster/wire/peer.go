@@ -29,6 +29,8 @@ type peer struct {
 	incarnation quota.Incarnation
 	lastAddr    string // at which it was connected last
 	removed     bool   // nothing more is told
+	level       uint32 // said in its last handshake
+	levelLife   quota.Incarnation
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
@@ -138,6 +140,21 @@ func (p *peer) markDead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.die()
+}
+
+// noteLevel remembers the level of the newest life that has shaken hands.
+func (p *peer) noteLevel(life quota.Incarnation, level uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life >= p.levelLife {
+		p.level, p.levelLife = level, life
+	}
+}
+
+func (p *peer) saidLevel() uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.level
 }
 
 func (p *peer) connected() bool {
