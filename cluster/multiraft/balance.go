@@ -17,10 +17,13 @@ func (h *Host) balance() {
 	slots := make(chan struct{}, maxTransfers)
 	for h.sleep(h.cfg.BalanceEvery) {
 		now := time.Now()
+		h.mu.Lock()
+		h.expire(now)
+		h.mu.Unlock()
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
-			to := g.opts.Voters[0]
-			if to == h.cfg.Self || !h.settled(since, to, now) || !g.moves.due(now) {
+			to := g.successor(func(id quota.NodeID) bool { return h.settled(since, id, now) })
+			if to == "" || !g.moves.due(now) {
 				continue
 			}
 			if _, _, serving := g.Leader(); !serving {
@@ -48,6 +51,27 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 		since[id] = now
 	}
 	return now.Sub(since[id]) >= h.cfg.BalanceAfter
+}
+
+// successor is whom this node should give the group's leadership to: the
+// preferred leader, or when this node is shunned anybody who is not. "" is
+// nobody.
+func (g *Group) successor(settled func(quota.NodeID) bool) quota.NodeID {
+	h := g.host
+	if to := *g.preferred.Load(); to != "" && to != h.cfg.Self && !h.shuns(to) {
+		if g.isVoter(to) && settled(to) {
+			return to
+		}
+	}
+	if !h.shuns(h.cfg.Self) {
+		return ""
+	}
+	for _, id := range g.heirs(h.cfg.Self) {
+		if !h.shuns(id) && settled(id) {
+			return id
+		}
+	}
+	return ""
 }
 
 func (g *Group) giveBack(to quota.NodeID) {

@@ -15,8 +15,8 @@ import (
 // MaxEntry bounds the data of one log entry in bytes: a frame must hold it.
 const MaxEntry = 12 << 20
 
-// Errors of Apply and TransferTo. All but ErrClosed and ErrTooLarge may be
-// tried again, ErrNotLeader elsewhere.
+// Errors of Apply, TransferTo and changes of members. All but ErrClosed and
+// ErrTooLarge may be tried again, ErrNotLeader elsewhere.
 var (
 	// ErrNotLeader says that this replica does not lead. Nothing happened; ask
 	// the leader.
@@ -33,8 +33,17 @@ var (
 	ErrUncertain = errors.New("outcome unknown: the entry may be committed later")
 	// ErrTooLarge says that the data exceeds MaxEntry.
 	ErrTooLarge = errors.New("entry too large")
-	// ErrNotReady says why leadership is not handed to a replica now.
-	ErrNotReady = errors.New("replica is not ready to lead")
+	// ErrNotReady says why leadership or a vote is not given to a replica now.
+	ErrNotReady = errors.New("replica is not ready")
+	// ErrBusy says that another change of the members is under way. Nothing
+	// happened; try again in a moment.
+	ErrBusy = errors.New("another change of the members is under way")
+	// ErrQuorum says that a change of the members would risk the quorum.
+	// Nothing happened; try again when more voters answer.
+	ErrQuorum = errors.New("the change would risk the quorum")
+	// ErrLeads says that the replica to be removed leads the group. Nothing
+	// happened; transfer leadership first.
+	ErrLeads = errors.New("the replica leads the group")
 	// ErrClosed says that the host or the group is closed.
 	ErrClosed = errors.New("closed")
 )
@@ -137,12 +146,20 @@ func (c *Config) validate() error {
 
 // GroupOptions describe one group on this node.
 type GroupOptions struct {
-	ID        uint32         // in messages
-	Name      string         // of its files: raft/<name>.db and snapshots/<name>/
-	Voters    []quota.NodeID // preferred leader first; the same everywhere
+	ID   uint32 // in messages
+	Name string // of its files: raft/<name>.db and snapshots/<name>/
+
+	// Voters and Nonvoters are what a fresh group begins with, preferred leader
+	// first, the same everywhere. The first of them bootstraps the group if it
+	// finds no state. Later the group's own log says who votes: see Members.
+	Voters    []quota.NodeID
 	Nonvoters []quota.NodeID
-	FSM       StateMachine
-	Commit    time.Duration // instead of Timing.Commit
+	// Join says that the group exists elsewhere: this replica never bootstraps,
+	// it waits for the leader to add it. Voters may be empty then.
+	Join bool
+
+	FSM    StateMachine
+	Commit time.Duration // instead of Timing.Commit
 
 	// The callbacks are called one at a time per group, in order, and must not
 	// block: the next change waits for them. They must not call Close.
@@ -163,8 +180,8 @@ func (o *GroupOptions) validate() error {
 	switch {
 	case quota.CheckName("name", o.Name) != nil:
 		return quota.CheckName("name", o.Name)
-	case len(o.Voters) == 0:
-		return fmt.Errorf("group %s: no voters", o.Name)
+	case len(o.Voters) == 0 && !o.Join:
+		return fmt.Errorf("group %s: voters: none; at least one, or join", o.Name)
 	case o.FSM == nil:
 		return fmt.Errorf("group %s: no state machine", o.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -25,7 +26,10 @@ type confirms struct {
 }
 
 // ack is what a follower has answered last with success.
-type ack struct{ term, round uint64 }
+type ack struct {
+	term, round uint64
+	at          time.Time
+}
 
 // round is one confirmation, shared by those that came before it began.
 type round struct {
@@ -45,8 +49,15 @@ func (c *confirms) round() uint64 {
 // term at some time after the round had begun.
 func (c *confirms) note(id quota.NodeID, term, number uint64) {
 	if c != nil {
-		c.acked.Store(id, ack{term, number})
+		c.acked.Store(id, ack{term, number, time.Now()})
 	}
+}
+
+// recent says whether the follower has answered this leader of late.
+func (c *confirms) recent(id quota.NodeID, term uint64, within time.Duration) bool {
+	v, _ := c.acked.Load(id)
+	a, _ := v.(ack)
+	return a.term == term && time.Since(a.at) < within
 }
 
 // heard says whether the follower has answered in that round or a later one.
@@ -130,11 +141,11 @@ func (g *Group) confirm(number uint64) error {
 // quorum says whether enough voters have answered in that round, this one
 // included.
 func (g *Group) quorum(term, number uint64) bool {
-	votes := 0
-	for _, id := range g.opts.Voters {
+	votes, voters := 0, g.voters()
+	for _, id := range voters {
 		if id == g.host.cfg.Self || g.confirms.heard(id, term, number) {
 			votes++
 		}
 	}
-	return votes > len(g.opts.Voters)/2
+	return votes > len(voters)/2
 }

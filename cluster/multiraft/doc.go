@@ -28,10 +28,11 @@
 //
 // # Where leaders are
 //
-// The first of [GroupOptions.Voters] is the preferred leader. It bootstraps the
-// group, alone, and campaigns as soon as a quorum is connected; the others have
-// no configuration yet and vote for it. So leaders are where they should be
-// from the start, within a fraction of a second. Votes and first entries for a
+// The first of [GroupOptions.Voters] is the preferred leader at first; see
+// [Group.SetPreferred]. It bootstraps the group, alone, and campaigns as soon as
+// a quorum is connected; the others have no configuration yet and vote for it.
+// So leaders are where they should be from the start, within a fraction of a
+// second. Votes and first entries for a
 // group that is not open yet are parked until it is, and replication to a peer
 // that is not connected waits for it instead of failing: raft's own backoff
 // would leave a follower that returns without entries for up to ten seconds.
@@ -39,7 +40,7 @@
 // When a leader's process is known to be dead ([Host.PeerDead]), its groups do
 // not wait for their timers. After the dead leader's lease has certainly run
 // out, the survivors' heartbeat timeout is lowered for a second, which fires
-// it: one replica after the other, 30 ms apart, in the order of Voters. The
+// it: one replica after the other, 30 ms apart, in the order of the voters. The
 // first forgets the leader and is refused, because the next one still remembers
 // it; the next one is elected. Votes and logs follow the ordinary rules, so
 // a false alarm moves leaders and harms nothing.
@@ -52,10 +53,24 @@
 // within twice the election timeout, and a watchdog that restarts a raft
 // instance in which a transfer never ends.
 //
+// # Who votes
+//
+// A group's own log says who its members are ([Group.Members]); the options
+// matter to a fresh group alone. A node joins in steps, each of which may be
+// repeated: it opens the group with Join, the leader adds it without a vote
+// ([Group.AddNonvoter]), and gives it one ([Group.Promote]) when the replica
+// itself says that it is up to date: raft would do so at once, and wait for the
+// newcomer's log with every commit. A node leaves by handing leadership over,
+// [Group.Remove] on the new leader, and [Host.DropGroup] at home. A change
+// names the configuration it was decided on, so a late one changes nothing, and
+// none is made that leaves less than a majority of answering voters. A replica
+// that was removed without knowing it asks for pre-votes, which nobody grants
+// it.
+//
 // # Limits
 //
 // Pipelined replication is off (hashicorp/raft#612: one failed append wedges
-// the follower). The voters of a group are those it was bootstrapped with.
-// Replicas that lose their disk must come back under a new node id: a preferred
-// leader with an empty disk would bootstrap a second group.
+// the follower). Replicas that lose their disk must come back under a new node
+// id, or be removed first: a voter that forgets its votes may vote twice, and a
+// preferred leader with an empty disk would bootstrap a second group.
 package multiraft

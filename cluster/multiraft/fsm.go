@@ -14,6 +14,10 @@ type fsm struct {
 	index   atomic.Uint64 // newest entry applied
 	bytes   atomic.Int64  // applied since the last snapshot
 
+	// conf is the newest committed configuration that this replica knows; nil
+	// before the first.
+	conf atomic.Pointer[committed]
+
 	// skipTo is set when raft is restarted above a living state machine: it
 	// replays entries that the machine holds already. seen is how far it got.
 	skipTo, seen uint64
@@ -40,6 +44,38 @@ func (f *fsm) Apply(l *raft.Log) any {
 	r := applied{l.Term, f.machine.Apply(l.Index, l.Term, l.Data)}
 	f.index.Store(l.Index)
 	return r
+}
+
+// committed is a configuration and the index of its entry.
+type committed struct {
+	index   uint64
+	servers []raft.Server
+}
+
+var _ raft.ConfigurationStore = (*fsm)(nil)
+
+// StoreConfiguration implements raft.ConfigurationStore: it is told of every
+// configuration that is committed. Raft itself tells nobody the index, which a
+// change must name.
+func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
+	f.seen = index
+	if index > f.index.Load() {
+		f.index.Store(index)
+	}
+	f.learn(index, c)
+}
+
+// learn keeps a committed configuration unless a newer one is known.
+func (f *fsm) learn(index uint64, c raft.Configuration) {
+	for {
+		old := f.conf.Load()
+		if old != nil && old.index >= index {
+			return
+		}
+		if f.conf.CompareAndSwap(old, &committed{index, c.Servers}) {
+			return
+		}
+	}
 }
 
 // Snapshot implements raft.FSM.

@@ -28,6 +28,9 @@ type Group struct {
 	closed atomic.Bool
 	cur    atomic.Pointer[instance]
 
+	preferred atomic.Pointer[quota.NodeID] // never nil
+	changing  atomic.Bool                  // a change of the members is under way
+
 	serving  atomic.Uint64 // term whose fence is applied here; 0 when not leading
 	inflight atomic.Int64  // Applies that wait for raft
 	confirms confirms
@@ -131,19 +134,6 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 		return i.raft.LastIndex(), time.Hour
 	}
 	return i.raft.LastIndex(), time.Since(last)
-}
-
-// Snapshot saves the state machine now, and drops most of the log before it.
-func (g *Group) Snapshot(ctx context.Context) error {
-	i := g.cur.Load()
-	if i == nil {
-		return ErrClosed
-	}
-	err := i.wait(ctx, i.raft.Snapshot())
-	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return nil
-	}
-	return err
 }
 
 // close stops the replica and closes its files.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -75,8 +76,9 @@ type member struct {
 	life     quota.Incarnation
 	net      *wire.Net
 	host     *Host
-	groups   []*Group
+	groups   []*Group // nil for those that are not open here
 	machines []*machine
+	joined   bool // opens its groups with Join
 
 	mu      sync.Mutex
 	leading map[uint32]time.Time // since when it serves a group
@@ -88,14 +90,29 @@ type cluster struct {
 	groups  int
 	members []*member
 	edit    func(*Config)
+	founded []int // the nodes that have all groups from the start; nil is all
 }
 
 // newCluster starts three nodes with so many groups; group g prefers node g%3.
 func newCluster(t *testing.T, groups int, edit func(*Config)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, groups: groups, edit: edit}
+	return (&cluster{t: t, groups: groups, edit: edit}).begin(3)
+}
+
+// newGrowing starts so many nodes with one group, which only the first has; the
+// others may join it.
+func newGrowing(t *testing.T, nodes int, edit func(*Config)) *cluster {
+	t.Helper()
+	c := (&cluster{t: t, groups: 1, edit: edit, founded: []int{0}}).begin(nodes)
+	c.eventually(5*time.Second, "the first node leads", func() bool { return c.leader(0) == c.members[0] })
+	return c
+}
+
+func (c *cluster) begin(nodes int) *cluster {
+	c.t.Helper()
+	t := c.t
 	var listeners []net.Listener
-	for n := range 3 {
+	for n := range nodes {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +138,6 @@ func (c *cluster) start(n int, l net.Listener) {
 		}
 	}
 	m.life++
-	m.groups, m.machines = nil, nil
 	m.leading, m.views = map[uint32]time.Time{}, map[uint32]quota.NodeID{}
 	var host *Host
 	peers := map[quota.NodeID]string{}
@@ -161,16 +177,28 @@ func (c *cluster) start(n int, l net.Listener) {
 	}
 	m.host = host
 	m.net.Start()
+	m.groups, m.machines = make([]*Group, c.groups), make([]*machine, c.groups)
 	for g := range c.groups {
-		c.open(m, uint32(g))
+		switch {
+		case c.founded == nil || slices.Contains(c.founded, n):
+			c.open(m, uint32(g), false)
+		case m.joined:
+			c.open(m, uint32(g), true)
+		}
 	}
 }
 
-func (c *cluster) open(m *member, id uint32) {
+func (c *cluster) open(m *member, id uint32, join bool) {
 	c.t.Helper()
+	if err := c.tryOpen(m, id, join); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryOpen(m *member, id uint32, join bool) error {
 	sm := &machine{}
 	g, err := m.host.Open(GroupOptions{
-		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm,
+		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm, Join: join,
 		Fence: func(uint64) []byte { return []byte("fence") },
 		OnLeading: func(uint64) {
 			m.mu.Lock()
@@ -188,14 +216,20 @@ func (c *cluster) open(m *member, id uint32) {
 			m.mu.Unlock()
 		},
 	})
-	if err != nil {
-		c.t.Fatal(err)
+	if err == nil {
+		m.groups[id], m.machines[id] = g, sm
 	}
-	m.groups, m.machines = append(m.groups, g), append(m.machines, sm)
+	return err
 }
 
 func (c *cluster) voters(g uint32) []quota.NodeID {
 	var out []quota.NodeID
+	for _, n := range c.founded {
+		out = append(out, c.members[n].id)
+	}
+	if c.founded != nil {
+		return out
+	}
 	for n := range 3 {
 		out = append(out, c.members[(int(g)+n)%3].id)
 	}
@@ -239,7 +273,7 @@ func (c *cluster) crash(n int) {
 func (c *cluster) stop() {
 	for n, m := range c.members {
 		for g, sm := range m.machines {
-			if sm.fault != "" {
+			if sm != nil && sm.fault != "" {
 				c.t.Errorf("%s group %d: %s", m.id, g, sm.fault)
 			}
 		}
@@ -251,7 +285,7 @@ func (c *cluster) stop() {
 func (c *cluster) leader(g int) *member {
 	var found *member
 	for _, m := range c.members {
-		if m.host == nil {
+		if m.host == nil || m.groups[g] == nil {
 			continue
 		}
 		if _, _, serving := m.groups[g].Leader(); serving {
@@ -288,7 +322,7 @@ func (c *cluster) preferred() bool {
 func (c *cluster) equal(g int, count uint64) bool {
 	var states []machineState
 	for _, m := range c.members {
-		if m.host != nil {
+		if m.host != nil && m.machines[g] != nil {
 			states = append(states, m.machines[g].get())
 		}
 	}
@@ -335,7 +369,7 @@ func (c *cluster) eventually(d time.Duration, what string, ok func() bool) time.
 	}
 	for g := range c.groups {
 		for _, m := range c.members {
-			if m.host != nil {
+			if m.host != nil && m.groups[g] != nil {
 				leader, term, serving := m.groups[g].Leader()
 				c.t.Logf("%s group %d: leader %q term %d serving %v %+v", m.id, g, leader, term, serving, m.machines[g].get())
 			}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -27,6 +28,10 @@ type Host struct {
 	closed  bool // no background work is started any more
 	groups  map[uint32]*Group
 	parked  map[uint32][]parked
+	gone    map[uint32]bool   // groups closed again: nothing is parked for them
+	names   map[uint32]string // of the groups opened so far
+
+	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
 }
 
 // New returns a host without groups. Its Net need not be started.
@@ -37,7 +42,11 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
+		gone: map[uint32]bool{}, names: map[uint32]string{},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
+	}
+	if err := h.sweepAll(); err != nil {
+		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.spawn(h.balance)
@@ -131,7 +140,7 @@ func (h *Host) handOver(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if !g.leads() || len(g.opts.Voters) < 2 {
+		if !g.leads() || len(g.voters()) < 2 {
 			continue
 		}
 		slots <- struct{}{}
@@ -145,8 +154,8 @@ func (h *Host) handOver(ctx context.Context) {
 
 // leave transfers leadership to the first replica that takes it.
 func (g *Group) leave(ctx context.Context) {
-	for _, id := range g.opts.Voters {
-		if id == g.host.cfg.Self || ctx.Err() != nil {
+	for _, id := range g.heirs(g.host.cfg.Self) {
+		if ctx.Err() != nil {
 			continue
 		}
 		err := g.TransferTo(ctx, id)
@@ -156,6 +165,3 @@ func (g *Group) leave(ctx context.Context) {
 		g.log.Debug("not handed over", "to", id, "error", err)
 	}
 }
-
-// isVoter says whether a node votes in the group.
-func (g *Group) isVoter(id quota.NodeID) bool { return slices.Contains(g.opts.Voters, id) }

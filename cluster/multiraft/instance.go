@@ -3,6 +3,7 @@ package multiraft
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,8 +77,11 @@ func (g *Group) start(again bool) error {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	i.raft, i.base = r, r.ReloadableConfig()
-	leads := func(term uint64) bool { return r.State() == raft.Leader && r.CurrentTerm() == term }
-	i.trans.leads.Store(&leads)
+	wanted := func(id raft.ServerID, term uint64) bool {
+		return r.State() == raft.Leader && r.CurrentTerm() == term &&
+			slices.ContainsFunc(servers(r), func(s raft.Server) bool { return s.ID == id })
+	}
+	i.trans.wanted.Store(&wanted)
 	r.RegisterObserver(raft.NewObserver(i.seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok

@@ -39,7 +39,7 @@ func (i *instance) calm() {
 // campaignFirst is the preferred leader's first election in this life of the
 // process: as soon as a quorum is connected, and nobody leads yet.
 func (g *Group) campaignFirst(i *instance) {
-	if !g.awaitQuorum(i) {
+	if i == nil || !g.awaitQuorum(i) {
 		return
 	}
 	i.kick()
@@ -55,16 +55,20 @@ func (g *Group) awaitQuorum(i *instance) bool {
 		if _, id := i.raft.LeaderWithID(); id != "" {
 			return false
 		}
+		voters := g.voters()
+		if !slices.Contains(voters, g.host.cfg.Self) {
+			return false
+		}
 		connected := 0
-		for _, id := range g.opts.Voters {
+		for _, id := range voters {
 			if id == g.host.cfg.Self || g.host.cfg.Net.Connected(id) {
 				connected++
 			}
 		}
-		if connected == len(g.opts.Voters) {
+		if connected == len(voters) {
 			return true
 		}
-		if connected > len(g.opts.Voters)/2 {
+		if connected > len(voters)/2 {
 			if quorumAt.IsZero() {
 				quorumAt = time.Now()
 			} else if time.Since(quorumAt) > waitOthers {
@@ -126,8 +130,10 @@ func (h *Host) heirs(dead quota.NodeID) [][]*Group {
 		if _, leader := i.raft.LeaderWithID(); leader != raft.ServerID(dead) {
 			continue
 		}
-		survivors := slices.DeleteFunc(slices.Clone(g.opts.Voters), func(id quota.NodeID) bool { return id == dead })
-		rank := slices.Index(survivors, h.cfg.Self)
+		rank := slices.Index(g.heirs(dead), h.cfg.Self)
+		if rank < 0 {
+			continue // removed a moment ago
+		}
 		for len(plan) <= rank {
 			plan = append(plan, nil)
 		}

@@ -25,6 +25,11 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	}
 	o.fill(h.cfg.Timing)
 	g := &Group{host: h, opts: o, fsm: &fsm{machine: o.FSM}, log: h.log.With("group", o.Name)}
+	if o.Join {
+		g.SetPreferred("")
+	} else {
+		g.SetPreferred(o.Voters[0])
+	}
 	h.mu.RLock()
 	closing, twice := h.closing, h.groups[o.ID] != nil
 	h.mu.RUnlock()
@@ -49,14 +54,15 @@ func (h *Host) adopt(g *Group) error {
 	h.mu.Lock()
 	ok := !h.closing && h.groups[g.opts.ID] == nil
 	if ok {
-		h.groups[g.opts.ID] = g
+		h.groups[g.opts.ID], h.names[g.opts.ID] = g, g.opts.Name
+		delete(h.gone, g.opts.ID)
 	}
 	h.mu.Unlock()
 	if !ok {
 		return errors.Join(ErrClosed, g.close())
 	}
 	h.unpark(g)
-	if g.opts.Voters[0] == h.cfg.Self {
+	if *g.preferred.Load() == h.cfg.Self {
 		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
 	}
 	return nil
@@ -64,11 +70,10 @@ func (h *Host) adopt(g *Group) error {
 
 // openFiles opens the log and the snapshots, and bootstraps an empty group.
 func (g *Group) openFiles() error {
-	dir := filepath.Join(g.host.cfg.Dir, "raft")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	path, snapDir := g.host.logFile(g.opts.Name), g.host.snapshotDir(g.opts.Name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	snapDir := filepath.Join(g.host.cfg.Dir, "snapshots", g.opts.Name)
 	if err := os.MkdirAll(snapDir, 0o700); err != nil {
 		return err
 	}
@@ -76,9 +81,9 @@ func (g *Group) openFiles() error {
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
-	g.snaps = snaps
+	g.snaps = &snapshots{SnapshotStore: snaps, fsm: g.fsm}
 	g.store, err = raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(dir, g.opts.Name+".db"),
+		Path: path,
 		// The freelist is rebuilt at start instead of written on every commit.
 		BoltOptions: &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: 2 * time.Second},
 	})
@@ -95,7 +100,7 @@ func (g *Group) openFiles() error {
 // bootstrap writes the first configuration, on the preferred leader only: the
 // others learn it from there, so it wins the first election uncontested.
 func (g *Group) bootstrap() error {
-	if g.opts.Voters[0] != g.host.cfg.Self {
+	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self {
 		return nil
 	}
 	has, err := raft.HasExistingState(g.store, g.store, g.snaps)

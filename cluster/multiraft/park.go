@@ -40,24 +40,30 @@ func (h *Host) park(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fram
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := f.GetRaft().GetGroup()
-	if h.closing || h.groups[id] != nil {
+	if h.closing || h.gone[id] || h.groups[id] != nil {
 		return false // the candidate asks again
 	}
-	now, total := time.Now(), 0
+	now := time.Now()
+	if h.expire(now) >= maxParked {
+		return false
+	}
+	h.parked[id] = append(h.parked[id], parked{from, f, answer, now})
+	return true
+}
+
+// expire forgets what has been parked for too long, with h.mu held, and returns
+// how much is left. Nobody waits for an answer to the rest any more.
+func (h *Host) expire(now time.Time) (left int) {
 	for id, list := range h.parked {
 		for len(list) > 0 && now.Sub(list[0].at) > parkedLife {
 			list = list[1:]
 		}
 		h.parked[id] = list
-		if total += len(list); len(list) == 0 {
+		if left += len(list); len(list) == 0 {
 			delete(h.parked, id)
 		}
 	}
-	if total >= maxParked {
-		return false
-	}
-	h.parked[id] = append(h.parked[id], parked{from, f, answer, now})
-	return true
+	return left
 }
 
 // unpark gives a group what came before it was open.

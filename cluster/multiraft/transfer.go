@@ -88,9 +88,17 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 // ready checks that a replica can take over at once.
 func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	cfg := &g.host.cfg
-	switch {
-	case id == cfg.Self || !g.isVoter(id):
+	if id == cfg.Self || !g.isVoter(id) {
 		return fmt.Errorf("%w: %s is no other voter of group %s", ErrNotReady, id, g.opts.Name)
+	}
+	return g.upToDate(ctx, i, id, maxLag, cfg.Timing.Heartbeat/2)
+}
+
+// upToDate asks a replica whether it lacks few entries and has heard this
+// leader of late.
+func (g *Group) upToDate(ctx context.Context, i *instance, id quota.NodeID, lag uint64, fresh time.Duration) error {
+	cfg := &g.host.cfg
+	switch {
 	case !cfg.Net.Connected(id):
 		return fmt.Errorf("%w: %s is not connected", ErrNotReady, id)
 	case cfg.ReplicaProgress == nil:
@@ -102,10 +110,10 @@ func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	if err != nil {
 		return fmt.Errorf("%w: asking %s: %w", ErrNotReady, id, err)
 	}
-	if last := i.raft.LastIndex(); index+maxLag < last {
+	if last := i.raft.LastIndex(); index+lag < last {
 		return fmt.Errorf("%w: %s is at entry %d of %d", ErrNotReady, id, index, last)
 	}
-	if contact >= cfg.Timing.Heartbeat/2 {
+	if contact >= fresh {
 		return fmt.Errorf("%w: %s has not heard this leader for %v", ErrNotReady, id, contact)
 	}
 	return nil

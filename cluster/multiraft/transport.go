@@ -36,7 +36,8 @@ type transport struct {
 
 	confirms *confirms // told of every answer; nil for nobody
 
-	leads atomic.Pointer[func(term uint64) bool] // whether raft still leads in that term
+	// wanted says whether raft still leads in that term, with that member.
+	wanted atomic.Pointer[func(id raft.ServerID, term uint64) bool]
 
 	ctx    context.Context // ends with the raft instance
 	cancel context.CancelFunc
@@ -199,16 +200,20 @@ func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args
 }
 
 // await holds back replication to a peer that is not connected, as long as
-// this replica leads in the term. If it failed instead, raft would wait longer
+// this replica leads in the term and the peer is a member. If it failed instead, raft would wait longer
 // after every failure, up to ten seconds, and would go on waiting when the peer
 // is back. Heartbeats are not held back: raft's lease depends on their failing.
 func (t *transport) await(id raft.ServerID, term uint64) error {
 	for !t.net.Connected(quota.NodeID(id)) {
-		if leads := t.leads.Load(); leads == nil || !(*leads)(term) {
+		if wanted := t.wanted.Load(); wanted == nil || !(*wanted)(id, term) {
 			return wire.ErrUnreachable
 		}
 		ctx, cancel := context.WithTimeout(t.ctx, leadCheck)
 		err := t.net.WaitConnected(ctx, quota.NodeID(id))
+		if errors.Is(err, wire.ErrUnreachable) {
+			<-ctx.Done() // its address is not known here yet
+			err = ctx.Err()
+		}
 		cancel()
 		if err != nil && (t.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return err
