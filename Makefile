@@ -22,7 +22,7 @@ SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline soak reach campaign lint generate verify bench fuzz
+.PHONY: help build test race system headline soak faults reach campaign lint generate verify bench fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -45,6 +45,17 @@ headline: ## play three scenarios on real processes, with the simulator's predic
 
 soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
 	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest
+
+# A row is written when its fault is over. An interrupted run leaves the old table;
+# one in which a target was missed writes the new one, and fails.
+faults: ## do every fault to real processes and write docs/faults.md; 25 minutes; needs root and iproute2
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	CI=true SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	cat systemtest/testdata/faults-head.md "$$rows" > docs/faults.md
+	exit "$$status"
 
 # The table is printed when all is played: an interrupted run leaves the old one. The
 # first lines are of the file, so that who reads it knows where it is from.

@@ -1,0 +1,163 @@
+package systemtest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// askers send checks at a steady pace to every node, whether or not earlier ones
+// have been answered, and remember every answer.
+type askers struct {
+	began  time.Time
+	checks []client.Check
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	shots  []nodeShot
+	stalls []span // when this process got no processor
+}
+
+type nodeShot struct {
+	node int // index
+	shot
+}
+
+// span is a stretch of time since the load began.
+type span struct{ from, to time.Duration }
+
+// askersWait is how many checks may wait at one node; more are not sent.
+const askersWait = 256
+
+// startAskers asks every node for all keys, perNode times a second.
+func startAskers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) *askers {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &askers{began: time.Now(), cancel: cancel}
+	for _, k := range keys {
+		a.checks = append(a.checks, client.Check{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key})
+	}
+	clients := dial(t, nodes)
+	for i, c := range clients {
+		a.wg.Go(func() { a.drive(ctx, i, c, perNode) })
+	}
+	a.wg.Go(func() { a.watchStalls(ctx) })
+	t.Cleanup(a.stop)
+	return a
+}
+
+func (a *askers) stop() {
+	a.cancel()
+	a.wg.Wait()
+}
+
+func (a *askers) drive(ctx context.Context, node int, c *client.Client, perNode int) {
+	slots := make(chan struct{}, askersWait)
+	tick := time.NewTicker(time.Second / time.Duration(perNode))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			continue
+		}
+		a.wg.Go(func() {
+			defer func() { <-slots }()
+			a.ask(ctx, node, c)
+		})
+	}
+}
+
+func (a *askers) ask(ctx context.Context, node int, c *client.Client) {
+	s := nodeShot{node: node, shot: shot{sent: time.Since(a.began), allowed: make([]bool, len(a.checks))}}
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	res, err := c.AllowBatch(within, a.checks)
+	s.answered, s.err = time.Since(a.began), err
+	for i := range res {
+		s.allowed[i], s.err = res[i].Allowed, cmp.Or(s.err, res[i].Err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.shots = append(a.shots, s)
+}
+
+// watchStalls notes when a short sleep was much too long: then no answer is heard,
+// and that is not a node's fault.
+func (a *askers) watchStalls(ctx context.Context) {
+	for ctx.Err() == nil {
+		due := time.Since(a.began) + nap
+		time.Sleep(nap)
+		if woke := time.Since(a.began); woke > due+nap {
+			a.mu.Lock()
+			a.stalls = append(a.stalls, span{due, woke})
+			a.mu.Unlock()
+		}
+	}
+}
+
+// forget drops what is older.
+func (a *askers) forget(before time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	cut := before.Sub(a.began)
+	a.shots = slices.DeleteFunc(a.shots, func(s nodeShot) bool { return s.sent < cut })
+	a.stalls = slices.DeleteFunc(a.stalls, func(s span) bool { return s.to < cut })
+}
+
+// all returns the answers so far, of every node.
+func (a *askers) all() (out []shot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.shots {
+		out = append(out, s.shot)
+	}
+	return out
+}
+
+// answeredSince says whether a node has answered a check sent after a moment.
+func (a *askers) answeredSince(node int, moment time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	cut := moment.Sub(a.began)
+	return slices.ContainsFunc(a.shots, func(s nodeShot) bool { return s.node == node && s.err == nil && s.sent >= cut })
+}
+
+// silence is the longest time within from and to in which a node answered nothing,
+// less what this process stood still in it, and how many checks got no answer.
+func (a *askers) silence(node int, from, to time.Time) (longest time.Duration, failed int, last error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	begin, end := from.Sub(a.began), to.Sub(a.began)
+	moments := []time.Duration{begin, end}
+	for _, s := range a.shots {
+		switch {
+		case s.node != node || s.sent < begin || s.answered > end:
+		case s.err != nil:
+			failed, last = failed+1, s.err
+		default:
+			moments = append(moments, s.answered)
+		}
+	}
+	slices.Sort(moments)
+	for i := 1; i < len(moments); i++ {
+		gap := moments[i] - moments[i-1]
+		for _, st := range a.stalls {
+			gap -= max(0, min(st.to, moments[i])-max(st.from, moments[i-1]))
+		}
+		longest = max(longest, gap)
+	}
+	return longest, failed, last
+}

@@ -1,0 +1,238 @@
+package systemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+const (
+	depositAccounts = 16 // over all ranges
+	depositEvery    = 150 * time.Millisecond
+)
+
+// deposits put 1 into each account again and again, each with a request id that is
+// asked with until it is answered: so in the end a balance is what was answered,
+// neither more nor less.
+type deposits struct {
+	t      *testing.T
+	nodes  []quoratev1.AccountServiceClient
+	policy *quoratev1.PolicyID
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	gate   sync.RWMutex // held for reading while a deposit is on its way
+
+	mu    sync.Mutex
+	done  []int64             // by account
+	acks  []ack               // those since the last forget
+	calls map[int]*depositing // by node that is in use
+}
+
+// depositing is what ends the calls to a node that is not to be used any more.
+type depositing struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// ack is an answer: when the call was sent that got it, and by which node.
+type ack struct {
+	account, node int
+	sent, at      time.Time
+}
+
+func startDeposits(t *testing.T, c *servers) *deposits {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &deposits{t: t, cancel: cancel, done: make([]int64, depositAccounts), calls: map[int]*depositing{}}
+	soon := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	}
+	for i, s := range c.nodes {
+		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		d.nodes = append(d.nodes, quoratev1.NewAccountServiceClient(conn))
+		d.use(i)
+	}
+	d.open()
+	for i := range depositAccounts {
+		d.wg.Go(func() { d.keepDepositing(ctx, i) })
+	}
+	t.Cleanup(d.stop)
+	return d
+}
+
+// stop waits for the answers that are due.
+func (d *deposits) stop() {
+	d.cancel()
+	d.wg.Wait()
+}
+
+// use lets deposits be made through a node, avoid ends that.
+func (d *deposits) use(node int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls[node] == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		d.calls[node] = &depositing{ctx, cancel}
+	}
+}
+
+func (d *deposits) avoid(node int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.calls[node]; c != nil {
+		c.cancel()
+		delete(d.calls, node)
+	}
+}
+
+func (d *deposits) account(i int) *quoratev1.AccountID {
+	return &quoratev1.AccountID{AppId: "bank", Realm: bankRealm, Namespace: fmt.Sprintf("d%d", i), Name: "a", ResourceType: "coins"}
+}
+
+// open makes the accounts, empty.
+func (d *deposits) open() {
+	d.t.Helper()
+	key := &quoratev1.PolicyKey{Namespace: "bank", Name: "deposit", ResourceType: "coins"}
+	eventually(d.t, 10*time.Second, "the policy is loaded", func() error {
+		res, err := d.nodes[0].LoadPolicies(d.t.Context(), &quoratev1.LoadPoliciesRequest{
+			AppId: "bank", Realm: bankRealm,
+			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: key, Policy: &quoratev1.Policy{Limit: 1_000_000_000}}}},
+		})
+		d.policy = &quoratev1.PolicyID{Config: res.GetId(), Key: key}
+		return err
+	})
+	for i := range depositAccounts {
+		eventually(d.t, 10*time.Second, "the accounts are open", func() error {
+			_, err := d.nodes[0].ApplyOps(d.t.Context(), &quoratev1.ApplyOpsRequest{
+				RequestId: fmt.Sprintf("open-%d", i), Ops: []*quoratev1.Op{{AccountId: d.account(i), PolicyId: d.policy}},
+			})
+			return err
+		})
+	}
+}
+
+func (d *deposits) keepDepositing(ctx context.Context, account int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		d.gate.RLock()
+		d.deposit(ctx, account, n)
+		d.gate.RUnlock()
+		sleep(ctx, depositEvery)
+	}
+}
+
+// deposit asks by turns all nodes that are in use, until one answers. When the
+// test ends meanwhile nobody knows, and nobody asks.
+func (d *deposits) deposit(ctx context.Context, account, n int) {
+	req := &quoratev1.ApplyOpsRequest{RequestId: fmt.Sprintf("d-%d-%d", account, n), Ops: []*quoratev1.Op{{AccountId: d.account(account), Delta: 1}}}
+	for try := account + n; ctx.Err() == nil; try++ {
+		node := try % len(d.nodes)
+		sent := time.Now()
+		res, err := d.ask(node, req)
+		switch {
+		case err == nil && res.GetApplied():
+			d.mu.Lock()
+			d.done[account]++
+			d.acks = append(d.acks, ack{account, node, sent, time.Now()})
+			d.mu.Unlock()
+			return
+		case err == nil:
+			d.t.Errorf("deposit %s: %v", req.GetRequestId(), res)
+			return
+		case !errors.Is(err, errAvoided) && !mayRepeat(err) && d.inUse(node):
+			d.t.Errorf("deposit %s: %v", req.GetRequestId(), err)
+			return
+		}
+		sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// errAvoided says that a node is not in use.
+var errAvoided = errors.New("the node is avoided")
+
+func (d *deposits) inUse(node int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[node] != nil
+}
+
+func (d *deposits) ask(node int, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
+	d.mu.Lock()
+	c := d.calls[node]
+	d.mu.Unlock()
+	if c == nil {
+		return nil, errAvoided
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+	defer cancel()
+	return d.nodes[node].ApplyOps(ctx, req)
+}
+
+func (d *deposits) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.acks = nil
+}
+
+// servedSince says whether every account has taken a deposit that was sent after a
+// moment, and every one of those nodes passed one on. missing says what has not.
+func (d *deposits) servedSince(moment time.Time, nodes []int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	accounts, through := map[int]bool{}, map[int]bool{}
+	for _, a := range d.acks {
+		if a.sent.After(moment) {
+			accounts[a.account], through[a.node] = true, true
+		}
+	}
+	for _, n := range nodes {
+		if !through[n] {
+			return fmt.Errorf("no deposit through node %d", n+1)
+		}
+	}
+	if len(accounts) < depositAccounts {
+		return fmt.Errorf("deposits in %d of %d accounts", len(accounts), depositAccounts)
+	}
+	return nil
+}
+
+// verify waits for what is on its way, and compares all balances, as each of those
+// nodes reads them, with what was answered. It returns how many deposits that are.
+func (d *deposits) verify(nodes []int) (sum int64, err error) {
+	d.gate.Lock()
+	defer d.gate.Unlock()
+	req := &quoratev1.GetAccountsRequest{}
+	for i := range depositAccounts {
+		req.Accounts = append(req.Accounts, d.account(i))
+	}
+	for _, n := range nodes {
+		var res *quoratev1.GetAccountsResponse
+		eventually(d.t, 10*time.Second, fmt.Sprintf("node %d reads all balances", n+1), func() (err error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			res, err = d.nodes[n].GetAccounts(ctx, req)
+			return err
+		})
+		sum = 0
+		for i, a := range res.GetAccounts() {
+			sum += d.done[i]
+			if got := a.GetAccount().GetBalance(); got != d.done[i] {
+				err = fmt.Errorf("account %d has %d at node %d; %d deposits were answered", i, got, n+1, d.done[i])
+			}
+		}
+	}
+	return sum, err
+}

@@ -1,0 +1,381 @@
+package systemtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/bound"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// What the keys of the load may use, and what is asked for at each node: five
+// times as much in all.
+const (
+	faultRate, faultBurst, faultAsked = 60, 60, 100
+
+	faultLimits = `
+version: 1
+namespaces:
+  api:
+    limits:
+      soft: {rate: 60/s, burst: 60}
+      hard: {rate: 60/s, burst: 60, ceiling: hard}
+`
+)
+
+// longFaults says whether faults take their full time: make faults does, CI has
+// none.
+func longFaults() bool { return os.Getenv("SOAK_FAULTS") != "" }
+
+// long returns the first when faults take their full time.
+func long(full, short time.Duration) time.Duration {
+	if longFaults() {
+		return full
+	}
+	return short
+}
+
+// field is a cluster under both kinds of load, to which faults are done.
+type field struct {
+	t     *testing.T
+	net   *fabric
+	c     *servers
+	keys  []quota.Key // soft, hard: in one range
+	asks  *askers
+	banks *deposits
+}
+
+// newField starts three nodes and the load. before is called before they start.
+func newField(t *testing.T, before func(c *servers)) *field {
+	t.Helper()
+	needBinary(t)
+	moreFiles(t, crowdSize())
+	f := &field{t: t, net: newFabric(t, 3)}
+	f.c = f.net.servers(8)
+	if before != nil {
+		before(f.c)
+	}
+	f.c.run(faultLimits)
+	f.keys = f.c.oneLeader("api/soft", "api/hard")
+	f.asks = startAskers(t, f.c.nodes, faultAsked, f.keys)
+	f.banks = startDeposits(t, f.c)
+	time.Sleep(2 * time.Second)
+	return f
+}
+
+// fault is one thing that goes wrong.
+type fault struct {
+	name, did string
+	inject    func()
+	hold      time.Duration // between inject and heal
+	heal      func()
+	silent    []int         // nodes (indexes) that can answer nothing meanwhile
+	alone     []int         // nodes that decide by themselves meanwhile, and commit nothing
+	note      func() string // what was seen, when it is over
+	lossy     bool          // messages are lost: no bound is stated for soft limits
+	delay     time.Duration
+
+	// Targets; zero stands for the ordinary ones.
+	gap, rest, after, settle time.Duration
+	memory                   float64 // MiB that a node may keep
+}
+
+// figures are what came of a fault.
+type figures struct {
+	gap         time.Duration // longest without a decision on a node that could answer
+	gapNode     string
+	unanswered  int
+	lastErr     error
+	soft, hard  measured
+	bound       float64
+	boundOf     string
+	deposits    int64
+	durable     error
+	rest, after time.Duration // until the others served all again; until all did, after healing
+	before, end []vitals
+}
+
+// vitals are what a process uses.
+type vitals struct{ rss, goroutines float64 }
+
+func (f *field) vitals(s *server) vitals {
+	return vitals{s.metric(f.t, "process_resident_memory_bytes") / (1 << 20), s.metric(f.t, "go_goroutines")}
+}
+
+func (f *field) allVitals() (out []vitals) {
+	for _, s := range f.c.nodes {
+		out = append(out, f.vitals(s))
+	}
+	return out
+}
+
+// nodes returns all indexes but those.
+func (f *field) nodes(but ...int) (out []int) {
+	for i := range f.c.nodes {
+		if !slices.Contains(but, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// leader is the index of who leads the keys, and others are the rest.
+func (f *field) leader() (leader int, others []int) {
+	leader = slices.Index(f.c.nodes, f.c.leads(f.keys[0]))
+	return leader, f.nodes(leader)
+}
+
+// run does a fault as a test of its own, and holds its figures to the targets.
+func (f *field) run(make func() fault) {
+	f.t.Helper()
+	ft := make()
+	ok := f.t.Run(strings.ReplaceAll(ft.name, " ", "_"), func(t *testing.T) {
+		fig := f.do(t, &ft)
+		if ft.note != nil {
+			ft.did += "; " + ft.note()
+		}
+		row := fig.row(f, &ft)
+		t.Log(row)
+		writeRow(t, row)
+		fig.judge(t, f, &ft)
+	})
+	if !ok {
+		f.t.Logf("%s failed: the next faults may be judged by what it left behind", ft.name)
+	}
+}
+
+func (f *field) do(t *testing.T, ft *fault) *figures {
+	t.Helper()
+	fig := &figures{}
+	for _, s := range f.c.nodes {
+		f.c.awaitReady(s, 20*time.Second)
+	}
+	fig.before = f.allVitals()
+	began := time.Now()
+	f.asks.forget(began)
+	f.banks.forget()
+	time.Sleep(500 * time.Millisecond)
+
+	out := append(slices.Clone(ft.silent), ft.alone...)
+	for _, k := range out {
+		f.banks.avoid(k)
+	}
+	injected := time.Now()
+	ft.inject()
+	end := time.Now().Add(ft.hold)
+	if live := f.nodes(out...); 2*len(live) > len(f.c.nodes) {
+		fig.rest = f.awaitServed(t, injected, live, out, max(ft.hold, ft.want().rest))
+	}
+	time.Sleep(time.Until(end))
+
+	healed := time.Now()
+	ft.heal()
+	for _, k := range out {
+		f.banks.use(k)
+	}
+	fig.after = f.awaitServed(t, healed, f.nodes(), nil, ft.want().after)
+	time.Sleep(500 * time.Millisecond)
+	over := time.Now()
+
+	for k := range f.c.nodes {
+		from := began
+		if slices.Contains(ft.silent, k) {
+			from = healed.Add(fig.after)
+		}
+		gap, failed, err := f.asks.silence(k, from, over)
+		if gap > fig.gap {
+			fig.gap, fig.gapNode = gap, f.c.nodes[k].id
+		}
+		if fig.unanswered += failed; err != nil {
+			fig.lastErr = fmt.Errorf("%s: %w", f.c.nodes[k].id, err)
+		}
+	}
+	shots := f.asks.all()
+	fig.soft, fig.hard = measure(slices.Clone(shots), 0, f.limit(0)), measure(slices.Clone(shots), 1, f.limit(1))
+	fig.bound, fig.boundOf = f.softBound(ft, fig, over.Sub(injected))
+	fig.deposits, fig.durable = f.banks.verify(f.nodes())
+	fig.end = f.settled(ft, fig.before)
+	return fig
+}
+
+func (f *field) limit(i int) *quota.Limit {
+	all, err := config.ParseLimits("faults.yaml", []byte(faultLimits))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	k := slices.IndexFunc(all, func(l quota.Limit) bool { return l.LimitName == f.keys[i].LimitName })
+	return &all[k]
+}
+
+// awaitServed returns how long after a moment the live nodes all were ready, had
+// leaders but those that are out, had answered checks, and had passed deposits on to
+// all ranges.
+func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, within time.Duration) time.Duration {
+	t.Helper()
+	served := func() error {
+		for _, k := range live {
+			st, err := f.c.nodes[k].status()
+			switch {
+			case err != nil:
+				return err
+			case !st.Ready:
+				return errors.New(st.Reason)
+			case !f.asks.answeredSince(k, since):
+				return fmt.Errorf("no answer of %s", f.c.nodes[k].id)
+			}
+			for _, o := range out {
+				if id := f.c.nodes[o].id; st.leads(id) {
+					return fmt.Errorf("%s still leads", id)
+				}
+			}
+		}
+		return f.banks.servedSince(since, live)
+	}
+	for end := since.Add(2*within + 10*time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := served()
+		if err == nil {
+			return time.Since(since)
+		}
+		if time.Now().After(end) {
+			t.Errorf("not all was served again %v after it: %v", time.Since(since).Round(time.Second), err)
+			return time.Since(since)
+		}
+	}
+}
+
+// softBound is what the soft limit's excess is held to: the bound of a failover,
+// with the time that passed without a leader here, and for each node that was alone
+// what a node may admit that is cut off.
+func (f *field) softBound(ft *fault, fig *figures, during time.Duration) (float64, string) {
+	c := bound.Cluster{Nodes: len(f.c.nodes), Delay: 5*time.Millisecond + ft.delay, Sync: 100 * time.Millisecond, Lease: 3 * time.Second, Election: fig.rest, CutOff: during}
+	var sum float64
+	var of []string
+	for _, s := range bound.Of(f.limit(0), c) {
+		switch {
+		case s.Name == bound.Failover && (len(ft.silent) > 0 || len(ft.alone) > 0):
+			sum, of = sum+s.Worst, append(of, s.Name)
+		case s.Name == bound.Surge && len(ft.silent) == 0 && len(ft.alone) == 0:
+			sum, of = sum+s.Worst, append(of, s.Name)
+		case s.Name == bound.CutOff && fig.rest == 0: // no majority: who is left is alone
+			sum, of = sum+s.Worst*float64(len(f.c.nodes)-len(ft.silent)), append(of, s.Name)
+		case s.Name == bound.CutOff && len(ft.alone) > 0:
+			sum, of = sum+s.Worst*float64(len(ft.alone)), append(of, s.Name)
+		}
+	}
+	if ft.lossy {
+		of = append(of, "which assumes that messages arrive")
+	}
+	return sum, strings.Join(of, " + ")
+}
+
+// settled waits until the processes use about what they did before, and returns
+// what they use then.
+func (f *field) settled(ft *fault, before []vitals) (now []vitals) {
+	for end := time.Now().Add(ft.want().settle); ; time.Sleep(200 * time.Millisecond) {
+		now = f.allVitals()
+		back := true
+		for k := range now {
+			back = back && now[k].goroutines <= before[k].goroutines+moreGoroutines && now[k].rss <= before[k].rss+ft.want().memory
+		}
+		if back || time.Now().After(end) {
+			return now
+		}
+	}
+}
+
+// moreGoroutines is what a node may have more of than before: those of connections
+// that the test keeps open.
+const moreGoroutines = 12
+
+// want is the fault with the ordinary targets where it names none.
+func (ft *fault) want() fault {
+	w := *ft
+	or := func(d *time.Duration, otherwise time.Duration) {
+		if *d == 0 {
+			*d = otherwise
+		}
+	}
+	or(&w.gap, 250*time.Millisecond)
+	or(&w.rest, 5*time.Second)
+	or(&w.after, 15*time.Second)
+	or(&w.settle, long(3*time.Minute, 5*time.Second))
+	if w.memory == 0 {
+		w.memory = 24
+	}
+	return w
+}
+
+// judge holds the figures to the targets.
+func (fig *figures) judge(t *testing.T, f *field, ft *fault) {
+	t.Helper()
+	w := ft.want()
+	check := func(ok bool, format string, args ...any) {
+		t.Helper()
+		if !ok {
+			t.Errorf(format, args...)
+		}
+	}
+	check(fig.gap <= w.gap, "%s decided nothing for %v; want at most %v", fig.gapNode, fig.gap, w.gap)
+	check(fig.unanswered == 0, "%d checks got no answer, the last: %v", fig.unanswered, fig.lastErr)
+	check(fig.hard.proven <= 0, "hard: %.2f tokens beyond the limit, proven", fig.hard.proven)
+	check(fig.soft.excess <= fig.bound, "soft: %.1f tokens beyond the limit; the bound (%s) is %.0f", fig.soft.excess, fig.boundOf, fig.bound)
+	check(fig.hard.admitted > 0 && fig.soft.admitted > 0, "nothing was admitted")
+	check(fig.durable == nil && fig.deposits > 0, "durable operations: %v", fig.durable)
+	check(fig.rest <= w.rest, "the others served all again after %v; want %v", fig.rest, w.rest)
+	check(fig.after <= w.after, "all served again %v after healing; want %v", fig.after, w.after)
+	for k := range fig.end {
+		b, e := fig.before[k], fig.end[k]
+		check(e.rss <= b.rss+w.memory, "%s has %.0f MiB, before it had %.0f", f.c.nodes[k].id, e.rss, b.rss)
+		check(e.goroutines <= b.goroutines+moreGoroutines, "%s has %.0f goroutines, before it had %.0f", f.c.nodes[k].id, e.goroutines, b.goroutines)
+	}
+}
+
+// row is a line of docs/faults.md.
+func (fig *figures) row(f *field, ft *fault) string {
+	rest := "-"
+	if fig.rest > 0 {
+		rest = seconds(fig.rest)
+	}
+	durable := "exact"
+	if fig.durable != nil {
+		durable = "**" + fig.durable.Error() + "**"
+	}
+	worst := 0
+	for k := range fig.end {
+		if fig.end[k].rss-fig.before[k].rss > fig.end[worst].rss-fig.before[worst].rss {
+			worst = k
+		}
+	}
+	more := 0
+	for k := range fig.end {
+		if fig.end[k].goroutines-fig.before[k].goroutines > fig.end[more].goroutines-fig.before[more].goroutines {
+			more = k
+		}
+	}
+	return fmt.Sprintf("| %s | %s | %d ms | %.1f of %.0f | %.2f of 0 | %d, %s | %s | %s | %.0f -> %.0f | %.0f -> %.0f |",
+		ft.name, ft.did, fig.gap.Milliseconds(), fig.soft.excess, fig.bound, fig.hard.proven, fig.deposits, durable, rest, seconds(fig.after),
+		fig.before[worst].rss, fig.end[worst].rss, fig.before[more].goroutines, fig.end[more].goroutines)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// writeRow adds a line to the file that make faults makes the table of.
+func writeRow(t *testing.T, row string) {
+	t.Helper()
+	path := os.Getenv("FAULTS_ROWS")
+	if path == "" {
+		return
+	}
+	out, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	fmt.Fprintln(out, row)
+}
