@@ -15,7 +15,7 @@ func (l *layout) fit() {
 	}
 	for r := range l.voters {
 		for len(l.voters[r]) < l.seats[r] {
-			free := slices.DeleteFunc(slices.Clone(l.active), func(i int) bool { return slices.Contains(l.voters[r], i) })
+			free := slices.DeleteFunc(slices.Clone(l.active), func(i int) bool { return l.held[r][i] })
 			if len(free) == 0 {
 				break
 			}
@@ -68,7 +68,7 @@ func (l *layout) spreadZones() {
 func (l *layout) spreadZone(r int) bool {
 	from, to := -1, -1
 	for _, i := range l.active {
-		held := slices.Contains(l.voters[r], i)
+		held := l.held[r][i]
 		if held && (from < 0 || cmp.Or(cmp.Compare(l.inZone(r, i), l.inZone(r, from)), cmp.Compare(l.load[i], l.load[from])) > 0) {
 			from = i
 		}
@@ -113,7 +113,7 @@ func (l *layout) moves() [][]bool {
 	edges := l.noEdges()
 	for r, voters := range l.voters {
 		for _, to := range l.active {
-			if slices.Contains(voters, to) {
+			if l.held[r][to] {
 				continue
 			}
 			for _, from := range voters {
@@ -155,7 +155,7 @@ func (l *layout) follow(way []int) bool {
 func (l *layout) canMove(from, to int) int {
 	best, bestRank := -1, 0
 	for r, voters := range l.voters {
-		if !slices.Contains(voters, from) || slices.Contains(voters, to) || !l.neutral(r, from, to) {
+		if !l.held[r][from] || l.held[r][to] || !l.neutral(r, from, to) {
 			continue
 		}
 		rank := 2 * l.together(r, to, from)
@@ -167,41 +167,4 @@ func (l *layout) canMove(from, to int) int {
 		}
 	}
 	return best
-}
-
-// mostFirst returns nodes by what they have, most first.
-func mostFirst(nodes, has []int) []int {
-	return slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(has[b], has[a]) })
-}
-
-// path returns the shortest way from a node to one of those that have least
-// and at least two less; nil if there is none.
-func path(from int, nodes, has []int, edges [][]bool) []int {
-	least := slices.MinFunc(nodes, func(a, b int) int { return cmp.Compare(has[a], has[b]) })
-	if has[least]+2 > has[from] {
-		return nil
-	}
-	came, queue, best := map[int]int{from: from}, []int{from}, from
-	for len(queue) > 0 && has[best] > has[least] {
-		at := queue[0]
-		queue = queue[1:]
-		for _, next := range nodes {
-			if _, seen := came[next]; seen || !edges[at][next] {
-				continue
-			}
-			came[next] = at
-			queue = append(queue, next)
-			if has[next] < has[best] {
-				best = next
-			}
-		}
-	}
-	if has[best]+2 > has[from] {
-		return nil
-	}
-	way := []int{best}
-	for way[0] != from {
-		way = slices.Insert(way, 0, came[way[0]])
-	}
-	return way
 }

@@ -33,8 +33,8 @@
 //     so that the work of a dead leader falls on many.
 //   - A replica moves only for one of these reasons.
 //
-// Nodes that lose their replica are Former until they have left the group and
-// deleted its data.
+// Nodes that lose their replica are Former until they have left the group; they
+// keep it open until then, and may delete its data when they are forgotten.
 //
 // # Steps
 //

@@ -16,10 +16,12 @@ type layout struct {
 	active []int // the nodes that take replicas
 	seats  []int // how many voters each range is to have
 	before []Placement
-	voters [][]int // of each range, without the dead, preferred leader first
-	dead   [][]int // of each range: dead voters, of which fit keeps those that nobody replaces
-	load   []int   // replicas of each node, the dead's not counted
-	pairs  [][]int // in how many ranges two nodes are together
+	voters [][]int  // of each range, without the dead, preferred leader first
+	held   [][]bool // of each range and node: whether it is in voters
+	zoned  [][]int  // of each range and zone: how many of voters are in it
+	dead   [][]int  // of each range: dead voters, of which fit keeps those that nobody replaces
+	load   []int    // replicas of each node, the dead's not counted
+	pairs  [][]int  // in how many ranges two nodes are together
 }
 
 func newLayout(nodes []Node, ranges int) *layout {
@@ -27,6 +29,7 @@ func newLayout(nodes []Node, ranges int) *layout {
 		nodes: slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) }),
 		zone:  make([]int, len(nodes)), load: make([]int, len(nodes)), pairs: make([][]int, len(nodes)),
 		seats: make([]int, ranges), before: make([]Placement, ranges), voters: make([][]int, ranges), dead: make([][]int, ranges),
+		held: make([][]bool, ranges), zoned: make([][]int, ranges),
 	}
 	zones := map[string]int{}
 	for i, n := range l.nodes {
@@ -37,6 +40,9 @@ func newLayout(nodes []Node, ranges int) *layout {
 		if n.State == Active {
 			l.active = append(l.active, i)
 		}
+	}
+	for r := range ranges {
+		l.held[r], l.zoned[r] = make([]bool, len(nodes)), make([]int, len(zones))
 	}
 	return l
 }
@@ -51,7 +57,7 @@ func (l *layout) keep(r int, before Placement) {
 	l.before[r] = before
 	for _, id := range before.Voters {
 		i, ok := l.find(id)
-		if !ok || slices.Contains(l.voters[r], i) || slices.Contains(l.dead[r], i) {
+		if !ok || l.held[r][i] || slices.Contains(l.dead[r], i) {
 			continue
 		}
 		switch l.nodes[i].State {
@@ -66,18 +72,27 @@ func (l *layout) keep(r int, before Placement) {
 
 // setSeats decides how many voters a range is to have: an odd number. Two
 // only where more than one voted before and two nodes are left: the count that
-// both have is safer than the count that one has.
-func (l *layout) setSeats(r, replicas int) {
-	usable := len(l.active) + len(l.dead[r])
+// both have is safer than the count that one has. It says no if the range has
+// nowhere to go: nobody is there to vote but nodes that leave, and the dead.
+func (l *layout) setSeats(r, replicas int) bool {
+	live := len(l.active)
 	for _, i := range l.voters[r] {
 		if l.nodes[i].State == Draining {
-			usable++
+			live++
 		}
 	}
+	usable := live + len(l.dead[r])
 	l.seats[r] = max(0, min(replicas, oddBelow(usable)))
 	if usable == 2 && replicas > 1 && len(l.before[r].Voters) > 1 {
 		l.seats[r] = 2
 	}
+	return live > 0 || usable > 0 && !slices.ContainsFunc(l.before[r].Voters, l.leaves)
+}
+
+// leaves says whether a node gives everything away.
+func (l *layout) leaves(id quota.NodeID) bool {
+	i, ok := l.find(id)
+	return !ok || l.nodes[i].State == Leaving
 }
 
 func (l *layout) add(r, i int) {
@@ -86,6 +101,8 @@ func (l *layout) add(r, i int) {
 		l.pairs[other][i]++
 	}
 	l.voters[r] = append(l.voters[r], i)
+	l.held[r][i] = true
+	l.zoned[r][l.zone[i]]++
 	l.load[i]++
 }
 
@@ -95,6 +112,8 @@ func (l *layout) drop(r, i int) {
 		l.pairs[i][other]--
 		l.pairs[other][i]--
 	}
+	l.held[r][i] = false
+	l.zoned[r][l.zone[i]]--
 	l.load[i]--
 }
 
@@ -105,14 +124,7 @@ func (l *layout) swap(r, from, to int) {
 }
 
 // inZone returns how many of a range's voters share a node's zone.
-func (l *layout) inZone(r, i int) (n int) {
-	for _, v := range l.voters[r] {
-		if l.zone[v] == l.zone[i] {
-			n++
-		}
-	}
-	return n
-}
+func (l *layout) inZone(r, i int) int { return l.zoned[r][l.zone[i]] }
 
 // together returns in how many ranges a node already meets the voters of a
 // range, one of them left out. Where it is low, the work of a dead node falls

@@ -3,97 +3,118 @@ package shard
 import "slices"
 
 // spreadLeaders orders the voters so that every active node is the preferred
-// leader of about as many ranges: as evenly as the voters allow.
+// leader of about as many ranges, and then the second of about as many of those
+// that one node leads: when that one dies, its work falls on many. Both are as
+// even as the voters allow.
 func (l *layout) spreadLeaders() {
-	leads := make([]int, len(l.nodes))
+	all, led := make([]int, len(l.voters)), make([][]int, len(l.nodes))
+	for r := range all {
+		all[r] = r
+	}
+	l.spread(all, 0)
 	for r, voters := range l.voters {
-		if len(voters) > 0 && l.nodes[voters[0]].State == Active {
-			leads[voters[0]]++
-		} else if i := l.leastOf(voters, leads); i >= 0 {
-			l.prefer(r, i)
-			leads[i]++
+		if len(voters) > 2 {
+			led[voters[0]] = append(led[voters[0]], r)
 		}
 	}
-	for l.spreadLeader(leads) {
+	for _, ranges := range led {
+		l.spread(ranges, 1)
 	}
 }
 
-// leastOf returns the active voter that leads least, or -1.
-func (l *layout) leastOf(voters, leads []int) int {
+// spread chooses who comes at a place among the voters of some ranges, out of
+// the active ones from there on, so that it is every node about as often.
+func (l *layout) spread(ranges []int, place int) {
+	has := make([]int, len(l.nodes))
+	for _, r := range ranges {
+		if voters := l.voters[r]; len(voters) > place && l.nodes[voters[place]].State == Active {
+			has[voters[place]]++
+		} else if i := l.leastOf(voters[min(place, len(voters)):], has); i >= 0 {
+			l.prefer(r, place, i)
+			has[i]++
+		}
+	}
+	for l.spreadOnce(ranges, place, has) {
+	}
+}
+
+// leastOf returns the active node that has least, or -1.
+func (l *layout) leastOf(nodes, has []int) int {
 	best := -1
-	for _, i := range voters {
-		if l.nodes[i].State == Active && (best < 0 || leads[i] < leads[best]) {
+	for _, i := range nodes {
+		if l.nodes[i].State == Active && (best < 0 || has[i] < has[best]) {
 			best = i
 		}
 	}
 	return best
 }
 
-// prefer puts a voter first and leaves the others in their order.
-func (l *layout) prefer(r, i int) {
+// prefer moves a voter forward to a place and leaves the others in their order.
+func (l *layout) prefer(r, place, i int) {
 	at := slices.Index(l.voters[r], i)
-	l.voters[r] = slices.Insert(slices.Delete(l.voters[r], at, at+1), 0, i)
+	l.voters[r] = slices.Insert(slices.Delete(l.voters[r], at, at+1), place, i)
 }
 
-func (l *layout) spreadLeader(leads []int) bool {
+func (l *layout) spreadOnce(ranges []int, place int, has []int) bool {
 	edges := l.noEdges()
-	for _, voters := range l.voters {
-		for _, to := range voters {
-			edges[voters[0]][to] = edges[voters[0]][to] || to != voters[0]
+	for _, r := range ranges {
+		for _, to := range l.voters[r][min(place+1, len(l.voters[r])):] {
+			edges[l.voters[r][place]][to] = true
 		}
 	}
-	for _, from := range mostFirst(l.active, leads) {
-		way := path(from, l.active, leads, edges)
+	for _, from := range mostFirst(l.active, has) {
+		way := path(from, l.active, has, edges)
 		if way == nil {
 			continue
 		}
-		// Each step is in a range of its own: every node of the way leads its own.
+		// Each step is in a range of its own: the nodes of the way differ.
 		steps := make([]int, len(way)-1)
 		for i := range steps {
-			steps[i] = l.canLead(way[i], way[i+1])
+			steps[i] = l.canPrefer(ranges, place, way[i], way[i+1])
 		}
 		for i, r := range steps {
-			l.prefer(r, way[i+1])
+			l.prefer(r, place, way[i+1])
 		}
-		leads[from]--
-		leads[way[len(way)-1]]++
+		has[from]--
+		has[way[len(way)-1]]++
 		return true
 	}
 	return false
 }
 
-// canLead returns a range that one node leads and the other could.
-func (l *layout) canLead(from, to int) int {
-	return slices.IndexFunc(l.voters, func(voters []int) bool {
-		return len(voters) > 0 && voters[0] == from && slices.Contains(voters, to)
-	})
-}
-
-// spreadHeirs orders the voters after the first so that the ranges which one
-// node leads have different seconds: when it dies its work falls on many. Each
-// change makes the sum of the squares of heirs smaller, so it ends.
-func (l *layout) spreadHeirs() {
-	heirs := make([][]int, len(l.nodes)) // by leader and second
-	for i := range heirs {
-		heirs[i] = make([]int, len(l.nodes))
-	}
-	for _, voters := range l.voters {
-		if len(voters) > 1 {
-			heirs[voters[0]][voters[1]]++
+// canPrefer returns the range, one of those in which one node is at a place and
+// another behind it, whose further voters are behind the one too often, and
+// behind the other seldom.
+func (l *layout) canPrefer(ranges []int, place, from, to int) int {
+	less, more := l.company(ranges, place, from), l.company(ranges, place, to)
+	best, bestRank := -1, 0
+	for _, r := range ranges {
+		voters := l.voters[r]
+		if len(voters) <= place || voters[place] != from || !slices.Contains(voters[place+1:], to) {
+			continue
+		}
+		rank := 0
+		for _, v := range voters[place+1:] {
+			if v != to {
+				rank += less[v] - more[v]
+			}
+		}
+		if best < 0 || rank > bestRank {
+			best, bestRank = r, rank
 		}
 	}
-	for again := true; again; {
-		again = false
-		for _, voters := range l.voters {
-			for j := 2; j < len(voters); j++ {
-				of := heirs[voters[0]]
-				if l.nodes[voters[j]].State == Active && (l.nodes[voters[1]].State != Active || of[voters[j]]+1 < of[voters[1]]) {
-					of[voters[1]]--
-					of[voters[j]]++
-					voters[1], voters[j] = voters[j], voters[1]
-					again = true
-				}
+	return best
+}
+
+// company counts how often each node comes behind one that is at a place.
+func (l *layout) company(ranges []int, place, i int) []int {
+	n := make([]int, len(l.nodes))
+	for _, r := range ranges {
+		if voters := l.voters[r]; len(voters) > place && voters[place] == i {
+			for _, v := range voters[place+1:] {
+				n[v]++
 			}
 		}
 	}
+	return n
 }

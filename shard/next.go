@@ -31,8 +31,8 @@ func (a Action) String() string {
 type Actual struct {
 	Voters, Nonvoters []quota.NodeID        // the configuration, in no order
 	Leader            quota.NodeID          // empty: none is known
-	Ready             map[quota.NodeID]bool // caught up, and heard from recently
-	Alive             map[quota.NodeID]bool // heard from recently, of all nodes of the cluster
+	Ready             map[quota.NodeID]bool // caught up; the leader has, named or not
+	Alive             map[quota.NodeID]bool // heard from recently, of all nodes of the cluster; oneself too
 }
 
 // Step is one thing to do for a group.
@@ -63,8 +63,8 @@ func Next(want Placement, meta bool, is Actual) Step {
 	if !majority(live, len(is.Voters)) {
 		return Step{Wait, "", fmt.Sprintf("%d of %d voters are alive; no majority", live, len(is.Voters))}
 	}
-	if !slices.Contains(is.Voters, is.Leader) {
-		return Step{Wait, is.Leader, "no voter is known as leader"}
+	if !slices.Contains(is.Voters, is.Leader) || !is.isAlive(is.Leader) {
+		return Step{Wait, "", fmt.Sprintf("no leader is known that votes and is alive, but %q", is.Leader)}
 	}
 	g := stepper{want, meta, is}
 	var wait *Step
@@ -85,11 +85,10 @@ func Next(want Placement, meta bool, is Actual) Step {
 
 func majority(live, voters int) bool { return live > voters/2 }
 
-// isAlive says whether a node takes part; the leader does, who else would have
-// told?
-func (a Actual) isAlive(n quota.NodeID) bool { return a.Alive[n] || a.isReady(n) }
+func (a Actual) isAlive(n quota.NodeID) bool { return a.Alive[n] }
 
-func (a Actual) isReady(n quota.NodeID) bool { return a.Ready[n] || n == a.Leader && n != "" }
+// isReady says whether a node is alive and has caught up, as the leader has.
+func (a Actual) isReady(n quota.NodeID) bool { return a.Alive[n] && (a.Ready[n] || n == a.Leader) }
 
 func (a Actual) count(nodes []quota.NodeID, is func(quota.NodeID) bool) (n int) {
 	for _, id := range nodes {

@@ -251,7 +251,7 @@ func play(t *testing.T, seed uint64) {
 
 // TestNextProperties drives random clusters through random histories.
 func TestNextProperties(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range uint64(200) {
 		if play(t, seed); t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}

@@ -36,11 +36,11 @@ type Node struct {
 // Placement is what is wanted of one group.
 type Placement struct {
 	Voters []quota.NodeID // preferred leader first, then who should follow it
-	Former []quota.NodeID // nodes that still have to leave the group and delete its data, sorted
+	Former []quota.NodeID // nodes that still have to leave the group, sorted; forgotten, they may delete its data
 }
 
-// Forget returns the placement without a former node: it holds nothing of the
-// group any more. The receiver stays as it is.
+// Forget returns the placement without a former node: it has left the
+// group. The receiver stays as it is.
 func (p Placement) Forget(n quota.NodeID) Placement {
 	p.Former = slices.DeleteFunc(slices.Clone(p.Former), func(f quota.NodeID) bool { return f == n })
 	return p
@@ -60,7 +60,7 @@ func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement,
 		if r < len(before) {
 			l.keep(r, before[r])
 		}
-		if l.setSeats(r, replicas); l.seats[r] == 0 {
+		if !l.setSeats(r, replicas) {
 			return nil, fmt.Errorf("nodes: none is active, and range %d has nowhere to go; need an active node", r)
 		}
 	}
@@ -68,7 +68,6 @@ func Place(nodes []Node, ranges, replicas int, before []Placement) ([]Placement,
 	l.spreadZones()
 	l.balance()
 	l.spreadLeaders()
-	l.spreadHeirs()
 	out := make([]Placement, ranges)
 	for r := range out {
 		out[r] = l.placement(r)
