@@ -105,8 +105,11 @@ func (s *service) mayWrite(ctx context.Context, who string, ops []account.Op) *f
 		return f
 	}
 	for _, i := range narrow {
+		if !absolute[ops[i].Account] {
+			continue
+		}
 		about := aboutAccount(who, ops[i].Account)
-		about.Absolute = absolute[ops[i].Account]
+		about.Absolute = true
 		if f := s.may(ctx, who, access.AccountsWrite, opAccount(i), about); f != nil {
 			return f
 		}

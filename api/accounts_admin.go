@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"strings"
 
 	"github.com/quorate/quorate/api/access"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -97,8 +96,7 @@ func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, *fault) 
 
 // pageToken is the place behind an account: its id in one word, in base64.
 func pageToken(id account.ID) string {
-	word := strings.Join([]string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource}, "~")
-	return base64.RawURLEncoding.EncodeToString([]byte(word))
+	return base64.RawURLEncoding.EncodeToString([]byte(id.Word()))
 }
 
 func parsePage(token string, f account.Filter) (account.ID, *fault) {
@@ -106,11 +104,11 @@ func parsePage(token string, f account.Filter) (account.ID, *fault) {
 		return account.ID{}, nil
 	}
 	word, err := base64.RawURLEncoding.DecodeString(token)
-	part := strings.Split(string(word), "~")
-	if err != nil || len(part) != 6 || part[0] != f.App || part[1] != f.Realm {
+	id, ok := account.ParseWord(string(word))
+	if err != nil || !ok || id.App != f.App || id.Realm != f.Realm {
 		return account.ID{}, badField("page_token", "is %q; must be next_page_token of the page before, with the same app_id and realm", clip(token))
 	}
-	return account.ID{App: part[0], Realm: part[1], Identity: part[2], Namespace: part[3], Name: part[4], Resource: part[5]}, nil
+	return id, nil
 }
 
 // adminApplyOps is ApplyOps with a permission for each account.

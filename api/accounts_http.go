@@ -1,8 +1,11 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
@@ -26,37 +29,31 @@ func (r *router) accountRoutes() []route {
 }
 
 func (r *router) getAccountHistory(w http.ResponseWriter, req *http.Request) int {
-	id := &quoratev1.AccountID{}
-	if f := readQuery(req, id); f != nil {
-		return writeFault(w, f)
-	}
-	res, f := r.accountHistory(authorContext(req), &quoratev1.GetAccountHistoryRequest{AccountId: id})
-	if f != nil {
-		return writeFault(w, within(f, "account_id"))
-	}
-	return writeJSON(w, http.StatusOK, FormatJSON(res))
+	return ofID(w, req, &quoratev1.AccountID{}, "account_id", func(ctx context.Context, id *quoratev1.AccountID) (*quoratev1.GetAccountHistoryResponse, *fault) {
+		return r.accountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: id})
+	})
 }
 
 func (r *router) getPolicyConfig(w http.ResponseWriter, req *http.Request) int {
-	id := &quoratev1.PolicyConfigID{}
-	if f := readQuery(req, id); f != nil {
-		return writeFault(w, f)
-	}
-	res, f := r.getPolicies(authorContext(req), &quoratev1.GetPoliciesRequest{Id: id})
-	if f != nil {
-		return writeFault(w, within(f, "id"))
-	}
-	return writeJSON(w, http.StatusOK, FormatJSON(res))
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.GetPoliciesResponse, *fault) {
+		return r.getPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
+	})
 }
 
 func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) int {
-	id := &quoratev1.PolicyConfigID{}
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.PurgePoliciesResponse, *fault) {
+		return r.purgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
+	})
+}
+
+// ofID serves a call whose one field, an id, is the query.
+func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, *fault)) int {
 	if f := readQuery(req, id); f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.purgePolicies(authorContext(req), &quoratev1.PurgePoliciesRequest{Id: id})
+	res, f := call(authorContext(req), id)
 	if f != nil {
-		return writeFault(w, within(f, "id"))
+		return writeFault(w, within(f, field))
 	}
 	return writeJSON(w, http.StatusOK, FormatJSON(res))
 }

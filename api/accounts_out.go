@@ -1,7 +1,7 @@
 package api
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -87,11 +87,9 @@ func resultsProto(results []account.Result) []*quoratev1.OpResult {
 // configProto returns a config's policies sorted by key.
 func configProto(policies map[account.PolicyKey]account.Policy) *quoratev1.PolicyConfig {
 	out := &quoratev1.PolicyConfig{Policies: make([]*quoratev1.PolicyEntry, 0, len(policies))}
-	for k, p := range policies {
+	for _, k := range slices.SortedFunc(maps.Keys(policies), account.PolicyKey.Compare) {
+		p := policies[k]
 		out.Policies = append(out.Policies, &quoratev1.PolicyEntry{Key: policyKeyProto(k), Policy: policyProto(&p)})
 	}
-	slices.SortFunc(out.Policies, func(a, b *quoratev1.PolicyEntry) int {
-		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name), cmp.Compare(a.Key.ResourceType, b.Key.ResourceType))
-	})
 	return out
 }

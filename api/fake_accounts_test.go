@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -80,15 +79,11 @@ func (n *fakeNode) ListAccounts(_ context.Context, f account.Filter, after accou
 	a := &n.accounts
 	a.filter, a.after = f, after
 	for _, s := range a.states {
-		if compareIDs(s.ID, after) > 0 && len(out) < limit {
+		if s.ID.Compare(after) > 0 && len(out) < limit {
 			out = append(out, s)
 		}
 	}
 	return out, a.err
-}
-
-func compareIDs(a, b account.ID) int {
-	return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func (n *fakeNode) AccountHistory(ctx context.Context, id account.ID) (account.State, error) {

@@ -46,16 +46,17 @@
 // the meta leader how far it is, and waits until it is as far itself, before it
 // says that there is none: a config that was loaded through one node works on all
 // others with the next call. All who miss something share one such question at a
-// time, which leaves nothing in the log. A purge answers when all connected nodes
-// have applied it, as their beacons tell.
+// time, which leaves nothing in the log. A purge waits until all connected nodes have
+// applied it, as their beacons tell, and at most two seconds.
 //
 // # Accounts
 //
 // A range's log and snapshot hold the levels of limits and the durable accounts
 // (package accounts); an entry is about the one or the other. A snapshot of both is
 // taken without copying an account, and streamed; one of before there were accounts is
-// read too. A leader is asked to confirm itself before it is read
-// (multiraft.Group.Confirm).
+// read too. Two entries of accounts are under way in a range at a time. A leader is
+// asked to confirm itself before it is read (multiraft.Group.Confirm); of what is
+// held there for a transaction of another home, that home is asked first.
 //
 // # Bounds
 //

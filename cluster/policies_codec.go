@@ -16,7 +16,7 @@ func newPolicyConfig(id account.ConfigID, policies map[account.PolicyKey]account
 	for k, p := range policies {
 		c.policies = append(c.policies, namedPolicy{k, p})
 	}
-	slices.SortFunc(c.policies, func(a, b namedPolicy) int { return comparePolicies(a.key, b.key) })
+	slices.SortFunc(c.policies, func(a, b namedPolicy) int { return a.key.Compare(b.key) })
 	return c
 }
 
@@ -71,7 +71,7 @@ func (c *policyConfig) check() error {
 		return fmt.Errorf("policies: %d in one config; must be 1 to %d", n, account.MaxPolicies)
 	}
 	for i := range c.policies[1:] {
-		if a, b := c.policies[i].key, c.policies[i+1].key; comparePolicies(a, b) >= 0 {
+		if a, b := c.policies[i].key, c.policies[i+1].key; a.Compare(b) >= 0 {
 			return fmt.Errorf("policies: %v comes after %v", b, a)
 		}
 	}

@@ -50,10 +50,6 @@ func compareConfigs(a, b account.ConfigID) int {
 	return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Realm, b.Realm), cmp.Compare(a.Version, b.Version))
 }
 
-func comparePolicies(a, b account.PolicyKey) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource))
-}
-
 // search returns where a config is or would be.
 func (t *policyTable) search(id account.ConfigID) (int, bool) {
 	return slices.BinarySearchFunc(t.configs, id, func(c *policyConfig, id account.ConfigID) int { return compareConfigs(c.id, id) })
@@ -69,7 +65,7 @@ func (t *policyTable) find(id account.ConfigID) *policyConfig {
 
 // find returns a policy, nil if there is none. It is never changed.
 func (c *policyConfig) find(k account.PolicyKey) *account.Policy {
-	i, ok := slices.BinarySearchFunc(c.policies, k, func(p namedPolicy, k account.PolicyKey) int { return comparePolicies(p.key, k) })
+	i, ok := slices.BinarySearchFunc(c.policies, k, func(p namedPolicy, k account.PolicyKey) int { return p.key.Compare(k) })
 	if !ok {
 		return nil
 	}

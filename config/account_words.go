@@ -13,18 +13,15 @@ const AccountIDForm = "app~realm~identity~namespace~name~type"
 // ParseAccountID reads an account's id in one word. The identity and the namespace
 // may be empty: cv~project:infra~~~pool~builds.
 func ParseAccountID(word string) (account.ID, error) {
-	part := strings.Split(word, "~")
-	if len(part) != 6 {
-		return account.ID{}, fmt.Errorf("%s has %d parts; must be %s", clip(word), len(part), AccountIDForm)
+	id, ok := account.ParseWord(word)
+	if !ok {
+		return account.ID{}, fmt.Errorf("%s has %d parts; must be %s", clip(word), strings.Count(word, "~")+1, AccountIDForm)
 	}
-	id := account.ID{App: part[0], Realm: part[1], Identity: part[2], Namespace: part[3], Name: part[4], Resource: part[5]}
 	return id, inFileWords(id.Validate())
 }
 
 // FormatAccountID writes an account's id in one word.
-func FormatAccountID(id account.ID) string {
-	return strings.Join([]string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource}, "~")
-}
+func FormatAccountID(id account.ID) string { return id.Word() }
 
 // ConfigIDForm is how a policy config's id is written in one word.
 const ConfigIDForm = "app~realm~version"

@@ -32,8 +32,8 @@ func (s *Service) readFor(ctx context.Context, c *peerv1.CallReadAccounts) *peer
 	}
 	if name := decodeTx(c.GetDecision(), c.GetRange()); name != (account.Tx{}) {
 		if r := s.cfg.Replicas[name.Home]; r != nil { // what is not known here is for the log to tell
-			d := decisionIn(r.View(), name.ID)
-			out.Transaction = &peerv1.TransactionView{Known: d.known, Decided: d.decided, Commit: d.commit}
+			d, known := decisionIn(r.View(), name.ID)
+			out.Transaction = &peerv1.TransactionView{Known: known, Decided: d.decided, Commit: d.commit}
 		}
 		return out
 	}

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -36,7 +35,7 @@ func (s *Service) ListAccounts(ctx context.Context, f account.Filter, after acco
 	for _, r := range list {
 		out = append(out, r.states...)
 	}
-	slices.SortFunc(out, func(a, b account.State) int { return compareIDs(&a.ID, &b.ID) })
+	slices.SortFunc(out, func(a, b account.State) int { return a.ID.Compare(b.ID) })
 	return out[:min(limit, len(out))], nil
 }
 
@@ -65,11 +64,4 @@ func (s *Service) settled(ctx context.Context, r quota.RangeID, replica *Replica
 		}
 	}
 	return nil
-}
-
-func compareIDs(a, b *account.ID) int {
-	return cmp.Or(
-		cmp.Compare(a.App, b.App), cmp.Compare(a.Realm, b.Realm), cmp.Compare(a.Identity, b.Identity),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource),
-	)
 }

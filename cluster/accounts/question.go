@@ -98,5 +98,5 @@ func (s *Service) ask(ctx context.Context, to quota.NodeID, msg *peerv1.CallRead
 func (s *Service) askDecision(ctx context.Context, to quota.NodeID, tx account.Tx) (decision, error) {
 	a, err := s.ask(ctx, to, &peerv1.CallReadAccounts{Range: uint32(tx.Home), Decision: tx.ID[:]})
 	t := a.GetTransaction()
-	return decision{t.GetKnown(), t.GetDecided(), t.GetCommit()}, err
+	return decision{t.GetDecided(), t.GetCommit()}, err
 }

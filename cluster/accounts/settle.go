@@ -64,18 +64,18 @@ func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) 
 }
 
 // decision is what a home knows of a transaction.
-type decision struct{ known, decided, commit bool }
+type decision struct{ decided, commit bool }
 
-func decisionIn(v account.View, id account.TxID) decision {
+func decisionIn(v account.View, id account.TxID) (d decision, known bool) {
 	p, known := v.Decision(id)
-	return decision{known, known && p.Decided, known && p.Decided && p.Commit}
+	return decision{p.Decided, p.Decided && p.Commit}, known
 }
 
 // decision asks a transaction's home. That it is decided is right whoever says it;
 // all else may be over already: only the log can tell.
 func (s *Service) decision(ctx context.Context, tx account.Tx) (decision, error) {
 	if r := s.cfg.Replicas[tx.Home]; r != nil {
-		if d := decisionIn(r.View(), tx.ID); d.decided {
+		if d, _ := decisionIn(r.View(), tx.ID); d.decided {
 			return d, nil
 		}
 	}

@@ -50,7 +50,7 @@ func (s *Service) attempt(ctx context.Context, parts []part) (out account.Outcom
 	}
 	s.prepareAll(ctx, tx, parts)
 	s.checkAgain(ctx, tx, parts)
-	out, ready, err := verdict(parts)
+	out, ready, err := conclude(parts)
 	if !ready {
 		s.end(tx, parts, false)
 		if out.Code == account.Held && err == nil {
@@ -91,7 +91,7 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 
 // checkAgain has a part that failed checked once more while the others hold, so
 // that all balances in the answer are of one moment. Of further parts that have
-// failed only the verdict is told.
+// failed only the status is told.
 func (s *Service) checkAgain(ctx context.Context, tx account.Tx, parts []part) {
 	failed, held := failures(parts), holding(parts)
 	if failed == 0 || failed+held < len(parts) { // there will be another attempt
@@ -139,9 +139,9 @@ func holding(parts []part) int {
 	return count(parts, func(p *part) bool { return p.err == nil && p.out.Code == account.Done })
 }
 
-// verdict is what the preparations come to: ready to commit, or an answer. What
+// conclude says what the preparations come to: ready to commit, or an answer. What
 // stands first here is what the caller is told.
-func verdict(parts []part) (out account.Outcome, ready bool, err error) {
+func conclude(parts []part) (out account.Outcome, ready bool, err error) {
 	home := &parts[0]
 	if home.err == nil && home.out.Code == account.Repeated {
 		return home.out, false, nil

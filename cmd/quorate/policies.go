@@ -114,7 +114,7 @@ func sameContent(cmd *cobra.Command, t *targets, who identity, req *quoratev1.Lo
 		return nil
 	}
 	return &exitError{fmt.Errorf("%s is there already with other policies, loaded by %s at %s; a loaded version is never changed, give another one",
-		configWord(res.Id), orDash(show(there.By)), when(there.LoadedAt)), exitConflict}
+		configWord(res.Id), orDash(there.By), when(there.LoadedAt)), exitConflict}
 }
 
 func fetchPolicies(ctx context.Context, t *targets, who identity, id *quoratev1.PolicyConfigID) (res *quoratev1.GetPoliciesResponse, err error) {
@@ -225,7 +225,7 @@ func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPolicies
 		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
 			options = "absolute_resource"
 		}
-		t.row(orDash(show(k.GetNamespace())), show(k.GetName()), show(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
+		t.row(orDash(k.GetNamespace()), show(k.GetName()), show(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
 	}
 	return t.write(w)
 }
@@ -304,7 +304,7 @@ func listPolicies(cmd *cobra.Command, t *targets, who identity, req *quoratev1.L
 		var out []proto.Message
 		for _, p := range res.Policies {
 			out = append(out, p)
-			tbl.row(printable(p.GetId().GetVersion()), num(p.Policies), when(p.LoadedAt), orDash(show(p.By)))
+			tbl.row(printable(p.GetId().GetVersion()), num(p.Policies), when(p.LoadedAt), orDash(p.By))
 		}
 		return out, res.NextPageToken, nil
 	})

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -51,11 +50,7 @@ func HashPolicies(policies map[PolicyKey]Policy) string {
 }
 
 func sortedPolicyKeys(policies map[PolicyKey]Policy) []PolicyKey {
-	return slices.SortedFunc(maps.Keys(policies), comparePolicyKeys)
-}
-
-func comparePolicyKeys(a, b PolicyKey) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource))
+	return slices.SortedFunc(maps.Keys(policies), PolicyKey.Compare)
 }
 
 // appendStrings appends each string behind its length: different lists never make
