@@ -59,6 +59,9 @@ func Next(want Placement, meta bool, is Actual) Step {
 	if len(want.Voters) == 0 {
 		return Step{Wait, "", "no voters are wanted; a group needs one"}
 	}
+	if len(is.Voters) == 0 {
+		return Step{Wait, "", "its configuration is not known"}
+	}
 	live := is.count(is.Voters, is.isAlive)
 	if !majority(live, len(is.Voters)) {
 		return Step{Wait, "", fmt.Sprintf("%d of %d voters are alive; no majority", live, len(is.Voters))}

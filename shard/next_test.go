@@ -109,7 +109,7 @@ func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 	legal := true
 	switch s.Do {
 	case Done:
-		legal = sameSet(g.voters, want.Voters) && len(want.Former) == 0 && (meta || len(g.nonvoters) == 0)
+		legal = sameSet(g.voters, want.Voters) && len(want.Former) == 0 && (meta && c.followed() || len(g.nonvoters) == 0)
 	case Wait:
 		legal = s.Why != ""
 	case AddNonvoter:
@@ -140,6 +140,13 @@ func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 		c.t.Fatalf("step %v: live majority before: %v, after: %v; want %v, was %v, down %v", s, had, c.quorate(g), want, is, c.down)
 	}
 	return s
+}
+
+// followed says whether every node that stays is in the meta group.
+func (c *cluster) followed() bool {
+	return !slices.ContainsFunc(c.nodes, func(n Node) bool {
+		return n.State != Leaving && !slices.Contains(c.meta.voters, n.ID) && !slices.Contains(c.meta.nonvoters, n.ID)
+	})
 }
 
 func remove(nodes []quota.NodeID, n quota.NodeID) []quota.NodeID {
@@ -227,12 +234,18 @@ func (c *cluster) settle() {
 func (c *cluster) finish(g *group, want *Placement, meta bool) {
 	c.t.Helper()
 	bound := 4*(len(want.Voters)+len(want.Former)+len(g.voters)+len(g.nonvoters)) + 1
+	c.catchUp(g, 1)
+	foretold := Steps(*want, meta, c.actual(g))
 	var steps []Step
 	for len(steps) < bound {
 		s := c.step(g, want, meta)
-		if steps = append(steps, s); s.Do == Done {
+		if s.Do == Done {
+			if !slices.Equal(steps, foretold) {
+				c.t.Fatalf("want %v: foretold %v, taken %v", want, foretold, steps)
+			}
 			return
 		}
+		steps = append(steps, s)
 		c.catchUp(g, 1)
 	}
 	c.t.Fatalf("not reached in %d steps: want %v, is %v, nodes %v, steps %v", bound, want, g, c.nodes, steps)
