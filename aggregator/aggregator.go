@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -15,6 +16,7 @@ type Clock func() quota.Time
 type Aggregator struct {
 	born   quota.Time
 	cfg    Config
+	count  atomic.Int64 // nodes of the cluster
 	table  table
 	urgent stack
 	member
@@ -24,11 +26,18 @@ type Aggregator struct {
 func New(cfg Config, now quota.Time) *Aggregator {
 	cfg = cfg.WithDefaults()
 	a := &Aggregator{cfg: cfg, born: now}
+	a.count.Store(int64(cfg.Nodes))
 	a.table.maxKeys, a.table.ranges, a.table.overrides = int64(cfg.MaxKeys), cfg.Ranges, cfg.Overrides
 	a.table.created, a.table.removed = cfg.Created, cfg.Removed
 	a.member.init(cfg, now)
 	return a
 }
+
+// SetNodes says how many nodes the cluster has now: the share of a node that is
+// cut off, and what one may guess, depend on it. Below 1 is 1.
+func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
+
+func (a *Aggregator) nodes() int { return int(a.count.Load()) }
 
 // Len returns the number of keys in the table.
 func (a *Aggregator) Len() int { return int(a.table.size.Load()) }

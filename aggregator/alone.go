@@ -13,13 +13,13 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 	cost := t.cost
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
 	if l.Kind == quota.Concurrency && (policy == quota.CutOffLocal || policy == quota.CutOffShare) {
-		return b.inFlightAlone(now, t, l, policy, a.cfg.Nodes)
+		return b.inFlightAlone(now, t, l, policy, a.nodes())
 	}
 	switch policy {
 	case quota.CutOffOpen:
 		return b.decided(now, l, quota.WhyOpen, true, est, cost)
 	case quota.CutOffShare:
-		return b.alone(now, t, l, quota.WhyShare, b.shareOf(l, a.cfg.Nodes), est)
+		return b.alone(now, t, l, quota.WhyShare, b.shareOf(l, a.nodes()), est)
 	case quota.CutOffRate:
 		return b.alone(now, t, l, quota.WhyFixedRate, rate, est)
 	case quota.CutOffLocal:

@@ -157,7 +157,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 // decideOpen decides on the estimate, while there is a leader.
 func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
-	b.guessing = b.guesses(l, cost, a.cfg.Nodes)
+	b.guessing = b.guesses(l, cost, a.nodes())
 	// The others' demand is a guess too: a fraction of a token that they may have
 	// used refuses nobody, and what it alone would refuse is asked for.
 	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
@@ -175,7 +175,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
 	if l.Ceiling == quota.Soft && est >= cost {
-		if !b.news && b.over-b.ackedOver+cost > max(b.part(l, a.cfg.Nodes), news) {
+		if !b.news && b.over-b.ackedOver+cost > max(b.part(l, a.nodes()), news) {
 			b.news = true
 			a.urgent.push(b)
 			a.urgent.wake.Store(true) // it may be waiting there for a later moment

@@ -58,7 +58,7 @@ func (n accountsNode) Group(r quota.RangeID) accounts.Group {
 
 func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
 
-func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID { return n.plan[r] }
+func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID { return n.view.Load().ranges[r].Voters }
 
 // Call does not count for the round trip: it waits for a disk.
 func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {

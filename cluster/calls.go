@@ -92,6 +92,26 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 		out.Body = &peerv1.Call_KeysResult{KeysResult: n.ownCounters(b.Keys)}
 	case *peerv1.Call_Replica:
 		out.Body = &peerv1.Call_ReplicaResult{ReplicaResult: n.replica(b.Replica.Group)}
+	case *peerv1.Call_Cluster:
+		out.Body = &peerv1.Call_ClusterResult{ClusterResult: n.onCluster(b.Cluster)}
+	case *peerv1.Call_Announce:
+		res, err := n.announced(ctx, from, b.Announce)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_AnnounceResult{AnnounceResult: res}
+	case *peerv1.Call_Group:
+		out.Body = &peerv1.Call_GroupResult{GroupResult: n.groupState(ctx, b.Group.GetGroup())}
+	case *peerv1.Call_Step:
+		if err := n.step(b.Step); err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_StepResult{StepResult: &peerv1.CallStepResult{}}
+	case *peerv1.Call_Gone:
+		out.Body = &peerv1.Call_GoneResult{GoneResult: &peerv1.CallGoneResult{}}
+		defer n.gone("its replicas are with others: it has left")
 	default:
 		answer(&peerv1.Frame{Error: "this version does not know the call"})
 		return

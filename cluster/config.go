@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -41,7 +42,27 @@ type Config struct {
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 	Version  string
+
+	// Join says that Nodes, which names this node too, are members that have
+	// taken it in: it makes no group of its own.
+	Join bool
+	// Zone is a label of where the node stands; replicas are spread over zones.
+	Zone string
+	// GRPC and HTTP are the addresses at which others reach the node's APIs; the
+	// membership tells them to clients and operators.
+	GRPC, HTTP string
+	// Certificates are nil where nodes trust each other's word.
+	Certificates Certificates
+	// Authority signs certificates, if the cluster is to have one of its own: the
+	// first membership takes it over.
+	Authority *pki.Pair
+	// DeadAfter is how long a node must have been silent before its replicas are
+	// given to others; 0 is DefaultDeadAfter, below 0 is never.
+	DeadAfter time.Duration
 }
+
+// DefaultDeadAfter is longer than a restart of a machine takes.
+const DefaultDeadAfter = 5 * time.Minute
 
 // DefaultGrantWait is a few round trips in one data centre.
 const DefaultGrantWait = 20 * time.Millisecond

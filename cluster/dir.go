@@ -92,12 +92,16 @@ func writeFile(path string, v any) error {
 	if err != nil {
 		return err
 	}
+	return writeBytes(path, append(data, '\n'))
+}
+
+func writeBytes(path string, data []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(data, '\n'))
+	_, err = f.Write(data)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -145,9 +145,10 @@ func (n *Node) beacon() *peerv1.Beacon {
 	}
 	b.PoliciesRevision = n.meta.policies.Load().revision
 	b.SecurityRevision = n.Security().Revision()
+	b.MembersRevision = n.meta.members.Load().Revision()
 	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
 	if b.Meta {
-		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion)
+		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
 	return b
 }
@@ -177,17 +178,23 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	}
 	n.routes.keepOnly(from, leads)
 	if b.Meta {
-		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion)
+		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
 	n.routes.peer(from, func(p *peer) {
 		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
+		p.members = b.MembersRevision
 	})
 }
 
 // onPeer is told when a peer comes, is lost, or is definitely dead.
 func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 	n.log.Info("peer "+e.String(), "peer", id)
-	n.routes.peer(id, func(p *peer) { p.up, p.dead = e == wire.Up, e == wire.Dead })
+	n.routes.peer(id, func(p *peer) {
+		if p.up != (e == wire.Up) {
+			p.since = time.Now()
+		}
+		p.up, p.dead = e == wire.Up, e == wire.Dead
+	})
 	switch e {
 	case wire.Up:
 		n.announce()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -33,6 +34,9 @@ type metaFSM struct {
 	changed    func(*quota.Limits)    // with every new set
 	overridden func(keys []quota.Key) // with what Override answers otherwise now; nil is all
 	reloaded   func()                 // the policy configs are others
+	regrouped  func(*members.Table)   // the membership is another
+
+	members atomic.Pointer[members.Table] // replaced by Apply and Restore only
 }
 
 // limitsResult is what applying a SetLimits returns.
@@ -47,10 +51,11 @@ func newMetaFSM(changed func(*quota.Limits), overridden func(keys []quota.Key)) 
 	m := &metaFSM{
 		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: maxPolicyBytes,
 		security: newSecurity(),
-		changed:  changed, overridden: overridden, reloaded: func() {},
+		changed:  changed, overridden: overridden, reloaded: func() {}, regrouped: func(*members.Table) {},
 	}
 	m.overrides.Store(&overrideTable{})
 	m.policies.Store(&policyTable{})
+	m.members.Store(members.New(nil))
 	return m
 }
 
@@ -97,8 +102,27 @@ func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
 		return m.purgePolicies(c.PurgePolicies)
 	case *raftlogv1.MetaCommand_ChangeSecurity:
 		return m.security.apply(c.ChangeSecurity)
+	case *raftlogv1.MetaCommand_ChangeMembers:
+		return m.changeMembers(c.ChangeMembers)
 	}
 	return nil
+}
+
+// membersResult is what applying a ChangeMembers returns.
+type membersResult struct {
+	table *members.Table // after it
+	err   error
+}
+
+func (m *metaFSM) changeMembers(c *raftlogv1.ChangeMembers) membersResult {
+	t := m.members.Load()
+	next, err := t.Apply(c)
+	if err != nil {
+		return membersResult{table: t, err: err}
+	}
+	m.members.Store(next)
+	m.regrouped(next)
+	return membersResult{table: next}
 }
 
 func (m *metaFSM) setLimits(set *raftlogv1.SetLimits) limitsResult {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -34,18 +35,18 @@ func (m *metaFSM) Snapshot() (func(io.Writer) error, error) {
 	versions := slices.Clone(m.history.list)
 	head := &raftlogv1.MetaSnapshot{LimitsVersion: m.limits.Version}
 	m.mu.Unlock()
-	table, policies, security := m.overrides.Load(), m.policies.Load(), m.security.table.Load()
+	table, policies, security, group := m.overrides.Load(), m.policies.Load(), m.security.table.Load(), m.members.Load()
 	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.revision
 	return func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, snapshotBuffer)
-		if err := writeMeta(b, head, versions, table, policies, security); err != nil {
+		if err := writeMeta(b, head, versions, table, policies, security, group); err != nil {
 			return err
 		}
 		return b.Flush()
 	}, nil
 }
 
-func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table) error {
+func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table, group *members.Table) error {
 	out := protodelim.MarshalOptions{MarshalOptions: canonical}
 	if _, err := w.WriteString(metaMagic); err != nil {
 		return err
@@ -73,6 +74,11 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 	}
 	if s := security.Encode(); s != nil {
 		if _, err := out.MarshalTo(w, &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Security{Security: s}}); err != nil {
+			return err
+		}
+	}
+	if group.Seeded() {
+		if _, err := out.MarshalTo(w, &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Members{Members: group.Proto()}}); err != nil {
 			return err
 		}
 	}
@@ -104,9 +110,11 @@ func (m *metaFSM) Restore(r io.Reader) error {
 	m.overrides.Store(parts.overrides)
 	m.policies.Store(parts.policies)
 	m.security.table.Store(parts.security)
+	m.members.Store(parts.members)
 	m.changed(limits)
 	m.overridden(nil)
 	m.reloaded()
+	m.regrouped(parts.members)
 	return nil
 }
 
@@ -116,11 +124,12 @@ type metaParts struct {
 	overrides *overrideTable
 	policies  *policyTable
 	security  *rbac.Table
+	members   *members.Table
 }
 
 // readOldMeta reads a snapshot from before there was a history.
 func readOldMeta(in *bufio.Reader) (metaParts, error) {
-	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}, security: &rbac.Table{}}
+	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}, security: &rbac.Table{}, members: members.New(nil)}
 	var snap raftlogv1.MetaSnapshot
 	if err := read(in, &snap); err != nil || snap.LimitsVersion == 0 {
 		return parts, err
@@ -139,6 +148,7 @@ type metaReader struct {
 	table    tableBuilder
 	policies policyTable
 	security *rbac.Table
+	members  *raftlogv1.Membership
 }
 
 // readMeta reads a snapshot of records, one at a time.
@@ -181,13 +191,15 @@ func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 		var err error
 		r.security, err = rbac.Decode(b.Security)
 		return err
+	case *raftlogv1.MetaRecord_Members:
+		r.members = b.Members
 	}
 	return nil
 }
 
 func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
 	r.policies.revision = r.head.PoliciesRevision
-	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security}, r.check(end)
+	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, members.New(r.members)}, r.check(end)
 }
 
 // noEnd names an end of the data between records, where there must be another.

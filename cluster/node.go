@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -18,11 +19,11 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/journal"
+	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/shard"
 )
 
 // Node is one member of a cluster. All methods are safe for concurrent use.
@@ -31,15 +32,20 @@ type Node struct {
 	log   *slog.Logger
 	clock clock
 	inc   quota.Incarnation
-	plan  [][]quota.NodeID // replicas of each range
-	lock  *dirLock
+	// view is who is in the cluster and who holds what; see the type.
+	view      atomic.Pointer[view]
+	stored    bool          // the node has been here before
+	unsettled chan struct{} // the view is to be carried out
+	left      sync.Once
+	out       chan struct{} // closed when the node is out of the cluster
+	lock      *dirLock
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
 
 	net      *wire.Net
 	host     *multiraft.Host
 	meta     *metaFSM
-	seats    map[quota.RangeID]*seat // ranges that have a replica here
+	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
 	accounts *accounts.Service
 
 	agg    *aggregator.Aggregator
@@ -54,6 +60,7 @@ type Node struct {
 	hub      events.Hub
 
 	routes routes
+	moves  *mover
 	stats  stats
 	live   liveErrors
 
@@ -86,42 +93,41 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	ids := slices.Sorted(maps.Keys(cfg.Nodes))
-	plan, err := shard.Plan(ids, cfg.Ranges, cfg.Replicas)
-	if err != nil {
-		return nil, err
-	}
 	lock, inc, err := openDir(cfg)
 	if err != nil {
 		return nil, err
 	}
-	n := newNode(cfg, plan, lock, inc)
-	if err := n.open(ids); err != nil {
+	v, stored, err := firstView(&cfg)
+	if err != nil {
+		return nil, errors.Join(err, lock.close())
+	}
+	n := newNode(cfg, v, stored, lock, inc)
+	if err := n.open(v); err != nil {
 		return nil, errors.Join(err, n.Close(context.Background()))
 	}
 	n.run()
 	return n, nil
 }
 
-func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarnation) *Node {
+func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnation) *Node {
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, inc: inc, plan: plan, lock: lock,
+		cfg: cfg, log: cfg.Logger, inc: inc, lock: lock, stored: stored, unsettled: make(chan struct{}, 1), out: make(chan struct{}),
 		seats: map[quota.RangeID]*seat{},
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
 	}
 	n.clock.init()
-	for r, replicas := range plan {
-		if slices.Contains(replicas, cfg.Self) {
-			n.seats[quota.RangeID(r)] = &seat{id: quota.RangeID(r), node: n, fsm: newRangeFSM(n.clock.mono)}
-		}
+	n.moves = newMover(n)
+	n.view.Store(v)
+	for r := range quota.RangeID(cfg.Ranges) {
+		n.seats[r] = &seat{id: r, node: n, fsm: newRangeFSM(n.clock.mono)}
 	}
-	n.routes.init(cfg)
+	n.routes.init(cfg.Ranges)
 	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
-	n.meta.reloaded = n.announce
+	n.meta.reloaded, n.meta.regrouped = n.announce, n.membersChanged
 	n.meta.security.changed = n.announce
 	ac := aggregator.Config{
-		Self: cfg.Self, Incarnation: inc, Nodes: len(cfg.Nodes), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
+		Self: cfg.Self, Incarnation: inc, Nodes: len(v.ids), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
 	}
 	inherited := n.openJournal(&ac)
@@ -134,13 +140,15 @@ func newNode(cfg Config, plan [][]quota.NodeID, lock *dirLock, inc quota.Incarna
 }
 
 // open starts links and groups, in the order that lets them find each other.
-func (n *Node) open(ids []quota.NodeID) error {
-	peers := maps.Clone(n.cfg.Nodes)
+func (n *Node) open(v *view) error {
+	peers := maps.Clone(v.nodes)
 	delete(peers, n.cfg.Self)
+	n.routes.setPeers(peers)
 	var err error
 	n.net, err = wire.New(wire.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log,
+		Level: members.Level, Required: func() uint32 { return n.view.Load().table.Level() },
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
 			return n.host.HandleSnapshot(from, h, body)
@@ -156,16 +164,20 @@ func (n *Node) open(ids []quota.NodeID) error {
 		return err
 	}
 	n.net.Start()
-	if err := n.openMeta(ids); err != nil {
+	if err := n.openMeta(v); err != nil {
 		return err
 	}
-	return n.openRanges()
+	if err := n.openMissing(v); err != nil {
+		return err
+	}
+	n.prefer(v)
+	return nil
 }
 
-func (n *Node) openMeta(ids []quota.NodeID) error {
-	voters := min(metaVoters, len(ids)-1+len(ids)%2)
+func (n *Node) openMeta(v *view) error {
+	others := slices.DeleteFunc(slices.Clone(v.ids), func(id quota.NodeID) bool { return slices.Contains(v.meta.Voters, id) })
 	_, err := n.host.Open(multiraft.GroupOptions{
-		ID: metaGroup, Name: "meta", Voters: ids[:voters], Nonvoters: ids[voters:], FSM: n.meta, Commit: 100 * time.Millisecond,
+		ID: metaGroup, Name: "meta", Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(), FSM: n.meta, Commit: 100 * time.Millisecond,
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
@@ -175,28 +187,13 @@ func (n *Node) openMeta(ids []quota.NodeID) error {
 	return err
 }
 
-// openRanges opens the groups that have a replica here, a few at a time: most
-// of it is waiting for the disk.
-func (n *Node) openRanges() error {
-	mine := slices.Sorted(maps.Keys(n.seats))
-	errs := make([]error, len(mine))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for i, r := range mine {
-		wg.Add(1)
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots; wg.Done() }()
-			errs[i] = n.openRange(n.seats[r])
-		}()
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
+// founds says whether groups that are not there yet are made here: by the nodes
+// that the settings name, before there is a membership.
+func (n *Node) founds() bool { return !n.stored && !n.cfg.Join && !n.view.Load().table.Seeded() }
 
-func (n *Node) openRange(s *seat) error {
+func (n *Node) openRange(s *seat, voters []quota.NodeID) error {
 	_, err := n.host.Open(multiraft.GroupOptions{
-		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: n.plan[s.id], FSM: s.fsm,
+		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: voters, Join: !n.founds(), FSM: s.fsm,
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},
@@ -224,7 +221,9 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(5)
+	n.done.Add(7)
+	go n.placer()
+	go n.mover()
 	go n.saver()
 	go n.memberLoop()
 	go n.herald()

@@ -23,6 +23,12 @@ func newRangeFSM(mono func() time.Duration) *rangeFSM {
 	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica()}
 }
 
+// clear makes it as new: its replica was given away.
+func (f *rangeFSM) clear() {
+	f.levels.set(&raftlogv1.RangeSnapshot{})
+	f.accounts.Clear()
+}
+
 // Apply implements multiraft.StateMachine.
 func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 	if batch, ok := accounts.Batch(data); ok {

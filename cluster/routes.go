@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type routes struct {
 
 	metaVersion uint64 // of the limits, as the meta leader says
 	synced      bool   // this node has had the meta leader's state once
+	metaMembers uint64 // revision of the membership, as the meta leader says
+	metaTold    bool   // it has said so in this term
 }
 
 type route struct {
@@ -33,6 +36,9 @@ type peer struct {
 	// security is how many changes of who may do what it has applied.
 	security uint64
 	trip     time.Duration
+	// members is the revision of the membership that it has applied.
+	members uint64
+	since   time.Time // of up, or of not being so
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one
@@ -66,12 +72,19 @@ func (t *routes) trip(id quota.NodeID) time.Duration {
 	return 0
 }
 
-func (t *routes) init(cfg Config) {
-	t.ranges = make([]route, cfg.Ranges)
+func (t *routes) init(ranges int) {
+	t.ranges = make([]route, ranges)
 	t.peers = map[quota.NodeID]*peer{}
-	for id := range cfg.Nodes {
-		if id != cfg.Self {
-			t.peers[id] = &peer{}
+}
+
+// setPeers says who the others are.
+func (t *routes) setPeers(ids map[quota.NodeID]string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.peers, func(id quota.NodeID, _ *peer) bool { return ids[id] == "" })
+	for id := range ids {
+		if t.peers[id] == nil {
+			t.peers[id] = &peer{since: time.Now()}
 		}
 	}
 }
@@ -119,12 +132,21 @@ func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) {
 }
 
 // setMeta notes the leader of the meta group and its version of the limits.
-func (t *routes) setMeta(id quota.NodeID, term quota.Term, version uint64) {
+func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if term >= t.meta.term {
 		t.meta, t.metaVersion = route{id, term}, version
+		t.metaMembers, t.metaTold = members, true
 	}
+}
+
+// hasMembers reports whether a membership of that revision is as new as that of
+// the meta leader, as it says itself.
+func (t *routes) hasMembers(revision uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meta.leader != "" && t.metaTold && revision >= t.metaMembers
 }
 
 // hasMeta reports whether this node, whose limits have that version, has had
@@ -162,6 +184,11 @@ func (t *routes) lost(id quota.NodeID) {
 	if t.meta.leader == id {
 		t.meta.leader = ""
 	}
+}
+
+// silentFor are the peers that have not been connected for so long.
+func (t *routes) silentFor(d time.Duration) []quota.NodeID {
+	return t.where(func(p *peer) bool { return !p.up && time.Since(p.since) >= d })
 }
 
 func (t *routes) deadNodes() []quota.NodeID {

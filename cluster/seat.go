@@ -36,10 +36,7 @@ func (s *seat) lead(term quota.Term) {
 	n := s.node
 	mono := n.clock.mono() // before now, so that no line seems older than it is
 	now := n.clock.now()
-	ids := make([]quota.NodeID, 0, len(n.cfg.Nodes))
-	for id := range n.cfg.Nodes {
-		ids = append(ids, id)
-	}
+	ids := n.view.Load().ids
 	l := leader.New(leader.Config{Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.levels.first(), Overrides: n.meta}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.levels.all(now, mono), now)
 	s.mu.Lock()
 	s.end()

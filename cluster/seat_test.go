@@ -12,7 +12,12 @@ import (
 // loneNode is a node of which nothing runs.
 func loneNode() *Node {
 	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
-	n := newNode(cfg, [][]quota.NodeID{{"n1"}}, nil, 1)
+	cfg.Replicas = 1
+	v, err := staticView(&cfg)
+	if err != nil {
+		panic(err)
+	}
+	n := newNode(cfg, v, false, nil, 1)
 	n.host = &multiraft.Host{}
 	return n
 }

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -19,6 +19,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		LimitsVersion: n.meta.current().Version, Version: n.cfg.Version,
 		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
+	v := n.view.Load()
 	leads := map[quota.NodeID]int32{}
 	missing := 0
 	for r, rt := range ranges {
@@ -26,26 +27,49 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		if rt.leader == "" {
 			missing++
 		}
-		replicas := make([]string, 0, len(n.plan[r]))
-		for _, id := range n.plan[r] {
-			replicas = append(replicas, string(id))
-		}
 		out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{
-			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: replicas,
+			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: texts(v.ranges[r].Voters), Former: texts(v.ranges[r].Former),
 		})
 	}
 	up := n.routes.upNodes()
-	for _, id := range slices.Sorted(maps.Keys(n.cfg.Nodes)) {
-		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{
-			Id: string(id), PeerAddress: n.cfg.Nodes[id], Leads: leads[id], RoundTrip: durationpb.New(n.routes.trip(id)),
-			Connected: id == n.cfg.Self || slices.Contains(up, id),
-		})
+	for _, id := range v.ids {
+		s := n.nodeStatus(v, id)
+		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
+		out.Nodes = append(out.Nodes, s)
 	}
 	out.Reason = notReady(missing, len(ranges), meta)
 	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
 		out.Reason = "the limits of the meta group have not arrived yet"
 	}
 	out.Ready = out.Reason == ""
+	return out
+}
+
+// nodeStatus is what the membership knows of a node.
+func (n *Node) nodeStatus(v *view, id quota.NodeID) *quoratev1.NodeStatus {
+	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.nodes[id], RoundTrip: durationpb.New(n.routes.trip(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
+	for r := range v.ranges {
+		if names(v.ranges[r], id) {
+			s.Replicas++
+		}
+	}
+	m := v.member(id)
+	if m == nil {
+		return s
+	}
+	s.State = quoratev1.NodeState(m.State)
+	s.Zone, s.Version, s.Level, s.GrpcAddress, s.HttpAddress = m.Zone, m.Version, m.Level, m.GRPC, m.HTTP
+	if !m.Joined.IsZero() {
+		s.JoinedAt = timestamppb.New(m.Joined)
+	}
+	return s
+}
+
+func texts(ids []quota.NodeID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = string(id)
+	}
 	return out
 }
 

@@ -322,6 +322,9 @@ func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
 	l.settleLearning(now)
 }
 
+// SetNodes says how many nodes the cluster has now.
+func (l *Ledger) SetNodes(count int) { l.nodes = count }
+
 // SetLimits applies changed limits. No level is refilled: what was used stays
 // used. The level of a key without a limit is remembered for as long as it would
 // have mattered, should the limit come back.

@@ -1716,7 +1716,9 @@ func (x *IssueCertificateResponse) GetTrust() []byte {
 type RotateAuthorityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only ask.
-	Ask           bool `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Ask bool `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	// Trust the earlier authority no more: client certificates that it signed end.
+	Finish        bool `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1758,10 +1760,17 @@ func (x *RotateAuthorityRequest) GetAsk() bool {
 	return false
 }
 
+func (x *RotateAuthorityRequest) GetFinish() bool {
+	if x != nil {
+		return x.Finish
+	}
+	return false
+}
+
 // RotateAuthorityResponse tells how far a rotation is.
 type RotateAuthorityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Phase: steady, trusting, signing.
+	// Phase: steady, trusting, signing, finishing.
 	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
 	// What it waits for.
 	WaitsFor string `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
@@ -1946,9 +1955,10 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"R\n" +
 	"\x18IssueCertificateResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
-	"\x05trust\x18\x02 \x01(\fR\x05trust\"*\n" +
+	"\x05trust\x18\x02 \x01(\fR\x05trust\"B\n" +
 	"\x16RotateAuthorityRequest\x12\x10\n" +
-	"\x03ask\x18\x01 \x01(\bR\x03ask\"n\n" +
+	"\x03ask\x18\x01 \x01(\bR\x03ask\x12\x16\n" +
+	"\x06finish\x18\x02 \x01(\bR\x06finish\"n\n" +
 	"\x17RotateAuthorityResponse\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1b\n" +
 	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x12 \n" +

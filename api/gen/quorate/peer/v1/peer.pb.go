@@ -2521,6 +2521,8 @@ type Call struct {
 	//	*Call_BackupResult
 	//	*Call_BackupRead
 	//	*Call_BackupReadResult
+	//	*Call_Gone
+	//	*Call_GoneResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2869,6 +2871,24 @@ func (x *Call) GetBackupReadResult() *CallBackupReadResult {
 	return nil
 }
 
+func (x *Call) GetGone() *CallGone {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Gone); ok {
+			return x.Gone
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetGoneResult() *CallGoneResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_GoneResult); ok {
+			return x.GoneResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -3045,6 +3065,16 @@ type Call_BackupReadResult struct {
 	BackupReadResult *CallBackupReadResult `protobuf:"bytes,63,opt,name=backup_read_result,json=backupReadResult,proto3,oneof"`
 }
 
+type Call_Gone struct {
+	// Tell the receiver that it is out of the cluster.
+	Gone *CallGone `protobuf:"bytes,70,opt,name=gone,proto3,oneof"`
+}
+
+type Call_GoneResult struct {
+	// Its answer.
+	GoneResult *CallGoneResult `protobuf:"bytes,71,opt,name=gone_result,json=goneResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -3112,6 +3142,10 @@ func (*Call_BackupResult) isCall_Body() {}
 func (*Call_BackupRead) isCall_Body() {}
 
 func (*Call_BackupReadResult) isCall_Body() {}
+
+func (*Call_Gone) isCall_Body() {}
+
+func (*Call_GoneResult) isCall_Body() {}
 
 // CallSecurity changes who may do what.
 type CallSecurity struct {
@@ -3223,6 +3257,81 @@ func (x *CallSecurityResult) GetFault() string {
 	return ""
 }
 
+// CallGone tells the receiver that it holds nothing more and is no member from
+// now on.
+type CallGone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallGone) Reset() {
+	*x = CallGone{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallGone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallGone) ProtoMessage() {}
+
+func (x *CallGone) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
+func (*CallGone) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+// CallGoneResult answers CallGone.
+type CallGoneResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallGoneResult) Reset() {
+	*x = CallGoneResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallGoneResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallGoneResult) ProtoMessage() {}
+
+func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
+func (*CallGoneResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
 // CallCluster is a call of ClusterService, passed on.
 type CallCluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3238,7 +3347,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3250,7 +3359,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3372,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -3300,7 +3409,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3421,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3434,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -3355,7 +3464,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3476,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3489,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -3410,7 +3519,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3531,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3544,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -3463,7 +3572,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3584,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3597,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -3515,7 +3624,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3636,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3649,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -3586,7 +3695,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3707,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3720,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -3644,7 +3753,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3765,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3778,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 // CallSetLimits replaces the limits.
@@ -3683,7 +3792,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3804,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3817,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -3739,7 +3848,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3860,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3873,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -3824,7 +3933,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3945,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3958,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -3888,7 +3997,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +4009,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +4022,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -3952,7 +4061,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4073,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4086,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -4016,7 +4125,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4137,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4150,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -4076,7 +4185,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4197,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4210,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -4126,7 +4235,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4247,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4260,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -4190,7 +4299,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4311,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4324,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -4265,7 +4374,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4386,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4399,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -4361,7 +4470,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4482,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4495,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -4419,7 +4528,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4540,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4553,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -4511,7 +4620,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +4632,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +4645,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -4571,7 +4680,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4692,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4705,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -4617,7 +4726,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4738,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4751,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -4671,7 +4780,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4792,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4805,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -4746,7 +4855,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +4867,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +4880,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -4798,7 +4907,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +4919,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +4932,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -4871,7 +4980,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4992,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5005,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -4940,7 +5049,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5061,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5074,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -4998,7 +5107,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5119,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5132,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -5059,7 +5168,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5071,7 +5180,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5084,7 +5193,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -5108,7 +5217,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5229,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5242,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -5161,7 +5270,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5282,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5295,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -5221,7 +5330,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5342,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5355,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -5326,7 +5435,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5447,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5460,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -5417,7 +5526,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5538,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5551,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AccountName) GetApp() string {
@@ -5512,7 +5621,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5524,7 +5633,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5537,7 +5646,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -5618,7 +5727,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5739,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5752,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -5707,7 +5816,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +5828,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +5841,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -5785,7 +5894,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5797,7 +5906,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5810,7 +5919,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -5871,7 +5980,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5883,7 +5992,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +6005,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -6020,7 +6129,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6032,7 +6141,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6045,7 +6154,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -6120,7 +6229,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6132,7 +6241,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6145,7 +6254,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -6218,7 +6327,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6339,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6352,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -6303,7 +6412,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6315,7 +6424,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +6437,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -6363,7 +6472,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6484,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6497,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -6413,7 +6522,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6425,7 +6534,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6438,7 +6547,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -6478,7 +6587,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6490,7 +6599,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6503,7 +6612,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -6540,7 +6649,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6661,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6674,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -6774,7 +6883,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\x8b\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\x80\x13\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -6815,14 +6924,20 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\rbackup_result\x18= \x01(\v2!.quorate.peer.v1.CallBackupResultH\x00R\fbackupResult\x12B\n" +
 	"\vbackup_read\x18> \x01(\v2\x1f.quorate.peer.v1.CallBackupReadH\x00R\n" +
 	"backupRead\x12U\n" +
-	"\x12backup_read_result\x18? \x01(\v2%.quorate.peer.v1.CallBackupReadResultH\x00R\x10backupReadResultB\x06\n" +
+	"\x12backup_read_result\x18? \x01(\v2%.quorate.peer.v1.CallBackupReadResultH\x00R\x10backupReadResult\x12/\n" +
+	"\x04gone\x18F \x01(\v2\x19.quorate.peer.v1.CallGoneH\x00R\x04gone\x12B\n" +
+	"\vgone_result\x18G \x01(\v2\x1f.quorate.peer.v1.CallGoneResultH\x00R\n" +
+	"goneResultB\x06\n" +
 	"\x04body\"(\n" +
 	"\fCallSecurity\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"`\n" +
 	"\x12CallSecurityResult\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
-	"\x05fault\x18\x03 \x01(\tR\x05fault\"O\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05fault\"\n" +
+	"\n" +
+	"\bCallGone\"\x10\n" +
+	"\x0eCallGoneResult\"O\n" +
 	"\vCallCluster\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x0e\n" +
@@ -7093,7 +7208,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -7123,54 +7238,56 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Call)(nil),                   // 25: quorate.peer.v1.Call
 	(*CallSecurity)(nil),           // 26: quorate.peer.v1.CallSecurity
 	(*CallSecurityResult)(nil),     // 27: quorate.peer.v1.CallSecurityResult
-	(*CallCluster)(nil),            // 28: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 29: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 30: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 31: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 32: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 33: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 34: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 35: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 36: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 37: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 38: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 39: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 40: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 41: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 42: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 43: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 44: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 45: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 46: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 47: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 48: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 49: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 50: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 51: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 52: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 53: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 54: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 55: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 56: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 57: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 58: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 59: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 60: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 61: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 62: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 63: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 64: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 65: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 66: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 67: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 68: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 69: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 70: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 71: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 72: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 73: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 74: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 75: quorate.peer.v1.CallBackupReadResult
+	(*CallGone)(nil),               // 28: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),         // 29: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),            // 30: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 31: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 32: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 33: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 34: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 35: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 36: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 37: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 38: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 39: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 40: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 41: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 42: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 43: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 44: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 45: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 46: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 47: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 48: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 49: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 50: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 51: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 52: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 53: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 54: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 55: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 56: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 57: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 58: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 59: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 60: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 61: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 62: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 63: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 64: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 65: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 66: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 67: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 68: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 69: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 70: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 71: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 72: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 73: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 74: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 75: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 76: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 77: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -7203,67 +7320,69 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	21, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
 	22, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
 	24, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	36, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	37, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	40, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	41, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	42, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	43, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	44, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	46, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	48, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	49, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	55, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	57, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	50, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	51, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	52, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	53, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	58, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	59, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	64, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	65, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	28, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	29, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	30, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	31, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	32, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	33, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	34, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	35, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	38, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	39, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	42, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	43, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	44, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	45, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	46, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	48, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	50, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	51, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	57, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	59, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	52, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	53, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	54, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	55, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	60, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	61, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	66, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	67, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	30, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	31, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	32, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	33, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	34, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	35, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	36, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	37, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
 	26, // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
 	27, // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	71, // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	72, // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	74, // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	75, // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	38, // 64: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	39, // 65: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	45, // 66: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	47, // 67: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	54, // 68: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	56, // 69: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	60, // 70: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	61, // 71: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,  // 72: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	62, // 73: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	62, // 74: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	63, // 75: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,  // 76: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	67, // 77: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	66, // 78: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	62, // 79: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	68, // 80: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	70, // 81: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	69, // 82: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	68, // 83: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,  // 84: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	73, // 85: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	73, // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	74, // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	76, // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	77, // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	28, // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	29, // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	40, // 66: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	41, // 67: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	47, // 68: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	49, // 69: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	56, // 70: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	58, // 71: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	62, // 72: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	63, // 73: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,  // 74: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	64, // 75: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	64, // 76: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	65, // 77: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,  // 78: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	69, // 79: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	68, // 80: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	64, // 81: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	70, // 82: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	72, // 83: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	71, // 84: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	70, // 85: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,  // 86: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	75, // 87: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -7324,15 +7443,17 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_BackupResult)(nil),
 		(*Call_BackupRead)(nil),
 		(*Call_BackupReadResult)(nil),
+		(*Call_Gone)(nil),
+		(*Call_GoneResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[60].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[62].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,393 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// changeLimit bounds a call of ChangeCluster without a deadline of its own.
+const changeLimit = 10 * time.Second
+
+// ChangeCluster carries out a call of ClusterService that the leader of the meta
+// group has to: req is its request, what it returns is its response. by is the
+// caller's identity. A refusal is a *members.Error, the lack of a leader a
+// NoLeaderError. It tries again until ctx ends, for at most ten seconds; all calls
+// may be repeated.
+func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	for {
+		res, err := n.changeOnce(ctx, by, req)
+		if refusal := (*members.Error)(nil); err == nil || errors.As(err, &refusal) {
+			return res, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &NoLeaderError{fmt.Sprintf("the change of the cluster was not made: %v", err)}
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+func (n *Node) changeOnce(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+	if n.leadsMeta() {
+		return n.change(ctx, by, req)
+	}
+	to := n.routes.metaLeader()
+	if to == "" || to == n.cfg.Self {
+		return nil, errors.New("the meta group has no leader")
+	}
+	msg := &peerv1.CallCluster{Method: methodOf(req), Request: encode(req), By: by}
+	c, err := accountsNode{n}.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Cluster{Cluster: msg}}) // waits for a disk
+	if err != nil {
+		return nil, err
+	}
+	return decodeChange(c.GetClusterResult(), req)
+}
+
+// methodOf is the method whose request it is.
+func methodOf(req proto.Message) string {
+	return strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request")
+}
+
+// changeMessages are a request and a response of each method.
+var changeMessages = map[string][2]proto.Message{}
+
+func init() {
+	for _, m := range [][2]proto.Message{
+		{&quoratev1.JoinRequest{}, &quoratev1.JoinResponse{}},
+		{&quoratev1.CreateJoinTokenRequest{}, &quoratev1.CreateJoinTokenResponse{}},
+		{&quoratev1.ListJoinTokensRequest{}, &quoratev1.ListJoinTokensResponse{}},
+		{&quoratev1.RevokeJoinTokenRequest{}, &quoratev1.RevokeJoinTokenResponse{}},
+		{&quoratev1.GetPlanRequest{}, &quoratev1.GetPlanResponse{}},
+		{&quoratev1.ChangeNodeRequest{}, &quoratev1.ChangeNodeResponse{}},
+		{&quoratev1.TransferLeadershipRequest{}, &quoratev1.TransferLeadershipResponse{}},
+		{&quoratev1.IssueCertificateRequest{}, &quoratev1.IssueCertificateResponse{}},
+		{&quoratev1.RotateAuthorityRequest{}, &quoratev1.RotateAuthorityResponse{}},
+	} {
+		changeMessages[methodOf(m[0])] = m
+	}
+}
+
+// onCluster carries out what another node passed on.
+func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
+	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
+	defer cancel()
+	m, ok := changeMessages[c.GetMethod()]
+	if !ok {
+		return failedChange(&members.Error{Text: fmt.Sprintf("this version does not know the call %q; upgrade every node", c.GetMethod())})
+	}
+	req := m[0].ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(c.GetRequest(), req); err != nil {
+		return failedChange(err)
+	}
+	if !n.leadsMeta() {
+		return failedChange(multiraft.ErrNotLeader)
+	}
+	res, err := n.change(ctx, c.GetBy(), req)
+	if err != nil {
+		return failedChange(err)
+	}
+	return &peerv1.CallClusterResult{Response: encode(res)}
+}
+
+// failedChange keeps a refusal what it is; anything else is worth another try.
+func failedChange(err error) *peerv1.CallClusterResult {
+	st := &spb.Status{Code: int32(codes.Unavailable), Message: err.Error()}
+	if refusal := (*members.Error)(nil); errors.As(err, &refusal) {
+		st.Code = int32(refusal.Kind.Code())
+	}
+	return &peerv1.CallClusterResult{Status: encode(st)}
+}
+
+func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message, error) {
+	if len(r.GetStatus()) > 0 {
+		var st spb.Status
+		if err := proto.Unmarshal(r.Status, &st); err != nil {
+			return nil, err
+		}
+		if st.Code == int32(codes.Unavailable) {
+			return nil, errors.New(st.Message)
+		}
+		return nil, &members.Error{Kind: members.KindOf(codes.Code(st.Code)), Text: st.Message}
+	}
+	res := changeMessages[methodOf(req)][1].ProtoReflect().New().Interface()
+	return res, proto.Unmarshal(r.GetResponse(), res)
+}
+
+// change carries a call out as the leader of the meta group.
+func (n *Node) change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+	switch r := req.(type) {
+	case *quoratev1.JoinRequest:
+		return n.join(ctx, by, r)
+	case *quoratev1.CreateJoinTokenRequest:
+		return n.createToken(ctx, by, r)
+	case *quoratev1.ListJoinTokensRequest:
+		return n.listTokens(), nil
+	case *quoratev1.RevokeJoinTokenRequest:
+		return n.revokeToken(ctx, r)
+	case *quoratev1.GetPlanRequest:
+		return n.getPlan(ctx, r)
+	case *quoratev1.ChangeNodeRequest:
+		return n.changeNode(ctx, r)
+	case *quoratev1.TransferLeadershipRequest:
+		return n.transferLeadership(ctx, r)
+	case *quoratev1.IssueCertificateRequest:
+		return n.issueCertificate(r)
+	case *quoratev1.RotateAuthorityRequest:
+		return n.rotateAuthority(ctx, r)
+	}
+	return nil, invalid("request %s: is no change of the cluster", req.ProtoReflect().Descriptor().Name())
+}
+
+func invalid(format string, args ...any) error {
+	return &members.Error{Kind: members.Invalid, Text: fmt.Sprintf(format, args...)}
+}
+
+// amend makes a change from the newest membership, again while others make theirs.
+// A nil change is none.
+func (n *Node) amend(ctx context.Context, make func(t *members.Table) (*raftlogv1.ChangeMembers, error)) (*members.Table, error) {
+	for {
+		t := n.meta.members.Load()
+		c, err := make(t)
+		if c == nil || err != nil {
+			return t, err
+		}
+		after, err := n.commitMembers(ctx, t, c)
+		if !errors.Is(err, members.ErrStale) {
+			return after, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// join takes a node in.
+func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+	m := &members.Member{
+		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
+		Version: r.GetVersion(), Level: r.GetLevel(), State: members.Active, Joined: time.Now(), JoinID: string(r.GetJoinId()),
+	}
+	reached := false
+	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+		token, err := admit(t, by, r)
+		if err != nil {
+			return nil, err
+		}
+		if have := t.Member(m.ID); have != nil && have.JoinID == m.JoinID && m.JoinID != "" {
+			return nil, nil // the same join, repeated
+		}
+		if !reached { // not while others wait for the log
+			if err := reach(ctx, m.Peer); err != nil {
+				return nil, err
+			}
+			reached = true
+		}
+		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Add{Add: &raftlogv1.AddMember{Member: m.Encode(), Token: token}}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("a node joins", "node", m.ID, "peer", m.Peer, "zone", m.Zone, "by", by)
+	return n.welcome(t, r)
+}
+
+// welcome is what a new member needs.
+func (n *Node) welcome(t *members.Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+	out := &quoratev1.JoinResponse{
+		Cluster: n.cfg.Cluster, Ranges: uint32(n.cfg.Ranges), Replicas: uint32(t.Replicas()), Sync: durationpb.New(n.cfg.Sync),
+		Nodes: map[string]string{}, Trust: trustOf(t.Authority()),
+	}
+	for _, id := range t.IDs() {
+		out.Nodes[string(id)] = t.Member(id).Peer
+	}
+	if len(r.GetCsr()) == 0 || t.Authority() == nil {
+		return out, nil
+	}
+	cert, err := n.sign(t, r.Csr, pki.Identity{Cluster: n.cfg.Cluster, Kind: pki.Node, Name: r.GetNode()}, hostsOf(r.GetPeerAddress(), r.GetGrpcAddress(), r.GetHttpAddress()), certificateTTL)
+	out.Certificate = cert
+	return out, err
+}
+
+// hostsOf are the hosts of addresses, for a certificate.
+func hostsOf(addrs ...string) (hosts []string) {
+	for _, a := range addrs {
+		if host, _, err := net.SplitHostPort(a); err == nil && host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// admit says whether a node may join, and the id of the token that lets it in;
+// none for one that shows a node certificate of its name.
+func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string, err error) {
+	if r.GetLevel() < t.Level() {
+		return "", &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
+			"version %q of the new node has feature level %d; the cluster needs %d: use the cluster's version", r.GetVersion(), r.GetLevel(), t.Level())}
+	}
+	if r.GetToken() == "" {
+		if by == "node:"+r.GetNode() {
+			return "", nil
+		}
+		return "", &members.Error{Kind: members.Denied, Text: "token: is missing; \"quorate token create\" makes one"}
+	}
+	given, err := pki.ParseJoinToken(r.GetToken())
+	if err != nil {
+		return "", &members.Error{Kind: members.Denied, Text: err.Error()}
+	}
+	have := t.Token(given.ID)
+	if have == nil {
+		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" {
+			return "", nil // its last use was this join, whose answer was lost
+		}
+		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf(
+			"join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate token create\" makes a new one", given.ID)}
+	}
+	if !given.Secret.Matches(pki.Hash(have.GetHash())) {
+		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: its secret is wrong", given.ID)}
+	}
+	if time.Now().UnixNano() >= have.GetExpiresUnixNanos() {
+		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: it expired at %s; \"quorate token create\" makes a new one",
+			given.ID, time.Unix(0, have.GetExpiresUnixNanos()).UTC().Format(time.RFC3339))}
+	}
+	return given.ID, nil
+}
+
+// reach refuses an address that nobody listens at: the node would be a member that
+// no other can talk to.
+func reach(ctx context.Context, addr string) error {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return invalid("peer_address %q: must be host:port that the other nodes reach", addr)
+	}
+	d := net.Dialer{Timeout: 2 * time.Second}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return invalid("peer_address %s: the cluster cannot reach the new node there: %v", addr, err)
+	}
+	return c.Close()
+}
+
+// Bounds of join tokens.
+const (
+	defaultTokenTTL = time.Hour
+	maxTokenTTL     = 30 * 24 * time.Hour
+)
+
+func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
+	ttl := defaultTokenTTL
+	if r.Ttl != nil {
+		ttl = r.Ttl.AsDuration()
+	}
+	if ttl < time.Second || ttl > maxTokenTTL {
+		return nil, invalid("ttl: %v; must be 1s to 720h", ttl)
+	}
+	uses := max(r.GetUses(), 1)
+	if uses > members.MaxMembers {
+		return nil, invalid("uses: %d; must be 1 to %d", uses, members.MaxMembers)
+	}
+	now := time.Now()
+	var token string
+	var stored *raftlogv1.StoredJoinToken
+	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+		certs, err := pki.ParseCertificates(t.Authority().GetCertificate())
+		if t.Authority() != nil && err != nil {
+			return nil, err
+		}
+		var id string
+		var hash pki.Hash
+		if len(certs) > 0 {
+			token, id, hash = pki.NewJoinToken(certs[0])
+		} else {
+			token, id, hash = pki.NewJoinToken(&x509.Certificate{}) // the hash of nothing: the joiner has no authority to check
+		}
+		stored = &raftlogv1.StoredJoinToken{
+			Id: id, Hash: hash[:], UsesLeft: uses, By: by, CreatedUnixNanos: now.UnixNano(), ExpiresUnixNanos: now.Add(ttl).UnixNano(),
+		}
+		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Token{Token: stored}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &quoratev1.CreateJoinTokenResponse{Token: token, Info: publicToken(stored)}
+	for _, id := range t.IDs() {
+		if a := t.Member(id).GRPC; a != "" {
+			out.Addresses = append(out.Addresses, a)
+		}
+	}
+	return out, nil
+}
+
+func publicToken(t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
+	return &quoratev1.JoinToken{
+		Id: t.GetId(), UsesLeft: t.GetUsesLeft(), By: t.GetBy(),
+		CreatedAt: timestamppb.New(time.Unix(0, t.GetCreatedUnixNanos())), ExpiresAt: timestamppb.New(time.Unix(0, t.GetExpiresUnixNanos())),
+	}
+}
+
+func (n *Node) listTokens() *quoratev1.ListJoinTokensResponse {
+	out := &quoratev1.ListJoinTokensResponse{}
+	for _, t := range n.meta.members.Load().Tokens() {
+		if t.GetExpiresUnixNanos() > time.Now().UnixNano() {
+			out.Tokens = append(out.Tokens, publicToken(t))
+		}
+	}
+	return out
+}
+
+func (n *Node) revokeToken(ctx context.Context, r *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
+	_, err := n.amend(ctx, func(*members.Table) (*raftlogv1.ChangeMembers, error) {
+		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_DropToken{DropToken: &raftlogv1.DropJoinToken{Id: r.GetId()}}}, nil
+	})
+	return &quoratev1.RevokeJoinTokenResponse{}, err
+}
+
+// announced takes over what a node says of itself.
+func (n *Node) announced(ctx context.Context, from quota.NodeID, c *peerv1.CallAnnounce) (*peerv1.CallAnnounceResult, error) {
+	pb := &raftlogv1.StoredMember{}
+	if err := proto.Unmarshal(c.GetMember(), pb); err != nil {
+		return nil, err
+	}
+	if !n.leadsMeta() {
+		return nil, multiraft.ErrNotLeader
+	}
+	told := members.DecodeMember(pb)
+	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+		have := t.Member(from)
+		if have == nil || sameMember(told, have) {
+			return nil, nil
+		}
+		m := *have
+		m.Peer, m.GRPC, m.HTTP, m.Zone, m.Version, m.Level, m.Trusts, m.SignedBy = told.Peer, told.GRPC, told.HTTP, told.Zone, told.Version, told.Level, told.Trusts, told.SignedBy
+		return putMember(&m), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &peerv1.CallAnnounceResult{Gone: t.Member(from) == nil}
+	if len(c.GetCsr()) > 0 && !out.Gone {
+		m := t.Member(from)
+		out.Certificate, err = n.sign(t, c.Csr, pki.Identity{Cluster: n.cfg.Cluster, Kind: pki.Node, Name: string(from)}, hostsOf(m.Peer, m.GRPC, m.HTTP), certificateTTL)
+	}
+	return out, err
+}

@@ -1,0 +1,337 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// What the mover does at a time.
+const (
+	moveEvery  = 500 * time.Millisecond // how often it looks
+	maxMoves   = 4                      // groups that change at a time
+	stepLimit  = 10 * time.Second       // for one step
+	lookAgain  = 15 * time.Second       // at groups that were as wanted
+	aliveAfter = 5 * time.Second        // silence of a node that counts as dead for one step
+)
+
+// mover makes the groups what is wanted of them, while this node leads the meta
+// group. What is wanted is in the meta group; what is, is in each group's Raft
+// configuration: so it holds nothing that a crash could lose, and does nothing
+// twice that it should not. Every node has one; those of others do nothing.
+type mover struct {
+	node  *Node
+	slots chan struct{}
+
+	mu    sync.Mutex
+	doing map[uint32]shard.Step // step that is under way or waits, by group
+	busy  map[uint32]bool
+	done  map[uint32]settled // groups that were as wanted
+}
+
+// settled is when a group was as wanted, and what that was.
+type settled struct {
+	at       time.Time
+	revision uint64
+}
+
+func (n *Node) mover() {
+	defer n.done.Done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer n.moves.wait()
+	defer cancel()
+	tick := time.NewTicker(moveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+		}
+		n.introduce(ctx)
+		if !n.leadsMeta() {
+			n.moves.forget()
+			continue
+		}
+		if err := n.tendMembers(ctx); err != nil && ctx.Err() == nil {
+			n.log.Debug("membership not tended", "err", err)
+		}
+		n.moves.move(ctx)
+	}
+}
+
+func newMover(n *Node) *mover {
+	return &mover{node: n, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]settled{}}
+}
+
+// wait waits for the steps that are under way.
+func (m *mover) wait() {
+	for range maxMoves {
+		m.slots <- struct{}{}
+	}
+}
+
+// forget is for whoever does not lead any more.
+func (m *mover) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.doing)
+	clear(m.done)
+}
+
+// step returns what is done with a group now; none if it is as wanted.
+func (m *mover) step(g uint32) (shard.Step, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.doing[g]
+	return s, ok
+}
+
+func (n *Node) leadsMeta() bool {
+	g := n.host.Group(metaGroup)
+	if g == nil {
+		return false
+	}
+	_, _, serving := g.Leader()
+	return serving
+}
+
+// tendMembers keeps the membership: makes the first one, gives up nodes that are
+// dead for long, plans, and takes out who holds nothing more. One change at a time.
+func (n *Node) tendMembers(ctx context.Context) error {
+	t := n.meta.members.Load()
+	if !t.Seeded() {
+		return n.seed(ctx, t)
+	}
+	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{n.raised, n.buried, n.planned, n.dropped, n.rotated} {
+		if c := next(t); c != nil {
+			_, err := n.commitMembers(ctx, t, c)
+			return err
+		}
+	}
+	return nil
+}
+
+// commitMembers proposes a change that was made from t. The error of the change
+// itself is an *members.Error, or members.ErrStale.
+func (n *Node) commitMembers(ctx context.Context, t *members.Table, c *raftlogv1.ChangeMembers) (*members.Table, error) {
+	c.Revision, c.AtUnixNanos = t.Revision(), int64(n.clock.now())
+	res, err := n.applyMeta(ctx, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeMembers{ChangeMembers: c}}))
+	if err != nil {
+		return nil, err
+	}
+	r, ok := res.(membersResult)
+	if !ok {
+		return nil, errors.New("membership: the log answered something else")
+	}
+	return r.table, r.err
+}
+
+// seed makes the first membership out of the settings, once every node is here
+// and knows what a membership is: log entries that a node does not understand
+// would leave it with another state than the rest.
+func (n *Node) seed(ctx context.Context, t *members.Table) error {
+	v := n.view.Load()
+	seed := &raftlogv1.Membership{Level: members.Level, Replicas: uint32(n.cfg.Replicas)}
+	for _, id := range v.ids {
+		if id != n.cfg.Self && (!n.routes.up(id) || n.net.LevelOf(id) < members.Level) {
+			return nil
+		}
+		m := &members.Member{ID: id, Peer: v.nodes[id], State: members.Active, Level: members.Level}
+		seed.Members = append(seed.Members, m.Encode())
+	}
+	if a := n.cfg.Authority; a != nil {
+		seed.Authority = &raftlogv1.StoredAuthority{Certificate: a.CertPEM, Key: a.KeyPEM}
+	}
+	seed.Placements = append(seed.Placements, members.EncodePlacement(metaGroup, v.meta))
+	for r, p := range v.ranges {
+		seed.Placements = append(seed.Placements, members.EncodePlacement(group(quota.RangeID(r)), p))
+	}
+	_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Seed{Seed: seed}})
+	return err
+}
+
+// raised raises the feature level when every member has more.
+func (n *Node) raised(t *members.Table) *raftlogv1.ChangeMembers {
+	low := uint32(members.Level)
+	for _, id := range t.IDs() {
+		if m := t.Member(id); !m.Dead {
+			low = min(low, m.Level)
+		}
+	}
+	if low <= t.Level() {
+		return nil
+	}
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Level{Level: &raftlogv1.RaiseLevel{Level: low}}}
+}
+
+// buried gives up a member that has been silent for DeadAfter, if what remains is
+// enough to hold every replica that is wanted, and a majority of all is here: a
+// leader that is cut off buries nobody.
+func (n *Node) buried(t *members.Table) *raftlogv1.ChangeMembers {
+	after := n.cfg.DeadAfter
+	if after < 0 {
+		return nil
+	}
+	silent := n.routes.silentFor(after)
+	usable := 0
+	for _, id := range t.IDs() {
+		if !slices.Contains(silent, id) && t.Member(id).Node().State == shard.Active {
+			usable++
+		}
+	}
+	if usable < t.Replicas() || 2*usable <= len(t.IDs()) {
+		return nil
+	}
+	for _, id := range silent {
+		if m := t.Member(id); m != nil && !m.Dead {
+			dead := *m
+			dead.State, dead.Dead = members.Leaving, true
+			n.log.Warn("gives up a dead node: its replicas go to others", "node", id, "silent_for", after)
+			return putMember(&dead)
+		}
+	}
+	return nil
+}
+
+func putMember(m *members.Member) *raftlogv1.ChangeMembers {
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Put{Put: m.Encode()}}
+}
+
+// planned puts down what is wanted of the groups, where that has changed.
+func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
+	list, err := n.plan(t, t.Nodes())
+	if err != nil {
+		n.log.Error("no placement", "err", err)
+		return nil
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{Place: &raftlogv1.PutPlacements{Placements: list}}}
+}
+
+// plan returns the placements that are to change for these nodes.
+func (n *Node) plan(t *members.Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
+	meta, before := t.Placements(n.cfg.Ranges)
+	wanted, err := shard.Place(nodes, n.cfg.Ranges, t.Replicas(), before)
+	if err != nil {
+		return nil, err
+	}
+	var out []*raftlogv1.StoredPlacement
+	change := func(g uint32, was, is shard.Placement) {
+		if !slices.Equal(was.Voters, is.Voters) || !slices.Equal(was.Former, is.Former) {
+			out = append(out, members.EncodePlacement(g, is))
+		}
+	}
+	voters := shard.PlaceMeta(nodes, metaVoters, meta.Voters)
+	change(metaGroup, meta, shard.Placement{Voters: voters})
+	for r := range wanted {
+		change(group(quota.RangeID(r)), before[r], wanted[r])
+	}
+	return out, nil
+}
+
+// dropped takes a member out that leaves and holds nothing more. Who still answers
+// is told first: once it is no member, nobody talks to it.
+func (n *Node) dropped(t *members.Table) *raftlogv1.ChangeMembers {
+	for _, id := range t.IDs() {
+		if id != n.cfg.Self && leaves(t, id) && !n.inMeta(id) {
+			n.bidFarewell(id)
+			return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Drop{Drop: &raftlogv1.DropMember{Id: string(id)}}}
+		}
+	}
+	return nil
+}
+
+// leaves says whether a member is on its way out and holds no range any more.
+func leaves(t *members.Table, id quota.NodeID) bool {
+	m := t.Member(id)
+	return (m.State == members.Leaving || m.Dead) && !t.Holds(id)
+}
+
+func (n *Node) bidFarewell(id quota.NodeID) {
+	if !n.routes.up(id) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if _, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Gone{Gone: &peerv1.CallGone{}}}); err != nil {
+		n.log.Info("a node that leaves was not told so", "node", id, "err", err)
+	}
+}
+
+func (n *Node) inMeta(id quota.NodeID) bool {
+	g := n.host.Group(metaGroup)
+	return g != nil && slices.ContainsFunc(g.Members(), func(m multiraft.Member) bool { return m.ID == id })
+}
+
+// move begins the next step of groups that are not as wanted, a few at a time.
+func (m *mover) move(ctx context.Context) {
+	n := m.node
+	t := n.meta.members.Load()
+	if !t.Seeded() {
+		return
+	}
+	meta, ranges := t.Placements(n.cfg.Ranges)
+	m.begin(ctx, t, metaGroup, meta)
+	for r := range ranges {
+		m.begin(ctx, t, group(quota.RangeID(r)), ranges[r])
+	}
+}
+
+// begin begins the next step of a group, unless one is under way, it was as wanted
+// just now, or enough others are moving.
+func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shard.Placement) {
+	m.mu.Lock()
+	last, ok := m.done[g]
+	rest := m.busy[g] || ok && last.revision == t.Revision() && time.Since(last.at) < lookAgain
+	m.mu.Unlock()
+	if rest || len(want.Voters) == 0 {
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+	default:
+		return
+	}
+	m.mu.Lock()
+	m.busy[g] = true
+	m.mu.Unlock()
+	go func() {
+		defer func() { <-m.slots }()
+		ctx, cancel := context.WithTimeout(ctx, stepLimit)
+		defer cancel()
+		step, err := m.node.advance(ctx, t, g, want)
+		if err != nil && ctx.Err() == nil {
+			m.node.log.Debug("step failed", "group", g, "step", step.Do, "node", step.Node, "err", err)
+		}
+		m.note(t, g, step, err)
+	}()
+}
+
+// note keeps what came of a step.
+func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.busy, g)
+	delete(m.done, g)
+	if err == nil && step.Do == shard.Done {
+		delete(m.doing, g)
+		m.done[g] = settled{time.Now(), t.Revision()}
+		return
+	}
+	if err != nil {
+		step.Why = err.Error()
+	}
+	m.doing[g] = step
+}
