@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// newOne starts a cluster of one node, n1.
+func newOne(t testing.TB, ranges int) *trio {
+	t.Helper()
+	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addrs["n1"] = l.Addr().String()
+	t.Cleanup(c.stop)
+	c.start("n1", l)
+	c.awaitReady(15 * time.Second)
+	c.eventually(10*time.Second, "a membership", func() error {
+		if !c.nodes["n1"].view.Load().table.Seeded() {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	return c
+}
+
+// any is a node that runs.
+func (c *trio) any() *Node { return c.running()[0] }
+
+// join starts a node that joins with a token.
+func (c *trio) join(id quota.NodeID, token string) {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.addrs[id] = l.Addr().String()
+	res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.JoinRequest{
+		Token: token, Node: string(id), PeerAddress: c.addrs[id], Level: members.Level, JoinId: []byte(id),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := c.config(id, l)
+	cfg.Join, cfg.Nodes = true, map[quota.NodeID]string{}
+	for n, addr := range res.(*quoratev1.JoinResponse).Nodes {
+		cfg.Nodes[quota.NodeID(n)] = addr
+	}
+	n, err := Start(cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[id] = n
+}
+
+// settled waits until every group is as wanted, and has so many voters.
+func (c *trio) settled(within time.Duration, voters int) {
+	c.t.Helper()
+	c.eventually(within, "every group as wanted", func() error {
+		res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.GetPlanRequest{})
+		if err != nil {
+			return err
+		}
+		if g := res.(*quoratev1.GetPlanResponse).Groups; len(g) > 0 {
+			return fmt.Errorf("%d groups are not, such as %v", len(g), g[0])
+		}
+		for _, r := range c.any().Status().Ranges {
+			if len(r.Replicas) != voters || len(r.Former) > 0 || r.Leader == "" {
+				return fmt.Errorf("range %d: %v", r.Id, r)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *trio) token() string {
+	c.t.Helper()
+	res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.CreateJoinTokenRequest{Uses: 10})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.(*quoratev1.CreateJoinTokenResponse).Token
+}
+
+// leave lets a node leave, and closes it when it is out.
+func (c *trio) leave(id quota.NodeID) {
+	c.t.Helper()
+	if _, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: string(id), Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE}); err != nil {
+		c.t.Fatal(err)
+	}
+	select {
+	case <-c.nodes[id].Out():
+	case <-time.After(30 * time.Second):
+		res, _ := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.GetPlanRequest{})
+		c.t.Fatalf("%s has not left: %v", id, res)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := c.nodes[id].Close(ctx); err != nil {
+		c.t.Error(err)
+	}
+	delete(c.nodes, id)
+	delete(c.addrs, id)
+}
+
+// TestGrowth grows a cluster from one node to four and back to one, with limits
+// and counts in it.
+func TestGrowth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nodes for many seconds; left out by -short")
+	}
+	c := newOne(t, 4)
+	c.apply(limit("daily", 100, quota.Hard))
+	k := quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "daily"}, Key: "a"}
+	use(t, c.nodes["n1"], k, 10)
+	token := c.token()
+	for i, voters := range []int{1, 3, 3} {
+		id := quota.NodeID(fmt.Sprintf("n%d", i+2))
+		c.join(id, token)
+		c.settled(40*time.Second, voters)
+		t.Logf("%s has joined", id)
+	}
+	for _, id := range []quota.NodeID{"n1", "n2", "n3"} {
+		c.leave(id)
+		t.Logf("%s has left", id)
+	}
+	c.settled(30*time.Second, 1)
+	if got := c.any().Limits().Version; got != 1 {
+		t.Errorf("version %d of the limits, want 1", got)
+	}
+}
