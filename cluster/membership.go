@@ -106,7 +106,9 @@ func (n *Node) membersChanged(t *members.Table) {
 	}
 	v := viewOf(t, n.cfg.Ranges)
 	if v.nodes[n.cfg.Self] == "" {
-		n.gone("it is no member of the cluster any more")
+		if have.member(n.cfg.Self) != nil { // not from before it joined
+			n.gone("it is no member of the cluster any more")
+		}
 		return
 	}
 	n.view.Store(v)

@@ -309,21 +309,41 @@ func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shar
 	m.mu.Unlock()
 	go func() {
 		defer func() { <-m.slots }()
-		ctx, cancel := context.WithTimeout(ctx, stepLimit)
-		defer cancel()
-		step, err := m.node.advance(ctx, t, g, want)
-		if err != nil && ctx.Err() == nil {
-			m.node.log.Debug("step failed", "group", g, "step", step.Do, "node", step.Node, "err", err)
-		}
-		m.note(t, g, step, err)
+		m.advance(ctx, g)
 	}()
 }
 
-// note keeps what came of a step.
-func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error) {
+// advance takes a group as far as it goes now.
+func (m *mover) advance(ctx context.Context, g uint32) {
+	n := m.node
+	for {
+		t := n.meta.members.Load()
+		ctx, cancel := context.WithTimeout(ctx, stepLimit)
+		step, err := n.advance(ctx, t, g, placementOf(t, g, n.cfg.Ranges))
+		cancel()
+		last := err != nil || step.Do == shard.Done || step.Do == shard.Wait || !n.leadsMeta()
+		m.note(t, g, step, err, last)
+		if last {
+			return
+		}
+	}
+}
+
+func placementOf(t *members.Table, g uint32, ranges int) shard.Placement {
+	meta, each := t.Placements(ranges)
+	if g == metaGroup {
+		return meta
+	}
+	return each[g-1]
+}
+
+// note keeps what came of a step, the last one for now.
+func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.busy, g)
+	if last {
+		delete(m.busy, g)
+	}
 	delete(m.done, g)
 	if err == nil && step.Do == shard.Done {
 		delete(m.doing, g)

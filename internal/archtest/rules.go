@@ -159,6 +159,12 @@ var Rules = []Rule{
 		ThirdParty: []string{sys},
 	},
 	{
+		Package: "cluster/members", Kind: Library,
+		Job:        "is who is in a cluster, as replicated state: data, driven by tests without a node",
+		May:        []string{"internal/quota", "shard", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc},
+	},
+	{
 		Package: "cluster/accounts", Kind: Library,
 		Job:        "keeps durable balances on the ranges: batches, transactions, reads",
 		May:        []string{"cluster/wire", "cluster/multiraft", "internal/account", "internal/quota", "shard", "api/gen/..."},
@@ -169,9 +175,9 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "internal/account", "internal/backup", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "api/gen/...",
 		},
-		ThirdParty: []string{protobuf, grpc, errgroup, metrics, xsync},
+		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
 	{
 		Package: "api/gen/...", Kind: Generated,
