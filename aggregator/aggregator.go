@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -16,7 +15,7 @@ type Clock func() quota.Time
 type Aggregator struct {
 	born   quota.Time
 	cfg    Config
-	count  atomic.Int64 // nodes of the cluster
+	count  nodeCount
 	table  table
 	urgent stack
 	member
@@ -34,7 +33,8 @@ func New(cfg Config, now quota.Time) *Aggregator {
 }
 
 // SetNodes says how many nodes the cluster has now: the share of a node that is
-// cut off, and what one may guess, depend on it. Below 1 is 1.
+// cut off, and what one may guess, depend on it. Below 1 is 1. Any goroutine may
+// call it.
 func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
 
 func (a *Aggregator) nodes() int { return int(a.count.Load()) }

@@ -92,3 +92,6 @@ func (s *stack) drain(f func(*bucket)) {
 		b = next
 	}
 }
+
+// nodeCount is how many nodes the cluster has: decisions read it while others join.
+type nodeCount struct{ atomic.Int64 }
