@@ -40,7 +40,9 @@ func accountIn(t testing.TB, r quota.RangeID, ranges, i int) account.ID {
 // mustApply applies operations through a node.
 func mustApply(t testing.TB, n *Node, requestID string, ops ...account.Op) account.Outcome {
 	t.Helper()
-	out, err := n.ApplyOps(t.Context(), "user:me", requestID, 0, ops)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a busy machine only takes longer
+	defer cancel()
+	out, err := n.ApplyOps(ctx, "user:me", requestID, 0, ops)
 	if err != nil {
 		t.Fatalf("apply on %s: %v", n.cfg.Self, err)
 	}
@@ -52,7 +54,9 @@ func mustApply(t testing.TB, n *Node, requestID string, ops ...account.Op) accou
 
 func balances(t testing.TB, n *Node, stale bool, ids ...account.ID) []int64 {
 	t.Helper()
-	states, _, err := n.GetAccounts(t.Context(), ids, stale)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	states, _, err := n.GetAccounts(ctx, ids, stale)
 	if err != nil {
 		t.Fatalf("get on %s: %v", n.cfg.Self, err)
 	}

@@ -56,7 +56,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 			if told := err == nil && out.Code == account.Done; told != tc.told {
 				t.Errorf("answer %+v, %v", out, err)
 			}
-			c.eventually(3*time.Second, "the step is met", func() error {
+			c.eventually(time.Minute, "the step is met", func() error {
 				if seen[i].Load() <= int64(tc.after) {
 					return errors.New("not yet")
 				}
@@ -78,7 +78,7 @@ func TestAccountsCoordinatorStops(t *testing.T) {
 			if got := fmt.Sprint(balances(t, c.nodes["n2"], false, ids...)); got != "[101 101 101]" {
 				t.Errorf("in the end %s", got)
 			}
-			c.eventually(10*time.Second, "nothing is left", func() error { return c.nothingPending() })
+			c.eventually(time.Minute, "nothing is left", func() error { return c.nothingPending() })
 		})
 	}
 }

@@ -24,9 +24,9 @@ func TestDecideLeader(t *testing.T) {
 	closed.CutOff.Policy = quota.CutOffClosed
 	c.apply(soft, closed, hard)
 	for _, l := range []quota.Limit{soft, hard} {
-		for i := range 4 {
-			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)}
-			var passed atomic.Int64
+		for i, tries := 0, 0; i < 4; tries++ {
+			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(tries)}
+			var passed, late atomic.Int64
 			var wg sync.WaitGroup
 			for _, n := range c.running() {
 				for range 4 {
@@ -35,16 +35,24 @@ func TestDecideLeader(t *testing.T) {
 						if d.Allowed {
 							passed.Add(1)
 						}
-						if d.Why != quota.WhyLeader && d.Why != quota.WhyOverLimit {
+						switch d.Why {
+						case quota.WhyLeader, quota.WhyOverLimit:
+						case quota.WhyLocal, quota.WhyCutOff:
+							late.Add(1)
+						default:
 							t.Errorf("%v on %s: %v", k, n.cfg.Self, d.Why)
 						}
 					})
 				}
 			}
 			wg.Wait()
-			if passed.Load() != 3 {
-				t.Errorf("%v: %d of 12 passed, want 3", k, passed.Load())
+			if late.Load() > 0 && tries < 100 { // on a busy machine; then the node decides alone
+				continue
 			}
+			if passed.Load() != 3 || late.Load() > 0 {
+				t.Errorf("%v: %d of 12 passed, want 3; %d were not answered in time", k, passed.Load(), late.Load())
+			}
+			i++
 		}
 	}
 

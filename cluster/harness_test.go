@@ -52,7 +52,7 @@ func newTrio(t testing.TB, ranges int) *trio {
 	for _, id := range c.ids() {
 		c.start(id, listeners[id])
 	}
-	c.awaitReady(15 * time.Second)
+	c.awaitReady(time.Minute) // a busy machine only takes longer
 	return c
 }
 
@@ -186,7 +186,7 @@ func (c *trio) rate(k quota.Key) (*quoratev1.KeyRate, error) {
 // awaitRemaining waits until the leader says that so much of a key is left.
 func (c *trio) awaitRemaining(k quota.Key, want int64) {
 	c.t.Helper()
-	c.eventually(5*time.Second, fmt.Sprintf("%v has %d left", k, want), func() error {
+	c.eventually(30*time.Second, fmt.Sprintf("%v has %d left", k, want), func() error {
 		r, err := c.rate(k)
 		if err == nil && r.Remaining != want {
 			err = fmt.Errorf("it has %d left (%v)", r.Remaining, r)

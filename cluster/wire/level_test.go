@@ -129,7 +129,7 @@ func TestLevels(t *testing.T) {
 		t.Fatal(a.LevelOf("b"), b.LevelOf("a"))
 	}
 	reqB.Store(2)
-	if _, err := a.Call(within(t, 5*time.Second), "b", data, frame(1)); err != nil {
+	if _, err := a.Call(within(t, patience), "b", data, frame(1)); err != nil {
 		t.Fatalf("what stands stays: %v", err)
 	}
 	// Lose the connections: now neither side can make new ones.
