@@ -260,7 +260,7 @@ func TestTopRates(t *testing.T) {
 	}
 	use(t, c.running()[0], quota.Key{LimitName: b.LimitName, Key: "other"}, 50)
 	for _, n := range c.running() {
-		c.eventually(5*time.Second, "all keys are counted", func() error {
+		c.eventually(time.Minute, "all keys are counted", func() error {
 			res, err := n.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: "test", Limit: "a"})
 			if err != nil {
 				return err
