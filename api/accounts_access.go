@@ -9,11 +9,12 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/account"
 )
 
 // Anonymous is the identity of callers who do not say who they are.
-const Anonymous = "anonymous:anonymous"
+const Anonymous = auth.Anonymous
 
 // headerIdentity takes a caller at their word: the metadata or header that also
 // names the author of a change.
@@ -28,6 +29,16 @@ func (headerIdentity) Identify(ctx context.Context) (string, error) {
 		return Anonymous, nil
 	}
 	return who, nil
+}
+
+// byGuard takes who the guard has found the caller to be.
+type byGuard struct{}
+
+func (byGuard) Identify(ctx context.Context) (string, error) {
+	if c := auth.From(ctx); c != nil {
+		return c.Identity, nil
+	}
+	return Anonymous, nil
 }
 
 // caller returns the identity of whoever makes the call.

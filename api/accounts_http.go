@@ -51,7 +51,11 @@ func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, fi
 	if f := readQuery(req, id); f != nil {
 		return writeFault(w, f)
 	}
+	if f := admit(req.Context(), id); f != nil {
+		return writeFault(w, f)
+	}
 	res, f := call(authorContext(req), id)
+	visitOf(req.Context()).ended(res, f)
 	if f != nil {
 		return writeFault(w, within(f, field))
 	}

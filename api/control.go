@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // authorKeys are where the author of a change may stand besides in the call, in
@@ -16,6 +19,9 @@ var authorKeys = []string{"quorate-user", "x-forwarded-user"}
 
 // author returns who makes the call, and validates who and why.
 func author(ctx context.Context, given, comment string) (string, *fault) {
+	if c := auth.From(ctx); c != nil { // proven: what the caller says besides does not count
+		given = c.Identity
+	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok && given == "" {
 		for _, key := range authorKeys {
 			if v := md.Get(key); len(v) > 0 && v[0] != "" {
@@ -44,6 +50,7 @@ func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest
 		return nil, f
 	}
 	out := &quoratev1.GetLimitsResponse{Version: version}
+	list = s.visible(ctx, list)
 	for i := range list {
 		out.Limits = append(out.Limits, LimitProto(&list[i]))
 	}
@@ -54,6 +61,57 @@ func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest
 		out.Yaml = string(s.opts.FormatLimits(list))
 	}
 	return out, nil
+}
+
+// visible returns those of some limits that the caller may read.
+func (s *service) visible(ctx context.Context, list []quota.Limit) []quota.Limit {
+	if s.everywhere(ctx, rbac.LimitsRead) {
+		return list
+	}
+	var out []quota.Limit
+	for i := range list {
+		if s.mayIn(ctx, rbac.LimitsRead, list[i].Namespace) {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// mayChange refuses a change that touches namespaces which the caller may not
+// write, by their names. It pins the change to the version that it was compared
+// with: what others change meanwhile would be undone by somebody who may not.
+func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
+	if s.everywhere(ctx, rbac.LimitsWrite) {
+		return nil
+	}
+	version, now, f := s.limitsAt(ctx, nil)
+	if f != nil {
+		return f
+	}
+	for _, change := range diffLimits(now, c.Limits) {
+		if f := s.mayWriteIn(ctx, change.Namespace); f != nil {
+			f.detail += fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit)
+			return f
+		}
+	}
+	if c.Expect == quota.AnyVersion {
+		c.Expect = expected(&version)
+	}
+	if c.Expect != expected(&version) {
+		return fromError(&quota.ConflictError{Expected: c.Expect, Current: version})
+	}
+	return nil
+}
+
+func (s *service) mayWriteIn(ctx context.Context, namespace string) *fault {
+	v := visitOf(ctx)
+	if s.guard == nil || v == nil {
+		return nil
+	}
+	if err := s.guard.Check(v.caller, rbac.LimitsWrite, rbac.Namespace(namespace), v.method); err != nil {
+		return fromAuth(err)
+	}
+	return nil
 }
 
 // limitsAt returns a version, or what is in force for nil.
@@ -93,10 +151,14 @@ func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) 
 		return nil, f
 	}
 	out := &quoratev1.ApplyLimitsResponse{Findings: s.lint(limits)}
+	c := quota.Change{Limits: limits, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment}
+	if f := s.mayChange(ctx, &c); f != nil {
+		return nil, f
+	}
 	if req.DryRun {
 		return out, s.dryRun(limits, req, out)
 	}
-	v, changed, f := s.change(ctx, quota.Change{Limits: limits, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment})
+	v, changed, f := s.change(ctx, c)
 	if f != nil {
 		return nil, f
 	}
@@ -165,7 +227,7 @@ func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*
 	if f != nil {
 		return nil, f
 	}
-	return &quoratev1.DiffLimitsResponse{Changes: diffLimits(from, to)}, nil
+	return &quoratev1.DiffLimitsResponse{Changes: diffLimits(s.visible(ctx, from), s.visible(ctx, to))}, nil
 }
 
 // sideOf returns one side of a comparison, sorted.

@@ -125,6 +125,9 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	if f := readQuery(req, watch); f != nil {
 		return writeFault(w, f)
 	}
+	if f := admit(req.Context(), watch); f != nil {
+		return writeFault(w, f)
+	}
 	prefix, end, contentType := "", "\n", "application/x-ndjson"
 	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		prefix, end, contentType = "data: ", "\n\n", "text/event-stream"

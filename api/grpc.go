@@ -34,15 +34,20 @@ const HealthReady = "ready"
 // options, such as credentials, come last and win.
 func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	s := newService(n, o)
-	srv := grpc.NewServer(append([]grpc.ServerOption{
+	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxGRPCMessage),
 		grpc.MaxConcurrentStreams(maxGRPCStreams),
 		grpc.MaxHeaderListSize(maxGRPCHeader),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.ChainUnaryInterceptor(s.measure),
-	}, extra...)...)
+		grpc.ChainUnaryInterceptor(s.measure, s.guarded),
+		grpc.ChainStreamInterceptor(s.guardedStream),
+	}
+	if s.guard != nil {
+		options = append(options, grpc.InTapHandle(s.tapped))
+	}
+	srv := grpc.NewServer(append(options, extra...)...)
 	quoratev1.RegisterQuotaServiceServer(srv, &quotaServer{service: s})
 	quoratev1.RegisterLimitServiceServer(srv, &limitServer{service: s})
 	quoratev1.RegisterRateServiceServer(srv, &rateServer{service: s})
@@ -52,6 +57,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
 	quoratev1.RegisterAccountServiceServer(srv, &accountServer{service: s})
 	quoratev1.RegisterAccountAdminServiceServer(srv, &accountAdminServer{service: s})
+	quoratev1.RegisterSecurityServiceServer(srv, &securityServer{service: s})
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: n})
 	if o.Register != nil {
 		o.Register(srv, s.seen)

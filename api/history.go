@@ -79,7 +79,11 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 	if err != nil {
 		return nil, fromError(err)
 	}
-	v, changed, f := s.change(ctx, quota.Change{Limits: list, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version})
+	c := quota.Change{Limits: list, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version}
+	if f := s.mayChange(ctx, &c); f != nil {
+		return nil, f
+	}
+	v, changed, f := s.change(ctx, c)
 	if f != nil {
 		return nil, f
 	}
@@ -99,6 +103,11 @@ func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsR
 	by, f := author(ctx, req.Author, req.Comment)
 	if f != nil {
 		return nil, f
+	}
+	for _, l := range req.Limits {
+		if f := s.mayWriteIn(ctx, l.GetNamespace()); f != nil {
+			return nil, f
+		}
 	}
 	for try := 1; ; try++ {
 		version, left, f := s.without(req.Limits)

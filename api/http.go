@@ -63,7 +63,7 @@ func newRouter(s *service) *router {
 		if r.byPath[route.path] == nil {
 			r.byPath[route.path] = make(map[string]handler)
 		}
-		r.byPath[route.path][route.method] = route.serve
+		r.byPath[route.path][route.method] = r.guardedRoute(route.name(), route.serve)
 	}
 	r.paths = strings.Join(slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount))), ", ")
 	return r
@@ -126,6 +126,10 @@ type problem struct {
 	Detail string `json:"detail"`
 	Reason string `json:"reason,omitempty"`
 	Field  string `json:"field,omitempty"`
+	// Of refusals for want of a permission.
+	Permission string `json:"permission,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	Identity   string `json:"identity,omitempty"`
 }
 
 func writeFault(w http.ResponseWriter, f *fault) int {
@@ -133,12 +137,15 @@ func writeFault(w http.ResponseWriter, f *fault) int {
 	if title == "" {
 		title = "Client Closed Request"
 	}
-	body, err := json.Marshal(problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field})
+	body, err := json.Marshal(problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field, Permission: f.meta["permission"], Scope: f.meta["scope"], Identity: f.meta["identity"]})
 	if err != nil {
 		panic(err) // invariant: strings and an int have a JSON form
 	}
 	h := w.Header()
 	h["Content-Type"] = problemType
+	if f.http == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="quorate"`)
+	}
 	if f.retry > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wholeSeconds(f.retry), 10))
 	}

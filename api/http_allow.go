@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // scratch are the buffers of one call.
@@ -53,6 +55,9 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	if f := decodeCheck(s.in.Bytes(), &c); f != nil {
 		return writeFault(w, f)
 	}
+	if f := r.admitChecks(req.Context(), c); f != nil {
+		return writeFault(w, f)
+	}
 	d, rule, f := r.decide(&c)
 	if f != nil {
 		return writeFault(w, f)
@@ -67,6 +72,20 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	w.WriteHeader(code)
 	w.Write(s.out) //nolint:errcheck // as in writeJSON
 	return code
+}
+
+// admitChecks is admit for checks that were never a message.
+func (s *service) admitChecks(ctx context.Context, checks ...check) *fault {
+	v := visitOf(ctx)
+	if s.guard == nil || s.everywhere(ctx, rbac.Check) {
+		return nil
+	}
+	for i := range checks {
+		if err := s.guard.Check(v.caller, rbac.Check, rbac.Namespace(checks[i].key.Namespace), v.method); err != nil {
+			return fromAuth(err)
+		}
+	}
+	return nil
 }
 
 // setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers
@@ -118,6 +137,9 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 	checks, f := decodeBatch(s.in.Bytes())
 	if f == nil {
 		f = checkBatchSize(len(checks))
+	}
+	if f == nil {
+		f = r.admitChecks(req.Context(), checks...)
 	}
 	if f != nil {
 		return writeFault(w, f)

@@ -22,6 +22,9 @@ func (r *router) getRates(w http.ResponseWriter, req *http.Request) int {
 		}
 		rates.Top = int32(n)
 	}
+	if f := admit(req.Context(), rates); f != nil {
+		return writeFault(w, f)
+	}
 	res, f := r.topRates(req.Context(), rates)
 	if f != nil {
 		return writeFault(w, f)

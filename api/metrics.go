@@ -21,6 +21,7 @@ type meter struct {
 	noLimit   prometheus.Counter
 	duration  *prometheus.HistogramVec
 	build     prometheus.Gauge
+	denied    *prometheus.CounterVec
 }
 
 var _ prometheus.Collector = (*meter)(nil)
@@ -58,6 +59,9 @@ func newMeter(version string) *meter {
 			Help:    "Time to serve an API call, by protocol (http, grpc), method and code.",
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 2.5},
 		}, []string{"protocol", "method", "code"}),
+		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_denied_calls_total", Help: "API calls that their caller may not make, or whose caller is not who they say, by method and reason.",
+		}, []string{"method", "reason"}),
 		build: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_build_info", Help: "Always 1; its labels say what runs.",
 			ConstLabels: prometheus.Labels{"version": version, "revision": Revision(), "goversion": runtime.Version()},
@@ -90,6 +94,7 @@ func (m *meter) Describe(ch chan<- *prometheus.Desc) {
 	m.noLimit.Describe(ch)
 	m.duration.Describe(ch)
 	m.build.Describe(ch)
+	m.denied.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. Series appear with their first
@@ -98,6 +103,7 @@ func (m *meter) Collect(ch chan<- prometheus.Metric) {
 	m.noLimit.Collect(ch)
 	m.duration.Collect(ch)
 	m.build.Collect(ch)
+	m.denied.Collect(ch)
 	m.rules.each(func(n quota.LimitName, c *counts) {
 		for w := range whyCount {
 			m.send(ch, m.decisions, c.allowed[w].Load(), n, "allowed", quota.Why(w).String())

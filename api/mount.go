@@ -2,14 +2,17 @@ package api
 
 import (
 	"net/http"
+	"path"
 	"strings"
+
+	"github.com/quorate/quorate/api/auth"
 )
 
 // mountedAt returns the handler of another protocol for a path, nil if there is
 // none, and where it is mounted: the longest path that fits.
-func (r *router) mountedAt(path string) (h http.Handler, at string) {
+func (r *router) mountedAt(p string) (h http.Handler, at string) {
 	for prefix, handler := range r.opts.Mount {
-		below, ok := strings.CutPrefix(path, prefix)
+		below, ok := strings.CutPrefix(p, prefix)
 		if ok && (below == "" || below[0] == '/') && len(prefix) > len(at) {
 			h, at = handler, prefix
 		}
@@ -27,9 +30,25 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 	if h == nil {
 		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(req.URL.Path) + "; there are: " + r.paths})
 	}
-	rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
-	h.ServeHTTP(rec, req)
-	return at, rec.code
+	if p := req.URL.Path; r.guard != nil && path.Clean(p) != strings.TrimSuffix(p, "/") {
+		// What it leads to would depend on who reads it.
+		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(p) + "; use a path without // and dots"})
+	}
+	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) int {
+		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
+		h.ServeHTTP(rec, req)
+		return rec.code
+	})(w, req)
+}
+
+// mountRule is the name of the rule for a path below a mount: the longest that fits.
+func mountRule(at, p string) string {
+	for p = strings.TrimSuffix(p, "/"); len(p) > len(at); p = p[:strings.LastIndexByte(p, '/')] {
+		if _, ok := auth.RuleOf(p); ok {
+			return p
+		}
+	}
+	return at
 }
 
 type statusRecorder struct {

@@ -13,8 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Node is what the servers need of a node. All methods are called concurrently.
@@ -89,6 +92,20 @@ type Keys interface {
 	ResetKey(ctx context.Context, k quota.Key) error
 }
 
+// SecurityStore keeps who may do what.
+type SecurityStore interface {
+	// Security returns it as far as this node knows it; never changed in place.
+	Security() *rbac.Table
+	// SetBinding returns whether that changed anything.
+	SetBinding(ctx context.Context, b rbac.Binding) (bool, error)
+	// DeleteBinding returns whether there was such a binding.
+	DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error)
+	// AddToken adds a bearer token.
+	AddToken(ctx context.Context, t rbac.Token) error
+	// RevokeToken returns whether there was such a token.
+	RevokeToken(ctx context.Context, id string) (bool, error)
+}
+
 // EventSource tells what happens on the node.
 type EventSource interface {
 	// Watch begins to watch with a buffer of that many events. lost returns how
@@ -118,6 +135,14 @@ type Options struct {
 	// Grants says who may do what on AccountAdminService. Nil: everybody may
 	// everything.
 	Grants access.Grants
+	// Guard says who calls and whether they may; it goes before Identifier and
+	// Grants. Nil: authentication is off, and everybody may do everything but what
+	// Grants says.
+	Guard *auth.Guard
+	// Audit takes what was changed, and what was denied; nil: nothing is written.
+	Audit *audit.Log
+	// Self is the node's id, for the audit log.
+	Self string
 	// Version of the software, for quorate_build_info.
 	Version string
 	// Register adds services of other protocols to the gRPC server, perhaps nil.
@@ -160,7 +185,10 @@ type service struct {
 	events    EventSource
 	accounts  Accounts
 	policies  PolicyStore
+	security  SecurityStore
 
+	guard      *auth.Guard // nil: authentication is off
+	self       string
 	identifier access.Identifier
 	grants     access.Grants
 
@@ -181,7 +209,7 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
+	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)
 	s.overrides, _ = n.(OverrideStore)
@@ -189,6 +217,10 @@ func newService(n Node, o Options) *service {
 	s.events, _ = n.(EventSource)
 	s.accounts, _ = n.(Accounts)
 	s.policies, _ = n.(PolicyStore)
+	s.security, _ = n.(SecurityStore)
+	if s.guard != nil {
+		s.identifier, s.grants = byGuard{}, s.guard.Grants()
+	}
 	if s.identifier == nil {
 		s.identifier = headerIdentity{}
 	}

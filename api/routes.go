@@ -38,7 +38,7 @@ type route struct {
 // routes are all routes; the one description of them is made from these.
 func (r *router) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	return append(r.accountRoutes(), []route{
+	return append(append(r.accountRoutes(), r.securityRoutes()...), []route{
 		{method: post, path: "/v1/allow", rpc: "QuotaService.Allow", in: fromJSON, req: &quoratev1.AllowRequest{}, res: &quoratev1.AllowResponse{}, serve: r.postAllow},
 		{method: post, path: "/v1/allow:batch", rpc: "QuotaService.AllowBatch", in: fromJSON, req: &quoratev1.AllowBatchRequest{}, res: &quoratev1.AllowBatchResponse{}, serve: r.postBatch},
 		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.allowAll),
@@ -100,7 +100,11 @@ func ordinary[Q, R any, PQ interface {
 			if f := readRequest(w, req, in, q); f != nil {
 				return writeFault(w, f)
 			}
-			res, f := serve(authorContext(req), q)
+			res, f := PR(nil), admit(req.Context(), q)
+			if f == nil {
+				res, f = serve(authorContext(req), q)
+			}
+			visitOf(req.Context()).ended(res, f)
 			if f != nil {
 				return writeFault(w, f)
 			}
@@ -232,6 +236,9 @@ func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) int {
 	}
 	file := strings.Contains(req.Header.Get("Accept"), "yaml")
 	q.File = q.File || file
+	if f := admit(req.Context(), q); f != nil {
+		return writeFault(w, f)
+	}
 	res, f := r.getLimits(req.Context(), q)
 	if f != nil {
 		return writeFault(w, f)
@@ -261,7 +268,11 @@ func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) int {
 		return writeFault(w, f)
 	}
 	q.Limits = []*quoratev1.LimitRef{{Namespace: namespace, Limit: limit}}
+	if f = admit(req.Context(), q); f != nil {
+		return writeFault(w, f)
+	}
 	res, f := r.deleteLimits(authorContext(req), q)
+	visitOf(req.Context()).ended(res, f)
 	if f != nil {
 		return writeFault(w, f)
 	}
@@ -273,7 +284,12 @@ func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
 	if f := readQuery(req, ref); f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.deleteOverrides(req.Context(), &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{ref}})
+	q := &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{ref}}
+	if f := admit(req.Context(), q); f != nil {
+		return writeFault(w, f)
+	}
+	res, f := r.deleteOverrides(req.Context(), q)
+	visitOf(req.Context()).ended(res, f)
 	if f != nil {
 		f.field = strings.TrimPrefix(f.field, "keys[0].")
 		return writeFault(w, f)

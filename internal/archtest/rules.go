@@ -54,6 +54,7 @@ const (
 	raftBolt = "github.com/hashicorp/raft-boltdb"
 	bbolt    = "go.etcd.io/bbolt"
 	btree    = "github.com/tidwall/btree"
+	oidc     = "github.com/coreos/go-oidc/v3"
 )
 
 // Rules is the house, one entry per package. The first match counts. Imports
@@ -188,12 +189,22 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "internal/account", "internal/quota", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/audit", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{
 		Package: "api/access", Kind: Library,
 		Job: "says who may administer durable quotas: permissions in realms",
+	},
+	{
+		Package: "api/auth", Kind: Library,
+		Job:        "says who makes a call and whether they may",
+		May:        []string{"api/access", "internal/pki", "internal/quota", "internal/rbac", "api/gen/..."},
+		ThirdParty: []string{protobuf, oidc},
+	},
+	{
+		Package: "internal/audit", Kind: Library,
+		Job: "writes down who changed what",
 	},
 	{
 		Package: "api/quotaservice", Kind: Library,

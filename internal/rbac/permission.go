@@ -27,7 +27,8 @@ const (
 	PoliciesOverrideVersion                   //
 	PoliciesPurge                             //
 	ClusterRead                               // nodes, ranges, plan
-	ClusterAdmin                              // change members, placement, certificates; back up and restore
+	ClusterAdmin                              // change members and placement, rotate the CA
+	ClusterBackup                             // take a backup: it holds all that the cluster keeps, its keys too
 	MetricsRead                               // metrics
 	DebugRead                                 // profiles
 	AccessRead                                // bindings and tokens
@@ -39,7 +40,7 @@ var permissionNames = [permissionCount]string{
 	"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read", "accounts.use",
 	"quota.accounts.read", "quota.accounts.list", "quota.accounts.write",
 	"quota.policies.read", "quota.policies.write", "quota.policies.overrideVersion", "quota.policies.purge",
-	"cluster.read", "cluster.admin", "metrics.read", "debug.read", "access.read", "access.admin",
+	"cluster.read", "cluster.admin", "cluster.backup", "metrics.read", "debug.read", "access.read", "access.admin",
 }
 
 // String returns the name, such as limits.write.
@@ -115,7 +116,7 @@ var roles = []Role{
 	{"limit-reader", "whoever wants to see limits, and how near they are", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead)},
 	{"limit-writer", "owners of limits", SetOf(LimitsRead, LimitsWrite, KeysRead, KeysReset, RatesRead, EventsRead)},
 	{"planner", "capacity planners and monitoring", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, MetricsRead)},
-	{"operator", "whoever runs the cluster; not whoever says who may do what", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, ClusterAdmin, MetricsRead, AccessRead)},
+	{"operator", "whoever runs the cluster; not whoever says who may do what", SetOf(LimitsRead, KeysRead, RatesRead, EventsRead, ClusterRead, ClusterAdmin, ClusterBackup, MetricsRead, AccessRead)},
 	{"admin", "everything", everything},
 }
 

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/quorate/quorate/internal/audit"
+)
+
+// Bounds of what the audit log says of a request.
+const (
+	maxWhat     = 1 << 10 // bytes in all
+	maxWhatText = 100     // bytes of one value
+	maxWhatList = 3       // items of a list
+)
+
+// note writes a call down: what changes something, and what was denied.
+func (s *service) note(v *visit) {
+	e := audit.Entry{
+		Node: s.self, RequestID: v.id, Identity: v.caller.Identity, Credential: v.caller.Credential.String(), Serial: v.caller.Serial,
+		Address: v.address, Method: v.method, Result: audit.OK, What: summary(v.req), Answer: summary(v.res),
+	}
+	if e.RequestID == "" {
+		var b [8]byte
+		_, _ = rand.Read(b[:])
+		e.RequestID = hex.EncodeToString(b[:])
+	}
+	if f := v.failed; f != nil {
+		e.Result, e.Code, e.Detail = audit.Failed, f.reason, f.Error()
+		if isDenied(f) {
+			e.Result = audit.Denied
+			s.meter.denied.WithLabelValues(v.method, f.reason).Inc()
+		}
+	}
+	s.opts.Audit.Write(e)
+}
+
+// summary is a message in short: its fields in order, without secrets and without
+// bytes, the first items of its lists.
+func summary(m proto.Message) string {
+	if m == nil || !m.ProtoReflect().IsValid() {
+		return ""
+	}
+	var b strings.Builder
+	summarize(&b, m.ProtoReflect(), 0)
+	if b.Len() > maxWhat {
+		return strings.ToValidUTF8(b.String()[:maxWhat], "") + "..."
+	}
+	return b.String()
+}
+
+func summarize(b *strings.Builder, m protoreflect.Message, depth int) {
+	fields := m.Descriptor().Fields()
+	first := true
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if !m.Has(fd) || b.Len() > maxWhat {
+			continue
+		}
+		if !first {
+			b.WriteByte(' ')
+		}
+		first = false
+		b.WriteString(string(fd.Name()))
+		b.WriteByte('=')
+		switch v := m.Get(fd); {
+		case secret(fd):
+			b.WriteString("[secret]")
+		case fd.IsMap():
+			fmt.Fprintf(b, "(%d)", v.Map().Len())
+		case fd.IsList():
+			summarizeList(b, fd, v.List(), depth)
+		default:
+			summarizeOne(b, fd, v, depth)
+		}
+	}
+}
+
+func summarizeList(b *strings.Builder, fd protoreflect.FieldDescriptor, list protoreflect.List, depth int) {
+	fmt.Fprintf(b, "(%d)[", list.Len())
+	for i := range min(list.Len(), maxWhatList) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		summarizeOne(b, fd, list.Get(i), depth)
+	}
+	if list.Len() > maxWhatList {
+		b.WriteString(", ...")
+	}
+	b.WriteByte(']')
+}
+
+func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) {
+	switch fd.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		if depth > 3 {
+			b.WriteString("{...}")
+			return
+		}
+		b.WriteByte('{')
+		summarize(b, v.Message(), depth+1)
+		b.WriteByte('}')
+	case protoreflect.BytesKind:
+		fmt.Fprintf(b, "(%d bytes)", len(v.Bytes()))
+	case protoreflect.StringKind:
+		text := v.String()
+		if fd.Name() == "yaml" {
+			fmt.Fprintf(b, "(%d bytes)", len(text))
+			return
+		}
+		b.WriteString(strconv.Quote(cut(text)))
+	case protoreflect.EnumKind:
+		if one := fd.Enum().Values().ByNumber(v.Enum()); one != nil {
+			b.WriteString(string(one.Name()))
+			return
+		}
+		fmt.Fprint(b, v.Enum())
+	default:
+		fmt.Fprint(b, v.Interface())
+	}
+}
+
+// cut is a text in bounds, which does not end within a character.
+func cut(s string) string {
+	if len(s) <= maxWhatText {
+		return s
+	}
+	end := maxWhatText
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
+}
+
+// secret says whether a field must not be shown: it says so itself, or has the name
+// of one.
+func secret(fd protoreflect.FieldDescriptor) bool {
+	if o, ok := fd.Options().(*descriptorpb.FieldOptions); ok && o.GetDebugRedact() {
+		return true
+	}
+	switch fd.Name() {
+	case "token", "secret", "password", "handle":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package auth
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Enter says whether a caller may make a call at all, before its request is read:
+// whoever has the permission nowhere may not. A call that is let in is looked at
+// again by Admit, with its request.
+func (g *Guard) Enter(c *Caller, method string) error {
+	r, ok := ruleOf(method)
+	switch {
+	case !ok:
+		return &DeniedError{Caller: c, Permission: unlisted, Method: method}
+	case r.Need == Open || r.Need == Inside:
+		return nil
+	case r.Need == Known:
+		if c.Credential == None {
+			return &DeniedError{Caller: c, Method: method}
+		}
+		return nil
+	case r.Scopes == nil && !r.AnyScope:
+		if g.Has(c, r.Permission, rbac.Everywhere) {
+			return nil
+		}
+		return g.denied(c, r, method, rbac.Everywhere)
+	case g.Somewhere(c, r.Permission):
+		return nil
+	}
+	return g.denied(c, r, method, "")
+}
+
+func (g *Guard) denied(c *Caller, r Rule, method string, in rbac.Scope) error {
+	return &DeniedError{Caller: c, Permission: r.Permission.String(), Scope: in, Method: method}
+}
+
+// Admit says whether a caller whom Enter has let in may make a call with a request.
+func (g *Guard) Admit(c *Caller, method string, req proto.Message) error {
+	r, ok := ruleOf(method)
+	if !ok {
+		return &DeniedError{Caller: c, Permission: unlisted, Method: method}
+	}
+	if r.Need != Permit || r.Scopes == nil {
+		return nil
+	}
+	if g.Has(c, r.Permission, rbac.Everywhere) {
+		return nil
+	}
+	for _, in := range r.Scopes(req) {
+		if err := g.Check(c, r.Permission, in, method); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check returns nil if a caller has a permission in a scope, and a *DeniedError if
+// not.
+func (g *Guard) Check(c *Caller, p rbac.Permission, in rbac.Scope, method string) error {
+	if g.Has(c, p, in) {
+		return nil
+	}
+	return &DeniedError{Caller: c, Permission: p.String(), Scope: in, Method: method}
+}

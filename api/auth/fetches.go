@@ -1,0 +1,58 @@
+package auth
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// fetches bounds what is asked of an issuer, and what it may answer.
+type fetches struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu    sync.Mutex
+	left  int
+	since time.Time // when left was right
+}
+
+func newFetches(next http.RoundTripper, now func() time.Time) *fetches {
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return &fetches{next: next, now: now, left: fetchBurst, since: now()}
+}
+
+var errFetches = errors.New("its keys were fetched moments ago; try again in some seconds")
+
+// RoundTrip implements http.RoundTripper.
+func (f *fetches) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !f.take() {
+		return nil, errFetches
+	}
+	res, err := f.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxKeys), res.Body}
+	return res, nil
+}
+
+func (f *fetches) take() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if more := int(f.now().Sub(f.since) / fetchEvery); more > 0 {
+		f.left = min(fetchBurst, f.left+more)
+		f.since = f.since.Add(time.Duration(more) * fetchEvery)
+	}
+	if f.left == 0 {
+		return false
+	}
+	f.left--
+	return true
+}

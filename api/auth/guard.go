@@ -1,0 +1,254 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Config is what a guard needs.
+type Config struct {
+	// Table returns what the cluster keeps of bindings and tokens; it is called for
+	// every call, concurrently.
+	Table func() *rbac.Table
+	// Bindings are those of the node's settings.
+	Bindings []rbac.Binding
+	// Grants are those of the settings, for AccountAdminService; nil are none.
+	Grants access.Grants
+	// Certificate returns whom a verified connection's certificate names, false if
+	// it showed none, an error if it is good no more; nil: certificates are not
+	// looked at.
+	Certificate func(tls.ConnectionState) (pki.Identity, bool, error)
+	// OIDC is whose JWTs are taken; nil: nobody's.
+	OIDC *OIDC
+	// Now is the clock; nil is that of the machine.
+	Now func() time.Time
+	// Logger takes what goes wrong with the issuer; nil discards it.
+	Logger *slog.Logger
+}
+
+// ByStore returns a Config.Certificate that checks each connection again as the
+// store's handshakes do, so that a dropped CA and an expired certificate end what
+// they stood for.
+func ByStore(s *pki.Store) func(tls.ConnectionState) (pki.Identity, bool, error) {
+	return func(cs tls.ConnectionState) (pki.Identity, bool, error) {
+		if err := s.CheckCaller(pki.APIPort, cs); err != nil {
+			return pki.Identity{}, false, err
+		}
+		return s.Caller(cs)
+	}
+}
+
+// Guard says who calls and whether they may. Its methods are safe for concurrent
+// use. A nil Guard lets everybody do everything: authentication is off.
+type Guard struct {
+	cfg      Config
+	settings *rbac.Table
+	builtIn  *rbac.Table
+	issuer   *issuer // nil: no JWTs
+
+	certs memory[*x509.Certificate]
+	jwts  memory[[sha256.Size]byte]
+}
+
+// New returns a guard. The error names the binding or setting at fault.
+func New(c Config) (*Guard, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Table == nil {
+		empty := &rbac.Table{}
+		c.Table = func() *rbac.Table { return empty }
+	}
+	g := &Guard{cfg: c}
+	var err error
+	if g.settings, err = rbac.NewTable(c.Bindings); err != nil {
+		return nil, fmt.Errorf("access.bindings%w", err)
+	}
+	if g.builtIn, err = rbac.NewTable([]rbac.Binding{{Identity: Admin, Role: rbac.Admin}}); err != nil {
+		return nil, err
+	}
+	if c.OIDC != nil {
+		if g.issuer, err = newIssuer(*c.OIDC, c.Now, c.Logger); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// certAgain is how long a certificate's owner is remembered, and so how long an
+// open connection outlives the trust in it.
+const certAgain = 10 * time.Second
+
+// Quick says who calls, without waiting for anything. state is of the connection,
+// nil without TLS; authorization is the header of that name. It returns nil and no
+// error if a JWT has to be looked at: ask Identify.
+func (g *Guard) Quick(state *tls.ConnectionState, authorization []string) (*Caller, error) {
+	token, err := bearerOf(authorization)
+	switch {
+	case err != nil:
+		return nil, err
+	case token == "":
+		return g.byCertificate(state)
+	case strings.HasPrefix(token, "quorate1"):
+		return g.byToken(token)
+	case g.issuer == nil:
+		return nil, bad("authorization: the token is none of this cluster (those begin with quorate1t.), and this node takes no JWTs; see auth.oidc in its settings")
+	}
+	return g.jwts.get(sha256.Sum256([]byte(token)), g.cfg.Now()), nil
+}
+
+// Identify is Quick, but waits for the keys of a JWT's issuer where it must.
+func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, authorization []string) (*Caller, error) {
+	c, err := g.Quick(state, authorization)
+	if c != nil || err != nil {
+		return c, err
+	}
+	token, err := bearerOf(authorization)
+	if err != nil {
+		return nil, err
+	}
+	c, until, err := g.issuer.verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	g.jwts.put(sha256.Sum256([]byte(token)), c, until)
+	return c, nil
+}
+
+// bearerOf returns the token of a header, empty if there is none.
+func bearerOf(authorization []string) (string, error) {
+	switch len(authorization) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", bad("authorization: the header is there %d times; send it once", len(authorization))
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", bad("authorization: must be Bearer, a space, and a token")
+	}
+	return token, nil
+}
+
+func (g *Guard) byCertificate(state *tls.ConnectionState) (*Caller, error) {
+	if state == nil || len(state.PeerCertificates) == 0 || g.cfg.Certificate == nil {
+		return anonymous, nil
+	}
+	leaf, now := state.PeerCertificates[0], g.cfg.Now()
+	if c := g.certs.get(leaf, now); c != nil {
+		return c, nil
+	}
+	id, there, err := g.cfg.Certificate(*state)
+	if err != nil {
+		return nil, bad("client certificate: %v", err)
+	}
+	if !there {
+		return anonymous, nil
+	}
+	c, err := newCaller(identityOf(id), Certificate, nil)
+	if err != nil {
+		return nil, bad("client certificate: %v", err)
+	}
+	g.certs.put(leaf, c, now.Add(certAgain))
+	return c, nil
+}
+
+func (g *Guard) byToken(text string) (*Caller, error) {
+	given, err := pki.ParseBearer(text)
+	if err != nil {
+		return nil, bad("authorization: %v", err)
+	}
+	t := g.cfg.Table().Token(given.ID)
+	var want pki.Hash // of no secret that anybody has
+	if t != nil {
+		want = t.Hash
+	}
+	if !given.Secret.Matches(want) || t == nil {
+		return nil, bad("authorization: the bearer token is not known; it may have been revoked")
+	}
+	if now := quota.Time(g.cfg.Now().UnixNano()); t.Expired(now) {
+		return nil, bad("authorization: the bearer token of %s expired at %s", t.Identity(), time.Unix(0, int64(t.Expires)).UTC().Format(time.RFC3339))
+	}
+	c, err := newCaller(t.Identity(), Token, nil)
+	if err != nil {
+		return nil, bad("authorization: %v", err)
+	}
+	c.Serial = t.ID
+	return c, nil
+}
+
+// Has says whether a caller has a permission in a scope.
+func (g *Guard) Has(c *Caller, p rbac.Permission, in rbac.Scope) bool {
+	return g.cfg.Table().Has(c.names, p, in) || g.settings.Has(c.names, p, in) || g.builtIn.Has(c.names, p, in)
+}
+
+// Somewhere says whether a caller has a permission in any scope.
+func (g *Guard) Somewhere(c *Caller, p rbac.Permission) bool {
+	return g.cfg.Table().Somewhere(c.names, p) || g.settings.Somewhere(c.names, p) || g.builtIn.Somewhere(c.names, p)
+}
+
+// Kept says where a binding is kept.
+type Kept string
+
+// The places.
+const (
+	InCluster  Kept = "cluster"
+	InSettings Kept = "settings"
+	BuiltIn    Kept = "built_in"
+)
+
+// KeptBinding is a binding and where it is kept.
+type KeptBinding struct {
+	rbac.Binding
+	In Kept
+}
+
+// Bindings returns all bindings that count on this node; of a caller alone if c is
+// not nil.
+func (g *Guard) Bindings(c *Caller) (out []KeptBinding) {
+	for _, t := range []struct {
+		table *rbac.Table
+		in    Kept
+	}{{g.builtIn, BuiltIn}, {g.settings, InSettings}, {g.cfg.Table(), InCluster}} {
+		list := t.table.Bindings()
+		if c != nil {
+			list = t.table.Of(c.names)
+		}
+		for _, b := range list {
+			out = append(out, KeptBinding{b, t.in})
+		}
+	}
+	return out
+}
+
+// Grants returns what callers have been given on AccountAdminService, by bindings
+// and by the settings' own grants.
+func (g *Guard) Grants() access.Grants { return grants{g} }
+
+type grants struct{ g *Guard }
+
+// Has implements [access.Grants]. The identity is that of the caller whom ctx
+// carries.
+func (s grants) Has(ctx context.Context, identity, permission, realm string, attributes map[string]string) bool {
+	if c := From(ctx); c != nil && c.Identity == identity {
+		if p, ok := rbac.ParsePermission(permission); ok && s.g.Has(c, p, rbac.Realm(realm)) {
+			return true
+		}
+	}
+	return s.g.cfg.Grants != nil && s.g.cfg.Grants.Has(ctx, identity, permission, realm, attributes)
+}

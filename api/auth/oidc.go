@@ -1,0 +1,204 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// OIDC is whose JWTs are taken.
+type OIDC struct {
+	// Issuer is its URL, https, or http on this machine; its keys are found below
+	// it, at /.well-known/openid-configuration.
+	Issuer string
+	// Audience must be among those of a JWT.
+	Audience string
+	// IdentityClaim names the claim that is the user's name. Empty: email, unless
+	// the issuer says that it is not verified; else sub.
+	IdentityClaim string
+	// GroupsClaim names the claim that lists groups; empty: groups.
+	GroupsClaim string
+	// Client fetches the keys; nil: one that waits five seconds at most.
+	Client *http.Client
+}
+
+// Bounds.
+const (
+	maxJWT       = 12 << 10        // bytes
+	maxGroups    = 256             // of one JWT; those behind them do not count
+	jwtAgain     = 5 * time.Minute // how long a JWT is remembered, at most
+	issuerAgain  = time.Hour       // how often the issuer is asked where its keys are
+	fetchTimeout = 5 * time.Second
+	fetchBurst   = 4 // requests to the issuer that may go at once, and then
+	fetchEvery   = 5 * time.Second
+	maxKeys      = 1 << 20 // bytes of an answer of the issuer
+)
+
+// algorithms are those of public keys. With HS256 whoever knows the public key
+// could sign; with none, anybody.
+var algorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
+}
+
+// issuer verifies the JWTs of an OIDC issuer.
+type issuer struct {
+	OIDC
+	now func() time.Time
+	log *slog.Logger
+
+	mu       sync.Mutex // held while the issuer is asked
+	verifier *oidc.IDTokenVerifier
+	asked    time.Time
+	failed   error     // what the last question came to
+	failedAt time.Time // and when, so that callers do not queue for it
+}
+
+func newIssuer(o OIDC, now func() time.Time, log *slog.Logger) (*issuer, error) {
+	u, err := url.Parse(o.Issuer)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("auth.oidc.issuer: %q; must be a URL such as https://login.example.org", o.Issuer)
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, fmt.Errorf("auth.oidc.issuer: %q; must be https: with http anybody on the way could replace the keys", o.Issuer)
+	case o.Audience == "":
+		return nil, errors.New("auth.oidc.audience: is empty; must be the audience that tokens for this cluster have, such as quorate")
+	}
+	if o.GroupsClaim == "" {
+		o.GroupsClaim = "groups"
+	}
+	base := o.Client
+	if base == nil {
+		base = &http.Client{}
+	}
+	client := *base
+	client.Timeout = fetchTimeout
+	client.Transport = newFetches(base.Transport, now)
+	o.Client = &client
+	return &issuer{OIDC: o, now: now, log: log}, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+}
+
+// verify says whose a JWT is, and until when that may be remembered.
+func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
+	if len(token) > maxJWT {
+		return nil, time.Time{}, bad("authorization: the JWT is %d bytes; at most %d", len(token), maxJWT)
+	}
+	if strings.Count(token, ".") != 2 {
+		return nil, time.Time{}, bad("authorization: the token is neither of this cluster (those begin with quorate1t.) nor a JWT, which has three parts")
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.Client), fetchTimeout)
+	defer cancel()
+	v, err := s.provider(ctx)
+	if err != nil {
+		return nil, time.Time{}, bad("authorization: the JWT cannot be verified now: the issuer %s does not say where its keys are: %s", s.Issuer, within(err, token))
+	}
+	id, err := v.Verify(ctx, token)
+	if err != nil {
+		return nil, time.Time{}, s.refusal(err, token)
+	}
+	c, err := s.caller(id)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	until := s.now().Add(jwtAgain)
+	if id.Expiry.Before(until) {
+		until = id.Expiry
+	}
+	return c, until, nil
+}
+
+// refusal says what is wrong with a JWT.
+func (s *issuer) refusal(err error, token string) error {
+	if expired, ok := errors.AsType[*oidc.TokenExpiredError](err); ok {
+		return bad("authorization: the JWT expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
+	}
+	return bad("authorization: the JWT is not good: %s", within(err, token))
+}
+
+// within is an error's text in bounds and without any part of a token.
+func within(err error, token string) string {
+	text := strings.TrimPrefix(err.Error(), "oidc: ")
+	for part := range strings.SplitSeq(token, ".") {
+		if len(part) > 8 {
+			text = strings.ReplaceAll(text, part, "[...]")
+		}
+	}
+	if len(text) > 300 {
+		text = text[:300] + "..."
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// provider asks the issuer where its keys are, the first time and once an hour. If
+// it does not answer again, what it said last counts.
+func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.verifier != nil && s.now().Sub(s.asked) < issuerAgain {
+		return s.verifier, nil
+	}
+	if s.failed != nil && s.now().Sub(s.failedAt) < fetchEvery {
+		return nil, s.failed
+	}
+	p, err := oidc.NewProvider(ctx, s.Issuer)
+	if s.failed, s.failedAt = err, s.now(); err != nil {
+		if s.verifier == nil {
+			return nil, err
+		}
+		s.failed = nil
+		s.log.Warn("the OIDC issuer does not answer; its keys of before stay in use", "issuer", s.Issuer, "err", err)
+		s.asked = s.now()
+		return s.verifier, nil
+	}
+	s.asked = s.now()
+	s.verifier = p.VerifierContext(ctx, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.now})
+	return s.verifier, nil
+}
+
+// caller returns who the claims name.
+func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
+	claims := map[string]any{}
+	if err := id.Claims(&claims); err != nil {
+		return nil, bad("authorization: the claims of the JWT cannot be read")
+	}
+	name := id.Subject
+	switch email, _ := claims["email"].(string); {
+	case s.IdentityClaim != "":
+		name, _ = claims[s.IdentityClaim].(string)
+		if name == "" {
+			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim asks for", s.IdentityClaim)
+		}
+	case email != "" && claims["email_verified"] != false && claims["email_verified"] != "false":
+		name = email
+	}
+	c, err := newCaller("user:"+name, JWT, groupsOf(claims[s.GroupsClaim]))
+	if err != nil {
+		return nil, bad("authorization: the JWT: %v", err)
+	}
+	return c, nil
+}
+
+// groupsOf reads a claim that is a list of names, or one name.
+func groupsOf(claim any) (out []string) {
+	list, _ := claim.([]any)
+	if one, ok := claim.(string); ok {
+		list = []any{one}
+	}
+	for _, g := range list[:min(len(list), maxGroups)] {
+		if name, ok := g.(string); ok && name != "" {
+			out = append(out, "group:"+name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,175 @@
+package auth
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Need is what a call needs of its caller.
+type Need uint8
+
+// The needs.
+const (
+	Open   Need = iota + 1 // nothing
+	Known                  // any good credential
+	Permit                 // a permission in the scopes of the call
+	Inside                 // a permission that the call itself asks for, as it depends on what the call is about
+)
+
+// Rule says who may make a call.
+type Rule struct {
+	Need       Need
+	Permission rbac.Permission // of Permit; of Inside, the one that is asked for most
+	// Scopes returns where the permission is needed, of a request; nil: everywhere.
+	Scopes func(proto.Message) []rbac.Scope
+	// AnyScope says that the permission in any scope lets a call in, which then
+	// looks closer, or shows only what the caller may see.
+	AnyScope bool
+	Audited  bool // it changes something that lasts
+	Control  bool // it counts against quorate/api, if there is such a limit
+	// Always is a control call that does not: with it a bad quorate/api is undone.
+	Always bool
+	About  string // where the permission is needed, in words, for the table
+}
+
+// ruleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of
+// a route that is none ("GET /metrics").
+func ruleOf(method string) (Rule, bool) {
+	r, ok := rules[method]
+	return r, ok
+}
+
+// RuleOf is for those who serve calls.
+func RuleOf(method string) (Rule, bool) { return ruleOf(method) }
+
+// Methods returns all that the table has, sorted.
+func Methods() []string { return slices.Sorted(maps.Keys(rules)) }
+
+const (
+	pkg       = "/quorate.v1."
+	namespace = "in its namespace"
+	eachOf    = "in the namespace of each"
+	oneOrAll  = "in the namespace asked for; everywhere for all"
+	anywhere  = "in some namespace"
+	handle    = "in some namespace; the handle is a secret"
+	changed   = "in each namespace that changes"
+	shown     = "in some namespace; shows what is in those"
+	realm     = "in the realm of each"
+	adminOf   = "in the realm, or in @internal:APP"
+)
+
+var rules = map[string]Rule{
+	pkg + "QuotaService/Allow":      hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/AllowBatch": hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/AllowAll":   hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/Acquire":    hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/Release":    hot(rbac.Check, nil, handle),
+	pkg + "QuotaService/Reserve":    hot(rbac.Report, byChecks, eachOf),
+	pkg + "QuotaService/Settle":     hot(rbac.Report, nil, handle),
+	pkg + "QuotaService/Renew":      hot(rbac.Report, nil, handle),
+	pkg + "QuotaService/Refund":     hot(rbac.Report, byNamespace, namespace),
+	pkg + "QuotaService/Report":     hot(rbac.Report, byNamespace, namespace),
+
+	pkg + "LimitService/GetLimits":      some(rbac.LimitsRead, shown),
+	pkg + "LimitService/ValidateLimits": some(rbac.LimitsRead, anywhere),
+	pkg + "LimitService/DiffLimits":     some(rbac.LimitsRead, shown),
+	pkg + "LimitService/ListVersions":   some(rbac.LimitsRead, anywhere),
+	pkg + "LimitService/ApplyLimits":    undo(some(rbac.LimitsWrite, changed)),
+	pkg + "LimitService/RollbackLimits": undo(some(rbac.LimitsWrite, changed)),
+	pkg + "LimitService/DeleteLimits":   undo(some(rbac.LimitsWrite, changed)),
+
+	pkg + "OverrideService/SetOverrides":    write(by(rbac.LimitsWrite, byOverrides, eachOf)),
+	pkg + "OverrideService/DeleteOverrides": write(by(rbac.LimitsWrite, byKeys, eachOf)),
+	pkg + "OverrideService/ListOverrides":   by(rbac.LimitsRead, byNamespaceOrAll, oneOrAll),
+	pkg + "OverrideService/GetOverride":     by(rbac.LimitsRead, byNamespace, namespace),
+
+	pkg + "KeyService/GetKey":    by(rbac.KeysRead, byNamespace, namespace),
+	pkg + "KeyService/ResetKey":  write(by(rbac.KeysReset, byNamespace, namespace)),
+	pkg + "RateService/TopRates": by(rbac.RatesRead, byNamespaceOrAll, oneOrAll),
+	pkg + "EventService/Watch":   by(rbac.EventsRead, byNamespaceOrAll, oneOrAll),
+	pkg + "BackupService/Backup": write(everywhere(rbac.ClusterBackup)),
+
+	pkg + "AccountService/ApplyOps":     by(rbac.AccountsUse, byOps, realm),
+	pkg + "AccountService/GetAccounts":  by(rbac.AccountsUse, byAccounts, realm),
+	pkg + "AccountService/LoadPolicies": write(by(rbac.AccountsUse, byRealm, realm)),
+
+	pkg + "AccountAdminService/GetAccounts":       inside(rbac.AccountsRead),
+	pkg + "AccountAdminService/ListAccounts":      inside(rbac.AccountsList),
+	pkg + "AccountAdminService/GetAccountHistory": inside(rbac.AccountsRead),
+	pkg + "AccountAdminService/ApplyOps":          write(inside(rbac.AccountsWrite)),
+	pkg + "AccountAdminService/WritePolicies":     write(inside(rbac.PoliciesWrite)),
+	pkg + "AccountAdminService/GetPolicies":       inside(rbac.PoliciesRead),
+	pkg + "AccountAdminService/ListPolicies":      inside(rbac.PoliciesRead),
+	pkg + "AccountAdminService/PurgePolicies":     write(inside(rbac.PoliciesPurge)),
+
+	pkg + "ClusterService/GetStatus":          everywhere(rbac.ClusterRead),
+	pkg + "ClusterService/GetPlan":            everywhere(rbac.ClusterRead),
+	pkg + "ClusterService/Join":               write(Rule{Need: Open, Control: true, About: "a join token or a node's certificate is in the call"}),
+	pkg + "ClusterService/CreateJoinToken":    write(everywhere(rbac.ClusterAdmin)),
+	pkg + "ClusterService/ListJoinTokens":     everywhere(rbac.ClusterAdmin),
+	pkg + "ClusterService/RevokeJoinToken":    write(everywhere(rbac.ClusterAdmin)),
+	pkg + "ClusterService/ChangeNode":         write(everywhere(rbac.ClusterAdmin)),
+	pkg + "ClusterService/TransferLeadership": write(everywhere(rbac.ClusterAdmin)),
+	pkg + "ClusterService/IssueCertificate":   write(everywhere(rbac.AccessAdmin)),
+	pkg + "ClusterService/RotateAuthority":    write(everywhere(rbac.ClusterAdmin)),
+
+	pkg + "SecurityService/WhoAmI":        {Need: Open, Control: true},
+	pkg + "SecurityService/ListRoles":     {Need: Known, Control: true},
+	pkg + "SecurityService/SetBinding":    write(everywhere(rbac.AccessAdmin)),
+	pkg + "SecurityService/DeleteBinding": write(everywhere(rbac.AccessAdmin)),
+	pkg + "SecurityService/ListBindings":  everywhere(rbac.AccessRead),
+	pkg + "SecurityService/CreateToken":   write(everywhere(rbac.AccessAdmin)),
+	pkg + "SecurityService/ListTokens":    everywhere(rbac.AccessRead),
+	pkg + "SecurityService/RevokeToken":   write(everywhere(rbac.AccessAdmin)),
+
+	"/quotaservice.QuotaService/Allow": hot(rbac.Check, byNamespace, namespace),
+
+	"/grpc.health.v1.Health/Check":                                   {Need: Open},
+	"/grpc.health.v1.Health/List":                                    {Need: Open},
+	"/grpc.health.v1.Health/Watch":                                   {Need: Open},
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {Need: Known, Control: true},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {Need: Known, Control: true},
+
+	"GET /healthz":         {Need: Open},
+	"GET /readyz":          {Need: Open},
+	"GET /v1/openapi.json": {Need: Open},
+	"GET /metrics":         {Need: Permit, Permission: rbac.MetricsRead},
+	"/api":                 everywhere(rbac.LimitsRead),
+	"/api/stats":           everywhere(rbac.RatesRead),
+	"/debug":               write(everywhere(rbac.DebugRead)),
+}
+
+// hot is the rule of a call that services make all the time.
+func hot(p rbac.Permission, scopes func(proto.Message) []rbac.Scope, about string) Rule {
+	return Rule{Need: Permit, Permission: p, Scopes: scopes, AnyScope: scopes == nil, About: about}
+}
+
+func by(p rbac.Permission, scopes func(proto.Message) []rbac.Scope, about string) Rule {
+	return Rule{Need: Permit, Permission: p, Scopes: scopes, Control: true, About: about}
+}
+
+func some(p rbac.Permission, about string) Rule {
+	return Rule{Need: Permit, Permission: p, AnyScope: true, Control: true, About: about}
+}
+
+func everywhere(p rbac.Permission) Rule {
+	return Rule{Need: Permit, Permission: p, Control: true}
+}
+
+func inside(p rbac.Permission) Rule {
+	return Rule{Need: Inside, Permission: p, Control: true, About: adminOf}
+}
+
+func write(r Rule) Rule {
+	r.Audited = true
+	return r
+}
+
+func undo(r Rule) Rule {
+	r.Audited, r.Always = true, true
+	return r
+}

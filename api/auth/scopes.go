@@ -1,0 +1,81 @@
+package auth
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// The functions of this file return the scopes of a request. Of a message that is
+// not what they expect they return everywhere, which is the most to ask for.
+
+func byNamespace(m proto.Message) []rbac.Scope {
+	if r, ok := m.(interface{ GetNamespace() string }); ok {
+		return []rbac.Scope{rbac.Namespace(r.GetNamespace())}
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+// byNamespaceOrAll is of requests in which no namespace stands for all.
+func byNamespaceOrAll(m proto.Message) []rbac.Scope {
+	if r, ok := m.(interface{ GetNamespace() string }); ok && r.GetNamespace() != "" {
+		return []rbac.Scope{rbac.Namespace(r.GetNamespace())}
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byChecks(m proto.Message) []rbac.Scope {
+	if r, ok := m.(interface {
+		GetChecks() []*quoratev1.AllowRequest
+	}); ok {
+		return each(r.GetChecks(), func(c *quoratev1.AllowRequest) rbac.Scope { return rbac.Namespace(c.GetNamespace()) })
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byOverrides(m proto.Message) []rbac.Scope {
+	if r, ok := m.(*quoratev1.SetOverridesRequest); ok {
+		return each(r.GetOverrides(), func(o *quoratev1.Override) rbac.Scope { return rbac.Namespace(o.GetNamespace()) })
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byKeys(m proto.Message) []rbac.Scope {
+	if r, ok := m.(*quoratev1.DeleteOverridesRequest); ok {
+		return each(r.GetKeys(), func(k *quoratev1.KeyRef) rbac.Scope { return rbac.Namespace(k.GetNamespace()) })
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byOps(m proto.Message) []rbac.Scope {
+	if r, ok := m.(*quoratev1.ApplyOpsRequest); ok {
+		return each(r.GetOps(), func(o *quoratev1.Op) rbac.Scope { return rbac.Realm(o.GetAccountId().GetRealm()) })
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byAccounts(m proto.Message) []rbac.Scope {
+	if r, ok := m.(*quoratev1.GetAccountsRequest); ok {
+		return each(r.GetAccounts(), func(a *quoratev1.AccountID) rbac.Scope { return rbac.Realm(a.GetRealm()) })
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func byRealm(m proto.Message) []rbac.Scope {
+	if r, ok := m.(interface{ GetRealm() string }); ok {
+		return []rbac.Scope{rbac.Realm(r.GetRealm())}
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+// each returns the scopes of a list, those that follow each other once. An empty
+// list is refused by the call itself.
+func each[T any](list []T, scope func(T) rbac.Scope) (out []rbac.Scope) {
+	for _, one := range list {
+		if s := scope(one); len(out) == 0 || out[len(out)-1] != s {
+			out = append(out, s)
+		}
+	}
+	return out
+}

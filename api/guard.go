@@ -1,0 +1,332 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// visit is one call, from the moment that its caller is known. It belongs to the
+// goroutine that serves the call.
+type visit struct {
+	*service
+	method  string
+	rule    auth.Rule
+	caller  *auth.Caller
+	address string
+	id      string // of the request, as the caller says it; empty: none
+	req     proto.Message
+	res     proto.Message
+	failed  *fault
+}
+
+type visitKey struct{}
+
+// visitOf returns the call that a context is of, nil outside of one.
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// ended remembers how the call ended, for the audit log.
+func (v *visit) ended(res proto.Message, f *fault) {
+	if v != nil {
+		v.res, v.failed = res, f
+	}
+}
+
+// fromAuth maps what package auth says.
+func fromAuth(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	if denied, ok := errors.AsType[*auth.DeniedError](err); ok {
+		f := &fault{
+			code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED", detail: err.Error(),
+			meta: map[string]string{"permission": denied.Permission, "scope": string(denied.Scope), "identity": denied.Caller.Identity},
+		}
+		if denied.Caller.Credential == auth.None {
+			f.code, f.http, f.reason = codes.Unauthenticated, http.StatusUnauthorized, "NO_CREDENTIAL"
+		}
+		return f
+	}
+	return &fault{code: codes.Unauthenticated, http: http.StatusUnauthorized, reason: "UNAUTHENTICATED", detail: err.Error()}
+}
+
+// enter lets a call in, or not: whoever has the permission nowhere is sent away
+// before the request is read. quick asks for nothing that could block.
+func (s *service) enter(ctx context.Context, v *visit) (context.Context, *fault) {
+	v.rule, _ = auth.RuleOf(v.method)
+	if s.guard != nil {
+		if err := s.guard.Enter(v.caller, v.method); err != nil {
+			return ctx, fromAuth(err)
+		}
+	}
+	if f := s.throttle(v); f != nil {
+		return ctx, f
+	}
+	return context.WithValue(ctx, visitKey{}, v), nil
+}
+
+// admit looks at the request of a call that was let in.
+func admit(ctx context.Context, req proto.Message) *fault {
+	v := visitOf(ctx)
+	if v == nil {
+		return nil
+	}
+	v.req = req
+	if v.guard == nil {
+		return nil
+	}
+	if err := v.guard.Admit(v.caller, v.method, req); err != nil {
+		return fromAuth(err)
+	}
+	return nil
+}
+
+// everywhere says whether the caller of ctx has a permission everywhere.
+func (s *service) everywhere(ctx context.Context, p rbac.Permission) bool {
+	v := visitOf(ctx)
+	return s.guard == nil || v != nil && s.guard.Has(v.caller, p, rbac.Everywhere)
+}
+
+// mayIn says whether the caller of ctx has a permission in a namespace.
+func (s *service) mayIn(ctx context.Context, p rbac.Permission, namespace string) bool {
+	v := visitOf(ctx)
+	return s.guard == nil || v != nil && s.guard.Has(v.caller, p, rbac.Namespace(namespace))
+}
+
+// tapped establishes who calls when the headers of a gRPC call have come, so that
+// who is nobody cannot make the node read megabytes. A JWT that is not known yet is
+// left for the interceptors, because nothing may wait here.
+func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	c, err := s.guard.Quick(tlsState(ctx), info.Header.Get("authorization"))
+	if err == nil && c != nil && c.Credential == auth.None {
+		err = s.guard.Enter(c, info.FullMethodName)
+	}
+	if err != nil {
+		f := fromAuth(err)
+		s.note(&visit{service: s, method: info.FullMethodName, caller: orAnonymous(c), address: addressOf(ctx), failed: f})
+		return ctx, f.status()
+	}
+	if c == nil {
+		return ctx, nil
+	}
+	return auth.With(ctx, c), nil
+}
+
+func orAnonymous(c *auth.Caller) *auth.Caller {
+	if c == nil {
+		return auth.Spoken("")
+	}
+	return c
+}
+
+// arrive makes the visit of a gRPC call.
+func (s *service) arrive(ctx context.Context, method string) (*visit, *fault) {
+	v := &visit{service: s, method: method, caller: auth.From(ctx), address: addressOf(ctx)}
+	switch {
+	case s.guard != nil && v.caller == nil:
+		md, _ := metadata.FromIncomingContext(ctx)
+		var err error
+		if v.caller, err = s.guard.Identify(ctx, tlsState(ctx), md.Get("authorization")); err != nil {
+			v.caller = orAnonymous(nil)
+			return v, fromAuth(err)
+		}
+	case s.guard == nil:
+		who, f := s.caller(ctx)
+		if f != nil { // the call itself will say so, if it asks
+			who = ""
+		}
+		v.caller = auth.Spoken(who)
+	}
+	return v, nil
+}
+
+// guarded is the interceptor of unary calls.
+func (s *service) guarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.guard == nil && !s.looksAt(info.FullMethod) {
+		return next(ctx, req)
+	}
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		if s.guard != nil {
+			ctx = auth.With(ctx, v.caller)
+		}
+		ctx, f = s.enter(ctx, v)
+	}
+	if m, ok := req.(proto.Message); ok && f == nil {
+		f = admit(ctx, m)
+	}
+	if f != nil {
+		v.failed = f
+		s.note(v)
+		return nil, f.status()
+	}
+	res, err := next(ctx, req)
+	if v.rule.Audited {
+		v.res, _ = res.(proto.Message)
+		v.failed = faultOf(err)
+		s.note(v)
+	}
+	return res, err
+}
+
+// looksAt says whether a call has to be looked at where everybody may do
+// everything: for the audit log, and for the limit of the API itself.
+func (s *service) looksAt(method string) bool {
+	r, _ := auth.RuleOf(method)
+	return r.Control || r.Audited
+}
+
+// guardedStream is the interceptor of streams.
+func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	ctx := stream.Context()
+	v, f := s.arrive(ctx, info.FullMethod)
+	if f == nil {
+		if s.guard != nil {
+			ctx = auth.With(ctx, v.caller)
+		}
+		ctx, f = s.enter(ctx, v)
+	}
+	if f != nil {
+		v.failed = f
+		s.note(v)
+		return f.status()
+	}
+	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, service: s})
+	if v.rule.Audited || status.Code(err) == codes.PermissionDenied {
+		v.failed = faultOf(err)
+		s.note(v)
+	}
+	return err
+}
+
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	*service
+}
+
+// Context implements grpc.ServerStream.
+func (s *guardedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream. Every request of the stream is looked at.
+func (s *guardedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if req, ok := m.(proto.Message); ok {
+		if f := admit(s.ctx, req); f != nil {
+			return f.status()
+		}
+	}
+	return nil
+}
+
+// faultOf is an error of gRPC as a fault, nil if there is none.
+func faultOf(err error) *fault {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	return &fault{code: st.Code(), reason: st.Code().String(), detail: st.Message()}
+}
+
+func tlsState(ctx context.Context) *tls.ConnectionState {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return &info.State
+		}
+	}
+	return nil
+}
+
+// addressOf returns the host that a gRPC call comes from.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return host(p.Addr.String())
+	}
+	return ""
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
+
+// methodOf is a route's name in the table of permissions.
+func (r *route) name() string {
+	if r.rpc != "" {
+		return "/quorate.v1." + strings.Replace(r.rpc, ".", "/", 1)
+	}
+	return r.method + " " + r.path
+}
+
+// guardedRoute is what interceptors are for gRPC.
+func (r *router) guardedRoute(name string, next handler) handler {
+	rule, _ := auth.RuleOf(name)
+	if r.guard == nil && !rule.Control && !rule.Audited {
+		return next
+	}
+	return func(w http.ResponseWriter, req *http.Request) int {
+		v := &visit{service: r.service, method: name, address: host(req.RemoteAddr), id: req.Header.Get("X-Request-Id")}
+		ctx, f := r.arriveHTTP(req, v)
+		if f == nil {
+			ctx, f = r.enter(ctx, v)
+		}
+		if f != nil {
+			v.failed = f
+			r.note(v)
+			return writeFault(w, f)
+		}
+		code := next(w, req.WithContext(ctx))
+		if code >= http.StatusBadRequest && v.failed == nil {
+			v.failed = &fault{http: code, code: codes.Unknown, reason: http.StatusText(code)}
+		}
+		if v.rule.Audited || v.failed != nil && isDenied(v.failed) {
+			r.note(v)
+		}
+		return code
+	}
+}
+
+func isDenied(f *fault) bool {
+	return f.code == codes.PermissionDenied || f.code == codes.Unauthenticated || f.http == http.StatusForbidden || f.http == http.StatusUnauthorized
+}
+
+func (r *router) arriveHTTP(req *http.Request, v *visit) (context.Context, *fault) {
+	ctx := req.Context()
+	if r.guard == nil {
+		who, f := r.service.caller(authorContext(req))
+		if f != nil {
+			who = ""
+		}
+		v.caller = auth.Spoken(who)
+		return ctx, nil
+	}
+	c, err := r.guard.Identify(ctx, req.TLS, req.Header.Values("Authorization"))
+	if err != nil {
+		v.caller = orAnonymous(nil)
+		return ctx, fromAuth(err)
+	}
+	v.caller = c
+	return auth.With(ctx, c), nil
+}

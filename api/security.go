@@ -1,0 +1,220 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+const (
+	keepSecurity = "keep roles and tokens"
+	maxTokenTTL  = 3650 * 24 * time.Hour
+)
+
+func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, *fault) {
+	if s.guard == nil {
+		who, f := s.caller(ctx)
+		if f != nil {
+			return nil, f
+		}
+		return &quoratev1.WhoAmIResponse{Identity: who, Credential: auth.Spoken(who).Credential.String()}, nil
+	}
+	c := auth.From(ctx)
+	out := &quoratev1.WhoAmIResponse{Identity: c.Identity, Credential: c.Credential.String(), Groups: c.Groups, Authentication: true}
+	for _, b := range s.guard.Bindings(c) {
+		out.Bindings = append(out.Bindings, bindingProto(&b.Binding, b.In))
+	}
+	return out, nil
+}
+
+func (s *service) listRoles(context.Context, *quoratev1.ListRolesRequest) (*quoratev1.ListRolesResponse, *fault) {
+	out := &quoratev1.ListRolesResponse{}
+	for _, r := range rbac.Roles() {
+		out.Roles = append(out.Roles, &quoratev1.Role{Name: r.Name, Summary: r.Summary, Permissions: r.Permissions.Names()})
+	}
+	return out, nil
+}
+
+func bindingProto(b *rbac.Binding, in auth.Kept) *quoratev1.Binding {
+	return &quoratev1.Binding{
+		Identity: b.Identity, Role: b.Role, Permissions: b.Permissions, Scope: string(b.Scope), By: b.By, At: timeProto(b.At), KeptIn: string(in),
+	}
+}
+
+func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	by, f := author(ctx, "", "")
+	if f != nil {
+		return nil, f
+	}
+	p := req.GetBinding()
+	b := rbac.Binding{
+		Identity: p.GetIdentity(), Role: p.GetRole(), Permissions: slices.Compact(slices.Sorted(slices.Values(p.GetPermissions()))),
+		Scope: scopeOf(p.GetScope()), By: by, At: quota.Time(time.Now().UnixNano()),
+	}
+	if f := badAt("binding", b.Validate()); f != nil {
+		return nil, f
+	}
+	if len(s.security.Security().Bindings()) >= rbac.MaxBindings {
+		return nil, storeFull("there are 10000 bindings already; give roles to groups, or take some away")
+	}
+	changed, err := s.security.SetBinding(ctx, b)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	s.log.InfoContext(ctx, "role bound", "identity", b.Identity, "role", b.Role, "permissions", b.Permissions, "scope", b.Scope, "by", by, "changed", changed)
+	return &quoratev1.SetBindingResponse{Changed: changed}, nil
+}
+
+func scopeOf(text string) rbac.Scope {
+	if text == "" {
+		return rbac.Everywhere
+	}
+	return rbac.Scope(text)
+}
+
+func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	b := rbac.Binding{Identity: req.Identity, Role: req.Role, Scope: scopeOf(req.Scope)}
+	was, err := s.security.DeleteBinding(ctx, b)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	if !was {
+		return nil, s.noBinding(&b)
+	}
+	s.log.InfoContext(ctx, "role unbound", "identity", b.Identity, "role", b.Role, "scope", b.Scope)
+	return &quoratev1.DeleteBindingResponse{}, nil
+}
+
+// noBinding says where a binding is that the cluster does not keep.
+func (s *service) noBinding(b *rbac.Binding) *fault {
+	if s.guard != nil {
+		for _, k := range s.guard.Bindings(nil) {
+			if k.In != auth.InCluster && k.Identity == b.Identity && k.Role == b.Role && k.Scope == b.Scope {
+				return &fault{
+					code: codes.FailedPrecondition, http: http.StatusConflict, reason: "NOT_IN_CLUSTER",
+					detail: "the binding is kept in " + strings.ReplaceAll(string(k.In), "_", " ") + ", not by the cluster; it cannot be deleted through the API",
+				}
+			}
+		}
+	}
+	return &fault{
+		code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_BINDING",
+		detail: "there is no binding of " + quoted(b.Identity) + " to role " + quoted(b.Role) + " " + b.Scope.String() + "; list them with: quorate roles list",
+	}
+}
+
+func quoted(s string) string { return `"` + clip(s) + `"` }
+
+func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	var list []auth.KeptBinding
+	if s.guard != nil {
+		list = s.guard.Bindings(nil)
+	} else {
+		for _, b := range s.security.Security().Bindings() {
+			list = append(list, auth.KeptBinding{Binding: b, In: auth.InCluster})
+		}
+	}
+	out := &quoratev1.ListBindingsResponse{}
+	for i := range list {
+		if req.Identity == "" || list[i].Identity == req.Identity {
+			out.Bindings = append(out.Bindings, bindingProto(&list[i].Binding, list[i].In))
+		}
+	}
+	slices.SortStableFunc(out.Bindings, func(a, b *quoratev1.Binding) int {
+		return strings.Compare(a.Identity+"\x00"+a.Role+"\x00"+a.Scope, b.Identity+"\x00"+b.Role+"\x00"+b.Scope)
+	})
+	return out, nil
+}
+
+func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	by, f := author(ctx, "", "")
+	if f != nil {
+		return nil, f
+	}
+	now := time.Now()
+	text, id, hash := pki.NewBearer()
+	t := rbac.Token{ID: id, Name: req.Name, Hash: hash, Comment: req.Comment, By: by, At: quota.Time(now.UnixNano())}
+	if req.Ttl != nil {
+		ttl := req.Ttl.AsDuration()
+		if req.Ttl.CheckValid() != nil || ttl <= 0 || ttl > maxTokenTTL {
+			return nil, badField("ttl", "is %v; must be more than 0 and at most 3650 days, or absent for a token that does not end", ttl)
+		}
+		t.Expires = quota.Time(now.Add(ttl).UnixNano())
+	}
+	if f := badAt("", t.Validate()); f != nil {
+		return nil, f
+	}
+	if tokens := s.security.Security().Tokens(); len(tokens) >= rbac.MaxTokens && !slices.ContainsFunc(tokens, func(o rbac.Token) bool { return o.Expired(t.At) }) {
+		return nil, storeFull("there are 10000 tokens already; revoke some")
+	}
+	if err := s.security.AddToken(ctx, t); err != nil {
+		return nil, fromError(err)
+	}
+	s.log.InfoContext(ctx, "bearer token made", "id", id, "name", t.Name, "by", by)
+	return &quoratev1.CreateTokenResponse{Token: text, Info: tokenProto(&t)}, nil
+}
+
+func tokenProto(t *rbac.Token) *quoratev1.BearerToken {
+	return &quoratev1.BearerToken{Id: t.ID, Name: t.Name, ExpiresAt: timeProto(t.Expires), Comment: t.Comment, By: t.By, CreatedAt: timeProto(t.At)}
+}
+
+func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	tokens := slices.Clone(s.security.Security().Tokens())
+	slices.SortStableFunc(tokens, func(a, b rbac.Token) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return int(min(max(a.At-b.At, -1), 1))
+	})
+	out := &quoratev1.ListTokensResponse{}
+	for i := range tokens {
+		out.Tokens = append(out.Tokens, tokenProto(&tokens[i]))
+	}
+	return out, nil
+}
+
+func (s *service) revokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, *fault) {
+	if s.security == nil {
+		return nil, notServed(keepSecurity)
+	}
+	if strings.HasPrefix(req.Id, "quorate1t.") {
+		return nil, badField("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
+	}
+	if req.Id == "" {
+		return nil, badField("id", "is empty; must be the id of a token, as quorate tokens list shows them")
+	}
+	was, err := s.security.RevokeToken(ctx, req.Id)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	if !was {
+		return nil, &fault{code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_TOKEN", field: "id", detail: "there is no token " + quoted(req.Id)}
+	}
+	s.log.InfoContext(ctx, "bearer token revoked", "id", req.Id)
+	return &quoratev1.RevokeTokenResponse{}, nil
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// APILimit is the limit that the API itself is under, if there is one: control
+// calls are counted for it, per proven identity, else per address. Checks and
+// reports are not, nor are changes of limits, with which a limit that is too low
+// is undone.
+var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
+
+// throttle refuses a control call that quorate/api refuses.
+func (s *service) throttle(v *visit) *fault {
+	if !v.rule.Control || v.rule.Always {
+		return nil
+	}
+	if _, there := s.node.Limits().Find(APILimit); !there {
+		return nil
+	}
+	key := v.caller.Identity
+	if v.caller.Credential == auth.None || v.caller.Credential == auth.Said {
+		key = "address:" + v.address
+	}
+	d := s.node.Check(quota.Key{LimitName: APILimit, Key: key}, 1)
+	if d.Allowed {
+		return nil
+	}
+	f := &fault{
+		code: codes.ResourceExhausted, http: http.StatusTooManyRequests, reason: "TOO_MANY_CALLS",
+		detail: "too many control calls of " + key + ": the limit quorate/api refuses them",
+		meta:   map[string]string{"limit": "quorate/api", "key": key},
+	}
+	if d.RetryAfter != never && d.RetryAfter > 0 {
+		f.retry = max(d.RetryAfter, time.Millisecond)
+	}
+	return f
+}
