@@ -17,6 +17,7 @@ func (h *Host) balance() {
 	slots := make(chan struct{}, maxTransfers)
 	for h.sleep(h.cfg.BalanceEvery) {
 		now := time.Now()
+		h.watchSpace()
 		h.mu.Lock()
 		h.expire(now)
 		h.mu.Unlock()
@@ -63,7 +64,7 @@ func (g *Group) successor(settled func(quota.NodeID) bool) quota.NodeID {
 			return to
 		}
 	}
-	if !h.shuns(h.cfg.Self) {
+	if !h.shuns(h.cfg.Self) && h.tight.Load() == nil {
 		return ""
 	}
 	for _, id := range g.heirs(h.cfg.Self) {
@@ -84,12 +85,14 @@ func (g *Group) giveBack(to quota.NodeID) {
 	g.log.Info("leadership given back", "to", to)
 }
 
-// snapshotIfLarge bounds the log by bytes. Raft itself counts entries only.
+// snapshotIfLarge bounds the log by bytes, and by entries sooner than raft
+// itself, which looks once in a minute or two.
 func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
-	if g.fsm.bytes.Load() < snapshotBytes {
+	if g.fsm.bytes.Load() < snapshotBytes && g.fsm.entries.Load() < 2*snapshotEntries {
 		return
 	}
 	g.fsm.bytes.Store(0)
+	g.fsm.entries.Store(0)
 	wg.Go(func() {
 		if err := g.Snapshot(g.host.ctx); err != nil {
 			g.log.Warn("snapshot failed", "error", err)

@@ -117,6 +117,11 @@ type Config struct {
 	// answer of Group.Progress there. Without it no leadership is handed over.
 	ReplicaProgress func(ctx context.Context, node quota.NodeID, group uint32) (lastIndex uint64, lastContact time.Duration, err error)
 
+	// MinFree is the free space on the disk of Dir, in bytes, under which this
+	// node gives up what it leads, and without which a replica that could not
+	// write does not come back. DefaultMinFree when zero; below zero is never.
+	MinFree int64
+
 	BalanceEvery time.Duration // how often the balancer looks; 1s when zero
 	BalanceAfter time.Duration // a node must be up so long to be given leadership; 10s when zero
 }
@@ -127,6 +132,9 @@ func (c *Config) fill() {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MinFree == 0 {
+		c.MinFree = DefaultMinFree
 	}
 	if c.BalanceEvery <= 0 {
 		c.BalanceEvery = time.Second

@@ -15,6 +15,12 @@ type request struct {
 	answer  func(*peerv1.Frame)
 }
 
+// What a node answers for a group without a replica here that works.
+const (
+	noGroup      = "no such group here"
+	stoppedGroup = "group is stopped"
+)
+
 func fault(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
 
 // HandleFrame passes a Raft message to its group and answers it, now or later.
@@ -28,7 +34,7 @@ func (h *Host) HandleFrame(from quota.NodeID, f *peerv1.Frame, answer func(*peer
 	g := h.Group(m.GetGroup())
 	if g == nil {
 		if !h.park(from, f, answer) {
-			answer(fault("no such group here"))
+			answer(fault(noGroup))
 		}
 		return
 	}
@@ -47,7 +53,7 @@ func (g *Group) handle(from quota.NodeID, m *peerv1.Raft, answer func(*peerv1.Fr
 	}
 	i := g.cur.Load()
 	if i == nil {
-		answer(fault("group is stopped"))
+		answer(fault(stoppedGroup))
 		return
 	}
 	if i.beat(command, answer) {
@@ -81,7 +87,7 @@ func (i *instance) beat(command any, answer func(*peerv1.Frame)) bool {
 	case r := <-reply:
 		i.reply(r, answer)
 	default: // shutting down
-		answer(fault("group is stopped"))
+		answer(fault(stoppedGroup))
 	}
 	return true
 }
@@ -94,7 +100,7 @@ func (i *instance) pump() {
 			i.reply(i.ask(r.command, nil), r.answer)
 		case <-i.trans.ctx.Done():
 			for len(i.queue) > 0 {
-				(<-i.queue).answer(fault("group is stopped"))
+				(<-i.queue).answer(fault(stoppedGroup))
 			}
 			return
 		}
@@ -118,8 +124,12 @@ func (i *instance) ask(command any, body io.Reader) raft.RPCResponse {
 }
 
 func (i *instance) reply(r raft.RPCResponse, answer func(*peerv1.Frame)) {
-	if r.Error != nil {
+	switch {
+	case r.Error != nil:
 		answer(fault(r.Error.Error()))
+		return
+	case i.disk.condemned.Load(): // after the answer was made: it may rest on a failed write
+		answer(fault(stoppedGroup))
 		return
 	}
 	answer(resultOut(i.group.opts.ID, r.Response))
@@ -131,7 +141,7 @@ func (h *Host) HandleSnapshot(from quota.NodeID, header *peerv1.Frame, body io.R
 	m := header.GetRaft()
 	g := h.Group(m.GetGroup())
 	if m == nil || g == nil {
-		return fault("no such group here")
+		return fault(noGroup)
 	}
 	command, err := commandIn(m)
 	if err != nil {

@@ -67,6 +67,30 @@
 // that was removed without knowing it asks for pre-votes, which nobody grants
 // it.
 //
+// # Disks that fail
+//
+// Raft panics when it cannot save its term. So the first write that fails ends
+// a group's raft instance instead: its voice is cut before raft learns anything,
+// the replica that is farthest is asked to hold an election at once, and every
+// second it is tried whether the disk takes writes again and has room
+// ([Config.MinFree]). Then the log is opened anew, what the failed append may
+// have left is cut off, and a new instance goes on above the same state machine.
+// What fails again soon waits longer each time, 30 s at most. A write that does
+// not end for four election timeouts costs a leader its followers. A node whose
+// disk is nearly full hands its groups over while it still can, and is given
+// none. [Host.Health] says all of that; nothing that was acknowledged is lost,
+// and nothing panics.
+//
+// A file is checked before it is used, and one that cannot be is [ErrDamaged],
+// with its name and what to do. Values in the log carry no checksum of ours: a
+// bit that a disk turns inside one is not noticed. Of two snapshots, the older
+// one serves if the newer is unreadable and the log holds the rest; else that
+// is damage too, even though raft would go on.
+//
+// Log and snapshots are bounded: two snapshots, 1024 entries behind the newest,
+// and at most 64 MiB or about 4096 entries before it. The log's file does not shrink; its
+// pages are used again.
+//
 // # Limits
 //
 // Pipelined replication is off (hashicorp/raft#612: one failed append wedges

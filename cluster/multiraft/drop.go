@@ -16,9 +16,9 @@ import (
 // at the next start, and the group never opens with half of its files.
 const droppedSuffix = ".dropped"
 
-func (h *Host) logFile(name string) string { return filepath.Join(h.cfg.Dir, "raft", name+".db") }
+func logFile(dir, name string) string { return filepath.Join(dir, "raft", name+".db") }
 
-func (h *Host) snapshotDir(name string) string { return filepath.Join(h.cfg.Dir, "snapshots", name) }
+func snapshotDir(dir, name string) string { return filepath.Join(dir, "snapshots", name) }
 
 // CloseGroup stops this node's replica of a group and keeps its files: a later
 // Open goes on where it stopped. Leadership is not handed over. A group that is
@@ -38,7 +38,7 @@ func (h *Host) CloseGroup(id uint32) error {
 	delete(h.parked, id)
 	h.mu.Unlock()
 	for _, p := range list {
-		p.answer(fault("no such group here"))
+		p.answer(fault(noGroup))
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func (h *Host) DropFiles(name string) error {
 
 // sweep deletes what a mark says.
 func (h *Host) sweep(name string) error {
-	err := errors.Join(os.RemoveAll(h.logFile(name)), os.RemoveAll(h.snapshotDir(name)))
+	err := errors.Join(os.RemoveAll(logFile(h.cfg.Dir, name)), os.RemoveAll(logFile(h.cfg.Dir, name)+".new"), os.RemoveAll(snapshotDir(h.cfg.Dir, name)))
 	if err == nil {
 		err = os.Remove(filepath.Join(h.cfg.Dir, "raft", name+droppedSuffix))
 	}

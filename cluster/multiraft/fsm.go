@@ -11,12 +11,19 @@ import (
 // fsm passes what raft commits to a StateMachine.
 type fsm struct {
 	machine StateMachine
-	index   atomic.Uint64 // newest entry applied
+	index   atomic.Uint64 // newest entry applied, or in the snapshot restored
 	bytes   atomic.Int64  // applied since the last snapshot
+	entries atomic.Int64  // the same
+
+	restored atomic.Uint64 // index of the snapshot restored last; 0 is none
 
 	// conf is the newest committed configuration that this replica knows; nil
 	// before the first.
 	conf atomic.Pointer[committed]
+
+	// halted is set when the instance above was condemned: what it applies from
+	// then on is left for the next one, which finds it in the log again.
+	halted atomic.Bool
 
 	// skipTo is set when raft is restarted above a living state machine: it
 	// replays entries that the machine holds already. seen is how far it got.
@@ -36,11 +43,15 @@ type applied struct {
 
 // Apply implements raft.FSM.
 func (f *fsm) Apply(l *raft.Log) any {
+	if f.halted.Load() {
+		return nil
+	}
 	f.seen = l.Index
 	if l.Index <= f.skipTo {
 		return applied{term: l.Term}
 	}
 	f.bytes.Add(int64(len(l.Data)))
+	f.entries.Add(1)
 	r := applied{l.Term, f.machine.Apply(l.Index, l.Term, l.Data)}
 	f.index.Store(l.Index)
 	return r
@@ -58,6 +69,9 @@ var _ raft.ConfigurationStore = (*fsm)(nil)
 // configuration that is committed. Raft itself tells nobody the index, which a
 // change must name.
 func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
+	if f.halted.Load() {
+		return
+	}
 	f.seen = index
 	if index > f.index.Load() {
 		f.index.Store(index)
@@ -88,6 +102,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, err
 	}
 	f.bytes.Store(0)
+	f.entries.Store(0)
 	return snapshot{write}, nil
 }
 
@@ -95,7 +110,17 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 func (f *fsm) Restore(r io.ReadCloser) error {
 	f.skipTo = 0 // what follows is new to the restored state
 	f.bytes.Store(0)
-	return f.machine.Restore(r)
+	f.entries.Store(0)
+	if err := f.machine.Restore(r); err != nil {
+		return err
+	}
+	if w, ok := r.(raft.ReadCloserWrapper); ok {
+		if o, ok := w.WrappedReadCloser().(*opened); ok {
+			f.index.Store(o.index)
+			f.restored.Store(o.index)
+		}
+	}
+	return nil
 }
 
 // snapshot writes one snapshot.

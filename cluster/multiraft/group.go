@@ -22,11 +22,17 @@ type Group struct {
 	log   *slog.Logger
 	fsm   *fsm
 	store *raftboltdb.BoltStore
-	snaps raft.SnapshotStore
+	snaps *snapshots
 
-	mu     sync.Mutex // held while the instance changes
+	mu     sync.Mutex // held while the instance or the store changes
 	closed atomic.Bool
 	cur    atomic.Pointer[instance]
+
+	ill     atomic.Pointer[illness] // out of service
+	unsaved atomic.Pointer[illness] // the last snapshot could not be written
+	torn    uint64                  // where an append failed; guarded by mu
+	revived time.Time               // last return to service; touched by revive alone, as is pause
+	pause   time.Duration
 
 	preferred atomic.Pointer[quota.NodeID] // never nil
 	changing  atomic.Bool                  // a change of the members is under way
@@ -38,10 +44,11 @@ type Group struct {
 	moves    moves
 }
 
-// testLogStore lets tests put a faulty store in front of the real one.
-type testLogStore func(group uint32, s raft.LogStore) raft.LogStore
-
-var wrapLogStore testLogStore = func(_ uint32, s raft.LogStore) raft.LogStore { return s }
+// These let tests put a faulty store in front of the real one.
+var (
+	wrapLogStore    = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s }
+	wrapStableStore = func(_ quota.NodeID, s raft.StableStore) raft.StableStore { return s }
+)
 
 // Apply proposes data and waits until it is applied here. The result is the
 // state machine's. See the errors for which of them leave the outcome open.
@@ -120,7 +127,8 @@ func (g *Group) leads() bool {
 }
 
 // Progress returns the last index in this replica's log, and how long ago it
-// heard from the leader: 0 on the leader itself, an hour if never.
+// heard from the leader: 0 on the leader itself; an hour if never, or if this
+// node should be given neither leadership nor a vote because its disk is full.
 func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	i := g.cur.Load()
 	if i == nil {
@@ -130,7 +138,7 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 		return i.raft.LastIndex(), 0
 	}
 	last := i.raft.LastContact()
-	if last.IsZero() {
+	if last.IsZero() || g.host.tight.Load() != nil {
 		return i.raft.LastIndex(), time.Hour
 	}
 	return i.raft.LastIndex(), time.Since(last)

@@ -90,7 +90,8 @@ type cluster struct {
 	groups  int
 	members []*member
 	edit    func(*Config)
-	founded []int // the nodes that have all groups from the start; nil is all
+	before  func(*cluster) // called before the first node starts
+	founded []int          // the nodes that have all groups from the start; nil is all
 }
 
 // newCluster starts three nodes with so many groups; group g prefers node g%3.
@@ -119,6 +120,9 @@ func (c *cluster) begin(nodes int) *cluster {
 		}
 		listeners = append(listeners, l)
 		c.members = append(c.members, &member{id: quota.NodeID(fmt.Sprintf("n%d", n)), dir: t.TempDir(), addr: l.Addr().String()})
+	}
+	if c.before != nil {
+		c.before(c)
 	}
 	for n := range c.members {
 		c.start(n, listeners[n])

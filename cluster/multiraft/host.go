@@ -31,6 +31,11 @@ type Host struct {
 	gone    map[uint32]bool   // groups closed again: nothing is parked for them
 	names   map[uint32]string // of the groups opened so far
 
+	probing  sync.Mutex
+	probed   time.Time // last probe of the disk, and what came of it
+	probeErr error
+
+	tight   atomic.Pointer[illness]               // little space is left
 	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
 }
 

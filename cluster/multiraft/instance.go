@@ -27,6 +27,7 @@ const (
 type instance struct {
 	group  *Group
 	raft   *raft.Raft
+	disk   *disk
 	trans  *transport
 	base   raft.ReloadableConfig // as configured, without a kick
 	queue  chan request
@@ -35,7 +36,8 @@ type instance struct {
 	ended  chan struct{} // closed when raft has stopped
 	wg     sync.WaitGroup
 
-	waiting atomic.Int64 // futures that raft has not answered yet
+	started atomic.Pointer[raft.Raft] // raft, for what may run before it is set
+	waiting atomic.Int64              // futures that raft has not answered yet
 }
 
 func (g *Group) raftLogger() *logger { return newLogger(g.log, g.host.limit) }
@@ -66,17 +68,15 @@ func (g *Group) start(again bool) error {
 		seen: make(chan raft.Observation, notifyLen), ended: make(chan struct{}),
 	}
 	i.trans.confirms = &g.confirms
-	c := g.raftConfig(i.notify)
-	if again {
-		c.NoSnapshotRestoreOnStart = true
-		g.fsm.skipTo, g.fsm.seen = g.fsm.index.Load(), 0
-	}
-	r, err := raft.NewRaft(c, g.fsm, wrapLogStore(g.opts.ID, g.store), g.store, g.snaps, i.trans)
+	i.disk = g.newDisk(i)
+	i.trans.stalled = func() bool { return i.disk.stalled() > g.stallLimit() }
+	r, err := g.newRaft(i, again)
 	if err != nil {
 		i.trans.cancel()
-		return fmt.Errorf("start raft: %w", err)
+		return err
 	}
 	i.raft, i.base = r, r.ReloadableConfig()
+	i.started.Store(r)
 	wanted := func(id raft.ServerID, term uint64) bool {
 		return r.State() == raft.Leader && r.CurrentTerm() == term &&
 			slices.ContainsFunc(servers(r), func(s raft.Server) bool { return s.ID == id })
@@ -90,6 +90,62 @@ func (g *Group) start(again bool) error {
 	i.wg.Go(i.follow)
 	g.cur.Store(i)
 	return nil
+}
+
+func (g *Group) newDisk(i *instance) *disk {
+	d := &disk{
+		logs: wrapLogStore(g.host.cfg.Self, g.store), stable: wrapStableStore(g.host.cfg.Self, g.store),
+		trans: i.trans, fsm: g.fsm, onFail: func(err error) { g.sicken(i, err) },
+	}
+	g.fsm.halted.Store(false)
+	return d
+}
+
+// newRaft starts raft. What it panics about when it finds files that it cannot
+// use is an error here.
+func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = g.snaps.blame(damaged(logFile(g.host.cfg.Dir, g.opts.Name), fmt.Errorf("raft cannot start from it: %v", p)))
+		}
+	}()
+	c := g.raftConfig(i.notify)
+	if again {
+		// A snapshot that was installed, but not restored when its instance ended,
+		// is newer than the state.
+		list, err := g.snaps.List()
+		if err != nil {
+			return nil, err
+		}
+		have := g.fsm.index.Load()
+		c.NoSnapshotRestoreOnStart = len(list) == 0 || list[0].Index <= have
+		g.fsm.skipTo, g.fsm.seen = have, 0
+	}
+	r, err = raft.NewRaft(c, g.fsm, i.disk, i.disk, g.snaps, i.trans)
+	if err != nil {
+		return nil, g.snaps.blame(fmt.Errorf("start raft: %w", err))
+	}
+	if err = g.startable(i, again); err != nil {
+		_ = i.trans.Close()
+		_ = r.Shutdown().Error()
+		return nil, err
+	}
+	return r, nil
+}
+
+// startable says why an instance that has just started must not go on.
+func (g *Group) startable(i *instance, again bool) error {
+	if i.disk.condemned.Load() {
+		return fmt.Errorf("start raft: %w", errCondemned)
+	}
+	if again {
+		return nil
+	}
+	last, err := g.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	return g.snaps.settle(g.fsm.restored.Load(), last)
 }
 
 // stop ends the instance and waits for all of it. Calls under way fail first,

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -42,7 +39,10 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 	if err := g.openFiles(); err != nil {
 		return nil, fmt.Errorf("multiraft: group %s: %w", o.Name, err)
 	}
-	if err := g.start(false); err != nil {
+	g.mu.Lock() // a disk that fails at once is dealt with when this is done
+	err := g.start(false)
+	g.mu.Unlock()
+	if err != nil {
 		_ = g.store.Close()
 		return nil, fmt.Errorf("multiraft: group %s: %w", o.Name, err)
 	}
@@ -70,25 +70,21 @@ func (h *Host) adopt(g *Group) error {
 
 // openFiles opens the log and the snapshots, and bootstraps an empty group.
 func (g *Group) openFiles() error {
-	path, snapDir := g.host.logFile(g.opts.Name), g.host.snapshotDir(g.opts.Name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(snapDir, 0o700); err != nil {
-		return err
+	path, snapDir := logFile(g.host.cfg.Dir, g.opts.Name), snapshotDir(g.host.cfg.Dir, g.opts.Name)
+	for _, d := range []string{filepath.Dir(path), snapDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(snapDir, keepSnapshots, g.raftLogger())
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
-	g.snaps = &snapshots{SnapshotStore: snaps, fsm: g.fsm}
-	g.store, err = raftboltdb.New(raftboltdb.Options{
-		Path: path,
-		// The freelist is rebuilt at start instead of written on every commit.
-		BoltOptions: &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: 2 * time.Second},
-	})
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+	if g.snaps, err = newSnapshots(snaps, snapDir, g); err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	if g.store, err = openStore(path, !g.snaps.any()); err != nil {
+		return err
 	}
 	if err := g.bootstrap(); err != nil {
 		_ = g.store.Close()

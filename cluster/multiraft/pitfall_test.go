@@ -36,14 +36,13 @@ func (s faultyStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Lo
 func TestFailedAppendDoesNotWedge(t *testing.T) {
 	var failing atomic.Bool
 	var failed atomic.Int64
-	opened := 0
-	wrapLogStore = func(_ uint32, s raft.LogStore) raft.LogStore {
-		if opened++; opened == 3 { // the third node
+	wrapLogStore = func(self quota.NodeID, s raft.LogStore) raft.LogStore {
+		if self == "n2" {
 			return faultyStore{s, &failing, &failed}
 		}
 		return s
 	}
-	t.Cleanup(func() { wrapLogStore = func(_ uint32, s raft.LogStore) raft.LogStore { return s } })
+	t.Cleanup(func() { wrapLogStore = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s } })
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 100) // long enough for raft to want a pipeline

@@ -19,6 +19,9 @@ import (
 // entry is larger. What does not fit follows in the next.
 const maxAppendBytes = 4 << 20
 
+// errStalled keeps a leader that cannot write from holding on to its followers.
+var errStalled = errors.New("the own disk has not ended a write for too long")
+
 // leadCheck is how often a transport that waits for a peer looks whether this
 // replica still leads.
 const leadCheck = 250 * time.Millisecond
@@ -34,7 +37,8 @@ type transport struct {
 	in     chan raft.RPC
 	beat   atomic.Pointer[func(raft.RPC)]
 
-	confirms *confirms // told of every answer; nil for nobody
+	stalled  func() bool // whether the own disk hangs; nil for never
+	confirms *confirms   // told of every answer; nil for nobody
 
 	// wanted says whether raft still leads in that term, with that member.
 	wanted atomic.Pointer[func(id raft.ServerID, term uint64) bool]
@@ -85,6 +89,9 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 // AppendEntries implements raft.Transport.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	lane, limit := peerv1.Lane_LANE_DATA, t.timing.rpcTimeout()
+	if t.stalled != nil && t.stalled() {
+		return errStalled
+	}
 	if isHeartbeat(args) {
 		// A lost heartbeat must not hold back the next one for long.
 		lane, limit = peerv1.Lane_LANE_CONTROL, t.timing.Heartbeat
@@ -95,6 +102,9 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 	number := t.confirms.round() // before it is sent
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, lane, limit, m)
+	for lane == peerv1.Lane_LANE_DATA && isAway(err) && t.pause(id, args.Term) {
+		a, err = t.call(id, lane, limit, m)
+	}
 	if err != nil {
 		return err
 	}
@@ -222,9 +232,31 @@ func (t *transport) await(id raft.ServerID, term uint64) error {
 	return nil
 }
 
+// isAway says whether a node answered that it has no replica of the group that
+// works just now.
+func isAway(err error) bool {
+	var remote *wire.RemoteError
+	return errors.As(err, &remote) && (remote.Text == noGroup || remote.Text == stoppedGroup)
+}
+
+// pause waits before such a node is asked again, for the same reason as await;
+// false when it is not to be.
+func (t *transport) pause(id raft.ServerID, term uint64) bool {
+	select {
+	case <-time.After(leadCheck):
+	case <-t.ctx.Done():
+		return false
+	}
+	wanted := t.wanted.Load()
+	return wanted != nil && (*wanted)(id, term)
+}
+
 // call asks the group's replica on another node. The answer is a message of
 // its own, so a late one never writes into what raft has moved on from.
 func (t *transport) call(id raft.ServerID, lane peerv1.Lane, limit time.Duration, m *peerv1.Raft) (*peerv1.Raft, error) {
+	if err := t.ctx.Err(); err != nil {
+		return nil, err // nothing leaves a replica that was condemned
+	}
 	m.Group = t.group
 	ctx, cancel := context.WithTimeout(t.ctx, limit)
 	defer cancel()

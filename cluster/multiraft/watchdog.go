@@ -46,6 +46,8 @@ func (g *Group) restart(old *instance) {
 	g.cur.Store(nil)
 	old.stop()
 	if err := g.start(true); err != nil {
-		g.log.Error("cannot restart; this replica is out of service until the process restarts", "error", err)
+		g.log.Error("cannot restart; this replica is out of service", "error", err)
+		g.ill.Store(&illness{err, time.Now()})
+		g.host.spawn(g.revive)
 	}
 }
