@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -9,14 +10,8 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 )
 
-// rawConn is an accepted connection before its handshake, for Close to end.
-type rawConn struct{ net.Conn }
-
-func (r rawConn) close(error) { _ = r.Close() }
-
 // accept takes connections until the listener is closed. How many may wait for
-// their handshake is bounded; what exceeds it is closed at once, and the other
-// side tries again.
+// their handshake is bounded: see strangers.
 func (n *Net) accept() {
 	for {
 		nc, err := n.cfg.Listener.Accept()
@@ -24,7 +19,7 @@ func (n *Net) accept() {
 			if n.ctx.Err() != nil {
 				return
 			}
-			n.log.Warn("accept failed", "error", err)
+			n.logs.warn(n.log, logAccept, "accept failed", "error", err)
 			select { // out of files: do not spin
 			case <-time.After(50 * time.Millisecond):
 			case <-n.ctx.Done():
@@ -33,29 +28,30 @@ func (n *Net) accept() {
 			continue
 		}
 		select {
-		case n.strangers <- struct{}{}:
-			n.wg.Go(func() { n.admit(nc) })
-		default:
-			n.log.Warn("too many connections in their handshake; closing one", "from", nc.RemoteAddr())
+		case n.admitting <- struct{}{}:
+			n.take(nc)
+		case <-n.ctx.Done():
 			_ = nc.Close()
 		}
 	}
 }
 
-// admit does the handshake and serves what the connection is for.
-func (n *Net) admit(nc net.Conn) {
-	raw := rawConn{nc}
-	if !n.track(raw) {
-		<-n.strangers
-		return
+// take makes a connection a stranger, and evicts another if there is need.
+func (n *Net) take(nc net.Conn) {
+	s := newStranger(nc, time.Now())
+	if old := n.strangers.add(s); old != nil {
+		n.logs.warn(n.log, logEvicted, "too many connections in their handshake; closing one", "from", old.RemoteAddr(), "most", maxStrangers)
+		old.evicted.Store(true)
+		old.close(nil)
 	}
-	c, err := n.receive(nc)
-	<-n.strangers
-	ok := err == nil && n.track(c)
-	n.untrack(raw)
-	if !ok {
-		n.log.Debug("handshake failed", "from", nc.RemoteAddr(), "error", err)
-		_ = nc.Close()
+	n.wg.Go(func() { n.admit(s) })
+}
+
+// admit does the handshake and serves what the connection is for.
+func (n *Net) admit(s *stranger) {
+	c := n.introduce(s)
+	<-n.admitting
+	if c == nil {
 		return
 	}
 	defer n.untrack(c)
@@ -70,6 +66,51 @@ func (n *Net) admit(nc net.Conn) {
 	n.wg.Go(c.writeLoop)
 	c.readLoop(func(f *peerv1.Frame) { n.handle(c, f) })
 	n.retire(c)
+}
+
+// introduce makes a tracked connection of a stranger, nil when it is none of a
+// peer. It is closed then.
+func (n *Net) introduce(s *stranger) *conn {
+	defer n.strangers.remove(s)
+	if !n.track(s) {
+		return nil
+	}
+	defer n.untrack(s)
+	c, err := n.receive(s)
+	if err != nil {
+		n.turnedAway(s, err)
+		s.close(err)
+		return nil
+	}
+	if !n.track(c) {
+		return nil
+	}
+	return c
+}
+
+// turnedAway logs why a stranger is not taken. Who says nothing, as probes do,
+// or is not known yet, is no news.
+func (n *Net) turnedAway(s *stranger, err error) {
+	var r *refusedError
+	var t *tlsError
+	kind := logGarbage
+	switch {
+	case s.evicted.Load() || n.ctx.Err() != nil:
+		return
+	case errors.As(err, &r):
+		kind = logMisfit
+	case errors.As(err, &t):
+		kind = logTLS
+	}
+	probe := !s.heard.Load() && (t == nil || !t.own)
+	if probe || r != nil && r.logLevel() < slog.LevelError {
+		n.log.Debug("connection not taken", "from", s.RemoteAddr(), "error", err)
+		return
+	}
+	n.logs.warn(n.log, kind, "connection not taken", "from", s.RemoteAddr(), "error", cut(err.Error(), maxSentence))
+	if t != nil && !t.own {
+		s.linger()
+	}
 }
 
 // replace makes c the one accepted connection of its peer and lane: a peer that

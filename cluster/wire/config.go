@@ -25,9 +25,12 @@ const (
 	maxHello        = 16 << 10         // bytes of the first frame
 	maxQueueBytes   = 32 << 20         // waiting on one connection
 	maxQueueFrames  = 16 << 10         // waiting on one connection
-	maxStrangers    = 64               // accepted connections before their handshake
+	maxStrangers    = 256              // accepted connections before their handshake
+	maxAdmitting    = 2 * maxStrangers // of those and the ones just evicted: their goroutines
 	maxSnapshots    = 8                // accepted snapshot connections
-	handshakeLimit  = 5 * time.Second  // from accept or dial to the end of the handshake
+	handshakeLimit  = 5 * time.Second  // from accept or dial to the end of the handshake, TLS included
+	hearLimit       = 2 * time.Second  // from accept to the first byte
+	lingerLimit     = time.Second / 4  // for a fault of TLS to reach the other side
 	writeLimit      = 10 * time.Second // one flush: a peer that reads nothing is gone
 	minBackoff      = 10 * time.Millisecond
 	maxBackoff      = time.Second
@@ -114,7 +117,10 @@ type Config struct {
 	// OnPeer is told of every event, in order, one at a time.
 	OnPeer func(id quota.NodeID, e Event)
 
-	// Dial connects to a peer; a net.Dialer when nil. It is where TLS goes.
+	// TLS is nil for connections in the clear: then whoever reaches the port may
+	// say to be a peer.
+	TLS *TLS
+	// Dial connects to a peer, below TLS; a net.Dialer when nil.
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Logger *slog.Logger
 }
@@ -130,7 +136,7 @@ func (c *Config) validate() error {
 	need(c.Self != "", "self: is empty")
 	need(c.Ranges > 0, "ranges: is 0")
 	need(c.Listener != nil, "listener: is nil")
-	return errors.Join(append(errs, checkPeers(c.Self, c.Peers))...)
+	return errors.Join(append(errs, checkPeers(c.Self, c.Peers), c.TLS.validate())...)
 }
 
 func (c *Config) fill() {

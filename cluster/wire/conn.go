@@ -46,7 +46,7 @@ func newConn(n *Net, nc net.Conn, fr *frameReader, h *peerv1.Hello) *conn {
 func (c *conn) close(err error) {
 	c.once.Do(func() {
 		c.err = err
-		_ = c.nc.Close()
+		_ = lowest(c.nc).Close() // of TLS a goodbye could block
 		c.mu.Lock()
 		c.pending = nil
 		c.mu.Unlock()

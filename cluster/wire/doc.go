@@ -58,9 +58,28 @@
 // that can do less is refused, by whoever sees it. The protocol's version stays 1:
 // it changes only when frames themselves do.
 //
+// # TLS
+//
+// With [Config].TLS every connection is TLS 1.3, and both sides show a
+// certificate: the one who accepts holds it against the Hello's sender, the one
+// who dials against the node it meant. Configurations are asked for in every
+// handshake and sessions are never resumed, so certificates and CAs are renewed
+// without a restart. A connection whose certificate has expired since, or whose
+// CA is no longer trusted, may stay as long as it stands; SetPeers ends it. What
+// does not hold is closed, and logged with the reason, three lines in ten seconds
+// of each kind. Without TLS whoever reaches the port may say to be a peer.
+//
+// # Strangers
+//
+// An accepted connection is a stranger until its handshake is done: five seconds
+// in all, two to the first byte. There is room for 256, and the newest is always
+// let in: of the source with most strangers (an address, a /64 of IPv6) the
+// oldest goes that has said nothing, or else the oldest. So peers, who speak at
+// once, get through while thousands of connections say nothing.
+//
 // # What is not here
 //
-// Encryption and identity: the caller's Listener and Dial bring them. Ordering
+// Certificates and who signs them: the caller's functions bring them. Ordering
 // across connections: none is promised; within one connection frames arrive in
 // the order in which they were sent, or not at all.
 package wire

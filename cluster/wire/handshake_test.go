@@ -93,31 +93,6 @@ func TestGarbageIsClosed(t *testing.T) {
 	}
 }
 
-func TestStrangersAreBounded(t *testing.T) {
-	b := start(t, listen(t, "127.0.0.1:0"), "b", nil, nil)
-	var open []net.Conn
-	for range maxStrangers {
-		nc, err := net.Dial("tcp", b.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		open = append(open, nc)
-	}
-	eventually(t, "all slots are taken", func() bool { return len(b.strangers) == maxStrangers })
-	nc, err := net.Dial("tcp", b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	start := time.Now()
-	closedSoon(t, nc)
-	if d := time.Since(start); d > handshakeLimit/2 {
-		t.Fatalf("one too many was closed after %v", d)
-	}
-	closedSoon(t, open[0]) // silence is ended by the handshake's deadline
-}
-
 func TestRefusalIsLoggedOnce(t *testing.T) {
 	var log lockedBuffer
 	lb := listen(t, "127.0.0.1:0")

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,18 +48,28 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 }
 
 // greet is the dialer's side of the handshake.
-func (n *Net) greet(nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
+func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
-	if err := writeMessage(nc, n.hello(to, lane)); err != nil {
+	sh, err := n.cfg.TLS.dial(ctx, nc, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := sh.belongsTo(to, "this side dialed"); err != nil {
+		return nil, &refusedError{"by this side: " + err.Error()}
+	}
+	if err := writeMessage(sh, n.hello(to, lane)); err != nil {
 		return nil, fmt.Errorf("send hello: %w", err)
 	}
-	fr := &frameReader{r: bufio.NewReaderSize(nc, readBuffer)}
+	fr := &frameReader{r: bufio.NewReaderSize(sh, readBuffer)}
 	answer, err := readHello(fr)
+	if n.cfg.TLS != nil && isAlert(err) {
+		return nil, n.cfg.TLS.fault(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read answer to hello: %w", err)
 	}
 	if answer.Refused != "" {
-		return nil, &refusedError{answer.Refused}
+		return nil, &refusedError{cut(answer.Refused, maxSentence)}
 	}
 	if text := n.misfit(answer); text != "" {
 		return nil, &refusedError{"by this side: " + text}
@@ -67,29 +79,36 @@ func (n *Net) greet(nc net.Conn, to quota.NodeID, lane peerv1.Lane) (*conn, erro
 	}
 	_ = nc.SetDeadline(time.Time{})
 	n.noteLevel(answer)
-	return newConn(n, nc, fr, answer), nil
+	return newConn(n, sh.Conn, fr, answer), nil
 }
 
 // receive is the acceptor's side of the handshake. Garbage is not answered; a
 // Hello that does not fit is answered with what is wrong.
-func (n *Net) receive(nc net.Conn) (*conn, error) {
-	_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
-	fr := &frameReader{r: bufio.NewReaderSize(nc, readBuffer)}
+func (n *Net) receive(s *stranger) (*conn, error) {
+	sh, err := n.cfg.TLS.accept(n.ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	fr := &frameReader{r: bufio.NewReaderSize(sh, readBuffer)}
 	h, err := readHello(fr)
 	if err != nil {
 		return nil, fmt.Errorf("read hello: %w", err)
 	}
 	answer := n.hello(quota.NodeID(h.From), h.Lane)
-	answer.Refused = n.misfit(h)
-	if err := writeMessage(nc, answer); err != nil {
+	if err := sh.belongsTo(quota.NodeID(h.From), "the hello says"); err != nil {
+		answer.Refused = strings.ToValidUTF8(cut(err.Error(), maxSentence), "?")
+	} else {
+		answer.Refused = n.misfit(h)
+	}
+	if err := writeMessage(sh, answer); err != nil {
 		return nil, fmt.Errorf("answer hello: %w", err)
 	}
 	if answer.Refused != "" {
 		return nil, &refusedError{answer.Refused}
 	}
-	_ = nc.SetDeadline(time.Time{})
+	_ = s.SetDeadline(time.Time{})
 	n.noteLevel(h)
-	return newConn(n, nc, fr, h), nil
+	return newConn(n, sh.Conn, fr, h), nil
 }
 
 // misfit says what in the other side's Hello does not fit, or "".
@@ -99,11 +118,11 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 	case h.Protocol != Protocol:
 		return fmt.Sprintf("protocol: node %q speaks %d, you speak %d", c.Self, Protocol, h.Protocol)
 	case h.Cluster != c.Cluster:
-		return fmt.Sprintf("cluster: node %q is in %q, you are in %q", c.Self, c.Cluster, h.Cluster)
+		return fmt.Sprintf("cluster: node %q is in %q, you are in %q", c.Self, c.Cluster, clip(h.Cluster))
 	case h.To != string(c.Self):
-		return fmt.Sprintf("target: this is node %q, you asked for %q", c.Self, h.To)
+		return fmt.Sprintf("target: this is node %q, you asked for %q", c.Self, clip(h.To))
 	case n.peer(quota.NodeID(h.From)) == nil:
-		return fmt.Sprintf(unknownSender+"node %q does not know a node %q", c.Self, h.From)
+		return fmt.Sprintf(unknownSender+"node %q does not know a node %q", c.Self, clip(h.From))
 	case h.Ranges != c.Ranges:
 		return fmt.Sprintf("ranges: node %q has %d, you have %d", c.Self, c.Ranges, h.Ranges)
 	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:
@@ -121,7 +140,23 @@ func (n *Net) noteLevel(h *peerv1.Hello) {
 	}
 }
 
+// Bounds, in bytes, of what is repeated of the other side's words.
+const (
+	maxName     = 128
+	maxSentence = 1024
+)
+
+func clip(s string) string { return cut(s, maxName) }
+
+func cut(s string, most int) string { return s[:min(len(s), most)] }
+
+// tlsRecord begins a TLS handshake. As the length of a hello it is too large.
+var tlsRecord = []byte{22, 3}
+
 func readHello(fr *frameReader) (*peerv1.Hello, error) {
+	if b, _ := fr.r.Peek(len(tlsRecord)); bytes.Equal(b, tlsRecord) {
+		return nil, errors.New("what came is TLS, and this node speaks without it")
+	}
 	b, err := fr.next(maxHello)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type link struct {
 	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
 
 	told map[string]bool // refusals already logged
+	logs logLimit
 }
 
 // run dials until the context ends. The first redial after a loss is
@@ -43,7 +44,7 @@ func (l *link) run(ctx context.Context) {
 		start := time.Now()
 		l.serve(c, addr)
 		if time.Since(start) >= settledAfter {
-			attempt = -1
+			attempt, l.told = -1, nil
 		}
 	}
 }
@@ -78,7 +79,7 @@ func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
 	// The handshake must end when the attempt does, not only at its own deadline.
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	c, err = n.greet(nc, l.peer.id, l.lane)
+	c, err = n.greet(ctx, nc, l.peer.id, l.lane)
 	if err != nil {
 		_ = nc.Close()
 	}
@@ -106,6 +107,10 @@ func (l *link) failed(addr string, err error) {
 		l.told[r.text] = true
 		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer does not take this node",
 			"peer", l.peer.id, "addr", addr, "lane", l.lane, "reason", r.text)
+		return
+	}
+	if _, ok := errors.AsType[*tlsError](err); ok {
+		l.logs.warn(l.peer.net.log, logTLS, "no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)
 		return
 	}
 	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)

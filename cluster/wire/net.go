@@ -22,8 +22,10 @@ type Net struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	strangers chan struct{} // a slot per accepted connection without a handshake
+	strangers strangers     // accepted connections without a handshake
+	admitting chan struct{} // a slot per goroutine that serves one
 	snapshots chan struct{} // a slot per accepted snapshot
+	logs      logLimit
 
 	mu       sync.Mutex
 	started  bool
@@ -50,7 +52,7 @@ func New(cfg Config) (*Net, error) {
 	cfg.fill()
 	n := &Net{
 		cfg: cfg, log: cfg.Logger,
-		strangers: make(chan struct{}, maxStrangers), snapshots: make(chan struct{}, maxSnapshots),
+		admitting: make(chan struct{}, maxAdmitting), snapshots: make(chan struct{}, maxSnapshots),
 		conns: map[closer]struct{}{}, accepted: map[inKey]*conn{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

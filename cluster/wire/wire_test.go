@@ -94,7 +94,7 @@ func pair(t *testing.T, editA, editB func(*Config)) (a, b *node) {
 // patience is for what should come at once: a busy machine only takes longer.
 const patience = time.Minute
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if ok() {
