@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -126,6 +127,9 @@ func (ca *CA) Sign(csrDER []byte, id Identity, hosts []string, now time.Time, tt
 	}
 	if err := checkTime(ca.Certificate, now); err != nil {
 		return nil, fmt.Errorf("CA: %w", err)
+	}
+	if of := ca.Certificate.PermittedURIDomains; len(of) > 0 && !slices.Contains(of, id.Cluster) {
+		return nil, fmt.Errorf("CA: is for cluster %q; cannot sign for %s", of, id)
 	}
 	names, err := sansOf(id, hosts)
 	if err != nil {

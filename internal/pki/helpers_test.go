@@ -1,10 +1,15 @@
 package pki
 
 import (
-	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
+	"math/big"
 	"net"
 	"sync"
 	"testing"
@@ -38,6 +43,12 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -45,7 +56,18 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func newCA(t testing.TB, cluster string) *CA { return must[*CA](t)(NewCA(cluster, start, 0)) }
+// newCA makes one that is a month old, so that it can have signed what has
+// expired since.
+func newCA(t testing.TB, cluster string) *CA {
+	t.Helper()
+	return must[*CA](t)(NewCA(cluster, start.Add(-30*day), 0))
+}
+
+// issue makes a certificate that is valid for a week.
+func issue(t testing.TB, ca *CA, id Identity, at time.Time) Pair {
+	t.Helper()
+	return must[Pair](t)(ca.Issue(id, hostsOf(id), at, 7*day))
+}
 
 func bundleOf(cas ...*CA) []byte {
 	var out []byte
@@ -56,6 +78,8 @@ func bundleOf(cas ...*CA) []byte {
 }
 
 func nodeID(id string) Identity { return Identity{"prod", Node, id} }
+
+func clientID(name string) Identity { return Identity{"prod", Client, name} }
 
 // storeOf returns a store in memory that shows what p has and trusts cas. What
 // Install would refuse is let through: strangers do not ask it.
@@ -73,7 +97,9 @@ func storeOf(t testing.TB, c *clock, p Pair, cas ...*CA) *Store {
 // returns what each end failed with.
 func handshake(t testing.TB, server, client *tls.Config) (serverErr, clientErr error) {
 	t.Helper()
-	return connect(t, func(c net.Conn) error { return talk(tls.Server(c, server)) }, func(c net.Conn) error { return talk(tls.Client(c, client)) })
+	return connect(t,
+		func(c net.Conn) error { return second(serve(c, server)) },
+		func(c net.Conn) error { return second(dial(c, client)) })
 }
 
 func connect(t testing.TB, server, client func(net.Conn) error) (serverErr, clientErr error) {
@@ -99,14 +125,29 @@ func within(c net.Conn, do func(net.Conn) error) error {
 	return do(c)
 }
 
-func talk(c *tls.Conn) error {
-	if err := c.HandshakeContext(context.Background()); err != nil {
-		return err
+// serve and dial are the two ends of a conversation. The server speaks first:
+// a client that writes before it has heard that it is refused may see a reset
+// connection and not the reason.
+func serve(nc net.Conn, config *tls.Config) (*tls.Conn, error) {
+	c := tls.Server(nc, config)
+	_, err := c.Write([]byte{1})
+	return c, errors.Join(err, readByte(c, err))
+}
+
+func dial(nc net.Conn, config *tls.Config) (*tls.Conn, error) {
+	c := tls.Client(nc, config)
+	err := readByte(c, nil)
+	if err == nil {
+		_, err = c.Write([]byte{1})
 	}
-	if _, err := c.Write([]byte{1}); err != nil {
-		return err
+	return c, err
+}
+
+func readByte(r io.Reader, before error) error {
+	if before != nil {
+		return nil
 	}
-	_, err := io.ReadFull(c, make([]byte, 1))
+	_, err := io.ReadFull(r, make([]byte, 1))
 	return err
 }
 
@@ -127,4 +168,29 @@ func hostsOf(id Identity) []string {
 		return []string{"127.0.0.1", "a.example"}
 	}
 	return nil
+}
+
+// custom makes a certificate of node n2 that Sign would not make.
+func custom(t testing.TB, ca *CA, change func(*x509.Certificate)) Pair {
+	t.Helper()
+	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: start, NotAfter: start.Add(day), ExtKeyUsage: uses(Node),
+		URIs: must[sans](t)(sansOf(nodeID("n2"), nil)).uris,
+	}
+	change(template)
+	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, ca.Certificate, key.Public(), ca.key))
+	return Pair{encodeCert(der), must[KeyPEM](t)(encodeKey(key))}
+}
+
+func withChain(p Pair, ca *CA) Pair {
+	return Pair{append(p.CertPEM, bundleOf(ca)...), p.KeyPEM}
+}
+
+// signedByLeaf makes a certificate that a node has signed with its own.
+func signedByLeaf(t testing.TB, ca *CA) Pair {
+	t.Helper()
+	p := issue(t, ca, nodeID("n3"), start)
+	leaf := &CA{must[[]*x509.Certificate](t)(ParseCertificates(p.CertPEM))[0], must[crypto.Signer](t)(parseKey(p.KeyPEM))}
+	return withChain(custom(t, leaf, func(*x509.Certificate) {}), leaf)
 }

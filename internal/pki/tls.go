@@ -95,18 +95,19 @@ func (s *Store) clientOf(m *material, leaf *x509.Certificate) (Identity, error) 
 // anyNode refuses certificates that are no node's of the cluster.
 func (s *Store) anyNode(m *material, leaf *x509.Certificate) error {
 	cluster := s.cluster(m)
-	id, err := IdentityOf(leaf, "")
+	id, err := IdentityOf(leaf, cluster)
 	switch {
 	case errors.Is(err, ErrNoURI) && s.files != nil && len(leaf.DNSNames) > 0:
 		return nil // which one, IsNode says
-	case errors.Is(err, ErrNoURI):
+	case err != nil:
 		return &Error{NoIdentity, err.Error(), err}
-	case err != nil || id.Kind != Node:
-		return refuse(WrongKind, "the certificate is that of %s; only nodes of cluster %s may use this port", describe(leaf), cluster)
-	case cluster != "" && id.Cluster != cluster:
-		return refuse(OtherCluster, "the certificate is that of %s; must be of a node of cluster %s", id, cluster)
+	case id.Kind == Node:
+		return nil
 	}
-	return nil
+	if far, err := ParseURI(id.Name); err == nil && far.Kind == Node {
+		return refuse(OtherCluster, "the certificate is that of %s; must be of a node of cluster %s", far, cluster)
+	}
+	return refuse(WrongKind, "the certificate is that of %s; only a node of cluster %s will do here", id, cluster)
 }
 
 // IsNode returns an error unless the certificate is that of this node of the

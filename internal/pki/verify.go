@@ -65,6 +65,8 @@ func (t trust) explain(leaf *x509.Certificate, err error, use x509.ExtKeyUsage, 
 			end = "server"
 		}
 		return refuse(WrongUse, "the certificate of %s may not be used by the %s of a connection (extended key usage)", describe(leaf), end)
+	case errors.As(err, &invalid) && invalid.Reason == x509.CANotAuthorizedForThisName:
+		return &Error{OtherCluster, "the certificate of " + describe(leaf) + " was signed by a CA that may not sign for it: " + err.Error(), err}
 	}
 	return &Error{Unusable, "the certificate of " + describe(leaf) + " is not usable: " + err.Error(), err}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -106,7 +107,7 @@ func Explain(err error) error {
 		return err
 	case errors.As(err, &record):
 		return &Error{NotTLS, "what came is not TLS: does the other side speak without it, or is this another service's port?", err}
-	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed):
 		return &Error{HungUp, "the other side closed the connection during the handshake; its log may say why", err}
 	}
 	if e := explainText(err); e != nil {
