@@ -14,8 +14,8 @@
 // worth nothing. With the operator's own CA ([OpenFiles]) two more forms count: a
 // SPIFFE id of another trust domain is a client named by that whole id, and a
 // certificate without any URI SAN is known by its DNS SANs: it is the node whose
-// id is among them, or the client that the only one names. Whoever uses that
-// CA must give DNS SANs that equal node ids to nodes alone.
+// id is among them, or the client that the first one names. Whoever uses that CA
+// must give DNS SANs that equal node ids to nodes alone.
 //
 // # What is against what
 //

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
+
+var serialOne = big.NewInt(1)
 
 // clock is a clock that tests set. Safe for concurrent use.
 type clock struct {
@@ -175,7 +178,7 @@ func custom(t testing.TB, ca *CA, change func(*x509.Certificate)) Pair {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: start, NotAfter: start.Add(day), ExtKeyUsage: uses(Node),
+		SerialNumber: serialOne, NotBefore: start, NotAfter: start.Add(day), ExtKeyUsage: uses(Node),
 		URIs: must[sans](t)(sansOf(nodeID("n2"), nil)).uris,
 	}
 	change(template)
@@ -193,4 +196,11 @@ func signedByLeaf(t testing.TB, ca *CA) Pair {
 	p := issue(t, ca, nodeID("n3"), start)
 	leaf := &CA{must[[]*x509.Certificate](t)(ParseCertificates(p.CertPEM))[0], must[crypto.Signer](t)(parseKey(p.KeyPEM))}
 	return withChain(custom(t, leaf, func(*x509.Certificate) {}), leaf)
+}
+
+var serialTwo = big.NewInt(2)
+
+func mustURI(t testing.TB, s string) []*url.URL {
+	t.Helper()
+	return []*url.URL{must[*url.URL](t)(url.Parse(s))}
 }

@@ -77,7 +77,8 @@ func (s *Store) Caller(cs tls.ConnectionState) (Identity, bool, error) {
 }
 
 // clientOf returns a caller's identity. Without a URI SAN, which only the
-// operator's own CA leaves out, its one DNS SAN is its name.
+// operator's own CA leaves out, its first DNS SAN is its name: its CA has vouched
+// for all of them.
 func (s *Store) clientOf(m *material, leaf *x509.Certificate) (Identity, error) {
 	id, err := IdentityOf(leaf, s.cluster(m))
 	switch {
@@ -85,9 +86,8 @@ func (s *Store) clientOf(m *material, leaf *x509.Certificate) (Identity, error) 
 		return id, nil
 	case !errors.Is(err, ErrNoURI) || s.files == nil:
 		return Identity{}, &Error{NoIdentity, err.Error(), err}
-	case len(leaf.DNSNames) != 1:
-		return Identity{}, refuse(NoIdentity, "the certificate of %s has no URI SAN and %d DNS SANs; must be one of either, to name the client",
-			describe(leaf), len(leaf.DNSNames))
+	case len(leaf.DNSNames) == 0:
+		return Identity{}, refuse(NoIdentity, "the certificate of %s has neither a URI SAN nor a DNS SAN; one must name the client", describe(leaf))
 	}
 	return Identity{Kind: Client, Name: "dns:" + leaf.DNSNames[0]}, nil
 }

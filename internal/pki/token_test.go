@@ -2,9 +2,12 @@ package pki
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -96,10 +99,14 @@ func TestRedaction(t *testing.T) {
 	pair := must[Pair](t)(ca.Pair())
 	authority := Authority{Current: pair}
 	forbidden := func(secret []byte) []string {
+		digits, inHex := make([]string, 4), make([]string, 4)
+		for i, b := range secret[:4] {
+			digits[i], inHex[i] = strconv.Itoa(int(b)), fmt.Sprintf("0x%x", b)
+		}
 		return []string{
-			fmt.Sprintf("%x", secret)[:16], fmt.Sprintf("%X", secret)[:16], string(secret)[:8],
-			strings.Trim(fmt.Sprint(secret), "[]")[:16], secretCode.EncodeToString(secret)[:16],
-			strings.Trim(fmt.Sprintf("%#v", secret[:4]), "[]byte{}"),
+			hex.EncodeToString(secret)[:16], strings.ToUpper(hex.EncodeToString(secret)[:16]), string(secret[:8]),
+			strings.Join(digits, " "), strings.Join(digits, ","), strings.Join(inHex, ", "),
+			secretCode.EncodeToString(secret)[:16], base64.StdEncoding.EncodeToString(secret)[:16],
 		}
 	}
 	for _, tc := range []struct {
