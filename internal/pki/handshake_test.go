@@ -76,6 +76,14 @@ func TestPeerPort(t *testing.T) {
 			server: "was signed by a CA that may not sign for it", client: refused,
 		},
 		{
+			name: "the CA itself", serverWhy: WrongUse, clientWhy: Refused,
+			change: func(c *tls.Config) {
+				shown := &tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw}, PrivateKey: ca.key}
+				c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
+			},
+			server: "the certificate is that of a CA", client: refused,
+		},
+		{
 			name: "TLS 1.2", shown: issue(t, ca, nodeID("n2"), start), serverWhy: OldTLS, clientWhy: OldTLS,
 			change: func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 },
 			server: "the other side has no TLS 1.3; it is needed",
@@ -192,6 +200,7 @@ func TestAPIPort(t *testing.T) {
 		{name: "expired", shown: issue(t, ca, clientID("billing"), start.Add(-8*day)), why: Expired},
 		{name: "other CA", shown: issue(t, stranger, clientID("billing"), start), why: OtherCA},
 		{name: "nobody", shown: custom(t, ca, func(c *x509.Certificate) { c.URIs = nil }), why: NoIdentity},
+		{name: "a DNS SAN alone", shown: custom(t, ca, func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, []string{"n2"} }), why: NoIdentity},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got Identity
@@ -254,10 +263,11 @@ func TestNoResumption(t *testing.T) {
 	c := &clock{now: start}
 	ca := newCA(t, "prod")
 	server := storeOf(t, c, issue(t, ca, nodeID("n1"), start), ca)
+	serverConfig := server.ServerConfig(PeerPort) // one for all, as a ticket fits its own configuration alone
 	config := storeOf(t, c, issue(t, ca, nodeID("n2"), start), ca).ClientConfig(Want{Node: "n1"})
 	config.ClientSessionCache, config.SessionTicketsDisabled, config.ServerName = tls.NewLRUClientSessionCache(4), false, "n1"
 	for range 3 {
-		serverErr, clientErr := connect(t, func(nc net.Conn) error { return second(serve(nc, server.ServerConfig(PeerPort))) }, func(nc net.Conn) error {
+		serverErr, clientErr := connect(t, func(nc net.Conn) error { return second(serve(nc, serverConfig)) }, func(nc net.Conn) error {
 			conn, err := dial(nc, config)
 			if conn.ConnectionState().DidResume {
 				t.Error("the session was resumed")

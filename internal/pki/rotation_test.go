@@ -167,6 +167,18 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
+// TestSigner: nobody gets a certificate of the next CA before all trust it.
+func TestSigner(t *testing.T) {
+	one, two := newCA(t, "prod"), newCA(t, "prod")
+	a := Authority{Current: must[Pair](t)(one.Pair()), Next: must[Pair](t)(two.Pair())}
+	for phase, want := range map[Phase]*CA{Steady: one, Trusting: one, Renewing: two} {
+		a.Phase = phase
+		if got := must[*CA](t)(a.Signer(start)); !got.Certificate.Equal(want.Certificate) {
+			t.Errorf("%s: the wrong CA signs", phase)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 func wantErr(t *testing.T, name string, err error, text string) {

@@ -154,10 +154,33 @@ func TestInstallCrash(t *testing.T) {
 			if got := serial[s.Status().Serial]; got != steps[n].want {
 				t.Errorf("after %s: has the %s pair, want the %s one", steps[n].name, got, steps[n].want)
 			}
+			if _, err := os.Stat(filepath.Join(dir, nextKey)); err == nil && steps[n].want == "new" {
+				t.Errorf("after %s: the key is not in its place yet", steps[n].name)
+			}
 		}
 		check(t, pairInto(s, issue(t, ca, nodeID("n1"), start)))
 		if w := open(t, dir, c).Warnings(); len(w) > 0 {
 			t.Errorf("after %s: warns %q", steps[n].name, w)
+		}
+	}
+}
+
+// TestInstallFails: a disk that refuses a file leaves the old pair, in memory and
+// for the next process.
+func TestInstallFails(t *testing.T) {
+	c := &clock{now: start}
+	ca := newCA(t, "prod")
+	for _, name := range []string{nextKey, certFile} {
+		dir := t.TempDir()
+		s := open(t, dir, c)
+		check(t, errors.Join(s.SetBundle(bundleOf(ca)), pairInto(s, issue(t, ca, nodeID("n1"), start))))
+		serial := s.Status().Serial
+		check(t, os.MkdirAll(filepath.Join(dir, name+".tmp", "x"), 0o700)) // cannot be written, nor removed
+		wantErr(t, name, pairInto(s, issue(t, ca, nodeID("n1"), start)), "certificates: remove")
+		for when, s := range map[string]*Store{"now": s, "next": open(t, dir, c)} {
+			if got := s.Status().Serial; got != serial {
+				t.Errorf("%s could not be written: %s, the store has %s, want the old %s", name, when, got, serial)
+			}
 		}
 	}
 }

@@ -135,9 +135,8 @@ func parseSecret(what, id, secret string) (string, Secret, error) {
 	if len(secret) != secretText {
 		return "", s, fmt.Errorf("%s: the secret has %d characters; must be %d; is the token complete?", what, len(secret), secretText)
 	}
-	// The decoder skips line breaks, so the length has to be looked at again.
 	raw, err := secretCode.DecodeString(secret)
-	if err != nil || len(raw) != len(s) {
+	if err != nil {
 		return "", s, fmt.Errorf("%s: the secret is not %d characters of base64url; a character was changed", what, secretText)
 	}
 	copy(s[:], raw)
