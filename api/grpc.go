@@ -58,6 +58,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	quoratev1.RegisterAccountServiceServer(srv, &accountServer{service: s})
 	quoratev1.RegisterAccountAdminServiceServer(srv, &accountAdminServer{service: s})
 	quoratev1.RegisterSecurityServiceServer(srv, &securityServer{service: s})
+	quoratev1.RegisterBackupServiceServer(srv, &backupServer{service: s, stall: backupStall})
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: n})
 	if o.Register != nil {
 		o.Register(srv, s.seen)

@@ -66,6 +66,7 @@ func (r *router) routes() []route {
 		{method: get, path: "/v1/rates", rpc: "RateService.TopRates", req: &quoratev1.TopRatesRequest{}, res: &quoratev1.TopRatesResponse{}, serve: r.getRates},
 		{method: get, path: "/v1/events", rpc: "EventService.Watch", req: &quoratev1.WatchRequest{}, res: &quoratev1.WatchResponse{}, serve: r.getEvents},
 		ordinary(get, "/v1/status", "ClusterService.GetStatus", fromQuery, r.status),
+		{method: get, path: "/v1/backup", rpc: "BackupService.Backup", req: &quoratev1.BackupRequest{}, serve: r.getBackup},
 		{method: get, path: "/v1/openapi.json", summary: "This document.", serve: r.getOpenAPI},
 		{method: get, path: "/healthz", summary: "Whether the node runs.", serve: getHealth},
 		{method: get, path: "/readyz", summary: "Whether all ranges have leaders.", serve: r.getReady},

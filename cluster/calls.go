@@ -112,6 +112,10 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	case *peerv1.Call_Gone:
 		out.Body = &peerv1.Call_GoneResult{GoneResult: &peerv1.CallGoneResult{}}
 		defer n.gone("its replicas are with others: it has left")
+	case *peerv1.Call_Backup:
+		out.Body = &peerv1.Call_BackupResult{BackupResult: n.onBackup(ctx, b.Backup)}
+	case *peerv1.Call_BackupRead:
+		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:
 		answer(&peerv1.Frame{Error: "this version does not know the call"})
 		return

@@ -58,6 +58,8 @@ type Node struct {
 
 	reserved reservations
 	hub      events.Hub
+	backups  backups
+	keeps    keeps
 
 	routes routes
 	moves  *mover
@@ -244,6 +246,7 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 		close(n.stop)
 		n.accounts.Close()
+		n.keeps.close()
 		n.done.Wait()
 		if n.net != nil {
 			n.broadcast(&peerv1.Beacon{Leaving: true})
@@ -268,6 +271,7 @@ func (n *Node) Kill() error {
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
 		n.accounts.Close()
+		n.keeps.close()
 		n.done.Wait()
 		errs = append(errs, n.closeJournal(), n.lock.close())
 	})

@@ -17,6 +17,7 @@ import (
 type queue struct {
 	service *Service
 	id      quota.RangeID
+	gate    gate
 
 	mu      sync.Mutex
 	waiting []*pending
@@ -169,6 +170,11 @@ func (q *queue) propose(batch []*pending) {
 	g := s.node.Group(q.id)
 	if g == nil {
 		fail(batch, fmt.Errorf("%w: the range is not open here", errNotLeader))
+		return
+	}
+	batch, leave := q.gate.enter(batch)
+	defer leave()
+	if len(batch) == 0 {
 		return
 	}
 	data, err := entry(s.node.Now(), q.commands(batch))

@@ -74,6 +74,7 @@ var (
 	_ api.EventSource   = (*cluster.Node)(nil)
 	_ api.Accounts      = (*cluster.Node)(nil)
 	_ api.PolicyStore   = (*cluster.Node)(nil)
+	_ api.Backuper      = (*cluster.Node)(nil)
 )
 
 // lintLimits returns what is probably not meant in limits, as text.

@@ -157,6 +157,8 @@ const (
 	BackupStep_BACKUP_STEP_GO_ON BackupStep = 3
 	// Forget all about the backup.
 	BackupStep_BACKUP_STEP_DROP BackupStep = 4
+	// Keep what is kept for longer: it is still to be read. Names no groups.
+	BackupStep_BACKUP_STEP_STAY BackupStep = 5
 )
 
 // Enum value maps for BackupStep.
@@ -167,6 +169,7 @@ var (
 		2: "BACKUP_STEP_KEEP",
 		3: "BACKUP_STEP_GO_ON",
 		4: "BACKUP_STEP_DROP",
+		5: "BACKUP_STEP_STAY",
 	}
 	BackupStep_value = map[string]int32{
 		"BACKUP_STEP_UNSPECIFIED": 0,
@@ -174,6 +177,7 @@ var (
 		"BACKUP_STEP_KEEP":        2,
 		"BACKUP_STEP_GO_ON":       3,
 		"BACKUP_STEP_DROP":        4,
+		"BACKUP_STEP_STAY":        5,
 	}
 )
 
@@ -7186,14 +7190,15 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x18ACCOUNT_FAULT_NOT_LEADER\x10\x01\x12\x1c\n" +
 	"\x18ACCOUNT_FAULT_OVERLOADED\x10\x02\x12\x19\n" +
 	"\x15ACCOUNT_FAULT_UNKNOWN\x10\x03\x12\x19\n" +
-	"\x15ACCOUNT_FAULT_REFUSED\x10\x04*\x82\x01\n" +
+	"\x15ACCOUNT_FAULT_REFUSED\x10\x04*\x98\x01\n" +
 	"\n" +
 	"BackupStep\x12\x1b\n" +
 	"\x17BACKUP_STEP_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10BACKUP_STEP_HOLD\x10\x01\x12\x14\n" +
 	"\x10BACKUP_STEP_KEEP\x10\x02\x12\x15\n" +
 	"\x11BACKUP_STEP_GO_ON\x10\x03\x12\x14\n" +
-	"\x10BACKUP_STEP_DROP\x10\x04B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
+	"\x10BACKUP_STEP_DROP\x10\x04\x12\x14\n" +
+	"\x10BACKUP_STEP_STAY\x10\x05B;Z9github.com/quorate/quorate/api/gen/quorate/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_quorate_peer_v1_peer_proto_rawDescOnce sync.Once

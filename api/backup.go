@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// Backuper copies the state of the cluster.
+type Backuper interface {
+	// Backup writes the state to w, and tells progress how many groups are written. An
+	// error with TooBusy() bool says that the node is making another backup. It ends
+	// with ctx, or with an error of w.
+	Backup(ctx context.Context, w io.Writer, progress func(done, total int)) error
+}
+
+// Bounds of a backup's stream.
+const (
+	backupPiece = 256 << 10
+	backupStall = 30 * time.Second // a caller that takes no piece for so long is cut off
+)
+
+type backupServer struct {
+	quoratev1.UnimplementedBackupServiceServer
+	*service
+	stall time.Duration
+}
+
+// Backup implements the service. The backup is made on a goroutine of its own, so
+// that a caller who takes nothing can be left: a Send that waits ends with the stream.
+func (s *backupServer) Backup(_ *quoratev1.BackupRequest, stream quoratev1.BackupService_BackupServer) error {
+	from, ok := s.node.(Backuper)
+	if !ok {
+		return notServed("make backups").status()
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	out := &backupStream{send: stream.Send}
+	done := make(chan error, 1)
+	go func() { done <- out.make(ctx, from) }()
+	tick := time.NewTicker(s.stall / 4)
+	defer tick.Stop()
+	for seen, since := int64(0), time.Now(); ; {
+		select {
+		case err := <-done:
+			if err != nil {
+				return backupFault(err).status()
+			}
+			return nil
+		case <-tick.C:
+			if now := out.sent.Load(); now != seen || out.sending.Load() == 0 {
+				seen, since = now, time.Now()
+			} else if time.Since(since) > s.stall {
+				return (&fault{
+					code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, reason: "TOO_SLOW",
+					detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.stall),
+				}).status()
+			}
+		}
+	}
+}
+
+// backupStream cuts what is written into messages.
+type backupStream struct {
+	send        func(*quoratev1.BackupResponse) error
+	done, total int // groups; of the goroutine that makes the backup
+	sending     atomic.Int32
+	sent        atomic.Int64 // messages
+}
+
+func (b *backupStream) make(ctx context.Context, from Backuper) error {
+	w := bufio.NewWriterSize(b, backupPiece)
+	err := from.Backup(ctx, w, func(done, total int) { b.done, b.total = done, total })
+	return errors.Join(err, w.Flush())
+}
+
+// Write sends messages.
+func (b *backupStream) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		piece := p[n:min(len(p), n+backupPiece)]
+		b.sending.Store(1)
+		err := b.send(&quoratev1.BackupResponse{Data: piece, GroupsDone: uint32(b.done), GroupsTotal: uint32(b.total)})
+		b.sending.Store(0)
+		if err != nil {
+			return n, err
+		}
+		b.sent.Add(1)
+		n += len(piece)
+	}
+	return n, nil
+}
+
+func backupFault(err error) *fault {
+	var busy interface{ TooBusy() bool }
+	if errors.As(err, &busy) && busy.TooBusy() {
+		return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "OVERLOADED", detail: err.Error(), retry: time.Second}
+	}
+	return fromError(err)
+}
+
+// getBackup sends the file as it is. When something fails after the first byte, the
+// connection ends before the body does; and the file says itself whether it is whole.
+func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
+	if _, f := query(req); f != nil {
+		return writeFault(w, f)
+	}
+	from, ok := r.node.(Backuper)
+	if !ok {
+		return writeFault(w, notServed("make backups"))
+	}
+	out := &backupBody{w: w, conn: http.NewResponseController(w)}
+	b := bufio.NewWriterSize(out, backupPiece)
+	err := from.Backup(req.Context(), b, func(int, int) {})
+	if err == nil {
+		err = b.Flush()
+	}
+	switch {
+	case err != nil && !out.begun:
+		return writeFault(w, backupFault(err))
+	case err != nil:
+		r.log.Warn("a backup was not sent whole", "err", err)
+		_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
+	}
+	return http.StatusOK
+}
+
+// backupBody is a body of any length, each piece of which must leave in its time.
+type backupBody struct {
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	begun bool
+}
+
+func (b *backupBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has none
+		b.w.Header().Set("Content-Type", "application/octet-stream")
+		b.w.Header().Set("Cache-Control", "no-store")
+	}
+	_ = b.conn.SetWriteDeadline(time.Now().Add(backupStall))
+	return b.w.Write(p)
+}

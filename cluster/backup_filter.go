@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+)
+
+// restoredMeta copies a snapshot of the meta group but for what belongs to the one
+// cluster that it was made by: its members, where they are, how nodes join it, and
+// the authority with its key. The rest is copied as it is, also what this version does not
+// know. It needs memory for one record.
+//
+// A backup is made through it, so that it has no key with which somebody could make
+// certificates, and a restore too, so that this holds of any file.
+func restoredMeta(w io.Writer, r io.Reader) error {
+	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
+	if head, _ := in.Peek(len(metaMagic)); !bytes.Equal(head, []byte(metaMagic)) {
+		return errors.New("meta snapshot: it does not begin as one")
+	}
+	_, _ = in.Discard(len(metaMagic))
+	_, _ = out.WriteString(metaMagic) // errors of a bufio.Writer stay until Flush
+	from, to := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}, protodelim.MarshalOptions{MarshalOptions: canonical}
+	head := &raftlogv1.MetaSnapshot{}
+	if err := from.UnmarshalFrom(in, head); err != nil {
+		return fmt.Errorf("meta snapshot: head: %w", noEnd(err))
+	}
+	if _, err := to.MarshalTo(out, head); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		rec := &raftlogv1.MetaRecord{}
+		if err := from.UnmarshalFrom(in, rec); err != nil {
+			return fmt.Errorf("meta snapshot: record %d: %w", n, noEnd(err))
+		}
+		if rec.GetMembers() != nil {
+			continue
+		}
+		if _, err := to.MarshalTo(out, rec); err != nil {
+			return err
+		}
+		if rec.GetEnd() != nil {
+			return errors.Join(out.Flush(), nothingLeft(in))
+		}
+	}
+}
+
+// withoutMembers is a snapshot that is written through restoredMeta.
+func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		from, to := io.Pipe()
+		go func() { _ = to.CloseWithError(write(to)) }() // ends with from
+		err := restoredMeta(w, from)
+		_ = from.CloseWithError(err)
+		return err
+	}
+}
+
+// restoredRange copies a snapshot of a range. The accounts are copied as they are.
+// What members of the old cluster held of a limit, or were promised, they will never
+// report here: they are taken for dead, so that of hard limits it counts as spent, and
+// of soft ones the level alone counts.
+func restoredRange(w io.Writer, r io.Reader) error {
+	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
+	if head, _ := in.Peek(len(rangeMagic)); !bytes.Equal(head, []byte(rangeMagic)) {
+		return errors.New("range snapshot: it does not begin as one")
+	}
+	_, _ = in.Discard(len(rangeMagic))
+	_, _ = out.WriteString(rangeMagic)
+	for n := 0; ; n++ {
+		part := &raftlogv1.RangeSnapshot{}
+		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
+			return fmt.Errorf("range snapshot: levels, part %d: %w", n, noEnd(err))
+		}
+		for _, l := range part.Levels {
+			for _, m := range l.Marks {
+				m.Dead, m.Rate = true, 0
+			}
+		}
+		if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
+			return err
+		}
+		if len(part.Levels) < levelsPerPart {
+			break
+		}
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// nothingLeft says that something follows the end.
+func nothingLeft(in *bufio.Reader) error {
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows its end")
+	}
+	return nil
+}

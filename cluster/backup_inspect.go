@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// BackupContent is what is in a backup.
+type BackupContent struct {
+	backup.Manifest
+	Meta   MetaContent
+	Ranges []RangeContent
+}
+
+// MetaContent is what a snapshot of the meta group has.
+type MetaContent struct {
+	LimitsVersion uint64 // in force; 0 is none yet
+	Versions      int    // in the history
+	Limits        int    // of the version in force
+	Overrides     int
+	PolicyConfigs int
+	Policies      int
+	Bindings      int // of roles
+	Tokens        int // bearer tokens, hashed
+}
+
+// RangeContent is what a snapshot of a range has.
+type RangeContent struct {
+	Levels       int // keys whose level was not full
+	Accounts     int
+	Requests     int // request ids
+	Transactions int // under way
+}
+
+// InspectBackup reads a backup whole: its checksums, and all that is in it as a node
+// would that starts from it. It needs memory for the largest range. progress is told
+// how many bytes were read. The error has the place and the reason.
+func InspectBackup(r io.Reader, progress func(bytes int64)) (*BackupContent, error) {
+	in, err := backup.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	if level := in.Head().Level; level > members.Level {
+		return nil, fmt.Errorf("the backup is of a cluster of feature level %d, made by version %s; this version of quorate reads up to level %d: use a newer one", level, in.Head().Software, members.Level)
+	}
+	out := &BackupContent{}
+	for {
+		g, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			out.Manifest = *in.Manifest()
+			progress(in.Offset())
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		progress(in.Offset())
+		if err := out.add(g.Name, in); err != nil {
+			if _, damaged := io.Copy(io.Discard, in); damaged != nil { // what a decoder makes of a damaged file says less
+				return nil, damaged
+			}
+			return nil, fmt.Errorf("%s, before byte %d: the checksums fit, but the content cannot be read: %w", g.Name, in.Offset(), err)
+		}
+	}
+}
+
+// add decodes a group.
+func (c *BackupContent) add(name string, r io.Reader) error {
+	if name == backup.GroupName(0) {
+		m, err := readBackupMeta(r)
+		if err == nil {
+			c.Meta = m.content()
+		}
+		return err
+	}
+	f, err := readBackupRange(r)
+	if err != nil {
+		return err
+	}
+	s := f.accounts.Stats()
+	c.Ranges = append(c.Ranges, RangeContent{Levels: len(f.levels.all(0, 0)), Accounts: s.Accounts, Requests: s.Requests, Transactions: s.Transactions})
+	return nil
+}
+
+func readBackupMeta(r io.Reader) (*metaFSM, error) {
+	m := newMetaFSM(func(*quota.Limits) {}, func([]quota.Key) {})
+	return m, decodeAll(m, r)
+}
+
+func readBackupRange(r io.Reader) (*rangeFSM, error) {
+	f := newRangeFSM(func() time.Duration { return 0 })
+	return f, decodeAll(f, r)
+}
+
+// decodeAll reads a snapshot, and the rest of its group: nothing may follow.
+func decodeAll(m interface{ Restore(r io.Reader) error }, r io.Reader) error {
+	if err := m.Restore(r); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+func (m *metaFSM) content() MetaContent {
+	out := MetaContent{LimitsVersion: m.limits.Version, Versions: len(m.history.list), Limits: len(m.limits.All()), Overrides: m.overrides.Load().count}
+	for _, c := range m.policies.Load().configs {
+		out.PolicyConfigs++
+		out.Policies += len(c.policies)
+	}
+	table := m.security.table.Load()
+	out.Bindings, out.Tokens = len(table.Bindings()), len(table.Tokens())
+	return out
+}

@@ -1,0 +1,331 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of what a node keeps for backups.
+const (
+	maxKept   = 2                // backups
+	keptIdle  = 30 * time.Second // one that nobody asks for is dropped
+	holdLimit = 2 * time.Second  // transactions wait no longer than this for one try of a cut
+)
+
+// keeps are the states that this node, as the leader of groups, keeps for backups.
+type keeps struct {
+	mu     sync.Mutex
+	byID   map[string]*kept
+	closed bool
+	done   sync.WaitGroup     // of those who write states into pipes
+	before func(group uint32) // of tests: called before a state is taken; set while no backup is made
+}
+
+// kept is the states for one backup.
+type kept struct {
+	idle *time.Timer
+
+	reading sync.Mutex // held by who reads: one at a time
+
+	mu      sync.Mutex
+	dropped bool
+	groups  map[uint32]*keptGroup
+	last    piece // the one read last: its answer may have been lost
+}
+
+// keptGroup is one state. Trees that are shared with the living state take no copy;
+// memory is needed for what changes meanwhile.
+type keptGroup struct {
+	term  uint64
+	write func(io.Writer) error // nil when it is being read
+	from  *io.PipeReader
+	read  uint64
+}
+
+type piece struct {
+	group  uint32
+	offset uint64
+	data   []byte
+	valid  bool
+}
+
+var errDropped = errors.New("the backup is not known here (any more): it took longer than 30 seconds to be asked for, or the node was restarted")
+
+// of returns the states for a backup; made says that there may be none yet.
+func (k *keeps) of(id string, made bool) (*kept, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.byID[id]
+	switch {
+	case b != nil:
+		b.idle.Reset(keptIdle)
+		return b, nil
+	case !made:
+		return nil, errDropped
+	case k.closed:
+		return nil, errors.New("the node is closing")
+	case len(k.byID) >= maxKept:
+		return nil, fmt.Errorf("%d backups are being made already", maxKept)
+	}
+	b = &kept{groups: map[uint32]*keptGroup{}}
+	b.idle = time.AfterFunc(keptIdle, func() { k.drop(id) })
+	if k.byID == nil {
+		k.byID = map[string]*kept{}
+	}
+	k.byID[id] = b
+	return b, nil
+}
+
+func (k *keeps) drop(id string) {
+	k.mu.Lock()
+	b := k.byID[id]
+	delete(k.byID, id)
+	k.mu.Unlock()
+	if b == nil {
+		return
+	}
+	b.idle.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dropped = true
+	for _, g := range b.groups {
+		if g.from != nil {
+			_ = g.from.CloseWithError(errDropped)
+		}
+	}
+	b.groups = nil
+}
+
+// close drops everything and waits for those who write.
+func (k *keeps) close() {
+	k.mu.Lock()
+	k.closed = true
+	var ids []string
+	for id := range k.byID {
+		ids = append(ids, id)
+	}
+	k.mu.Unlock()
+	for _, id := range ids {
+		k.drop(id)
+	}
+	k.done.Wait()
+}
+
+// add keeps a state.
+func (b *kept) add(group uint32, g *keptGroup) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dropped {
+		return errDropped
+	}
+	b.groups[group] = g
+	return nil
+}
+
+func (b *kept) group(id uint32) *keptGroup {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.groups[id]
+}
+
+// next returns the piece of a state at an offset; empty at its end.
+func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	b.mu.Lock()
+	if b.last.valid && b.last.group == group && b.last.offset == offset {
+		defer b.mu.Unlock()
+		return b.last.data, nil
+	}
+	g := b.groups[group]
+	if g == nil || g.read != offset || g.write == nil && g.from == nil {
+		defer b.mu.Unlock()
+		return nil, fmt.Errorf("group %d is not kept, or not from byte %d on", group, offset)
+	}
+	if g.from == nil {
+		g.start(k)
+	}
+	from := g.from
+	b.mu.Unlock()
+	data := make([]byte, backup.MaxPiece)
+	n, err := io.ReadFull(from, data)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.read += uint64(n)
+	b.last = piece{group, offset, data[:n], true}
+	return data[:n], nil
+}
+
+// start has the state written as it is read.
+func (g *keptGroup) start(k *keeps) {
+	from, to := io.Pipe()
+	write := g.write
+	g.from, g.write = from, nil
+	k.done.Go(func() { _ = to.CloseWithError(write(to)) })
+}
+
+// onBackup carries one step out, for all groups at the same time.
+func (n *Node) onBackup(ctx context.Context, c *peerv1.CallBackup) *peerv1.CallBackupResult {
+	id := string(c.GetId())
+	out := &peerv1.CallBackupResult{Groups: make([]*peerv1.BackupGroup, len(c.GetGroups()))}
+	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_DROP {
+		n.keeps.drop(id)
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i, group := range c.GetGroups() {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			g, err := n.backupStep(ctx, c.GetStep(), id, group)
+			if err != nil {
+				g = &peerv1.BackupGroup{Fault: err.Error()}
+			}
+			out.Groups[i] = g
+		})
+	}
+	wg.Wait()
+	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_STAY {
+		_, _ = n.keeps.of(id, false)
+	}
+	return out
+}
+
+func (n *Node) backupStep(ctx context.Context, step peerv1.BackupStep, id string, group uint32) (*peerv1.BackupGroup, error) {
+	if int(group) > n.cfg.Ranges {
+		return nil, fmt.Errorf("there is no group %d", group)
+	}
+	g := n.host.Group(group)
+	if g == nil {
+		return nil, multiraft.ErrNotLeader
+	}
+	switch step {
+	case peerv1.BackupStep_BACKUP_STEP_HOLD:
+		return n.backupHold(ctx, g, id, group)
+	case peerv1.BackupStep_BACKUP_STEP_KEEP:
+		return n.backupKeep(ctx, g, id, group)
+	case peerv1.BackupStep_BACKUP_STEP_GO_ON:
+		return n.backupGoOn(ctx, g, id, group)
+	case peerv1.BackupStep_BACKUP_STEP_DROP:
+		if group != metaGroup {
+			n.accounts.Release(rangeOf(group), id)
+		}
+		return &peerv1.BackupGroup{}, nil
+	}
+	return nil, errors.New("this version does not know the step")
+}
+
+// rangeOf returns the range of a group other than meta.
+func rangeOf(group uint32) quota.RangeID { return quota.RangeID(group - 1) }
+
+// backupHold begins the time in which nothing is decided. What leaders count is
+// written to the log before, so that the backup has it.
+func (n *Node) backupHold(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	b, err := n.keeps.of(id, true)
+	if err != nil {
+		return nil, err
+	}
+	_, term, serving := g.Leader()
+	if !serving {
+		return nil, multiraft.ErrNotLeader
+	}
+	if group != metaGroup {
+		if s := n.seats[rangeOf(group)]; s != nil {
+			s.checkpoint(ctx)
+		}
+		if err := n.accounts.Hold(rangeOf(group), id, holdLimit); err != nil {
+			return nil, err
+		}
+		// An entry that says nothing: what was given to the log before it is applied.
+		if _, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{})); err != nil {
+			return nil, err
+		}
+	}
+	return &peerv1.BackupGroup{Term: term}, b.add(group, &keptGroup{term: term})
+}
+
+// ledSince confirms that this node has led the group, and held it, since it was told
+// to hold it.
+func (n *Node) ledSince(ctx context.Context, g *multiraft.Group, id string, group uint32) (*keptGroup, *kept, error) {
+	b, err := n.keeps.of(id, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := b.group(group)
+	if k == nil {
+		return nil, nil, errDropped
+	}
+	if err := g.Confirm(ctx); err != nil {
+		return nil, nil, err
+	}
+	if _, term, serving := g.Leader(); !serving || term != k.term {
+		return nil, nil, multiraft.ErrNotLeader
+	}
+	if group != metaGroup && !n.accounts.Holding(rangeOf(group), id) {
+		return nil, nil, fmt.Errorf("was not asked for %v: transactions wait no longer", holdLimit)
+	}
+	return k, b, nil
+}
+
+func (n *Node) backupKeep(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	k, b, err := n.ledSince(ctx, g, id, group)
+	if err != nil {
+		return nil, err
+	}
+	if n.keeps.before != nil {
+		n.keeps.before(group)
+	}
+	index := g.Applied() // before the state is taken: that has at least as much
+	var write func(io.Writer) error
+	switch {
+	case group == metaGroup:
+		write, err = n.meta.Snapshot()
+		write = withoutMembers(write)
+	case n.seats[rangeOf(group)] == nil:
+		err = multiraft.ErrNotLeader
+	default:
+		write, err = n.seats[rangeOf(group)].fsm.Snapshot()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &peerv1.BackupGroup{Index: index, Term: k.term}, b.add(group, &keptGroup{term: k.term, write: write})
+}
+
+func (n *Node) backupGoOn(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+	k, _, err := n.ledSince(ctx, g, id, group)
+	if group != metaGroup {
+		n.accounts.Release(rangeOf(group), id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &peerv1.BackupGroup{Term: k.term}, nil
+}
+
+// onBackupRead answers with the next piece.
+func (n *Node) onBackupRead(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
+	b, err := n.keeps.of(string(c.GetId()), false)
+	if err != nil {
+		return &peerv1.CallBackupReadResult{Fault: err.Error()}
+	}
+	data, err := b.next(&n.keeps, c.GetGroup(), c.GetOffset())
+	if err != nil {
+		return &peerv1.CallBackupReadResult{Fault: err.Error()}
+	}
+	return &peerv1.CallBackupReadResult{Data: bytes.Clone(data)}
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestBackupBank makes backups while units are moved between accounts of all ranges:
+// in each the sum is right, once what is under way has been brought to its end, and what
+// was acknowledged before is there.
+func TestBackupBank(t *testing.T) {
+	const ranges, count, each = 8, 64, 1000
+	c := newTrio(t, ranges)
+	var ids []account.ID
+	var ops []account.Op
+	for i := range count {
+		ids = append(ids, accountIn(t, quota.RangeID(i%ranges), ranges, i))
+		ops = append(ops, create(ids[i], each))
+	}
+	mustApply(t, c.nodes["n1"], "", ops...)
+	for _, n := range c.running() { // the states of the ranges are far apart
+		n.keeps.before = func(uint32) { time.Sleep(rand.N(40 * time.Millisecond)) }
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var moved, lost atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 6 {
+		n := c.running()[w%3]
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 5))
+			for i := 0; ctx.Err() == nil; i++ {
+				at := rng.Perm(count)[:2]
+				ops := []account.Op{deposit(ids[at[0]], -3), deposit(ids[at[1]], 3)}
+				out, err := n.ApplyOps(t.Context(), "me", fmt.Sprintf("w%d-%d", w, i), 0, ops)
+				switch {
+				case err != nil:
+					lost.Add(1)
+				case out.Code == account.Done || out.Code == account.Repeated:
+					moved.Add(1)
+				}
+			}
+		})
+	}
+	mark := accountID("mark")
+	mustApply(t, c.nodes["n2"], "", create(mark, 0))
+	open := 0
+	for i := range 12 {
+		mustApply(t, c.nodes["n2"], "", deposit(mark, 1))
+		data := backupOf(t, c.running()[i%3])
+		stores := storesOf(t, data)
+		for _, s := range stores {
+			open += s.Stats().Transactions
+		}
+		settle(stores)
+		got := func(id account.ID) int64 {
+			return stores[accounts.RangeOf(id, ranges)].View().Get(c.nodes["n1"].clock.now(), id).Balance
+		}
+		sum := int64(0)
+		for _, id := range ids {
+			sum += got(id)
+		}
+		if sum != count*each {
+			t.Errorf("backup %d: %d in all, not %d", i, sum, count*each)
+		}
+		if got(mark) != int64(i+1) {
+			t.Errorf("backup %d: %d was acknowledged before, it has %d", i, i+1, got(mark))
+		}
+	}
+	before := moved.Load()
+	c.eventually(20*time.Second, "transfers go on", func() error {
+		if moved.Load() < before+20 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cancel()
+	wg.Wait()
+	if lost.Load() > 0 {
+		t.Errorf("%d transfers failed", lost.Load())
+	}
+	t.Logf("%d transfers; %d parts of transactions were under way in 12 backups", moved.Load(), open)
+}
+
+func backupOf(t testing.TB, n *Node) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := n.Backup(t.Context(), &out, func(int, int) {}); err != nil {
+		t.Fatalf("backup on %s: %v", n.cfg.Self, err)
+	}
+	return out.Bytes()
+}
+
+// storesOf are the accounts of the ranges in a backup.
+func storesOf(t testing.TB, data []byte) (out []*accounts.Replica) {
+	t.Helper()
+	in, err := backup.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		g, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Name == backup.GroupName(0) {
+			continue
+		}
+		f, err := readBackupRange(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, f.accounts)
+	}
+}
+
+// settle brings what is under way to its end, as the leaders of ranges do: what home
+// has not decided is aborted.
+func settle(stores []*accounts.Replica) {
+	for _, s := range stores {
+		for _, p := range s.View().Pending(10_000) {
+			if p.AtHome && p.Decided {
+				continue
+			}
+			d, _ := stores[p.Tx.Home].View().Decision(p.Tx.ID)
+			end := account.Command{Finish: &account.Finish{Tx: p.Tx.ID, Commit: d.Decided && d.Commit}}
+			if p.AtHome {
+				end = account.Command{Decide: &account.Decide{Tx: p.Tx.ID}}
+			}
+			batch, err := account.EncodeBatch(p.Since, []account.Command{end})
+			if err != nil {
+				panic(err)
+			}
+			s.Apply(batch)
+		}
+	}
+}
