@@ -18,8 +18,8 @@ const (
 )
 
 // OpenStore makes or opens a directory with the certificates that the cluster
-// gave to this process; it may be empty yet. Directory and files are for their
-// owner alone; [Store.Warnings] says so if they are not.
+// gave to this process; it may be empty yet. Directory and files are made for
+// their owner alone; [Store.Warnings] says so if others can get at the key.
 func OpenStore(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)

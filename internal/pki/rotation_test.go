@@ -121,6 +121,40 @@ func step(t *testing.T, a *Authority, stores []*Store) (stepped bool) {
 	return stepped
 }
 
+// TestConcurrent renews and changes the bundle while handshakes are under way.
+func TestConcurrent(t *testing.T) {
+	c := &clock{now: start}
+	ca, next := newCA(t, "prod"), newCA(t, "prod")
+	server := storeOf(t, c, issue(t, ca, nodeID("n1"), start), ca)
+	client := storeOf(t, c, issue(t, ca, nodeID("n2"), start), ca)
+	from, to := server.ServerConfig(PeerPort), client.ClientConfig(Want{Node: "n1"})
+	var dialers sync.WaitGroup
+	for range 4 {
+		dialers.Go(func() {
+			for range 20 {
+				serverErr, clientErr := handshake(t, from, to)
+				if err := errors.Join(serverErr, clientErr); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		for who, s := range map[string]*Store{"n1": server, "n2": client} {
+			check(t, install(s, ca, nodeID(who), start))
+			bundle := bundleOf(ca)
+			if i%2 == 0 {
+				bundle = bundleOf(next, ca)
+			}
+			check(t, s.SetBundle(bundle))
+			if len(s.Warnings()) > 0 || s.Status().Issuer != Fingerprint(ca.Certificate) {
+				t.Errorf("%s: %v %q", who, s.Status(), s.Warnings())
+			}
+		}
+	}
+	dialers.Wait()
+}
+
 // TestAuthority is the table of the state machine's edges.
 func TestAuthority(t *testing.T) {
 	one, two := Pair{CertPEM: []byte("one")}, Pair{CertPEM: []byte("two")}
