@@ -120,7 +120,7 @@ func (n *Node) introduce(ctx context.Context) {
 	if err != nil {
 		n.log.Error("certificate not renewed", "err", err)
 	}
-	if csr == nil && sameMember(self, have) {
+	if csr == nil && sameMember(self, have) && !have.Dead {
 		return
 	}
 	if err := n.tellLeader(ctx, self, csr); err != nil && ctx.Err() == nil {

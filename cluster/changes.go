@@ -374,10 +374,12 @@ func (n *Node) announced(ctx context.Context, from quota.NodeID, c *peerv1.CallA
 	told := members.DecodeMember(pb)
 	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(from)
-		if have == nil || sameMember(told, have) {
+		revived := have != nil && have.Dead && have.State != members.Leaving
+		if have == nil || sameMember(told, have) && !revived {
 			return nil, nil
 		}
 		m := *have
+		m.Dead = m.Dead && !revived
 		m.Peer, m.GRPC, m.HTTP, m.Zone, m.Version, m.Level, m.Trusts, m.SignedBy = told.Peer, told.GRPC, told.HTTP, told.Zone, told.Version, told.Level, told.Trusts, told.SignedBy
 		return putMember(&m), nil
 	})

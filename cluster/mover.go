@@ -195,7 +195,7 @@ func (n *Node) buried(t *members.Table) *raftlogv1.ChangeMembers {
 	for _, id := range silent {
 		if m := t.Member(id); m != nil && !m.Dead {
 			dead := *m
-			dead.State, dead.Dead = members.Leaving, true
+			dead.Dead = true // not Leaving: a range is never made smaller by itself
 			n.log.Warn("gives up a dead node: its replicas go to others", "node", id, "silent_for", after)
 			return putMember(&dead)
 		}

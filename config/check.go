@@ -15,6 +15,7 @@ func (s *nodeSettings) finish() (Node, error) {
 	s.checkNode()
 	s.checkListen()
 	s.checkTimes()
+	s.checkTLS()
 	file, env := s.file.err(), s.env.err()
 	switch {
 	case file == nil && env == nil:
@@ -72,6 +73,23 @@ func (s *nodeSettings) checkApart(pathA, a, pathB, b string) {
 func everyHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// checkTLS requires the files to be those that one way of using them needs.
+func (s *nodeSettings) checkTLS() {
+	t := s.TLS
+	switch {
+	case t.Mode == TLSOff && (t.CA != "" || t.Cert != "" || t.Key != "" || t.CAKey != ""):
+		s.conflict([]string{"tls.mode", "tls.ca", "tls.cert", "tls.key", "tls.ca_key"}, "tls.mode is off, and files are given; must be auto to use them")
+	case (t.Cert == "") != (t.Key == ""):
+		s.conflict([]string{"tls.cert", "tls.key"}, "tls.cert and tls.key must be given together")
+	case t.CAKey != "" && t.Cert != "":
+		s.conflict([]string{"tls.ca_key", "tls.cert"}, "tls.ca_key and tls.cert are both given; must be one: the key signs this node's certificate, or the certificate is there")
+	case t.CA == "" && (t.Cert != "" || t.CAKey != ""):
+		s.conflict([]string{"tls.cert", "tls.ca_key"}, "tls.ca is missing; must be the file of the CA's certificate")
+	case t.CA != "" && t.Cert == "" && t.CAKey == "":
+		s.conflict([]string{"tls.ca"}, "tls.ca is given alone; must come with tls.cert and tls.key, or with tls.ca_key")
+	}
 }
 
 // checkTimes requires the durations to be in the order that Raft needs, and

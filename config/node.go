@@ -43,7 +43,43 @@ type Node struct {
 	Raft Raft
 	// Access is who may administer accounts and their policies.
 	Access Access
+	// Join are addresses (gRPC, host:port) of members through which a node without
+	// data joins. A host name that stands for several addresses is tried at each.
+	Join []string
+	// TokenFile holds the join token; empty when a node certificate lets it in.
+	TokenFile string
+	// Bootstrap names the node that makes the cluster when it has no data and no
+	// member answers at Join; empty for none.
+	Bootstrap string
+	// Zone is a label of where the node stands: replicas are spread over zones.
+	Zone string
+	// Advertise is the host at which others reach this node, with the ports of
+	// Listen; the hosts of Listen by default.
+	Advertise string
+	// DeadAfter is how long a node must have been silent before its replicas are
+	// given to others; 0 is never.
+	DeadAfter time.Duration
+	TLS       TLS
 }
+
+// TLS is how connections are secured.
+type TLS struct {
+	// Mode is auto: by the certificates in Data/pki, which "quorate init" and
+	// joining put there, or by the operator's files below; or off.
+	Mode string
+	// CA, Cert and Key are certificates of the operator's own: what is trusted,
+	// and what this node shows. They are read again when they change.
+	CA, Cert, Key string
+	// CAKey is the key of CA: with it, and without Cert, the node signs its own
+	// certificate, and the cluster signs those of others.
+	CAKey string
+}
+
+// The modes of TLS.
+const (
+	TLSAuto = "auto"
+	TLSOff  = "off"
+)
 
 // Access is who may do what on the administration service of durable quotas.
 type Access struct {
@@ -88,16 +124,18 @@ func Default() Node {
 // defaults are the settings before those that follow from others.
 func defaults() Node {
 	return Node{
-		Cluster:  "quorate",
-		Node:     "n1",
-		Listen:   Listen{HTTP: "127.0.0.1:7411", GRPC: "127.0.0.1:7412", Peer: "127.0.0.1:7413"},
-		Ranges:   64,
-		Replicas: 3,
-		Sync:     100 * time.Millisecond,
-		MaxKeys:  1_000_000,
-		Idle:     10 * time.Minute,
-		Log:      Log{Level: slog.LevelInfo, Format: "text"},
-		Raft:     Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+		Cluster:   "quorate",
+		Node:      "n1",
+		Listen:    Listen{HTTP: "127.0.0.1:7411", GRPC: "127.0.0.1:7412", Peer: "127.0.0.1:7413"},
+		Ranges:    64,
+		Replicas:  3,
+		Sync:      100 * time.Millisecond,
+		MaxKeys:   1_000_000,
+		Idle:      10 * time.Minute,
+		Log:       Log{Level: slog.LevelInfo, Format: "text"},
+		DeadAfter: 5 * time.Minute,
+		TLS:       TLS{Mode: TLSAuto},
+		Raft:      Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
 	}
 }
 

@@ -36,6 +36,17 @@ func (n *Node) settings() []setting {
 		{path: "raft.heartbeat", scalar: duration(&n.Raft.Heartbeat, 20*time.Millisecond, time.Minute)},
 		{path: "raft.election", scalar: duration(&n.Raft.Election, 20*time.Millisecond, time.Minute)},
 		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
+		{path: "join", scalar: addresses(&n.Join), read: readAddresses(&n.Join)},
+		{path: "token_file", scalar: filePath(&n.TokenFile)},
+		{path: "bootstrap", scalar: name(&n.Bootstrap)},
+		{path: "zone", scalar: name(&n.Zone)},
+		{path: "advertise", scalar: host(&n.Advertise)},
+		{path: "dead_after", scalar: duration(&n.DeadAfter, 0, 30*24*time.Hour)},
+		{path: "tls.mode", scalar: oneOf(&n.TLS.Mode, itself, TLSAuto, TLSOff)},
+		{path: "tls.ca", scalar: filePath(&n.TLS.CA)},
+		{path: "tls.cert", scalar: filePath(&n.TLS.Cert)},
+		{path: "tls.key", scalar: filePath(&n.TLS.Key)},
+		{path: "tls.ca_key", scalar: filePath(&n.TLS.CAKey)},
 		{path: "access.grants", scalar: grants(&n.Access.Grants), read: readGrants(&n.Access.Grants)},
 	}
 }
@@ -77,7 +88,10 @@ func (s *nodeSettings) readFile() {
 	d := decoder{&s.file}
 	d.object(place{value: root}, "{node: n1}", s.fields(d))
 	dir := filepath.Dir(s.file.source)
-	for path, to := range map[string]*string{"data": &s.Data, "limits": &s.Limits} {
+	for path, to := range map[string]*string{
+		"data": &s.Data, "limits": &s.Limits, "token_file": &s.TokenFile,
+		"tls.ca": &s.TLS.CA, "tls.cert": &s.TLS.Cert, "tls.key": &s.TLS.Key, "tls.ca_key": &s.TLS.CAKey,
+	} {
 		if o, ok := s.given[path]; ok && !o.bad && !filepath.IsAbs(*to) {
 			*to = filepath.Join(dir, *to)
 		}
@@ -105,7 +119,7 @@ func (s *nodeSettings) fields(d decoder) []field {
 }
 
 // groupExamples is a value of the first field of each group, for errors.
-var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + grantExample + "]"}
+var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "tls": "auto", "access": "[" + grantExample + "]"}
 
 func (s *nodeSettings) reader(d decoder, one setting) func(place) {
 	return func(p place) {

@@ -54,7 +54,7 @@ type Member struct {
 	Version          string // of its software
 	Level            uint32
 	State            State
-	Dead             bool      // for ever: nothing waits for it
+	Dead             bool      // nothing waits for it; its replicas go to others, if there are any
 	Joined           time.Time // zero if it was there from the first
 	JoinID           string    // of the join that made it a member
 	Trusts           []string  // fingerprints of authorities that it trusts
@@ -65,10 +65,10 @@ type Member struct {
 func (m *Member) Node() shard.Node {
 	n := shard.Node{ID: m.ID, Zone: m.Zone, State: shard.Active}
 	switch {
-	case m.Dead:
-		n.State = shard.Dead
 	case m.State == Leaving:
 		n.State = shard.Leaving
+	case m.Dead:
+		n.State = shard.Dead
 	case m.State == Draining:
 		n.State = shard.Draining
 	}
