@@ -75,21 +75,56 @@ func everyHost(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// checkTLS requires the files to be those that one way of using them needs.
+// tlsFiles are the settings that name files of TLS.
+var tlsFiles = []string{"tls.ca", "tls.cert", "tls.key", "tls.ca_key"}
+
+// checkTLS requires the files to be those that one way of using them needs:
+// none, or the CA with the node's certificate and its key, or the CA with its key.
 func (s *nodeSettings) checkTLS() {
 	t := s.TLS
-	switch {
-	case t.Mode == TLSOff && (t.CA != "" || t.Cert != "" || t.Key != "" || t.CAKey != ""):
-		s.conflict([]string{"tls.mode", "tls.ca", "tls.cert", "tls.key", "tls.ca_key"}, "tls.mode is off, and files are given; must be auto to use them")
-	case (t.Cert == "") != (t.Key == ""):
-		s.conflict([]string{"tls.cert", "tls.key"}, "tls.cert and tls.key must be given together")
-	case t.CAKey != "" && t.Cert != "":
-		s.conflict([]string{"tls.ca_key", "tls.cert"}, "tls.ca_key and tls.cert are both given; must be one: the key signs this node's certificate, or the certificate is there")
-	case t.CA == "" && (t.Cert != "" || t.CAKey != ""):
-		s.conflict([]string{"tls.cert", "tls.ca_key"}, "tls.ca is missing; must be the file of the CA's certificate")
-	case t.CA != "" && t.Cert == "" && t.CAKey == "":
-		s.conflict([]string{"tls.ca"}, "tls.ca is given alone; must come with tls.cert and tls.key, or with tls.ca_key")
+	if t.Mode == TLSOff {
+		s.checkNoFiles()
+		return
 	}
+	if (t.Cert == "") != (t.Key == "") {
+		given, missing := "tls.cert", "tls.key"
+		if t.Cert == "" {
+			given, missing = missing, given
+		}
+		s.conflict([]string{given, missing}, "%s is missing; must be given with %s", missing, given)
+	}
+	if t.CAKey != "" && t.Cert != "" {
+		s.conflict([]string{"tls.ca_key", "tls.cert"}, "tls.ca_key and tls.cert are both given; must be one of them: with tls.ca_key the node signs its own certificate")
+	}
+	own := t.Cert != "" || t.Key != "" || t.CAKey != ""
+	if t.CA == "" && own {
+		s.conflict([]string{"tls.cert", "tls.key", "tls.ca_key", "tls.ca"}, "tls.ca is missing; must be the file of the CA's certificate")
+	}
+	if t.CA != "" && !own {
+		s.conflict(tlsFiles, "tls.ca is given alone; must come with tls.cert and tls.key, or with tls.ca_key")
+	}
+}
+
+// checkNoFiles refuses files that nothing would read.
+func (s *nodeSettings) checkNoFiles() {
+	var files []string
+	for _, path := range tlsFiles {
+		if s.isGiven(path) {
+			files = append(files, path)
+		}
+	}
+	if len(files) > 0 {
+		s.conflict([]string{"tls.mode"}, "tls.mode is off, but %s given; must be auto, or without files", are(files))
+	}
+}
+
+// are lists words as what a sentence is about.
+func are(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0] + " is"
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last] + " are"
 }
 
 // checkTimes requires the durations to be in the order that Raft needs, and

@@ -84,6 +84,9 @@ func FuzzParseNode(f *testing.F) {
 		if n.Data == "" || len(n.Nodes) == 0 || n.Raft.Lease > n.Raft.Heartbeat || n.Idle <= n.Sync {
 			t.Fatalf("accepted, but not complete: %+v", n)
 		}
+		if files := n.TLS.CA + n.TLS.Cert + n.TLS.Key + n.TLS.CAKey; n.TLS.Mode == TLSOff && files != "" || (n.TLS.Cert == "") != (n.TLS.Key == "") {
+			t.Fatalf("accepted, but not of use: %+v", n.TLS)
+		}
 	})
 }
 

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
 // maxJoins bounds the addresses to join through.
 const maxJoins = 32
 
-const joinExample = "10.0.0.1:7412"
+const (
+	joinExample = "10.0.0.1:7412"
+	joinWant    = "host:port of a member's gRPC port, such as " + joinExample
+)
 
 // readAddresses reads a list of addresses from a file.
 func readAddresses(to *[]string) func(decoder, place) bool {
@@ -19,7 +23,7 @@ func readAddresses(to *[]string) func(decoder, place) bool {
 		var out []string
 		ok := d.list(p, maxJoins, "["+joinExample+"]", func(item place) {
 			var one string
-			d.scalar(item, address(&one, false))
+			d.scalar(item, reachable(&one, joinWant))
 			out = append(out, one)
 		})
 		if !ok || len(d.faults) > before {
@@ -32,16 +36,15 @@ func readAddresses(to *[]string) func(decoder, place) bool {
 
 // addresses reads the list from a variable: with commas.
 func addresses(to *[]string) scalar {
-	want := "host:port of members, such as " + joinExample + ",10.0.0.2:7412"
-	return scalar{want: want, set: func(text string) error {
+	return scalar{want: joinWant + ",10.0.0.2:7412", set: func(text string) error {
 		items := strings.Split(text, ",")
 		if len(items) > maxJoins {
 			return fmt.Errorf("has %d addresses; must be 1 to %d", len(items), maxJoins)
 		}
 		out := make([]string, len(items))
 		for i, item := range items {
-			if err := address(&out[i], false).set(strings.TrimSpace(item)); err != nil {
-				return err
+			if err := reachable(&out[i], joinWant).set(strings.TrimSpace(item)); err != nil {
+				return fmt.Errorf("join[%d] %w", i, err)
 			}
 		}
 		*to = out
@@ -49,14 +52,16 @@ func addresses(to *[]string) scalar {
 	}}
 }
 
+// hostName is a name that DNS or a hosts file may have. Its last part has a
+// letter: 10.0.0.300 and 10.0.0 are slips of an address, and no names.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]{1,63}\.)*[0-9_-]{0,62}[A-Za-z][A-Za-z0-9_-]{0,62}\.?$`)
+
 // host reads the name or address of a machine, without a port.
 func host(to *string) scalar {
 	want := "a host without a port, such as 10.0.0.1 or n1.example.com"
 	return scalar{want: want, set: func(text string) error {
 		ip, err := netip.ParseAddr(text)
-		switch {
-		case err == nil && !ip.IsUnspecified():
-		case err == nil, text == "", len(text) > 253, strings.ContainsAny(text, " /:@[]"):
+		if err == nil && ip.IsUnspecified() || err != nil && (len(text) > 253 || !hostName.MatchString(text)) {
 			return wrong(text, want)
 		}
 		*to = text

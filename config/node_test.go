@@ -27,13 +27,24 @@ func TestDefault(t *testing.T) {
 		"QUORATE_RANGES=64", "QUORATE_REPLICAS=3", "QUORATE_SYNC=100ms", "QUORATE_MAX_KEYS=1000000", "QUORATE_IDLE=10m",
 		"QUORATE_LOG_LEVEL=info", "QUORATE_LOG_FORMAT=text",
 		"QUORATE_RAFT_HEARTBEAT=1s", "QUORATE_RAFT_ELECTION=1s", "QUORATE_RAFT_LEASE=500ms",
+		"QUORATE_DEAD_AFTER=5m", "QUORATE_TLS_MODE=auto",
 	}
 	n, err = loadNode("", environ)
 	if err != nil || !reflect.DeepEqual(n, Default()) {
 		t.Errorf("the defaults as variables: %+v, %v", n, err)
 	}
-	if got, want := len(Variables()), len(environ)+2; got != want { // and QUORATE_LIMITS, QUORATE_ACCESS_GRANTS
-		t.Errorf("%d variables, %d tested", got, want)
+	without := []string{ // a default, as nothing is one
+		"QUORATE_LIMITS", "QUORATE_JOIN", "QUORATE_TOKEN_FILE", "QUORATE_BOOTSTRAP", "QUORATE_ZONE", "QUORATE_ADVERTISE",
+		"QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TLS_CA_KEY", "QUORATE_ACCESS_GRANTS",
+	}
+	tested := slices.Clone(without)
+	for _, pair := range environ {
+		variable, _, _ := strings.Cut(pair, "=")
+		tested = append(tested, variable)
+	}
+	slices.Sort(tested)
+	if got := slices.Sorted(slices.Values(Variables())); !slices.Equal(got, tested) {
+		t.Errorf("the variables are\n%v\nand tested are\n%v", got, tested)
 	}
 }
 
@@ -43,6 +54,7 @@ func TestEverySetting(t *testing.T) {
 	values := map[string]string{
 		"nodes": "n7=a:1", "ranges": "7", "replicas": "5", "max_keys": "7", "log.level": "debug", "log.format": "json",
 		"listen.http": ":7", "listen.grpc": ":7", "listen.peer": ":7",
+		"join": "a:1,b:2", "advertise": "n7.example", "tls.mode": "off",
 		"access.grants": `[{identity: "*", realm: r, permissions: [quota.accounts.read]}]`,
 	}
 	var set Node
@@ -95,6 +107,48 @@ func TestNoGrantsIsNotNone(t *testing.T) {
 	}
 }
 
+// TestDeadAfter: 0 is never, and is not the default.
+func TestDeadAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"node: n1\n": 5 * time.Minute, "dead_after: 0\n": 0, "dead_after: 0s\n": 0, "dead_after: 1s\n": time.Second, "dead_after: 720h\n": 720 * time.Hour,
+	} {
+		n, err := ParseNode("node.yaml", []byte(text))
+		if err != nil || n.DeadAfter != want {
+			t.Errorf("%q: %v, %v; want %v", text, n.DeadAfter, err, want)
+		}
+	}
+}
+
+// TestPaths: files are named from where the settings are.
+func TestPaths(t *testing.T) {
+	n, err := ParseNode("etc/node.yaml", []byte("data: d\nlimits: l\ntoken_file: t\ntls: {ca: a, cert: pki/c, key: /k}\n"))
+	got := []string{n.Data, n.Limits, n.TokenFile, n.TLS.CA, n.TLS.Cert, n.TLS.Key, n.TLS.CAKey}
+	if want := []string{"etc/d", "etc/l", "etc/t", "etc/a", "etc/pki/c", "/k", ""}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	n, err = ParseNode("etc/node.yaml", []byte("tls: {ca: a, ca_key: k}\n"))
+	if err != nil || n.TLS.CAKey != "etc/k" {
+		t.Errorf("%+v, %v", n.TLS, err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	n := Default()
+	if got := n.Addresses(); got != n.Listen {
+		t.Errorf("nothing is advertised: %+v; want %+v", got, n.Listen)
+	}
+	n.Listen = Listen{HTTP: ":7411", GRPC: "0.0.0.0:7412", Peer: "[::]:7413"}
+	for host, want := range map[string]Listen{
+		"n1.example":  {"n1.example:7411", "n1.example:7412", "n1.example:7413"},
+		"2001:db8::1": {"[2001:db8::1]:7411", "[2001:db8::1]:7412", "[2001:db8::1]:7413"},
+	} {
+		n.Advertise = host
+		if got := n.Addresses(); got != want {
+			t.Errorf("%s: %+v; want %+v", host, got, want)
+		}
+	}
+}
+
 func TestLayers(t *testing.T) {
 	file := writeFile(t, "node: n2\ndata: d\nlimits: /etc/l.yaml\nsync: 1s\nlog: {level: warn}\nnodes: [{id: n1, peer: 'a:1'}, {id: n2, peer: 'b:2'}]\n")
 	n, err := loadNode(file, []string{
@@ -137,8 +191,13 @@ func TestEnvironFaults(t *testing.T) {
 		"peer":    {"", []string{"QUORATE_NODES=n1=a:1,n2=b"}, `environment: QUORATE_NODES: peer of nodes[1] is "b"; must be host:port that the other nodes can reach, such as 10.0.0.1:7413`},
 		"twice":   {"", []string{"QUORATE_NODES=n1=a:1,n1=b:1"}, `environment: QUORATE_NODES: nodes[1] has the id "n1" of nodes[0]; must be an id of its own`},
 		"grants":  {"", []string{"QUORATE_ACCESS_GRANTS=[{identity: a, permissions: [quota.accounts.reed]}]"}, `environment: QUORATE_ACCESS_GRANTS: grants[0].permissions[0]: is "quota.accounts.reed"; must be quota.accounts.read, quota.accounts.list, quota.accounts.write, quota.policies.read, quota.policies.write, quota.policies.overrideVersion or quota.policies.purge (did you mean quota.accounts.read?); grants[0].realm: is missing; write realm: "project:infra"`},
+		"join":    {"", []string{"QUORATE_JOIN=a:1, b"}, `environment: QUORATE_JOIN: join[1] is "b"; must be host:port of a member's gRPC port, such as 10.0.0.1:7412`},
+		"joins":   {"", []string{"QUORATE_JOIN=a:1" + strings.Repeat(",a:1", 32)}, `environment: QUORATE_JOIN: has 33 addresses; must be 1 to 32`},
+		"dead":    {"", []string{"QUORATE_DEAD_AFTER=never"}, `environment: QUORATE_DEAD_AFTER: is "never"; must be a duration with its unit, from 1s to 720h, or 0 for never`},
+		"off":     {"node: n1\ntls: {ca: ca.pem}\n", []string{"QUORATE_TLS_MODE=off"}, `environment: QUORATE_TLS_MODE: tls.mode is off, but tls.ca is given; must be auto, or without files`},
+		"key":     {"", []string{"QUORATE_TLS_CERT=c", "QUORATE_TLS_CA=a"}, `environment: QUORATE_TLS_CERT: tls.key is missing; must be given with tls.cert`},
 		"which":   {"", []string{"QUORATE_NODES=n1=a:1,n2=b:1"}, `environment: QUORATE_NODES: node is missing; say which of the nodes this one is: n1, n2`},
-		"both": {"node: n1\nsync: 5s\nranges: 300\n", []string{"QUORATE_IDLE=3s", "QUORATE_REPLICAS=2"}, "FILE:3:9: ranges: is \"300\"; must be a whole number from 1 to 256\n" +
+		"both": {"node: n1\nsync: 5s\nranges: 300\n", []string{"QUORATE_IDLE=3s", "QUORATE_REPLICAS=2"}, "$FILE:3:9: ranges: is \"300\"; must be a whole number from 1 to 256\n" +
 			"    3 | ranges: 300\n      |         ^\n" +
 			"environment: QUORATE_REPLICAS: is \"2\"; must be 1, 3 or 5\n" +
 			"environment: QUORATE_IDLE: idle 3s is not longer than sync 5s; must be longer"},
@@ -148,7 +207,7 @@ func TestEnvironFaults(t *testing.T) {
 			file = writeFile(t, c.file)
 		}
 		_, err := loadNode(file, c.environ)
-		want := strings.ReplaceAll(c.want, "FILE", file)
+		want := strings.ReplaceAll(c.want, "$FILE", file)
 		var fe *FileError
 		if !errors.As(err, &fe) || err.Error() != want {
 			t.Errorf("%s: got\n%v\nwant\n%s", name, err, want)

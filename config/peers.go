@@ -34,7 +34,7 @@ func readPeers(to *[]Peer) func(decoder, place) bool {
 func peerFields(d decoder, one *Peer) []field {
 	return []field{
 		{"id", "id: n1", func(p place) { d.scalar(p, name(&one.ID)) }},
-		{"peer", "peer: 127.0.0.1:7413", func(p place) { d.scalar(p, address(&one.Peer, false)) }},
+		{"peer", "peer: 127.0.0.1:7413", func(p place) { d.scalar(p, reachable(&one.Peer, peerWant)) }},
 	}
 }
 
@@ -69,7 +69,7 @@ func peers(to *[]Peer) scalar {
 			if err := name(&one.ID).set(id); err != nil {
 				return fmt.Errorf("id of nodes[%d] %w", i, err)
 			}
-			if err := address(&one.Peer, false).set(at); err != nil {
+			if err := reachable(&one.Peer, peerWant).set(at); err != nil {
 				return fmt.Errorf("peer of nodes[%d] %w", i, err)
 			}
 			if err := repeated(peers, one); err != nil {

@@ -54,6 +54,22 @@ func duration(to *time.Duration, low, high time.Duration) scalar {
 	}}
 }
 
+// durationOrNever is duration, and 0 for never.
+func durationOrNever(to *time.Duration, low, high time.Duration) scalar {
+	s := duration(to, low, high)
+	want, timed := s.want+", or 0 for never", s.set
+	return scalar{want: want, set: func(text string) error {
+		if v, err := time.ParseDuration(text); err == nil && v == 0 {
+			*to = 0
+			return nil
+		}
+		if timed(text) != nil {
+			return wrong(text, want)
+		}
+		return nil
+	}}
+}
+
 // short writes a duration without its zero parts: 10m, not 10m0s.
 func short(v time.Duration) string { return trimZeros(v.String()) }
 
@@ -122,13 +138,18 @@ func filePath(to *string) scalar {
 	}}
 }
 
-// address reads host:port. To listen on, the host may be left out (every
-// interface) and the port may be 0 (any); to be reached at, neither.
-func address(to *string, listen bool) scalar {
-	want := "host:port that the other nodes can reach, such as 10.0.0.1:7413"
-	if listen {
-		want = "host:port, such as 127.0.0.1:7411 or :7411"
-	}
+// listening reads host:port to listen on. The host may be left out (every
+// interface) and the port may be 0 (any).
+func listening(to *string) scalar {
+	return hostPort(to, "host:port, such as 127.0.0.1:7411 or :7411", true)
+}
+
+// reachable reads host:port at which others reach a node; want says which.
+func reachable(to *string, want string) scalar { return hostPort(to, want, false) }
+
+const peerWant = "host:port that the other nodes can reach, such as 10.0.0.1:7413"
+
+func hostPort(to *string, want string, listen bool) scalar {
 	return scalar{want: want, set: func(text string) error {
 		host, port, err := net.SplitHostPort(text)
 		n, portErr := strconv.ParseUint(port, 10, 16)
