@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
@@ -31,21 +31,34 @@ func setPeers(t *testing.T, n *node, peers map[quota.NodeID]string) {
 }
 
 // TestJoiningNodeIsTakenSoon: a node that dials before it is known is refused,
-// which is no error, and is connected soon after it becomes known.
+// which is no error. Once it is known it is connected at once where it can be
+// dialed, and else with its next attempt.
 func TestJoiningNodeIsTakenSoon(t *testing.T) {
-	var log lockedBuffer
-	b := start(t, listen(t, "127.0.0.1:0"), "b", nil, nil)
-	a := start(t, listen(t, "127.0.0.1:0"), "a", bookOf(b), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	eventually(t, "a is refused", func() bool { return strings.Contains(log.String(), "does not know a node") })
-	time.Sleep(300 * time.Millisecond) // the backoff grows
-	known := time.Now()
-	setPeers(t, b, bookOf(a))
-	eventually(t, "both are connected", func() bool { return a.Connected("b") && b.Connected("a") })
-	if d := time.Since(known); d > time.Second {
-		t.Fatalf("connected %v after it became known", d)
-	}
-	if strings.Contains(log.String(), "level=ERROR") {
-		t.Fatalf("a node that is not known yet is no error:\n%s", log.String())
+	for name, c := range map[string]struct {
+		addr   string // of a, as b knows it
+		within time.Duration
+	}{
+		"dialed back": {"a", 10 * time.Millisecond},
+		"not dialed":  {"nowhere", maxBackoff + 10*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lockedBuffer
+				m := newMemory()
+				b := m.start(t, "b", nil, nil)
+				a := m.start(t, "a", map[quota.NodeID]string{"b": "b"}, func(c *Config) { c.Logger = logTo(&log) })
+				time.Sleep(10 * time.Second) // the backoff grows
+				if a.Connected("b") || !strings.Contains(log.String(), "does not know a node") || strings.Contains(log.String(), "level=ERROR") {
+					t.Fatalf("a must be refused, and that is no error:\n%s", log.String())
+				}
+				known := time.Now()
+				setPeers(t, b, map[quota.NodeID]string{"a": c.addr})
+				eventually(t, "a is connected", func() bool { return a.Connected("b") && b.Connected("a") == (c.addr == "a") })
+				if d := time.Since(known); d > c.within {
+					t.Fatalf("connected %v after it became known; want %v", d, c.within)
+				}
+			})
+		})
 	}
 }
 

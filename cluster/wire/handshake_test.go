@@ -152,3 +152,13 @@ func FuzzFrameReader(f *testing.F) {
 		}
 	})
 }
+
+func dialIn(t *testing.T, b *node) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return nc
+}

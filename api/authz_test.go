@@ -1,0 +1,649 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	pb "github.com/quorate/quorate/api/gen/quotaservice"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md; then read the diff")
+
+// securedNode keeps bindings and tokens, besides what a fakeNode does.
+type securedNode struct {
+	*fakeNode
+	mu       sync.Mutex
+	bindings []rbac.Binding
+	tokens   []rbac.Token
+}
+
+var _ SecurityStore = (*securedNode)(nil)
+
+func (n *securedNode) Security() *rbac.Table {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	table, err := rbac.NewTable(n.bindings)
+	if err != nil {
+		panic(err)
+	}
+	for i := range n.tokens {
+		table, _ = table.Apply(addTokenChange(&n.tokens[i]))
+	}
+	return table
+}
+
+func (n *securedNode) SetBinding(_ context.Context, b rbac.Binding) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.bindings = append(n.bindings, b)
+	return true, nil
+}
+
+func (n *securedNode) DeleteBinding(_ context.Context, b rbac.Binding) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := len(n.bindings)
+	n.bindings = slices.DeleteFunc(n.bindings, func(have rbac.Binding) bool {
+		return have.Identity == b.Identity && have.Role == b.Role && have.Scope == b.Scope
+	})
+	return len(n.bindings) < before, nil
+}
+
+func (n *securedNode) AddToken(_ context.Context, t rbac.Token) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tokens = append(n.tokens, t)
+	return nil
+}
+
+func (n *securedNode) RevokeToken(_ context.Context, id string) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := len(n.tokens)
+	n.tokens = slices.DeleteFunc(n.tokens, func(t rbac.Token) bool { return t.ID == id })
+	return len(n.tokens) < before, nil
+}
+
+// secured is a node with authentication on, and a token for each of some callers.
+type secured struct {
+	*securedNode
+	opts   Options
+	tokens map[string]string // by the name that a token has
+	table  *rbac.Table       // remembered, as a node does
+}
+
+// newSecured binds each name's identity, token:NAME, as the bindings say.
+func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
+	t.Helper()
+	s := &secured{securedNode: &securedNode{fakeNode: newFake(t).withAccounts()}, tokens: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		text, id, hash := pki.NewBearer()
+		s.tokens[name] = text
+		s.securedNode.tokens = append(s.securedNode.tokens, rbac.Token{ID: id, Name: name, Hash: hash})
+		if b := bindings[name]; b.Role != "" || b.Permissions != nil {
+			b.Identity = "token:" + name
+			s.bindings = append(s.bindings, b)
+		}
+	}
+	s.table = s.Security()
+	guard, err := auth.New(auth.Config{Table: func() *rbac.Table { return s.table }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts = Options{Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
+	s.opts.Register = func(srv *grpc.Server, _ func(*quota.Decision)) {
+		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
+	}
+	s.opts.Mount = map[string]http.Handler{"/api": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}
+	return s
+}
+
+// as returns a context in which a name calls; "" is nobody.
+func (s *secured) as(ctx context.Context, name string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.tokens[name])
+}
+
+// do makes an HTTP call.
+func (s *secured) do(h http.Handler, name, method, path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if name != "" {
+		req.Header.Set("Authorization", "Bearer "+s.tokens[name])
+	}
+	h.ServeHTTP(w, req)
+	return w
+}
+
+const nobodyAtAll = "" // a caller without a credential
+
+// everyRole is one caller for each role, one who has none, and nobody.
+func everyRole() map[string]rbac.Binding {
+	out := map[string]rbac.Binding{"stranger": {}}
+	for _, r := range rbac.Roles() {
+		out[r.Name] = rbac.Binding{Role: r.Name, Scope: rbac.Everywhere}
+	}
+	return out
+}
+
+// grpcMethods are all methods that a server has, and which are streams.
+func grpcMethods(t testing.TB, s *secured) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	srv := NewGRPC(s, s.opts)
+	defer srv.Stop()
+	for service, info := range srv.GetServiceInfo() {
+		for _, m := range info.Methods {
+			out["/"+service+"/"+m.Name] = m.IsServerStream || m.IsClientStream
+		}
+	}
+	return out
+}
+
+// TestEveryCallHasARule: every method of every service that is registered, every
+// route and every method of the contract is in the table; and the table has nothing
+// that is none of them.
+func TestEveryCallHasARule(t *testing.T) {
+	s := newSecured(t, nil)
+	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true}
+	for m := range grpcMethods(t, s) {
+		want[m] = true
+	}
+	for _, r := range newRouter(newService(s, s.opts)).routes() {
+		want[r.name()] = true
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage("quorate.v1", func(fd protoreflect.FileDescriptor) bool {
+		for i := range fd.Services().Len() {
+			sd := fd.Services().Get(i)
+			for j := range sd.Methods().Len() {
+				want["/"+string(sd.FullName())+"/"+string(sd.Methods().Get(j).Name())] = true
+			}
+		}
+		return true
+	})
+	for m := range want {
+		if r, ok := auth.RuleOf(m); !ok || r.Need == 0 {
+			t.Errorf("%s is not in the table of permissions (api/auth/rules.go): it is denied to everybody", m)
+		}
+	}
+	for _, m := range auth.Methods() {
+		if !want[m] {
+			t.Errorf("the table has %s, which nothing serves", m)
+		}
+	}
+}
+
+// sample is a request of a method, in the namespace web or the realm
+// project:infra, that reaches what Inside checks.
+func sample(t testing.TB, method string) proto.Message {
+	t.Helper()
+	web := []*quoratev1.AllowRequest{{Namespace: "web", Limit: "per_client", Key: "k"}}
+	id := accountIDProto(alice)
+	realm := func() (string, string) { return "cv", "project:infra" }
+	app, in := realm()
+	special := map[string]proto.Message{
+		"QuotaService/AllowBatch":               &quoratev1.AllowBatchRequest{Checks: web},
+		"QuotaService/AllowAll":                 &quoratev1.AllowAllRequest{Checks: web},
+		"QuotaService/Reserve":                  &quoratev1.ReserveRequest{Checks: web},
+		"LimitService/ApplyLimits":              &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1", DryRun: true},
+		"LimitService/RollbackLimits":           &quoratev1.RollbackLimitsRequest{Version: 7},
+		"OverrideService/SetOverrides":          &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{{Namespace: "web"}}},
+		"OverrideService/DeleteOverrides":       &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{{Namespace: "web"}}},
+		"AccountService/ApplyOps":               &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice)}},
+		"AccountService/GetAccounts":            &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{id}},
+		"AccountAdminService/GetAccounts":       &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{id}},
+		"AccountAdminService/ApplyOps":          &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice)}},
+		"AccountAdminService/GetAccountHistory": &quoratev1.GetAccountHistoryRequest{AccountId: id},
+		"AccountAdminService/ListAccounts":      &quoratev1.ListAccountsRequest{AppId: app, Realm: in},
+		"AccountAdminService/GetPolicies":       &quoratev1.GetPoliciesRequest{Id: configIDProto(cvConfig)},
+		"AccountAdminService/ListPolicies":      &quoratev1.ListPoliciesRequest{AppId: app, Realm: in},
+		"AccountAdminService/PurgePolicies":     &quoratev1.PurgePoliciesRequest{Id: configIDProto(cvConfig)},
+		"AccountAdminService/WritePolicies":     samplePolicies(),
+		"AccountService/LoadPolicies":           samplePolicies(),
+		"ServerReflection/ServerReflectionInfo": &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
+		"SecurityService/SetBinding":            &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: "user:x", Role: "checker"}},
+	}
+	for name, m := range special {
+		if strings.HasSuffix(method, "."+name) {
+			return m
+		}
+	}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Input().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mt.New()
+	if fd := m.Descriptor().Fields().ByName("namespace"); fd != nil {
+		m.Set(fd, protoreflect.ValueOfString("web"))
+	}
+	return m.Interface()
+}
+
+func samplePolicies() *quoratev1.LoadPoliciesRequest {
+	return &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "project:infra", Config: &quoratev1.PolicyConfig{
+		Policies: []*quoratev1.PolicyEntry{{Key: &quoratev1.PolicyKey{Name: "p", ResourceType: "builds"}, Policy: &quoratev1.Policy{Limit: 1}}},
+	}}
+}
+
+func outputOf(t testing.TB, method string) proto.Message {
+	t.Helper()
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mt.New().Interface()
+}
+
+// may says whether a role should be let in.
+func may(role string, r auth.Rule) bool {
+	switch {
+	case r.Need == auth.Open:
+		return true
+	case role == nobodyAtAll:
+		return false
+	case r.Need == auth.Known:
+		return true
+	}
+	def, ok := rbac.FindRole(role)
+	return ok && def.Permissions.Has(r.Permission)
+}
+
+// TestMatrix really calls every method with every role over gRPC: those who may are
+// let in, whatever the call says then, and the others are not.
+func TestMatrix(t *testing.T) {
+	roles := everyRole()
+	s := newSecured(t, roles)
+	conn := dialGRPC(t, s, s.opts)
+	for method, stream := range grpcMethods(t, s) {
+		rule, _ := auth.RuleOf(method)
+		for _, role := range append(slices.Sorted(maps.Keys(roles)), nobodyAtAll) {
+			err := s.try(t, conn, role, method, stream)
+			code := status.Code(err)
+			refused := code == codes.PermissionDenied || code == codes.Unauthenticated
+			if want := may(role, rule); refused == want {
+				t.Errorf("%q calls %s: %v; should be let in: %v", role, method, err, want)
+				continue
+			}
+			if refused {
+				namesWhatIsMissing(t, err, role, rule)
+			}
+		}
+	}
+}
+
+func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, stream bool) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(s.as(t.Context(), role), 20*time.Second)
+	defer cancel()
+	if !stream {
+		return conn.Invoke(ctx, method, sample(t, method), outputOf(t, method))
+	}
+	cs, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	_ = cs.SendMsg(sample(t, method)) // what is wrong with it, the answer says
+	_ = cs.CloseSend()
+	if strings.HasSuffix(method, "EventService/Watch") { // nothing happens; but whoever is let in has headers at once
+		if md, err := cs.Header(); err != nil || md != nil {
+			return err
+		}
+	}
+	if err := cs.RecvMsg(outputOf(t, method)); err != nil && err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// namesWhatIsMissing: an error of a caller who is known names permission and
+// identity in its details and in its words.
+func namesWhatIsMissing(t *testing.T, err error, role string, rule auth.Rule) {
+	t.Helper()
+	st := status.Convert(err)
+	if role == nobodyAtAll {
+		if st.Code() != codes.Unauthenticated && rule.Need != auth.Inside {
+			t.Errorf("nobody got %v", err)
+		}
+		return
+	}
+	who := "token:" + role
+	var info *errdetails.ErrorInfo
+	for _, d := range st.Details() {
+		info, _ = d.(*errdetails.ErrorInfo)
+	}
+	if info.GetReason() != "PERMISSION_DENIED" || info.GetMetadata()["identity"] != who || info.GetMetadata()["permission"] != rule.Permission.String() ||
+		!strings.Contains(st.Message(), who) || !strings.Contains(st.Message(), rule.Permission.String()) {
+		t.Errorf("the error does not name %s and %v: %v %v", who, rule.Permission, err, info)
+	}
+}
+
+// TestMatrixOverHTTP does the same with every route, and with what is mounted.
+func TestMatrixOverHTTP(t *testing.T) {
+	roles := everyRole()
+	s := newSecured(t, roles)
+	srv := NewHTTP(s, s.opts)
+	routes := newRouter(newService(s, s.opts)).routes()
+	routes = append(routes, route{method: "GET", path: "/api"}, route{method: "GET", path: "/api/stats/web"})
+	for _, r := range routes {
+		name := r.name()
+		if r.rpc == "" && strings.HasPrefix(r.path, "/api") {
+			name = strings.TrimSuffix(r.path, "/web")
+		}
+		rule, _ := auth.RuleOf(name)
+		if rule.Need == auth.Inside || r.path == "/v1/events" { // they have tests of their own
+			continue
+		}
+		for _, role := range append(slices.Sorted(maps.Keys(roles)), nobodyAtAll) {
+			path := strings.NewReplacer("{namespace}", "web", "{limit}", "login").Replace(r.path)
+			if r.in == fromQuery && r.req != nil && r.req.ProtoReflect().Descriptor().Fields().ByName("namespace") != nil && r.path != limitPath {
+				path += "?namespace=web"
+			}
+			w := s.do(srv.Handler, role, r.method, path, bodyOf(t, &r))
+			refused := w.Code == http.StatusForbidden || w.Code == http.StatusUnauthorized
+			if want := may(role, rule); refused == want {
+				t.Errorf("%q: %s %s: %d %s; should be let in: %v", role, r.method, path, w.Code, w.Body, want)
+			}
+			if w.Code == http.StatusForbidden && (!strings.Contains(w.Body.String(), `"permission":"`+rule.Permission.String()+`"`) || !strings.Contains(w.Body.String(), `"identity":"token:`+role+`"`)) {
+				t.Errorf("%s: the problem does not say who lacks what: %s", path, w.Body)
+			}
+			if (w.Code == http.StatusUnauthorized) != (w.Header().Get("WWW-Authenticate") != "") {
+				t.Errorf("%s: %v", path, w.Header())
+			}
+		}
+	}
+	for _, path := range []string{"/api//stats/web", "/api/stats/../", "/api/./stats"} {
+		if w := s.do(srv.Handler, "admin", "GET", path, ""); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d; what it leads to depends on who reads it", path, w.Code)
+		}
+	}
+}
+
+func bodyOf(t *testing.T, r *route) string {
+	switch {
+	case r.in == fromFile:
+		return "web/login 1/s 1"
+	case r.method != "POST" && r.in != fromJSON:
+		return ""
+	}
+	return string(FormatJSON(sample(t, r.name())))
+}
+
+// TestScopes: with a permission in one namespace, the same calls in it and in
+// another one, on both wires.
+func TestScopes(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{
+		"in":  {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("web")},
+		"out": {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("other")},
+	})
+	conn, srv := dialGRPC(t, s, s.opts), NewHTTP(s, s.opts)
+	found := 0
+	for method, stream := range grpcMethods(t, s) {
+		rule, _ := auth.RuleOf(method)
+		if rule.Scopes == nil || strings.Contains(method, "Account") {
+			continue
+		}
+		found++
+		if code := status.Code(s.try(t, conn, "in", method, stream)); code == codes.PermissionDenied {
+			t.Errorf("%s is denied in the caller's own namespace", method)
+		}
+		err := s.try(t, conn, "out", method, stream)
+		if !strings.Contains(fmt.Sprint(err), `in namespace "web"`) || status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v; want that it is denied in web", method, err)
+		}
+	}
+	if found < 12 {
+		t.Errorf("only %d calls have a scope", found)
+	}
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/v1/allow", `{"namespace":"web","limit":"per_client","key":"k"}`},
+		{"POST", "/v1/allow:batch", `{"checks":[{"namespace":"web","limit":"per_client","key":"k"}]}`},
+		{"POST", "/v1/allow:all", `{"checks":[{"namespace":"web","limit":"per_client","key":"k"}]}`},
+		{"POST", "/v1/refund", `{"namespace":"web","limit":"per_client","key":"k"}`},
+		{"DELETE", "/v1/limits/web/login", ""},
+		{"DELETE", "/v1/overrides?namespace=web&limit=login&key=k", ""},
+		{"GET", "/v1/overrides?namespace=web", ""},
+		{"GET", "/v1/keys?namespace=web&limit=login&key=k", ""},
+		{"GET", "/v1/rates?namespace=web", ""},
+		{"GET", "/v1/rates", ""},
+		{"GET", "/v1/events", ""},
+		{"GET", "/v1/events?namespace=web", ""},
+	} {
+		if w := s.do(srv.Handler, "out", c.method, c.path, c.body); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %d %s; want 403", c.method, c.path, w.Code, w.Body)
+		}
+	}
+}
+
+// TestLimitsPerNamespace: a writer of one namespace changes that one alone, by
+// whatever call, and reads no other.
+func TestLimitsPerNamespace(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{
+		"web": {Role: "limit-writer", Scope: rbac.Namespace("web")},
+		"all": {Role: "limit-writer", Scope: rbac.Everywhere},
+	})
+	s.with(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
+	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
+	as := func(who string) context.Context { return s.as(t.Context(), who) }
+	apply := func(file string, dry bool) error {
+		_, err := c.ApplyLimits(as("web"), &quoratev1.ApplyLimitsRequest{Yaml: file, DryRun: dry})
+		return err
+	}
+	denied := func(what string, err error) {
+		t.Helper()
+		if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), `"token:web" needs limits.write in namespace "api"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := apply("api/x 1/s 1\nweb/a 2/s 2\nweb/c 1/s 1", false); err != nil || s.limits.Version != 8 {
+		t.Fatalf("its own: %v, version %d", err, s.limits.Version)
+	}
+	if v := s.history[0]; v.By != "token:web" {
+		t.Errorf("the history names %q", v.By)
+	}
+	err := apply("api/x 9/s 9\nweb/a 2/s 2\nweb/c 1/s 1", false)
+	denied("another's changed", err)
+	if !strings.Contains(err.Error(), "the call would change limit api/x") {
+		t.Error(err)
+	}
+	denied("another's changed, dry", apply("api/x 9/s 9\nweb/a 2/s 2", true))
+	denied("another's removed", apply("web/a 2/s 2", false))
+	denied("another's added", apply("api/x 1/s 1\napi/y 1/s 1\nweb/a 2/s 2", false))
+	_, err = c.DeleteLimits(as("web"), &quoratev1.DeleteLimitsRequest{Limits: []*quoratev1.LimitRef{{Namespace: "web", Limit: "a"}, {Namespace: "api", Limit: "x"}}})
+	denied("another's deleted", err)
+	if _, err = c.ApplyLimits(as("all"), &quoratev1.ApplyLimitsRequest{Yaml: "api/x 5/s 5\nweb/a 2/s 2\nweb/c 1/s 1"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.RollbackLimits(as("web"), &quoratev1.RollbackLimitsRequest{Version: 7})
+	denied("rolled back to a version that differs there", err)
+	if _, err = c.RollbackLimits(as("all"), &quoratev1.RollbackLimitsRequest{Version: 8}); err != nil {
+		t.Error(err)
+	}
+	// What somebody else changes between comparing and committing is not undone.
+	s.rivals = 1
+	if err := apply("api/x 1/s 1\nweb/a 3/s 3", false); status.Code(err) != codes.Aborted {
+		t.Errorf("a rival was quicker: %v", err)
+	}
+	got, err := c.GetLimits(as("web"), &quoratev1.GetLimitsRequest{File: true})
+	if err != nil || strings.Contains(got.String(), "api") || !strings.Contains(got.Yaml, "web/a") {
+		t.Errorf("reads %v, %v", got, err)
+	}
+	diff, err := c.DiffLimits(as("web"), &quoratev1.DiffLimitsRequest{From: &quoratev1.LimitSet{Version: proto.Uint64(7)}, To: &quoratev1.LimitSet{Yaml: "api/z 1/s 1\nweb/a 9/s 9"}})
+	if err != nil || strings.Contains(diff.String(), "api") || len(diff.Changes) == 0 {
+		t.Errorf("compares %v, %v", diff, err)
+	}
+}
+
+// TestBadCredentials: none of them is taken for nothing, not even where nothing is
+// needed.
+func TestBadCredentials(t *testing.T) {
+	s := newSecured(t, everyRole())
+	s.table, _ = s.table.Apply(setBindingChange(&rbac.Binding{Identity: rbac.Anybody, Role: "checker"}))
+	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
+	srv := NewHTTP(s, s.opts)
+	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}); err != nil {
+		t.Errorf("anybody may: %v", err)
+	}
+	secret := "quorate1t.0123456789ab.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+secret)
+	_, err := c.Allow(ctx, &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"})
+	if status.Code(err) != codes.Unauthenticated || strings.Contains(err.Error(), "AAAA") || !strings.Contains(err.Error(), "bearer token") {
+		t.Errorf("%v", err)
+	}
+	s.tokens["bad"] = secret
+	for _, path := range []string{"/healthz", "/v1/whoami", "/v1/openapi.json", "/metrics", "/api"} {
+		w := s.do(srv.Handler, "bad", "GET", path, "")
+		if path == "/healthz" || path == "/v1/openapi.json" {
+			continue // open to whatever calls: probes must not fail for a header
+		}
+		if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "AAAA") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	// The header in which callers name themselves proves nothing here.
+	req := httptest.NewRequest("GET", "/v1/whoami", nil)
+	req.Header.Set("quorate-user", "client:admin")
+	w := httptest.NewRecorder()
+	srv.Handler.ServeHTTP(w, req)
+	if !strings.Contains(w.Body.String(), `"identity":"anonymous:anonymous"`) {
+		t.Error(w.Body)
+	}
+}
+
+// TestAuthorizationDoc holds docs/authorization.md to the table.
+func TestAuthorizationDoc(t *testing.T) {
+	const file = "../docs/authorization.md"
+	got := authorizationDoc(t)
+	if *rewriteDoc {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(want, got) {
+		t.Errorf("%s differs from the table (%v): go test ./api -run AuthorizationDoc -rewrite writes it", file, err)
+	}
+}
+
+func authorizationDoc(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(authorizationHead)
+	b.WriteString("\n## Roles\n\n| role | for | permissions |\n|---|---|---|\n")
+	for _, r := range rbac.Roles() {
+		names := "`" + strings.Join(r.Permissions.Names(), "` `") + "`"
+		if r.Name == rbac.Admin {
+			names = "all"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, r.Summary, names)
+	}
+	b.WriteString("\n## Calls\n\nA dot: the role may, where it is bound.\n\n| call | HTTP | needs | where |")
+	for _, r := range rbac.Roles() {
+		fmt.Fprintf(&b, " %s |", r.Name)
+	}
+	b.WriteString("\n|---|---|---|---|" + strings.Repeat(":-:|", len(rbac.Roles())) + "\n")
+	paths := map[string][]string{}
+	s := newSecured(t, nil)
+	for _, r := range newRouter(newService(s, s.opts)).routes() {
+		if r.rpc != "" {
+			paths[r.name()] = append(paths[r.name()], r.method+" "+r.path)
+		}
+	}
+	methods := auth.Methods()
+	slices.SortFunc(methods, func(a, b string) int { return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(a, b)) })
+	for _, m := range methods {
+		rule, _ := auth.RuleOf(m)
+		call, route := "`"+shortOf(m)+"`", ""
+		for i, p := range paths[m] {
+			route += strings.Repeat("<br>", min(i, 1)) + "`" + p + "`"
+		}
+		if groupOf(m) == "~" {
+			call, route = "", "`"+strings.TrimPrefix(m, " ")+"`"
+		}
+		needs, where := needOf(rule)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |", call, route, needs, where)
+		for _, r := range rbac.Roles() {
+			dot := ""
+			if may(r.Name, rule) {
+				dot = "•"
+			}
+			fmt.Fprintf(&b, " %s |", dot)
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}
+
+func groupOf(method string) string {
+	service, _, ok := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	if !ok || !strings.Contains(service, ".") {
+		return "~"
+	}
+	return service
+}
+
+func shortOf(method string) string {
+	m := strings.TrimPrefix(strings.TrimPrefix(method, "/"), "quorate.v1.")
+	return strings.Replace(m, "/", ".", 1)
+}
+
+func needOf(r auth.Rule) (needs, where string) {
+	switch r.Need {
+	case auth.Open:
+		return "nothing", r.About
+	case auth.Known:
+		return "a credential", r.About
+	}
+	where = r.About
+	if where == "" {
+		where = "everywhere"
+	}
+	return "`" + r.Permission.String() + "`", where
+}
+
+const authorizationHead = `<!-- Written by: go test ./api -run AuthorizationDoc -rewrite. Do not edit. -->
+
+# Who may call what
+
+Every call, and the permission that it needs where authentication is on. ` + "`TestMatrix`" + ` of package api makes each of them with
+each role. What is in no row is denied to everybody. [security.md](security.md) says how callers are known and how roles are
+bound to them.
+`
