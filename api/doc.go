@@ -60,8 +60,8 @@
 // # What a node can do
 //
 // [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys],
-// [EventSource], [Accounts], [PolicyStore] and [Operator] are asked for when a server is made; what needs one that the
-// node lacks answers UNIMPLEMENTED.
+// [EventSource], [Accounts], [PolicyStore] and [Operator] are asked for
+// when a server is made; what needs one that the node lacks answers UNIMPLEMENTED.
 //
 // # HTTP rules
 //
