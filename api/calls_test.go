@@ -235,6 +235,13 @@ func TestBareNode(t *testing.T) {
 		{"PUT", "/v1/admin/policies", "{}"},
 		{"GET", "/v1/admin/policies:get", ""},
 		{"DELETE", "/v1/admin/policies", ""},
+		{"POST", "/v1/cluster/join-tokens", "{}"},
+		{"GET", "/v1/cluster/join-tokens", ""},
+		{"GET", "/v1/cluster/plan", ""},
+		{"POST", "/v1/cluster/nodes:change", "{}"},
+		{"POST", "/v1/cluster/ranges:transfer", "{}"},
+		{"POST", "/v1/cluster/certificates", "{}"},
+		{"POST", "/v1/cluster/authority:rotate", "{}"},
 	} {
 		steps = append(steps, step{c[0], c[1], c[2], http.StatusNotImplemented, `"detail":"this node does not `, ""})
 	}

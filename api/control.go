@@ -258,7 +258,3 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 	s.completeRules(res.GetKeys())
 	return res, nil
 }
-
-func (s *service) status(context.Context, *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, *fault) {
-	return s.node.Status(), nil
-}

@@ -33,6 +33,10 @@
 //	no leader                  UNAVAILABLE        503 + Retry-After
 //	no permission              PERMISSION_DENIED  403, names permission, realm, identity
 //	no such policies           NOT_FOUND          404
+//	join token opens nothing   PERMISSION_DENIED  403
+//	name or member is there    ALREADY_EXISTS     409
+//	no such node, join token   NOT_FOUND          404
+//	not in the present state   FAILED_PRECONDITION 409, says what to do first
 //	request id used before     ALREADY_EXISTS     422
 //	accounts held by others    ABORTED            503 + Retry-After
 //	accounts: store is full    RESOURCE_EXHAUSTED 503
@@ -56,8 +60,8 @@
 // # What a node can do
 //
 // [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys],
-// [EventSource], [Accounts] and [PolicyStore] are asked for when a server is made; what needs one that the
-// node lacks answers UNIMPLEMENTED.
+// [EventSource], [Accounts], [PolicyStore] and [Operator] are asked for
+// when a server is made; what needs one that the node lacks answers UNIMPLEMENTED.
 //
 // # HTTP rules
 //

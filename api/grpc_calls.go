@@ -122,15 +122,6 @@ func (s *rateServer) TopRates(ctx context.Context, req *quoratev1.TopRatesReques
 	return reply(s.topRates(ctx, req))
 }
 
-type clusterServer struct {
-	quoratev1.UnimplementedClusterServiceServer
-	*service
-}
-
-func (s *clusterServer) GetStatus(ctx context.Context, req *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
-	return reply(s.status(ctx, req))
-}
-
 type eventServer struct {
 	quoratev1.UnimplementedEventServiceServer
 	*service

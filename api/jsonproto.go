@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"math"
 	"net/url"
@@ -133,6 +134,16 @@ func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 	case protoreflect.StringKind:
 		s, f := r.str(path)
 		return protoreflect.ValueOfString(s), f
+	case protoreflect.BytesKind:
+		s, f := r.str(path)
+		if f != nil {
+			return empty, f
+		}
+		raw, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			return empty, badField(path, "is not base64: %v", err)
+		}
+		return protoreflect.ValueOfBytes(raw), nil
 	}
 	return r.integer(path, fd)
 }

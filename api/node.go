@@ -186,6 +186,7 @@ type service struct {
 	accounts  Accounts
 	policies  PolicyStore
 	security  SecurityStore
+	operator  Operator
 
 	guard      *auth.Guard // nil: authentication is off
 	self       string
@@ -218,6 +219,7 @@ func newService(n Node, o Options) *service {
 	s.accounts, _ = n.(Accounts)
 	s.policies, _ = n.(PolicyStore)
 	s.security, _ = n.(SecurityStore)
+	s.operator, _ = n.(Operator)
 	if s.guard != nil {
 		s.identifier, s.grants = byGuard{}, s.guard.Grants()
 	}

@@ -190,8 +190,13 @@ func (d *document) ref(m protoreflect.MessageDescriptor) object {
 
 // field is the schema of a field as it stands in a message.
 func (d *document) field(fd protoreflect.FieldDescriptor) object {
-	s := d.plain(fd)
+	var s object
+	if !fd.IsMap() {
+		s = d.plain(fd)
+	}
 	switch {
+	case fd.IsMap():
+		s = object{"type": "object", "additionalProperties": d.plain(fd.MapValue())}
 	case fd.IsList():
 		s = object{"type": "array", "items": s}
 	case fd.HasPresence() && s["$ref"] != nil:
@@ -226,6 +231,8 @@ func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 		return object{"type": "number"}
 	case protoreflect.StringKind:
 		return object{"type": "string"}
+	case protoreflect.BytesKind:
+		return object{"type": "string", "contentEncoding": "base64"}
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		return object{"type": "integer", "minimum": 0}
 	}

@@ -74,6 +74,7 @@ var changeMessages = map[string][2]proto.Message{}
 
 func init() {
 	for _, m := range [][2]proto.Message{
+		{&quoratev1.GetStatusRequest{}, &quoratev1.GetStatusResponse{}}, // what the meta leader alone knows
 		{&quoratev1.JoinRequest{}, &quoratev1.JoinResponse{}},
 		{&quoratev1.CreateJoinTokenRequest{}, &quoratev1.CreateJoinTokenResponse{}},
 		{&quoratev1.ListJoinTokensRequest{}, &quoratev1.ListJoinTokensResponse{}},
@@ -137,6 +138,8 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 // change carries a call out as the leader of the meta group.
 func (n *Node) change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	switch r := req.(type) {
+	case *quoratev1.GetStatusRequest:
+		return n.leaderStatus(), nil
 	case *quoratev1.JoinRequest:
 		return n.join(ctx, by, r)
 	case *quoratev1.CreateJoinTokenRequest:

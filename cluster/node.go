@@ -61,10 +61,11 @@ type Node struct {
 	backups  backups
 	keeps    keeps
 
-	routes routes
-	moves  *mover
-	stats  stats
-	live   liveErrors
+	routes   routes
+	moves    *mover
+	observer *observer
+	stats    stats
+	live     liveErrors
 
 	beaconNow chan struct{}
 	stop      chan struct{}
@@ -120,6 +121,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	}
 	n.clock.init()
 	n.moves = newMover(n)
+	n.observer = newObserver()
 	n.view.Store(v)
 	for r := range quota.RangeID(cfg.Ranges) {
 		n.seats[r] = &seat{id: r, node: n, fsm: newRangeFSM(n.clock.mono)}

@@ -191,6 +191,19 @@ func (t *routes) silentFor(d time.Duration) []quota.NodeID {
 	return t.where(func(p *peer) bool { return !p.up && time.Since(p.since) >= d })
 }
 
+// silences is how long each peer that is not connected has not been.
+func (t *routes) silences() map[quota.NodeID]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[quota.NodeID]time.Duration{}
+	for id, p := range t.peers {
+		if !p.up {
+			out[id] = time.Since(p.since)
+		}
+	}
+	return out
+}
+
 func (t *routes) deadNodes() []quota.NodeID {
 	return t.where(func(p *peer) bool { return p.dead })
 }

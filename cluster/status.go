@@ -37,6 +37,9 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
 		out.Nodes = append(out.Nodes, s)
 	}
+	if i := slices.Index(v.ids, n.cfg.Self); i >= 0 {
+		out.Nodes[i].Faults = n.faults()
+	}
 	out.Reason = notReady(missing, len(ranges), meta)
 	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
 		out.Reason = "the limits of the meta group have not arrived yet"
@@ -81,4 +84,25 @@ func notReady(missing, total int, meta quota.NodeID) string {
 		return "the meta group has no leader"
 	}
 	return ""
+}
+
+// maxTroubles bounds what a node says is wrong with it.
+const maxTroubles = 20
+
+// faults is what is wrong with this node, such as a full disk.
+func (n *Node) faults() (out []string) {
+	for _, t := range n.host.Health() {
+		if len(out) == maxTroubles {
+			return append(out, "and more")
+		}
+		text := t.Err.Error()
+		if t.Group != "" {
+			text = t.Group + ": " + text
+		}
+		if t.Out {
+			text += " (its replica here is out of service)"
+		}
+		out = append(out, text)
+	}
+	return out
 }

@@ -1,0 +1,197 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Operator changes who is in the cluster.
+type Operator interface {
+	// ChangeCluster carries out a call of ClusterService other than GetStatus: req is
+	// its request, what it returns its response. by is the caller's identity. A
+	// refusal is an error whose GRPCStatus says what kind it is.
+	ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error)
+	// FullStatus is Status, and what only others know: it may ask them, but not for
+	// longer than a second.
+	FullStatus(ctx context.Context) *quoratev1.GetStatusResponse
+}
+
+const changeCluster = "change who is in the cluster"
+
+// Bounds of calls about the cluster.
+const (
+	maxJoinToken = 512      // bytes
+	maxAddress   = 261      // bytes of host:port
+	maxCSR       = 16 << 10 // bytes
+	maxJoinID    = 64       // bytes
+	maxMembers   = 256
+)
+
+// clusterRoutes are those of who is in the cluster.
+func (r *router) clusterRoutes() []route {
+	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	return []route{
+		ordinary(post, "/v1/cluster/join", "ClusterService.Join", fromJSON, r.joinCluster),
+		ordinary(post, "/v1/cluster/join-tokens", "ClusterService.CreateJoinToken", fromJSON, r.createJoinToken),
+		ordinary(get, "/v1/cluster/join-tokens", "ClusterService.ListJoinTokens", fromQuery, r.listJoinTokens),
+		ordinary(del, "/v1/cluster/join-tokens", "ClusterService.RevokeJoinToken", fromQuery, r.revokeJoinToken),
+		ordinary(get, "/v1/cluster/plan", "ClusterService.GetPlan", fromQuery, r.getPlan),
+		ordinary(post, "/v1/cluster/nodes:change", "ClusterService.ChangeNode", fromJSON, r.changeNode),
+		ordinary(post, "/v1/cluster/ranges:transfer", "ClusterService.TransferLeadership", fromJSON, r.transferLeadership),
+		ordinary(post, "/v1/cluster/certificates", "ClusterService.IssueCertificate", fromJSON, r.issueCertificate),
+		ordinary(post, "/v1/cluster/authority:rotate", "ClusterService.RotateAuthority", fromJSON, r.rotateAuthority),
+	}
+}
+
+func (s *service) status(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, *fault) {
+	if s.operator != nil {
+		return s.operator.FullStatus(ctx), nil
+	}
+	return s.node.Status(), nil
+}
+
+// operate passes a call on to the node.
+func operate[R proto.Message](ctx context.Context, s *service, req proto.Message) (res R, f *fault) {
+	if s.operator == nil {
+		return res, notServed(changeCluster)
+	}
+	by, f := s.caller(ctx)
+	if f != nil {
+		return res, f
+	}
+	out, err := s.operator.ChangeCluster(ctx, by, req)
+	if err != nil {
+		return res, fromOperator(err, req)
+	}
+	res, ok := out.(R)
+	if !ok {
+		return res, &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: "the cluster answered another call"}
+	}
+	return res, nil
+}
+
+// kinds are the refusals of an Operator: what HTTP and machines call them.
+var kinds = map[codes.Code]struct {
+	http   int
+	reason string
+}{
+	codes.InvalidArgument:    {http.StatusBadRequest, "INVALID_FIELD"},
+	codes.PermissionDenied:   {http.StatusForbidden, "JOIN_DENIED"},
+	codes.AlreadyExists:      {http.StatusConflict, "EXISTS"},
+	codes.NotFound:           {http.StatusNotFound, "NOT_THERE"},
+	codes.FailedPrecondition: {http.StatusConflict, "NOT_NOW"},
+	codes.ResourceExhausted:  {http.StatusServiceUnavailable, "CLUSTER_FULL"},
+}
+
+// fromOperator maps an error of an Operator. A refusal that begins with the name of
+// a field of the request is about that field.
+func fromOperator(err error, req proto.Message) *fault {
+	st, ok := status.FromError(err)
+	kind, known := kinds[st.Code()]
+	if !ok || !known {
+		return fromError(err)
+	}
+	f := &fault{code: st.Code(), http: kind.http, reason: kind.reason, detail: st.Message()}
+	field, rest, ok := strings.Cut(st.Message(), ": ")
+	if ok && slices.Contains(fieldsOf(req.ProtoReflect().Descriptor()), field) {
+		f.field, f.detail = field, rest
+	}
+	return f
+}
+
+// checkLength bounds the length of a text or of bytes.
+func checkLength[T string | []byte](field string, v T, most int) *fault {
+	if len(v) > most {
+		return badField(field, "is %d bytes; at most %d", len(v), most)
+	}
+	return nil
+}
+
+func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, *fault) {
+	for _, f := range []*fault{
+		checkLength("token", req.Token, maxJoinToken), checkLength("node", req.Node, quota.MaxNameLen),
+		checkLength("peer_address", req.PeerAddress, maxAddress), checkLength("grpc_address", req.GrpcAddress, maxAddress),
+		checkLength("http_address", req.HttpAddress, maxAddress), checkLength("zone", req.Zone, quota.MaxNameLen),
+		checkLength("version", req.Version, quota.MaxNameLen), checkLength("csr", req.Csr, maxCSR), checkLength("join_id", req.JoinId, maxJoinID),
+	} {
+		if f != nil {
+			return nil, f
+		}
+	}
+	if err := quota.CheckName("node", req.Node); err != nil {
+		return nil, badName("node", err)
+	}
+	return operate[*quoratev1.JoinResponse](ctx, s, req)
+}
+
+func (s *service) createJoinToken(ctx context.Context, req *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, *fault) {
+	return operate[*quoratev1.CreateJoinTokenResponse](ctx, s, req)
+}
+
+func (s *service) listJoinTokens(ctx context.Context, req *quoratev1.ListJoinTokensRequest) (*quoratev1.ListJoinTokensResponse, *fault) {
+	return operate[*quoratev1.ListJoinTokensResponse](ctx, s, req)
+}
+
+func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, *fault) {
+	if req.Id == "" {
+		return nil, badField("id", "is empty; \"quorate join-token list\" prints the ids")
+	}
+	if f := checkLength("id", req.Id, quota.MaxNameLen); f != nil {
+		return nil, f
+	}
+	return operate[*quoratev1.RevokeJoinTokenResponse](ctx, s, req)
+}
+
+func (s *service) getPlan(ctx context.Context, req *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, *fault) {
+	if len(req.Without) > maxMembers {
+		return nil, badField("without", "has %d nodes; at most %d", len(req.Without), maxMembers)
+	}
+	return operate[*quoratev1.GetPlanResponse](ctx, s, req)
+}
+
+func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, *fault) {
+	if f := checkLength("node", req.Node, quota.MaxNameLen); f != nil {
+		return nil, f
+	}
+	if req.Node == "" {
+		req = &quoratev1.ChangeNodeRequest{Node: s.node.Status().GetNode(), Change: req.Change, Force: req.Force}
+	}
+	return operate[*quoratev1.ChangeNodeResponse](ctx, s, req)
+}
+
+func (s *service) transferLeadership(ctx context.Context, req *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, *fault) {
+	if len(req.Ranges) > MaxList {
+		return nil, badField("ranges", "has %d; at most %d", len(req.Ranges), MaxList)
+	}
+	for _, f := range []*fault{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
+		if f != nil {
+			return nil, f
+		}
+	}
+	return operate[*quoratev1.TransferLeadershipResponse](ctx, s, req)
+}
+
+func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, *fault) {
+	for _, f := range []*fault{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
+		if f != nil {
+			return nil, f
+		}
+	}
+	return operate[*quoratev1.IssueCertificateResponse](ctx, s, req)
+}
+
+func (s *service) rotateAuthority(ctx context.Context, req *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, *fault) {
+	if req.Ask && req.Finish {
+		return nil, badField("finish", "is set, and so is ask, which changes nothing; send one of them")
+	}
+	return operate[*quoratev1.RotateAuthorityResponse](ctx, s, req)
+}

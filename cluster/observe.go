@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// What it costs to look further than this node.
+const (
+	observeLimit = 500 * time.Millisecond // for all questions together
+	observeAgain = time.Second            // what was answered holds for so long
+	observeCalls = 16                     // questions at a time
+)
+
+// observation is what others said of the cluster.
+type observation struct {
+	at   time.Time
+	told *quoratev1.GetStatusResponse // by the meta leader; nil if it did not answer
+	lags map[quota.RangeID]int64      // of ranges that this node leads and all of whose voters answered
+}
+
+// observer keeps the last observation, so that many who ask cost no more than one.
+type observer struct {
+	asking chan struct{} // room for one
+	last   observation   // of who is asking
+}
+
+func newObserver() *observer { return &observer{asking: make(chan struct{}, 1)} }
+
+// FullStatus is Status, with what only others know: how long the meta leader has
+// not heard from nodes, what it does with ranges now, and how far the voters of the
+// ranges led here are behind. It asks them once a second at most, and for no longer
+// than half a second; what is not answered is not there. Safe for concurrent use.
+func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
+	out := n.Status()
+	o, ok := n.observe(ctx)
+	if !ok {
+		return out
+	}
+	for _, s := range o.told.GetNodes() {
+		if i := slices.IndexFunc(out.Nodes, func(have *quoratev1.NodeStatus) bool { return have.Id == s.Id }); i >= 0 {
+			out.Nodes[i].Silent = s.Silent
+		}
+	}
+	for _, r := range o.told.GetRanges() {
+		if int(r.Id) < len(out.Ranges) {
+			out.Ranges[r.Id].Step = r.Step
+		}
+	}
+	for id, lag := range o.lags {
+		if r := out.Ranges[id]; r.Leader == out.Node {
+			r.Lag = &lag
+		}
+	}
+	return out
+}
+
+// observe asks the others, or returns what they said just now.
+func (n *Node) observe(ctx context.Context) (observation, bool) {
+	o := n.observer
+	select {
+	case o.asking <- struct{}{}:
+	case <-ctx.Done():
+		return observation{}, false
+	}
+	defer func() { <-o.asking }()
+	if time.Since(o.last.at) < observeAgain {
+		return o.last, true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // others use it too
+	defer cancel()
+	var wg sync.WaitGroup
+	next := observation{}
+	wg.Go(func() {
+		res, err := n.changeOnce(ctx, "", &quoratev1.GetStatusRequest{})
+		if err == nil {
+			next.told, _ = res.(*quoratev1.GetStatusResponse)
+		}
+	})
+	next.lags = n.lags(ctx)
+	wg.Wait()
+	next.at = time.Now()
+	o.last = next
+	return next, true
+}
+
+// leaderStatus is what this node knows of the cluster because it leads the meta
+// group: nodes that are silent, and ranges that are not as wanted.
+func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
+	out := &quoratev1.GetStatusResponse{}
+	for id, d := range n.routes.silences() {
+		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
+	}
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		if s, ok := n.moves.step(group(r)); ok && s.Do != shard.Done {
+			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: s.String()})
+		}
+	}
+	return out
+}
+
+// lags is how many entries the slowest voter of each range that this node leads is
+// behind it. Ranges with a voter that does not answer are left out.
+func (n *Node) lags(ctx context.Context) map[quota.RangeID]int64 {
+	out, v := map[quota.RangeID]int64{}, n.view.Load()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, observeCalls)
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		g := n.host.Group(group(r))
+		if g == nil || n.routes.leader(r) != n.cfg.Self {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			lag := int64(0)
+			for _, id := range v.ranges[r].Voters {
+				if id == n.cfg.Self {
+					continue
+				}
+				last, _ := g.Progress()
+				index, _, err := n.replicaProgress(ctx, id, group(r))
+				if err != nil {
+					return
+				}
+				lag = max(lag, int64(last)-int64(index))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[r] = lag
+		})
+	}
+	wg.Wait()
+	return out
+}
