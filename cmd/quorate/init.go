@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// settingsFile is a node's settings in its data directory, which init and joining
+// write.
+const settingsFile = "node.yaml"
+
+// adminDir has the certificate of the first administrator.
+const adminDir = "admin"
+
+// initOptions are the flags of init.
+type initOptions struct {
+	placeFlags
+	cluster          string
+	ranges, replicas int
+	plain            bool
+}
+
+func newInitCommand() *cobra.Command {
+	o := &initOptions{}
+	cmd := &cobra.Command{
+		Use:   "init --data DIR",
+		Short: "Make a new cluster of one node",
+		Long: `Make a new cluster of one node in an empty directory: its settings, its CA, the
+node's certificate, and the certificate of a first administrator. Nothing runs
+yet: the last lines printed say how to go on.
+
+The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
+		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
+  quorate serve --data /var/lib/quorate`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+	}
+	d := config.Default()
+	o.placeFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.cluster, "cluster", d.Cluster, "`name` of the cluster")
+	f.IntVar(&o.ranges, "ranges", d.Ranges, "number of key ranges, 1 to 256; fixed for ever")
+	f.IntVar(&o.replicas, "replicas", d.Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
+	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
+	return cmd
+}
+
+func (o *initOptions) run(out io.Writer) error {
+	if o.data == "" {
+		return usagef("--data: say in which directory the node keeps its data")
+	}
+	if o.node == "" {
+		o.node = "n1"
+	}
+	text := o.settings(o.cluster) + fmt.Sprintf("ranges: %d\nreplicas: %d\n", o.ranges, o.replicas)
+	if o.plain {
+		text += "tls: {mode: off}\n"
+	}
+	path := filepath.Join(o.data, settingsFile)
+	s, err := config.ParseNode(path, []byte(text))
+	if err != nil {
+		return err
+	}
+	if err := emptyDir(o.data); err != nil {
+		return err
+	}
+	if !o.plain {
+		if err := makeAuthority(&s); err != nil {
+			return err
+		}
+	}
+	if err := writeNew(path, []byte(text)); err != nil {
+		return err
+	}
+	return o.report(out, &s)
+}
+
+// report says what there is now, and how to go on.
+func (o *initOptions) report(out io.Writer, s *config.Node) error {
+	at := s.Addresses()
+	var b strings.Builder
+	fmt.Fprintf(&b, "Cluster %q with its first node %q is in %s.\n\n", s.Cluster, s.Node, o.data)
+	fmt.Fprintf(&b, "Start it:            quorate serve --data %s\n", o.data)
+	if !o.plain {
+		fmt.Fprintf(&b, "Be its administrator: export QUORATE_TLS_DIR=%s\n", filepath.Join(o.data, adminDir))
+	}
+	fmt.Fprintf(&b, "Look at it:          quorate cluster status --addr %s\n", at.GRPC)
+	fmt.Fprintf(&b, "Add another node:    quorate token create --addr %s\n", at.GRPC)
+	if !o.plain {
+		fmt.Fprintf(&b, "\nThe key of the CA is in %s: whoever has it, or a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// makeAuthority makes the CA, the node's certificate and the administrator's.
+func makeAuthority(s *config.Node) error {
+	ca, err := pki.NewCA(s.Cluster, time.Now(), 10*365*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	pair, err := ca.Pair()
+	if err != nil {
+		return err
+	}
+	store, err := pki.OpenStore(filepath.Join(s.Data, pkiDir), pki.Options{Cluster: s.Cluster})
+	if err != nil {
+		return err
+	}
+	sec := &security{store: store, authority: &pair}
+	if err := sec.issueOwn(s); err != nil {
+		return err
+	}
+	if err := writeNew(filepath.Join(s.Data, pkiDir, caKeyFile), pair.KeyPEM); err != nil {
+		return err
+	}
+	admin, err := ca.Issue(pki.Identity{Cluster: s.Cluster, Kind: pki.Client, Name: "admin"}, nil, time.Now(), 365*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	return writeCredentials(filepath.Join(s.Data, adminDir), pair.CertPEM, admin)
+}
+
+// Files of a client's credentials.
+const (
+	trustFile     = "ca.crt"
+	clientFile    = "client.crt"
+	clientKeyFile = "client.key"
+)
+
+// writeCredentials writes what a client needs into a directory.
+func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(
+		writeNew(filepath.Join(dir, trustFile), trust),
+		writeNew(filepath.Join(dir, clientFile), pair.CertPEM),
+		writeNew(filepath.Join(dir, clientKeyFile), pair.KeyPEM),
+	)
+}
+
+// emptyDir makes a directory that nothing is in.
+func emptyDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("data: %s is not empty: it has %s; choose an empty directory, or start what is there with \"quorate serve --data %s\"", dir, list[0].Name(), dir)
+	}
+	return nil
+}
+
+// writeNew writes a file that must not be there yet, for its owner's eyes.
+func writeNew(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// placeFlags say where a node is, and where its data.
+type placeFlags struct {
+	data, node, host, zone string
+	http, grpc, peer       string
+}
+
+func (p *placeFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&p.data, "data", "", "`directory` of the node's data")
+	f.StringVar(&p.node, "node", "", "`name` of the node, of its own in the cluster (default n1 for init)")
+	f.StringVar(&p.host, "host", "127.0.0.1", "`host` at which others reach the node")
+	f.StringVar(&p.zone, "zone", "", "`label` of where the node stands: replicas are spread over zones")
+	f.StringVar(&p.http, "http", ":7411", "where to serve HTTP, host:port; without a host at --host")
+	f.StringVar(&p.grpc, "grpc", ":7412", "where to serve gRPC")
+	f.StringVar(&p.peer, "peer", ":7413", "where to listen for other nodes")
+}
+
+// settings are the flags as settings of a node.
+func (p *placeFlags) settings(cluster string) string {
+	at := func(addr string) string {
+		if strings.HasPrefix(addr, ":") {
+			if strings.Contains(p.host, ":") {
+				return "[" + p.host + "]" + addr
+			}
+			return p.host + addr
+		}
+		return addr
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster: %q\nnode: %q\ndata: .\nadvertise: %q\n", cluster, p.node, p.host)
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, peer: %q}\n", at(p.http), at(p.grpc), at(p.peer))
+	if p.zone != "" {
+		fmt.Fprintf(&b, "zone: %q\n", p.zone)
+	}
+	return b.String()
+}
