@@ -2,23 +2,28 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/api/quotaservice"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -61,6 +66,7 @@ type instance struct {
 	grpc  *grpc.Server
 	http  *http.Server
 	ports listeners
+	audit *audit.Log
 	fault chan error // a server ended by itself
 }
 
@@ -88,7 +94,7 @@ func lintLimits(limits []quota.Limit) []string {
 
 // startInstance starts a node and its servers. It takes the listeners over. No
 // grants at all let everybody administer accounts.
-func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, log *slog.Logger) (*instance, error) {
+func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, version
@@ -102,24 +108,50 @@ func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, l
 		Register: func(srv *grpc.Server, seen func(*quota.Decision)) { quotaservice.Register(srv, node, seen) },
 		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
 	}
-	if grants != nil {
-		opts.Grants = access.List(grants)
-		log.Info("accounts are administered by who has a grant; callers are taken at their word", "grants", len(grants))
-	} else {
-		log.Info("everybody may administer accounts: the settings have no access.grants")
+	in := &instance{node: node, ports: ports, fault: make(chan error, 2)}
+	if err := in.guard(&opts, grants, sec, cfg.Dir, log); err != nil {
+		return nil, errors.Join(err, node.Close(context.Background()))
 	}
-	in := &instance{node: node, grpc: api.NewGRPC(node, opts), http: api.NewHTTP(node, opts), ports: ports, fault: make(chan error, 2)}
+	var extra []grpc.ServerOption
+	web := ports.http
+	if sec.on() {
+		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
+		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
+	}
+	in.grpc, in.http = api.NewGRPC(node, opts, extra...), api.NewHTTP(node, opts)
 	go func() {
 		if err := in.grpc.Serve(ports.grpc); err != nil {
 			in.fault <- fmt.Errorf("gRPC server: %w", err)
 		}
 	}()
 	go func() {
-		if err := in.http.Serve(ports.http); !errors.Is(err, http.ErrServerClosed) {
+		if err := in.http.Serve(web); !errors.Is(err, http.ErrServerClosed) {
 			in.fault <- fmt.Errorf("HTTP server: %w", err)
 		}
 	}()
 	return in, nil
+}
+
+// guard says who may do what: by credentials where connections are secured, and
+// otherwise by the caller's word.
+func (in *instance) guard(opts *api.Options, grants []access.Grant, sec *security, dir string, log *slog.Logger) error {
+	if !sec.on() {
+		if grants == nil {
+			log.Info("everybody may do everything: there is no TLS, and the settings have no access.grants")
+			return nil
+		}
+		opts.Grants = access.List(grants)
+		log.Info("accounts are administered by who has a grant; callers are taken at their word: there is no TLS", "grants", len(grants))
+		return nil
+	}
+	var err error
+	opts.Guard, err = auth.New(auth.Config{Table: in.node.Security, Grants: access.List(grants), Certificate: auth.ByStore(sec.store), Logger: log})
+	if err != nil {
+		return err
+	}
+	opts.Audit, err = audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Logger: log})
+	in.audit = opts.Audit
+	return err
 }
 
 // stopTime bounds a clean stop: draining calls and handing over leaderships.
@@ -138,5 +170,5 @@ func (in *instance) stop(ctx context.Context) error {
 	case <-time.After(time.Second): // streams may stay open for ever
 		in.grpc.Stop()
 	}
-	return errors.Join(err, in.node.Close(ctx))
+	return errors.Join(err, in.node.Close(ctx), in.audit.Close())
 }

@@ -56,6 +56,7 @@ is left of each limit through leaders elected by Raft.`,
 	root.AddCommand(
 		newDevCommand(),
 		newServeCommand(),
+		newInitCommand(),
 		newLimitsCommand(),
 		newOverridesCommand(),
 		newAccountsCommand(),

@@ -184,3 +184,15 @@ func (r *renewer) Install(certificate []byte) error {
 }
 
 func (r *renewer) SetTrust(bundle []byte) error { return r.sec.store.SetBundle(bundle) }
+
+// ready refuses to start a node that is to be secured and has no certificate.
+func (sec *security) ready(s *config.Node) error {
+	if !sec.on() || !sec.store.Empty() {
+		return nil
+	}
+	return fmt.Errorf(`tls: node %s has no certificate in %s. Choose one:
+  quorate init --data DIR             makes a new cluster, with certificates
+  quorate serve --data DIR --join ... joins one, and gets a certificate
+  tls: {ca: ..., cert: ..., key: ...} in the settings uses certificates of your own
+  tls: {mode: off}                    in the settings secures nothing, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
+}

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -16,27 +20,88 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	placeFlags
+	config, tokenFile string
+	join              []string
+	plain             bool
+}
+
 func newServeCommand() *cobra.Command {
-	var path string
+	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node of a cluster",
 		Long: `Run one node of a cluster until Ctrl-C or SIGTERM; then it hands its
-leaderships over and stops. The settings come from a file; QUORATE_* environment
-variables override it (QUORATE_LISTEN_HTTP for listen.http, and so on).`,
-		Example: `  quorate serve --config examples/cluster/n1.yaml
-  QUORATE_LOG_LEVEL=debug quorate serve --config node.yaml`,
+leaderships over and stops. There are three ways to say which:
+
+  --data DIR             a node that "quorate init" made, or that has joined
+  --data DIR --join ...  a new node, that joins a cluster through any member
+  --config FILE          a node whose settings are in a file of yours
+
+QUORATE_* environment variables override the settings (QUORATE_LISTEN_HTTP for
+listen.http, and so on). A node that joins tries for ever, through elections and
+restarts of the members, unless the cluster refuses it for good.`,
+		Example: `  quorate serve --data /var/lib/quorate
+  quorate serve --data /var/lib/quorate --node n2 --host 10.0.0.2 --join 10.0.0.1:7412 --token-file join.token
+  quorate serve --config examples/cluster/n1.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), path, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", "", "file with the node's settings; without it the environment alone says them")
+	o.placeFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "", "`file` with the node's settings; without it and --data the environment alone says them")
+	f.StringSliceVar(&o.join, "join", nil, "gRPC `addresses` of members, host:port,...; a name may stand for many")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the join token")
+	f.BoolVar(&o.plain, "insecure", false, "join a cluster that has no TLS")
 	return cmd
 }
 
-func serve(ctx context.Context, path string, stdout, stderr io.Writer) error {
-	settings, err := config.LoadNode(path)
+// load returns the node's settings. strict says that they are the operator's own
+// file, which a cluster that is joined must not contradict.
+func (o *serveOptions) load() (s config.Node, strict bool, err error) {
+	kept := filepath.Join(o.data, settingsFile)
+	switch _, err := os.Stat(kept); {
+	case o.config != "":
+		s, err = config.LoadNode(o.config)
+		o.overlay(&s)
+		return s, true, err
+	case o.data == "":
+		s, err = config.LoadNode("")
+		o.overlay(&s)
+		return s, true, err
+	case err == nil:
+		s, err = config.LoadNode(kept)
+		o.overlay(&s)
+		return s, false, err
+	case len(o.join) == 0:
+		return s, false, usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)
+	case o.node == "":
+		return s, false, usagef("--node: say what the new node is called, a name of its own in the cluster")
+	}
+	text := o.settings(config.Default().Cluster)
+	if o.plain {
+		text += "tls: {mode: off}\n"
+	}
+	s, err = config.ParseNode(kept, []byte(text))
+	o.overlay(&s)
+	return s, false, err
+}
+
+func (o *serveOptions) overlay(s *config.Node) {
+	if len(o.join) > 0 {
+		s.Join = o.join
+	}
+	if o.tokenFile != "" {
+		s.TokenFile = o.tokenFile
+	}
+}
+
+func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	settings, strict, err := o.load()
 	if err != nil {
 		return err
 	}
@@ -44,41 +109,117 @@ func serve(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	log := newLogger(stderr, settings.Log)
+	sec, err := openSecurity(&settings, log)
+	if err != nil {
+		return err
+	}
 	ports, err := listen(ctx, settings.Listen.HTTP, settings.Listen.GRPC, settings.Listen.Peer)
 	if err != nil {
 		return err
 	}
-	log := newLogger(stderr, settings.Log)
-	in, err := startInstance(nodeConfig(settings), settings.Access.Grants, ports, log)
+	cfg := nodeConfig(settings)
+	if err := o.enter(ctx, &settings, strict, sec, &cfg, log); err != nil {
+		ports.close()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	cfg.TLS, cfg.Authority = sec.links(), sec.authority
+	if r := sec.renewer(&settings); r != nil {
+		cfg.Certificates = r
+	}
+	in, err := startInstance(cfg, settings.Access.Grants, ports, sec, log)
 	if err != nil {
 		return err
 	}
+	secured := "TLS"
+	if !sec.on() {
+		secured = "no TLS"
+	}
 	fmt.Fprintf(stdout, "quorate %s: node %s of cluster %s\n", version, settings.Node, settings.Cluster)
-	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), settings.Data)
+	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s  %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), secured, settings.Data)
 	go seedLimits(ctx, in.node, settings, limits, log)
 	select {
 	case <-ctx.Done():
+		fmt.Fprintln(stdout, "stopping: handing leaderships over")
+	case <-in.node.Out():
+		fmt.Fprintln(stdout, "this node has left the cluster; its data is of no use any more")
 	case err = <-in.fault:
+		fmt.Fprintln(stdout, "stopping: handing leaderships over")
 	}
-	fmt.Fprintln(stdout, "stopping: handing leaderships over")
 	stopCtx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	return errors.Join(err, in.stop(stopCtx))
 }
 
+// enter lets a node in that has no data yet: it joins, if the settings say where,
+// and otherwise makes the cluster.
+func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, sec *security, cfg *cluster.Config, log *slog.Logger) error {
+	_, err := os.Stat(filepath.Join(s.Data, "node.json"))
+	switch {
+	case err == nil || len(s.Join) == 0: // it has been here before, or makes the cluster
+		return sec.ready(s)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("data: %w", err)
+	}
+	token, err := readToken(s.TokenFile)
+	if err != nil {
+		return err
+	}
+	if token == "" && (!sec.on() || sec.store.Empty()) {
+		return usagef("--token-file: is missing; \"quorate token create\" on a member makes a token")
+	}
+	j := &joiner{settings: s, sec: sec, token: token, log: log}
+	res, err := j.run(ctx)
+	if errors.Is(err, errAlone) {
+		log.Warn("makes a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := takeOver(s, cfg, res, strict); err != nil || strict {
+		return err
+	}
+	return o.remember(s)
+}
+
+// remember writes the settings of a node that has joined, for its next start.
+func (o *serveOptions) remember(s *config.Node) error {
+	path := filepath.Join(o.data, settingsFile)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(o.settings(s.Cluster))
+	fmt.Fprintf(&b, "ranges: %d\nreplicas: %d\nsync: %s\n", s.Ranges, s.Replicas, s.Sync)
+	if s.TLS.Mode == config.TLSOff {
+		b.WriteString("tls: {mode: off}\n")
+	}
+	return writeNew(path, []byte(b.String()))
+}
+
 func nodeConfig(s config.Node) cluster.Config {
+	at := s.Addresses()
 	nodes := map[quota.NodeID]string{}
 	for _, p := range s.Nodes {
 		nodes[p.ID] = p.Peer
 	}
-	if len(nodes) == 0 {
-		nodes[s.Node] = s.Listen.Peer
+	if len(nodes) == 0 || len(nodes) == 1 && s.Advertise != "" {
+		nodes = map[quota.NodeID]string{s.Node: at.Peer}
 	}
 	t := multiraft.DefaultTiming()
 	t.Heartbeat, t.Election, t.Lease = s.Raft.Heartbeat, s.Raft.Election, s.Raft.Lease
+	dead := s.DeadAfter
+	if dead == 0 {
+		dead = -1
+	}
 	return cluster.Config{
 		Cluster: s.Cluster, Self: s.Node, Nodes: nodes, Dir: s.Data, Ranges: s.Ranges, Replicas: s.Replicas,
 		Sync: s.Sync, MaxKeys: s.MaxKeys, Idle: s.Idle, GrantWait: cluster.DefaultGrantWait, Timing: t,
+		Zone: s.Zone, GRPC: at.GRPC, HTTP: at.HTTP, DeadAfter: dead,
 	}
 }
 

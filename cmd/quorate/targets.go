@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -34,6 +34,8 @@ type targets struct {
 	basePort int
 	nodes    int
 	kept     map[string]*grpc.ClientConn // see keep
+
+	tlsDir, tokenFile string
 }
 
 func (t *targets) addFlags(cmd *cobra.Command) {
@@ -41,10 +43,15 @@ func (t *targets) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&t.addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: --nodes nodes on this machine)")
 	f.IntVar(&t.basePort, "base-port", defaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
 	f.IntVar(&t.nodes, "nodes", defaultNodes, "number of nodes on this machine")
+	f.StringVar(&t.tlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR; without it, no TLS)")
+	f.StringVar(&t.tokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
 }
 
 // resolve returns the addresses.
 func (t *targets) resolve() ([]string, error) {
+	if env := os.Getenv("QUORATE_ADDR"); env != "" && len(t.addrs) == 0 {
+		t.addrs = strings.Split(env, ",")
+	}
 	if len(t.addrs) > 0 {
 		for _, a := range t.addrs {
 			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
@@ -69,14 +76,18 @@ func (t *targets) resolve() ([]string, error) {
 	return addrs, nil
 }
 
-func dial(addr string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+// dial connects to a node with the credentials that flags or environment name.
+func (t *targets) dial(addr string) (*grpc.ClientConn, error) {
+	creds, err := t.credentials(addr)
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient("passthrough:///"+addr, append(creds,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
-		}))
+		}))...)
 }
 
 // call makes a control call to the first node that can be reached and, if the
@@ -102,6 +113,9 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 }
 
 func noneAnswers(addrs []string, last error) error {
+	if text := status.Convert(last).Message(); strings.Contains(text, "connection error") && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")) {
+		return unreachableError{fmt.Errorf("the nodes at %s end every connection: %s\nIf they use TLS, name the credentials with --tls-dir or QUORATE_TLS_DIR", strings.Join(addrs, ", "), text)}
+	}
 	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr or --base-port",
 		strings.Join(addrs, ", "), status.Convert(last).Message())}
 }
@@ -121,10 +135,10 @@ func (t *targets) keep() (drop func()) {
 // callOne calls one of the nodes.
 func (t *targets) callOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
 	if t.kept == nil {
-		return callOne(ctx, addr, f)
+		return t.callAlone(ctx, addr, f)
 	}
 	if t.kept[addr] == nil {
-		conn, err := dial(addr)
+		conn, err := t.dial(addr)
 		if err != nil {
 			return err
 		}
@@ -135,10 +149,11 @@ func (t *targets) callOne(ctx context.Context, addr string, f func(context.Conte
 	return f(ctx, t.kept[addr])
 }
 
-func callOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
+// callAlone calls one of the nodes over a connection of its own.
+func (t *targets) callAlone(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	conn, err := dial(addr)
+	conn, err := t.dial(addr)
 	if err != nil {
 		return err
 	}
