@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
@@ -56,6 +57,8 @@ type Config struct {
 	// Authority signs certificates, if the cluster is to have one of its own: the
 	// first membership takes it over.
 	Authority *pki.Pair
+	// TLS is what the links between nodes are made with; nil is none.
+	TLS *wire.TLS
 	// DeadAfter is how long a node must have been silent before its replicas are
 	// given to others; 0 is DefaultDeadAfter, below 0 is never.
 	DeadAfter time.Duration

@@ -151,7 +151,7 @@ func (n *Node) open(v *view) error {
 	var err error
 	n.net, err = wire.New(wire.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
-		Listener: n.cfg.Listener, Peers: peers, Logger: n.log,
+		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
 		Level: members.Level, Required: func() uint32 { return n.view.Load().table.Level() },
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {

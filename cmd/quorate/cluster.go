@@ -32,13 +32,13 @@ func everySecond(f func(since time.Duration)) (stop func()) {
 }
 
 // awaitLimits waits until every node that can be reached has the version.
-func awaitLimits(ctx context.Context, addrs []string, version uint64) error {
+func (t *targets) awaitLimits(ctx context.Context, addrs []string, version uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	for _, addr := range addrs {
 		for {
 			var have uint64
-			err := callOne(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) error {
+			err := t.callAlone(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) error {
 				st, err := quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
 				have = st.GetLimitsVersion()
 				return err

@@ -189,7 +189,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 // watch prints the events of one node until the connection ends, and says
 // whether there was one.
 func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err error) {
-	conn, err := dial(addr)
+	conn, err := e.dial(addr)
 	if err != nil {
 		return false, err
 	}

@@ -123,7 +123,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 		return err
 	}
 	warnUnready(ctx, &l.targets, messages)
-	if l.pool, err = newPool(l.addrs, l.conns, l.timeout); err != nil {
+	if l.pool, err = newPool(l.dial, l.addrs, l.conns, l.timeout); err != nil {
 		return err
 	}
 	defer l.pool.close()

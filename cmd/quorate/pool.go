@@ -44,7 +44,7 @@ const (
 	downAfterTimeout = time.Second
 )
 
-func newPool(addrs []string, conns int, timeout time.Duration) (*pool, error) {
+func newPool(dial func(addr string) (*grpc.ClientConn, error), addrs []string, conns int, timeout time.Duration) (*pool, error) {
 	p := &pool{timeout: timeout}
 	for _, addr := range addrs {
 		t := &target{addr: addr}

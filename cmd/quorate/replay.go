@@ -126,7 +126,7 @@ func (r *replayer) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := awaitLimits(ctx, r.addrs, res.Version); err != nil {
+		if err := r.awaitLimits(ctx, r.addrs, res.Version); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (r *replayer) run(cmd *cobra.Command) error {
 		return err
 	}
 	warnUnready(ctx, &r.targets, messages)
-	if r.pool, err = newPool(r.addrs, 1, r.timeout); err != nil {
+	if r.pool, err = newPool(r.dial, r.addrs, 1, r.timeout); err != nil {
 		return err
 	}
 	defer r.pool.close()
