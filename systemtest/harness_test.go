@@ -241,7 +241,7 @@ func (c *servers) start(s *server) {
 	for _, n := range c.nodes {
 		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", n.id, n.peer)
 	}
-	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\n", s.httpAddr, s.grpc)
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\ntls: {mode: off}\n", s.httpAddr, s.grpc)
 	if c.seed != "" {
 		seed := filepath.Join(c.dir, "seed.yaml")
 		if _, err := os.Stat(seed); err != nil { // once: a node may be reading it
