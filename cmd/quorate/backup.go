@@ -82,7 +82,7 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Writer) (begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := dial(addr)
+	conn, err := b.dial(addr)
 	if err != nil {
 		return false, err
 	}

@@ -41,7 +41,7 @@ yet: the last lines printed say how to go on.
 
 The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
 		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
-  quorate serve --data /var/lib/quorate`,
+  quorate init --data /var/lib/quorate --cluster prod --node n1 --host 10.0.0.1 --zone eu-1a --ranges 128`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
 	}
@@ -59,6 +59,11 @@ func (o *initOptions) run(out io.Writer) error {
 	if o.data == "" {
 		return usagef("--data: say in which directory the node keeps its data")
 	}
+	at, err := filepath.Abs(o.data)
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	o.data = at
 	if o.node == "" {
 		o.node = "n1"
 	}
