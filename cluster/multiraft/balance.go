@@ -8,6 +8,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// saveAgain is the pause before a snapshot that could not be written is tried
+// again.
+const saveAgain = 10 * time.Second
+
 // balance gives leadership back to preferred leaders, and looks after the size
 // of logs, until the host closes.
 func (h *Host) balance() {
@@ -88,14 +92,18 @@ func (g *Group) giveBack(to quota.NodeID) {
 // snapshotIfLarge bounds the log by bytes, and by entries sooner than raft
 // itself, which looks once in a minute or two.
 func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
-	if g.fsm.bytes.Load() < snapshotBytes && g.fsm.entries.Load() < 2*snapshotEntries {
+	again := g.unsaved.Load() != nil && time.Since(g.retried) > saveAgain
+	if g.fsm.bytes.Load() < snapshotBytes && g.fsm.entries.Load() < 2*snapshotEntries && !again {
 		return
 	}
+	g.retried = time.Now()
 	g.fsm.bytes.Store(0)
 	g.fsm.entries.Store(0)
 	wg.Go(func() {
 		if err := g.Snapshot(g.host.ctx); err != nil {
 			g.log.Warn("snapshot failed", "error", err)
+			return
 		}
+		g.unsaved.Store(nil)
 	})
 }

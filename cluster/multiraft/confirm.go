@@ -117,7 +117,7 @@ func (g *Group) confirmAll() {
 func (g *Group) confirm(number uint64) error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return ErrClosed
+		return g.absent()
 	}
 	ctx, cancel := context.WithTimeout(i.trans.ctx, g.host.cfg.Timing.rpcTimeout())
 	defer cancel()

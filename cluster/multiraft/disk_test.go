@@ -131,7 +131,9 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			if h := sick.host.Health(); !h[0].Out || h[0].Group != "g0" || h[0].Since.IsZero() {
 				t.Errorf("health: %+v", h)
 			}
-			time.Sleep(2500 * time.Millisecond) // attempts to come back fail, and end nothing
+			if !torn {
+				time.Sleep(1500 * time.Millisecond) // attempts to come back fail, and end nothing
+			}
 			if !sick.ails("no space left") && !sick.ails(errCondemned.Error()) {
 				t.Errorf("health: %+v", sick.host.Health())
 			}
@@ -139,6 +141,9 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			c.eventually(10*time.Second, "it is back", func() bool { return len(sick.host.Health()) == 0 && c.equal(0, 70) && c.equal(1, 20) })
 			c.apply(0, 10)
 			c.eventually(5*time.Second, "and takes part", func() bool { return c.equal(0, 80) })
+			if err := c.leader(0).groups[0].TransferTo(within(t, time.Second), "n0"); !errors.Is(err, ErrNotReady) {
+				t.Errorf("it is given leadership at once, and may flap: %v", err)
+			}
 		})
 	}
 }
@@ -164,6 +169,9 @@ func TestVoterWithFullDisk(t *testing.T) {
 
 // TestHangingDisk: a leader whose write does not end lets others lead.
 func TestHangingDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for several timeouts")
+	}
 	disk := withFullDisk(t, "n0")
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
@@ -226,9 +234,12 @@ func TestLittleSpace(t *testing.T) {
 	}
 	tight.Store(false)
 	c.eventually(3*time.Second, "it says no more", func() bool { return len(c.members[1].host.Health()) == 0 })
-	if err := c.leader(1).groups[1].TransferTo(within(t, time.Second), "n1"); err != nil {
-		t.Errorf("it is not given its group back: %v", err)
-	}
+	c.eventually(10*time.Second, "it is given its group back", func() bool {
+		if m := c.leader(1); m != nil && m != c.members[1] { // the balancer would wait for a minute
+			_ = m.groups[1].TransferTo(within(t, time.Second), "n1")
+		}
+		return c.leader(1) == c.members[1]
+	})
 }
 
 // TestSnapshotThatCannotBeWritten leaves nothing behind, is reported, and is no

@@ -75,7 +75,8 @@
 // second it is tried whether the disk takes writes again and has room
 // ([Config.MinFree]). Then the log is opened anew, what the failed append may
 // have left is cut off, and a new instance goes on above the same state machine.
-// What fails again soon waits longer each time, 30 s at most. A write that does
+// What fails again soon waits longer each time, 30 s at most, and for a minute
+// nobody hands leadership to the replica. A write that does
 // not end for four election timeouts costs a leader its followers. A node whose
 // disk is nearly full hands its groups over while it still can, and is given
 // none. [Host.Health] says all of that; nothing that was acknowledged is lost,

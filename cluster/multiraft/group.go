@@ -31,8 +31,9 @@ type Group struct {
 	ill     atomic.Pointer[illness] // out of service
 	unsaved atomic.Pointer[illness] // the last snapshot could not be written
 	torn    uint64                  // where an append failed; guarded by mu
-	revived time.Time               // last return to service; touched by revive alone, as is pause
-	pause   time.Duration
+	revived atomic.Int64            // last return to service, unix nanoseconds; 0 is never
+	pause   time.Duration           // before the next attempt; touched by revive alone
+	retried time.Time               // last try to save again; touched by the balancer alone
 
 	preferred atomic.Pointer[quota.NodeID] // never nil
 	changing  atomic.Bool                  // a change of the members is under way
@@ -65,7 +66,7 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	defer g.inflight.Add(-1)
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return applied{}, ErrClosed
+		return applied{}, g.absent()
 	}
 	if err := ctx.Err(); err != nil {
 		return applied{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
@@ -81,6 +82,15 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 		return applied{}, fmt.Errorf("%w: raft answered %T", ErrUncertain, f.Response())
 	}
 	return a, nil
+}
+
+// absent says why there is no instance: the group is closed, or this replica
+// is out of service for now and others lead.
+func (g *Group) absent() error {
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: group %s is out of service here", ErrNotLeader, g.opts.Name)
 }
 
 // enqueueLimit is how long raft may leave an entry waiting in front of the log.
@@ -128,7 +138,8 @@ func (g *Group) leads() bool {
 
 // Progress returns the last index in this replica's log, and how long ago it
 // heard from the leader: 0 on the leader itself; an hour if never, or if this
-// node should be given neither leadership nor a vote because its disk is full.
+// replica should be given neither leadership nor a vote, because its disk is
+// full or failed less than a minute ago.
 func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	i := g.cur.Load()
 	if i == nil {
@@ -138,7 +149,7 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 		return i.raft.LastIndex(), 0
 	}
 	last := i.raft.LastContact()
-	if last.IsZero() || g.host.tight.Load() != nil {
+	if last.IsZero() || g.host.tight.Load() != nil || g.sinceRevival() < steady {
 		return i.raft.LastIndex(), time.Hour
 	}
 	return i.raft.LastIndex(), time.Since(last)

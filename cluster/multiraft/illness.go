@@ -127,7 +127,7 @@ func (g *Group) abdicate(i *instance) {
 // revive starts a replica again as soon as the disk takes writes. Each time that
 // it fails soon after, it waits twice as long.
 func (g *Group) revive() {
-	if time.Since(g.revived) > steady {
+	if g.sinceRevival() > steady {
 		g.pause = reviveAfter
 	} else {
 		g.pause = min(2*g.pause, reviveMax)
@@ -135,6 +135,9 @@ func (g *Group) revive() {
 	for g.host.sleep(g.pause) && !g.tryRevive() {
 	}
 }
+
+// sinceRevival is how long ago the replica came back; very long if never.
+func (g *Group) sinceRevival() time.Duration { return time.Since(time.Unix(0, g.revived.Load())) }
 
 // tryRevive is one attempt; true when there is no more to do.
 func (g *Group) tryRevive() bool {
@@ -162,7 +165,7 @@ func (g *Group) tryRevive() bool {
 		g.ill.Store(&illness{err, since})
 		return false
 	}
-	g.revived = time.Now()
+	g.revived.Store(time.Now().UnixNano())
 	g.ill.Store(nil)
 	if old != nil {
 		g.log.Info("this replica is in service again", "after", time.Since(old.since).Round(time.Millisecond))

@@ -136,7 +136,11 @@ func (g *Group) newRaft(i *instance, again bool) (r *raft.Raft, err error) {
 // startable says why an instance that has just started must not go on.
 func (g *Group) startable(i *instance, again bool) error {
 	if i.disk.condemned.Load() {
-		return fmt.Errorf("start raft: %w", errCondemned)
+		err := errCondemned
+		if t := g.ill.Load(); t != nil {
+			err = t.err
+		}
+		return fmt.Errorf("start raft: %w", err)
 	}
 	if again {
 		return nil

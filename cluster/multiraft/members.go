@@ -193,7 +193,7 @@ func (c *change) keepsQuorum(voters []quota.NodeID) error {
 func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return ErrClosed
+		return g.absent()
 	}
 	_, term, serving := g.Leader()
 	if !serving {

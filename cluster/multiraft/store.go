@@ -56,16 +56,17 @@ func createStore(path string, fill func(*raftboltdb.BoltStore) error) (*raftbolt
 	if err != nil {
 		return nil, err
 	}
-	if err = fill(s); err != nil {
-		return nil, errors.Join(err, s.Close())
+	// It is closed under that name: bbolt's errors name the file as it was opened.
+	if err := errors.Join(fill(s), s.Close()); err != nil {
+		return nil, err
 	}
-	if err = os.Rename(temp, path); err == nil {
-		err = syncDir(filepath.Dir(path))
+	if err := os.Rename(temp, path); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return nil, err
 	}
-	return s, nil
+	return openBolt(path)
 }
 
 // openBolt opens a file that is sound. What the check has missed is an error

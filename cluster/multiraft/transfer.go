@@ -66,7 +66,7 @@ func (m *moves) due(now time.Time) bool {
 func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	i := g.cur.Load()
 	if i == nil {
-		return ErrClosed
+		return g.absent()
 	}
 	if i.raft.State() != raft.Leader {
 		return ErrNotLeader
