@@ -116,7 +116,7 @@ func (n *Node) introduce(ctx context.Context) {
 		n.log.Error("trusted certificates not taken over", "err", err)
 	}
 	self := n.selfMember(have)
-	csr, err := n.wantCertificate(v)
+	csr, err := n.wantCertificate()
 	if err != nil {
 		n.log.Error("certificate not renewed", "err", err)
 	}
@@ -153,7 +153,7 @@ func sameMember(a, b *members.Member) bool {
 
 // wantCertificate asks for another certificate when this one ends soon, or is of an
 // authority that signs no more.
-func (n *Node) wantCertificate(v *view) ([]byte, error) {
+func (n *Node) wantCertificate() ([]byte, error) {
 	c, a := n.cfg.Certificates, n.meta.members.Load().Authority()
 	if c == nil || a == nil || !c.NeedsRenewal(time.Now()) && c.Signer() == fingerprint(a.GetCertificate()) {
 		return nil, nil

@@ -33,11 +33,6 @@ type view struct {
 // member returns what is stored of a node, nil when that is nothing.
 func (v *view) member(id quota.NodeID) *members.Member { return v.table.Member(id) }
 
-// holders are the nodes that have, or should have, a replica of a range.
-func (v *view) holders(r quota.RangeID) []quota.NodeID {
-	return slices.Concat(v.ranges[r].Voters, v.ranges[r].Former)
-}
-
 // names says whether a placement is of a node.
 func names(p shard.Placement, id quota.NodeID) bool {
 	return slices.Contains(p.Voters, id) || slices.Contains(p.Former, id)

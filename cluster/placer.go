@@ -61,7 +61,7 @@ func (n *Node) connect(v *view) {
 	}
 	n.post(func(quota.Time) { n.agg.SetNodes(len(v.ids)) })
 	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, now quota.Time) { l.SetNodes(len(v.ids)) })
+		s.with(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(len(v.ids)) })
 	}
 }
 

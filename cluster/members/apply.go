@@ -1,10 +1,8 @@
 package members
 
 import (
-	"net"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -32,7 +30,7 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 	}
 	switch b := c.GetChange().(type) {
 	case *raftlogv1.ChangeMembers_Seed:
-		return t.seed(next, b.Seed)
+		return t.seed(next, b.Seed, c.GetAtUnixNanos())
 	case *raftlogv1.ChangeMembers_Add:
 		return t.add(next, b.Add, c.GetAtUnixNanos())
 	case *raftlogv1.ChangeMembers_Put:
@@ -48,7 +46,7 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 		next.Level = b.Level.GetLevel()
 		return nil
 	case *raftlogv1.ChangeMembers_Token:
-		return t.addToken(next, b.Token, c.GetAtUnixNanos())
+		return addToken(next, b.Token, c.GetAtUnixNanos())
 	case *raftlogv1.ChangeMembers_DropToken:
 		i, ok := t.findToken(b.DropToken.GetId())
 		if !ok {
@@ -63,22 +61,33 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 	return refuse(Invalid, "this version does not know the change")
 }
 
-func (t *Table) seed(next, seed *raftlogv1.Membership) error {
+func (t *Table) seed(next, seed *raftlogv1.Membership, at int64) error {
 	if t.Seeded() {
 		return refuse(Exists, "the cluster has a membership already")
 	}
 	if len(seed.GetMembers()) == 0 || len(seed.GetMembers()) > MaxMembers {
 		return refuse(Invalid, "members: %d; must be 1 to %d", len(seed.GetMembers()), MaxMembers)
 	}
+	proto.Reset(next)
+	next.Revision, next.Level, next.Replicas, next.Authority = t.Revision(), seed.Level, seed.Replicas, proto.CloneOf(seed.Authority)
 	for _, m := range seed.Members {
 		if err := check(m); err != nil {
 			return err
 		}
+		if hasMember(next, m.Id) {
+			return refuse(Invalid, "node %q: is there twice", m.Id)
+		}
+		next.Members = append(next.Members, proto.CloneOf(m))
 	}
-	proto.Reset(next)
-	proto.Merge(next, seed)
 	sortMembers(next)
-	next.Revision = t.Revision()
+	if err := place(next, seed.Placements); err != nil {
+		return err
+	}
+	for _, token := range seed.Tokens {
+		if err := addToken(next, token, at); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -125,12 +134,15 @@ func (t *Table) useToken(next *raftlogv1.Membership, id string, at int64) error 
 	return nil
 }
 
-func (t *Table) addToken(next *raftlogv1.Membership, token *raftlogv1.StoredJoinToken, at int64) error {
+func addToken(next *raftlogv1.Membership, token *raftlogv1.StoredJoinToken, at int64) error {
 	// Those that have expired make room; nothing else deletes them.
 	next.Tokens = slices.DeleteFunc(next.Tokens, func(o *raftlogv1.StoredJoinToken) bool { return o.ExpiresUnixNanos <= at })
+	if err := checkToken(token); err != nil {
+		return err
+	}
 	switch {
-	case len(token.GetId()) == 0 || len(token.GetHash()) == 0 || token.GetUsesLeft() == 0:
-		return refuse(Invalid, "join token: id, hash and uses must be set")
+	case slices.ContainsFunc(next.Tokens, func(o *raftlogv1.StoredJoinToken) bool { return o.Id == token.Id }):
+		return refuse(Exists, "join token %s: there is one of that id", token.Id)
 	case len(next.Tokens) >= MaxTokens:
 		return refuse(Full, "there are %d join tokens, which is the most; revoke some", MaxTokens)
 	}
@@ -171,8 +183,8 @@ func (t *Table) drop(next *raftlogv1.Membership, id string) error {
 
 func place(next *raftlogv1.Membership, list []*raftlogv1.StoredPlacement) error {
 	for _, p := range list {
-		if len(p.GetVoters()) == 0 {
-			return refuse(Invalid, "group %d: no voters", p.GetGroup())
+		if err := checkPlacement(next, p); err != nil {
+			return err
 		}
 		i := slices.IndexFunc(next.Placements, func(o *raftlogv1.StoredPlacement) bool { return o.Group == p.Group })
 		if i < 0 {
@@ -185,39 +197,10 @@ func place(next *raftlogv1.Membership, list []*raftlogv1.StoredPlacement) error 
 	return nil
 }
 
+func hasMember(pb *raftlogv1.Membership, id string) bool {
+	return slices.ContainsFunc(pb.Members, func(m *raftlogv1.StoredMember) bool { return m.Id == id })
+}
+
 func sortMembers(pb *raftlogv1.Membership) {
 	slices.SortFunc(pb.Members, func(a, b *raftlogv1.StoredMember) int { return strings.Compare(a.Id, b.Id) })
-}
-
-// check returns what is wrong with a member.
-func check(m *raftlogv1.StoredMember) error {
-	if err := quota.CheckName("node", m.GetId()); err != nil {
-		return refuse(Invalid, "%s", err)
-	}
-	if _, port, err := net.SplitHostPort(m.GetPeer()); err != nil || port == "" || port == "0" {
-		return refuse(Invalid, "peer address %q: must be host:port that other nodes reach", clip(m.GetPeer()))
-	}
-	for _, a := range []struct{ name, text string }{{"peer address", m.GetPeer()}, {"gRPC address", m.GetGrpc()}, {"HTTP address", m.GetHttp()}} {
-		if len(a.text) > MaxAddress || !utf8.ValidString(a.text) {
-			return refuse(Invalid, "%s %q: must be at most %d bytes of UTF-8", a.name, clip(a.text), MaxAddress)
-		}
-	}
-	for _, a := range []struct{ name, text string }{{"zone", m.GetZone()}, {"version", m.GetVersion()}} {
-		if len(a.text) > quota.MaxNameLen || !utf8.ValidString(a.text) {
-			return refuse(Invalid, "%s %q: must be at most %d bytes of UTF-8", a.name, clip(a.text), quota.MaxNameLen)
-		}
-	}
-	if s := State(m.GetState()); s < Active || s > Leaving {
-		return refuse(Invalid, "state %d: must be 1 to 3", m.GetState())
-	}
-	return nil
-}
-
-// clip shortens what strangers send, for errors.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

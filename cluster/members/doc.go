@@ -10,6 +10,8 @@
 //
 // # Bounds
 //
-// [MaxMembers] members, [MaxTokens] join tokens, texts of at most
-// quota.MaxNameLen bytes (addresses: [MaxAddress]).
+// [MaxMembers] members, [MaxTokens] join tokens, placements of the meta group and
+// of shard.MaxRanges ranges, texts of at most quota.MaxNameLen bytes (addresses:
+// [MaxAddress]; ids of joins: [MaxJoinID]; makers of tokens:
+// [MaxIdentity]), [MaxTrusts] authorities of a member.
 package members

@@ -14,9 +14,12 @@ import (
 
 // Bounds of a membership.
 const (
-	MaxMembers = 256
-	MaxTokens  = 1000
-	MaxAddress = 255 + len(":65535")
+	MaxMembers  = 256
+	MaxTokens   = 1000
+	MaxAddress  = 255 + len(":65535")
+	MaxJoinID   = 64   // bytes
+	MaxTrusts   = 64   // certificates of a trust bundle
+	MaxIdentity = 1024 // bytes of who made a join token
 )
 
 // Level is the feature level of this software: what it understands. Log entries
