@@ -23,6 +23,7 @@ const (
 	keepaliveTimeout = 10 * time.Second
 	connectTimeout   = 5 * time.Second
 	maxGRPCHeader    = 16 << 10
+	maxGRPCIdle      = 15 * time.Minute // without a call; clients connect again when they need to
 )
 
 // HealthReady is the health service name that is SERVING only while the cluster
@@ -40,7 +41,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 		grpc.MaxHeaderListSize(maxGRPCHeader),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxGRPCIdle, Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.ChainUnaryInterceptor(s.measure, s.guarded),
 		grpc.ChainStreamInterceptor(s.guardedStream),
 	}

@@ -135,8 +135,11 @@ func (s *eventServer) Watch(req *quoratev1.WatchRequest, stream quoratev1.EventS
 		first = flush
 		return f()
 	}
-	if f := s.watch(stream.Context(), req, stream.Send, send); f != nil {
-		return f.status()
-	}
-	return stream.Context().Err()
+	return unlessStuck(s.stuck, func(around func(func() error) error) error {
+		event := func(m *quoratev1.WatchResponse) error { return around(func() error { return stream.Send(m) }) }
+		if f := s.watch(stream.Context(), req, event, send); f != nil {
+			return f.status()
+		}
+		return stream.Context().Err()
+	})
 }

@@ -198,6 +198,8 @@ type service struct {
 	meter *meter
 	// heartbeat is the longest silence of an event stream.
 	heartbeat time.Duration
+	// stuck is how long a stream of events may take nothing.
+	stuck time.Duration
 	// closing ends event streams when the HTTP server shuts down.
 	closing chan struct{}
 }
@@ -210,7 +212,7 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, closing: make(chan struct{})}
+	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, stuck: eventWriteTimeout, closing: make(chan struct{})}
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)
 	s.overrides, _ = n.(OverrideStore)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Node is the settings of one node: what `quorate serve --config` reads.
@@ -41,7 +42,13 @@ type Node struct {
 	Idle time.Duration
 	Log  Log
 	Raft Raft
-	// Access is who may administer accounts and their policies.
+	// Debug is the address where profiles are served, for admins; empty for none.
+	Debug string
+	// Connections bounds the connections of each of the HTTP and the gRPC port.
+	Connections Connections
+	// Auth is how callers of the API are known.
+	Auth Auth
+	// Access is who may do what.
 	Access Access
 	// Join are addresses (gRPC, host:port) of members through which a node without
 	// data joins. A host name that stands for several addresses is tried at each.
@@ -81,9 +88,31 @@ const (
 	TLSOff  = "off"
 )
 
-// Access is who may do what on the administration service of durable quotas.
+// Words of [Auth].Mode.
+const (
+	AuthAuto = "auto" // on where the API ports have TLS
+	AuthOn   = "on"
+	AuthOff  = "off"
+)
+
+// Auth is how callers of the API are known.
+type Auth struct {
+	Mode string // AuthAuto, AuthOn or AuthOff
+	OIDC OIDC   // whose JWTs are taken; without an issuer, nobody's
+}
+
+// OIDC is an OpenID Connect issuer.
+type OIDC struct {
+	Issuer, Audience           string
+	IdentityClaim, GroupsClaim string // empty for the usual ones
+}
+
+// Access is who may do what, besides what the cluster keeps itself.
 type Access struct {
-	// Grants is all that is granted; nil is everything, to everybody.
+	// Bindings give roles and permissions on this node, where authentication is on.
+	Bindings []rbac.Binding
+	// Grants is all that is granted on the administration service of durable
+	// quotas; nil is everything, to everybody, where authentication is off.
 	Grants []access.Grant
 }
 
@@ -99,6 +128,12 @@ type Listen struct {
 	HTTP string
 	GRPC string
 	Peer string // from other nodes; this node's address in Nodes by default
+}
+
+// Connections bounds the connections of a port.
+type Connections struct {
+	Total      int
+	PerAddress int // of one client address among them
 }
 
 // Log is how the node writes its log.
@@ -124,18 +159,20 @@ func Default() Node {
 // defaults are the settings before those that follow from others.
 func defaults() Node {
 	return Node{
-		Cluster:   "quorate",
-		Node:      "n1",
-		Listen:    Listen{HTTP: "127.0.0.1:7411", GRPC: "127.0.0.1:7412", Peer: "127.0.0.1:7413"},
-		Ranges:    64,
-		Replicas:  3,
-		Sync:      100 * time.Millisecond,
-		MaxKeys:   1_000_000,
-		Idle:      10 * time.Minute,
-		Log:       Log{Level: slog.LevelInfo, Format: "text"},
-		DeadAfter: 5 * time.Minute,
-		TLS:       TLS{Mode: TLSAuto},
-		Raft:      Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+		Cluster:     "quorate",
+		Node:        "n1",
+		Listen:      Listen{HTTP: "127.0.0.1:7411", GRPC: "127.0.0.1:7412", Peer: "127.0.0.1:7413"},
+		Ranges:      64,
+		Replicas:    3,
+		Sync:        100 * time.Millisecond,
+		MaxKeys:     1_000_000,
+		Idle:        10 * time.Minute,
+		Log:         Log{Level: slog.LevelInfo, Format: "text"},
+		DeadAfter:   5 * time.Minute,
+		TLS:         TLS{Mode: TLSAuto},
+		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+		Auth:        Auth{Mode: AuthAuto},
+		Connections: Connections{Total: 20_000, PerAddress: 4096},
 	}
 }
 

@@ -5,7 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/internal/quota"
 )
+
+const maxIssuer = 512 // bytes
 
 // A setting is one value of Node: its path in the file, which is also its
 // variable's name, and how to read it.
@@ -47,6 +51,15 @@ func (n *Node) settings() []setting {
 		{path: "tls.cert", scalar: filePath(&n.TLS.Cert)},
 		{path: "tls.key", scalar: filePath(&n.TLS.Key)},
 		{path: "tls.ca_key", scalar: filePath(&n.TLS.CAKey)},
+		{path: "listen.debug", scalar: listening(&n.Debug)},
+		{path: "connections.total", scalar: whole(&n.Connections.Total, 1, 1_000_000)},
+		{path: "connections.per_address", scalar: whole(&n.Connections.PerAddress, 1, 1_000_000)},
+		{path: "auth.mode", scalar: oneOf(&n.Auth.Mode, itself, AuthAuto, AuthOn, AuthOff)},
+		{path: "auth.oidc.issuer", scalar: bounded(&n.Auth.OIDC.Issuer, 1, maxIssuer)},
+		{path: "auth.oidc.audience", scalar: bounded(&n.Auth.OIDC.Audience, 1, maxIssuer)},
+		{path: "auth.oidc.identity_claim", scalar: bounded(&n.Auth.OIDC.IdentityClaim, 1, quota.MaxNameLen)},
+		{path: "auth.oidc.groups_claim", scalar: bounded(&n.Auth.OIDC.GroupsClaim, 1, quota.MaxNameLen)},
+		{path: "access.bindings", scalar: bindings(&n.Access.Bindings), read: readBindings(&n.Access.Bindings)},
 		{path: "access.grants", scalar: grants(&n.Access.Grants), read: readGrants(&n.Access.Grants)},
 	}
 }
@@ -99,27 +112,36 @@ func (s *nodeSettings) readFile() {
 }
 
 // fields turns the settings with their dotted paths into the fields of a file.
-func (s *nodeSettings) fields(d decoder) []field {
+func (s *nodeSettings) fields(d decoder) []field { return s.below(d, "") }
+
+// below returns the fields of a group, whose path ends with a dot.
+func (s *nodeSettings) below(d decoder, path string) []field {
 	var out []field
-	groups := map[string][]field{}
+	seen := map[string]bool{}
 	for _, one := range s.settings() {
-		group, name, nested := strings.Cut(one.path, ".")
-		if !nested {
-			out = append(out, field{name: one.path, read: s.reader(d, one)})
+		rest, ok := strings.CutPrefix(one.path, path)
+		if !ok {
 			continue
 		}
-		if groups[group] == nil {
-			out = append(out, field{name: group, read: func(p place) {
-				d.object(p, "{"+name+": "+groupExamples[group]+"}", groups[group])
+		name, first, nested := strings.Cut(rest, ".")
+		switch {
+		case !nested:
+			out = append(out, field{name: name, read: s.reader(d, one)})
+		case !seen[name]:
+			seen[name] = true
+			out = append(out, field{name: name, read: func(p place) {
+				d.object(p, "{"+first+": "+groupExamples[path+name]+"}", s.below(d, path+name+"."))
 			}})
 		}
-		groups[group] = append(groups[group], field{name: name, read: s.reader(d, one)})
 	}
 	return out
 }
 
 // groupExamples is a value of the first field of each group, for errors.
-var groupExamples = map[string]string{"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "tls": "auto", "access": "[" + grantExample + "]"}
+var groupExamples = map[string]string{
+	"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + bindingExample + "]",
+	"auth": "on", "connections": "20000", "tls": "auto", "auth.oidc": "https://login.example.org",
+}
 
 func (s *nodeSettings) reader(d decoder, one setting) func(place) {
 	return func(p place) {

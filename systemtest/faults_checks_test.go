@@ -136,15 +136,20 @@ func (a *askers) answeredSince(node int, moment time.Time) bool {
 }
 
 // silence is the longest time within from and to in which a node answered nothing,
-// less what this process stood still in it, and how many checks got no answer.
-func (a *askers) silence(node int, from, to time.Time) (longest time.Duration, failed int, last error) {
+// less what this process stood still in it, and how many checks got no answer. What
+// lies in an outage is not counted.
+func (a *askers) silence(node int, from, to time.Time, outages []outage) (longest time.Duration, failed int, last error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	begin, end := from.Sub(a.began), to.Sub(a.began)
+	var out []span
+	for _, o := range outages {
+		out = append(out, span{o.from.Sub(a.began), o.to.Sub(a.began)})
+	}
 	moments := []time.Duration{begin, end}
 	for _, s := range a.shots {
-		switch {
-		case s.node != node || s.sent < begin || s.answered > end:
+		switch during := (span{s.sent, s.answered}); {
+		case s.node != node || s.sent < begin || s.answered > end || slices.ContainsFunc(out, during.meets):
 		case s.err != nil:
 			failed, last = failed+1, s.err
 		default:
@@ -153,11 +158,27 @@ func (a *askers) silence(node int, from, to time.Time) (longest time.Duration, f
 	}
 	slices.Sort(moments)
 	for i := 1; i < len(moments); i++ {
-		gap := moments[i] - moments[i-1]
-		for _, st := range a.stalls {
-			gap -= max(0, min(st.to, moments[i])-max(st.from, moments[i-1]))
+		between := span{moments[i-1], moments[i]}
+		gap := between.to - between.from
+		for _, st := range append(out, a.stalls...) {
+			gap -= max(0, min(st.to, between.to)-max(st.from, between.from))
 		}
 		longest = max(longest, gap)
 	}
 	return longest, failed, last
 }
+
+// stalled is for how long this process got no processor between two moments.
+func (a *askers) stalled(from, to time.Time) (sum time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, st := range a.stalls {
+		sum += max(0, min(st.to, to.Sub(a.began))-max(st.from, from.Sub(a.began)))
+	}
+	return sum
+}
+
+func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
+
+// outage is a time in which a node was not there to answer.
+type outage struct{ from, to time.Time }

@@ -49,6 +49,19 @@ type field struct {
 	keys  []quota.Key // soft, hard: in one range
 	asks  *askers
 	banks *deposits
+	gone  map[int][]outage // of this fault, by node
+}
+
+// down says that a node can answer nothing from now on, up that it is back and has
+// answered again.
+func (f *field) down(k int) {
+	f.banks.avoid(k)
+	f.gone[k] = append(f.gone[k], outage{time.Now(), time.Now().Add(time.Hour)})
+}
+
+func (f *field) up(k int) {
+	f.banks.use(k)
+	f.gone[k][len(f.gone[k])-1].to = time.Now()
 }
 
 // newField starts three nodes and the load. before is called before they start.
@@ -78,6 +91,9 @@ type fault struct {
 	silent    []int         // nodes (indexes) that can answer nothing meanwhile
 	alone     []int         // nodes that decide by themselves meanwhile, and commit nothing
 	note      func() string // what was seen, when it is over
+	sick      []int         // nodes that should not lead meanwhile
+	unsteady  bool          // who leads changes meanwhile, and is not held to
+	calm      bool          // no leader should be lost
 	lossy     bool          // messages are lost: no bound is stated for soft limits
 	delay     time.Duration
 
@@ -95,10 +111,13 @@ type figures struct {
 	soft, hard  measured
 	bound       float64
 	boundOf     string
-	deposits    int64
+	deposits    int // answered during the fault
 	durable     error
+	elections   int           // terms that began, of all ranges
 	rest, after time.Duration // until the others served all again; until all did, after healing
 	before, end []vitals
+	stalled     time.Duration // how long in all this process got no processor
+	took        time.Duration
 }
 
 // vitals are what a process uses.
@@ -142,6 +161,7 @@ func (f *field) run(make func() fault) {
 		}
 		row := fig.row(f, &ft)
 		t.Log(row)
+		t.Logf("this process got no processor for %v of %v", fig.stalled.Round(time.Millisecond), fig.took.Round(time.Second))
 		writeRow(t, row)
 		fig.judge(t, f, &ft)
 	})
@@ -157,38 +177,46 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 		f.c.awaitReady(s, 20*time.Second)
 	}
 	fig.before = f.allVitals()
+	terms := f.terms(t)
 	began := time.Now()
 	f.asks.forget(began)
 	f.banks.forget()
+	f.gone = map[int][]outage{}
 	time.Sleep(500 * time.Millisecond)
 
-	out := append(slices.Clone(ft.silent), ft.alone...)
-	for _, k := range out {
+	out := slices.Concat(ft.silent, ft.alone, ft.sick)
+	for _, k := range ft.silent {
+		f.down(k)
+	}
+	for _, k := range ft.alone {
 		f.banks.avoid(k)
 	}
 	injected := time.Now()
 	ft.inject()
+	if len(out) == 0 { // what takes its time, and nobody is lost: garbage, connections
+		injected = time.Now()
+	}
 	end := time.Now().Add(ft.hold)
-	if live := f.nodes(out...); 2*len(live) > len(f.c.nodes) {
+	if live := f.nodes(out...); !ft.unsteady && 2*len(live) > len(f.c.nodes) {
 		fig.rest = f.awaitServed(t, injected, live, out, max(ft.hold, ft.want().rest))
 	}
 	time.Sleep(time.Until(end))
 
 	healed := time.Now()
 	ft.heal()
-	for _, k := range out {
+	for k := range f.c.nodes {
 		f.banks.use(k)
 	}
 	fig.after = f.awaitServed(t, healed, f.nodes(), nil, ft.want().after)
+	for _, k := range ft.silent {
+		f.up(k)
+	}
 	time.Sleep(500 * time.Millisecond)
 	over := time.Now()
+	fig.stalled, fig.took = f.asks.stalled(began, over), over.Sub(began)
 
 	for k := range f.c.nodes {
-		from := began
-		if slices.Contains(ft.silent, k) {
-			from = healed.Add(fig.after)
-		}
-		gap, failed, err := f.asks.silence(k, from, over)
+		gap, failed, err := f.asks.silence(k, began, over, f.gone[k])
 		if gap > fig.gap {
 			fig.gap, fig.gapNode = gap, f.c.nodes[k].id
 		}
@@ -199,7 +227,8 @@ func (f *field) do(t *testing.T, ft *fault) *figures {
 	shots := f.asks.all()
 	fig.soft, fig.hard = measure(slices.Clone(shots), 0, f.limit(0)), measure(slices.Clone(shots), 1, f.limit(1))
 	fig.bound, fig.boundOf = f.softBound(ft, fig, over.Sub(injected))
-	fig.deposits, fig.durable = f.banks.verify(f.nodes())
+	fig.elections = f.terms(t) - terms
+	fig.deposits, fig.durable = f.banks.answered(), f.banks.verify(f.nodes())
 	fig.end = f.settled(ft, fig.before)
 	return fig
 }
@@ -213,7 +242,16 @@ func (f *field) limit(i int) *quota.Limit {
 	return &all[k]
 }
 
-// awaitServed returns how long after a moment the live nodes all were ready, had
+// terms is the sum of the terms of all ranges.
+func (f *field) terms(t *testing.T) (sum int) {
+	t.Helper()
+	for _, r := range f.c.awaitReady(f.c.nodes[0], 20*time.Second).Ranges {
+		sum += r.Term
+	}
+	return sum
+}
+
+// awaitServed returns how long after a moment, less what this process stood still, the live nodes all were ready, had
 // leaders but those that are out, had answered checks, and had passed deposits on to
 // all ranges.
 func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, within time.Duration) time.Duration {
@@ -239,8 +277,8 @@ func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, with
 	}
 	for end := since.Add(2*within + 10*time.Second); ; time.Sleep(10 * time.Millisecond) {
 		err := served()
-		if err == nil {
-			return time.Since(since)
+		if now := time.Now(); err == nil {
+			return now.Sub(since) - f.asks.stalled(since, now)
 		}
 		if time.Now().After(end) {
 			t.Errorf("not all was served again %v after it: %v", time.Since(since).Round(time.Second), err)
@@ -253,16 +291,21 @@ func (f *field) awaitServed(t *testing.T, since time.Time, live, out []int, with
 // with the time that passed without a leader here, and for each node that was alone
 // what a node may admit that is cut off.
 func (f *field) softBound(ft *fault, fig *figures, during time.Duration) (float64, string) {
-	c := bound.Cluster{Nodes: len(f.c.nodes), Delay: 5*time.Millisecond + ft.delay, Sync: 100 * time.Millisecond, Lease: 3 * time.Second, Election: fig.rest, CutOff: during}
+	noLeader := fig.rest
+	if ft.unsteady {
+		noLeader = during
+	}
+	lost, minority := len(ft.silent)+len(ft.alone)+len(ft.sick) > 0 || ft.unsteady, fig.rest == 0 && !ft.unsteady
+	c := bound.Cluster{Nodes: len(f.c.nodes), Delay: 5*time.Millisecond + ft.delay, Sync: 100 * time.Millisecond, Lease: 3 * time.Second, Election: noLeader, CutOff: during}
 	var sum float64
 	var of []string
 	for _, s := range bound.Of(f.limit(0), c) {
 		switch {
-		case s.Name == bound.Failover && (len(ft.silent) > 0 || len(ft.alone) > 0):
+		case s.Name == bound.Failover && lost:
 			sum, of = sum+s.Worst, append(of, s.Name)
-		case s.Name == bound.Surge && len(ft.silent) == 0 && len(ft.alone) == 0:
+		case s.Name == bound.Surge && !lost:
 			sum, of = sum+s.Worst, append(of, s.Name)
-		case s.Name == bound.CutOff && fig.rest == 0: // no majority: who is left is alone
+		case s.Name == bound.CutOff && minority: // no majority: who is left is alone
 			sum, of = sum+s.Worst*float64(len(f.c.nodes)-len(ft.silent)), append(of, s.Name)
 		case s.Name == bound.CutOff && len(ft.alone) > 0:
 			sum, of = sum+s.Worst*float64(len(ft.alone)), append(of, s.Name)
@@ -327,6 +370,7 @@ func (fig *figures) judge(t *testing.T, f *field, ft *fault) {
 	check(fig.soft.excess <= fig.bound, "soft: %.1f tokens beyond the limit; the bound (%s) is %.0f", fig.soft.excess, fig.boundOf, fig.bound)
 	check(fig.hard.admitted > 0 && fig.soft.admitted > 0, "nothing was admitted")
 	check(fig.durable == nil && fig.deposits > 0, "durable operations: %v", fig.durable)
+	check(!ft.calm || fig.elections == 0, "%d terms began; no leader should have been lost", fig.elections)
 	check(fig.rest <= w.rest, "the others served all again after %v; want %v", fig.rest, w.rest)
 	check(fig.after <= w.after, "all served again %v after healing; want %v", fig.after, w.after)
 	for k := range fig.end {
@@ -358,8 +402,8 @@ func (fig *figures) row(f *field, ft *fault) string {
 			more = k
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %d ms | %.1f of %.0f | %.2f of 0 | %d, %s | %s | %s | %.0f -> %.0f | %.0f -> %.0f |",
-		ft.name, ft.did, fig.gap.Milliseconds(), fig.soft.excess, fig.bound, fig.hard.proven, fig.deposits, durable, rest, seconds(fig.after),
+	return fmt.Sprintf("| %s | %s | %d ms | %.1f of %.0f | %.2f of 0 | %d, %s | %d | %s | %s | %.0f -> %.0f | %.0f -> %.0f |",
+		ft.name, ft.did, fig.gap.Milliseconds(), fig.soft.excess, fig.bound, fig.hard.proven, fig.deposits, durable, fig.elections, rest, seconds(fig.after),
 		fig.before[worst].rss, fig.end[worst].rss, fig.before[more].goroutines, fig.end[more].goroutines)
 }
 

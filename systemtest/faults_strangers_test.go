@@ -43,10 +43,10 @@ func (s *server) ports() []port {
 // garbage sends nonsense to every port of all nodes, from a few connections at a
 // time, drawn from a seed.
 func (f *field) garbage() fault {
-	const atOnce = 8
-	seed, each := uint64(time.Now().UnixNano()), 300
+	const atOnce, pause = 8, 30 * time.Millisecond
+	seed, each := uint64(time.Now().UnixNano()), 200
 	if longFaults() {
-		each = 20_000
+		each = 5000
 	}
 	var sent atomic.Int64
 	return fault{
@@ -60,6 +60,7 @@ func (f *field) garbage() fault {
 							rng := rand.New(rand.NewPCG(seed, uint64(100*n+10*i+k)))
 							for range each / atOnce {
 								sent.Add(int64(babble(p, rng)))
+								time.Sleep(pause) // nonsense, not a flood
 							}
 						})
 					}
@@ -67,7 +68,7 @@ func (f *field) garbage() fault {
 			}
 			wg.Wait()
 		},
-		heal: func() {}, note: func() string { return fmt.Sprintf("%d kB in all", sent.Load()/1000) },
+		heal: func() {}, calm: true, note: func() string { return fmt.Sprintf("%d kB in all", sent.Load()/1000) },
 	}
 }
 
@@ -140,7 +141,7 @@ func (f *field) manyConnections() fault {
 				}
 			}
 		},
-		heal: func() {}, memory: 64, note: func() string { return strings.Join(notes, "; ") },
+		heal: func() {}, calm: true, memory: 64, note: func() string { return strings.Join(notes, "; ") },
 	}
 }
 

@@ -1,72 +1,62 @@
 package systemtest
 
-import (
-	"fmt"
-	"syscall"
-	"testing"
-	"time"
-)
+import "testing"
 
-// TestFaults does one fault after the other to one cluster under load.
+// TestFaults does one fault after the other to a cluster under load: those that CI
+// has time for, in short, and for make faults the rest, in full.
 func TestFaults(t *testing.T) {
-	f := newField(t, nil)
-	f.run(f.killedLeader)
-	f.run(f.pausedLeader)
-	f.run(f.cutOffNode)
-	f.run(f.deafLeader)
-	f.run(f.slowAndLossy)
-	f.run(f.garbage)
-	f.run(f.manyConnections)
+	t.Run("any", func(t *testing.T) { // the data of the third node lie on a small disk
+		f := newField(t, smallDisk)
+		f.run(f.killedLeader)
+		f.run(f.pausedLeader)
+		f.run(f.cutOffLeader)
+		f.run(f.deafLeader)
+		f.run(f.slowAndLossy)
+		f.run(f.garbage)
+		f.run(f.manyConnections)
+		f.run(f.fullDisk)
+		f.run(f.tornLog)
+		f.run(f.damagedLog)
+		if longFaults() {
+			f.runLong()
+		}
+	})
+	if !longFaults() {
+		return
+	}
+	t.Run("tuned", func(t *testing.T) { // other settings than the ordinary ones
+		f := newField(t, tuned)
+		f.run(f.slowTuned)
+	})
+	t.Run("disk", func(t *testing.T) { // what only an operator can mend
+		f := newField(t, mountImage)
+		f.run(f.readOnlyDisk)
+		f.run(f.damagedSnapshots)
+	})
+	t.Run("bent", func(t *testing.T) { // clocks that are wrong, and disks that are slow
+		bends(t)
+		f := newField(t, func(c *servers) {
+			for _, s := range c.nodes {
+				c.bend(s)
+			}
+		})
+		f.run(f.slowSync)
+		f.run(f.slowSyncOfFollower)
+		f.run(f.clockJumps)
+		f.run(f.clockAhead)
+	})
 }
 
-func (f *field) killedLeader() fault {
-	k, _ := f.leader()
-	s := f.c.nodes[k]
-	return fault{
-		name: "leader killed", did: "`kill -9`, back after " + long(5*time.Second, 2*time.Second).String(),
-		inject: s.kill, heal: func() { f.c.start(s) }, hold: long(5*time.Second, 2*time.Second), silent: []int{k},
-		rest: 2 * time.Second, // as without load from outside: ARCHITECTURE.md
+// runLong does what needs no other cluster, only time.
+func (f *field) runLong() {
+	for k := range f.c.nodes {
+		f.run(func() fault { return f.killed(k) })
 	}
-}
-
-func (f *field) pausedLeader() fault {
-	k, _ := f.leader()
-	s, hold := f.c.nodes[k], long(10*time.Second, 3*time.Second)
-	return fault{
-		name: "leader paused", did: fmt.Sprintf("`SIGSTOP`, `SIGCONT` after %v", hold),
-		inject: func() { s.signal(syscall.SIGSTOP) }, heal: func() { s.signal(syscall.SIGCONT) }, hold: hold, silent: []int{k},
-	}
-}
-
-func (s *server) signal(sig syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (f *field) cutOffNode() fault {
-	k, _ := f.leader()
-	hold := long(15*time.Second, 4*time.Second)
-	return fault{
-		name: "leader cut off", did: fmt.Sprintf("no frame to it or from it for %v", hold),
-		inject: func() { f.net.set(rule{cut: true}, f.net.around(k+1)...) }, heal: f.net.heal, hold: hold, alone: []int{k},
-	}
-}
-
-func (f *field) deafLeader() fault {
-	k, _ := f.leader()
-	hold := long(15*time.Second, 4*time.Second)
-	return fault{
-		name: "leader hears nothing", did: fmt.Sprintf("one way only: what it sends arrives, for %v", hold),
-		inject: func() { f.net.set(rule{cut: true}, f.net.into(k+1)...) }, heal: f.net.heal, hold: hold, alone: []int{k},
-	}
-}
-
-func (f *field) slowAndLossy() fault {
-	hold := long(15*time.Second, 4*time.Second)
-	return fault{
-		name: "slow and lossy", did: fmt.Sprintf("every frame 50 ms late, 10 %% lost, for %v", hold),
-		inject: func() { f.net.set(rule{delay: 50 * time.Millisecond, loss: 0.1}, f.net.all()...) }, heal: f.net.heal, hold: hold, lossy: true, delay: 50 * time.Millisecond,
-	}
+	f.run(f.killedMajority)
+	f.run(f.cutOffFollower)
+	f.run(f.muteLeader)
+	f.run(f.flapping)
+	f.run(f.slow)
+	f.run(f.lossy)
+	f.run(f.restarts)
 }

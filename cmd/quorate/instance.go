@@ -108,6 +108,7 @@ func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, s
 		Register: func(srv *grpc.Server, seen func(*quota.Decision)) { quotaservice.Register(srv, node, seen) },
 		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
 	}
+	opts.Self = string(cfg.Self)
 	in := &instance{node: node, ports: ports, fault: make(chan error, 2)}
 	if err := in.guard(&opts, grants, sec, cfg.Dir, log); err != nil {
 		return nil, errors.Join(err, node.Close(context.Background()))

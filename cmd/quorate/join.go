@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -34,7 +35,7 @@ const (
 	joinPause    = 500 * time.Millisecond // at first; doubled until
 	maxJoinPause = 10 * time.Second
 	joinLimit    = 15 * time.Second // for one member's answer
-	lonelyRounds = 6                // without any answer, before Bootstrap makes a cluster
+	lonelyRounds = 5                // without any answer, before Bootstrap makes a cluster
 )
 
 // joiner lets a node without data into a cluster.
@@ -76,6 +77,31 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, maxJoinPause)
+	}
+}
+
+// away ends at once every connection to a port that is open and not served yet, so
+// that others who look for a member do not wait for this node. stop gives the port
+// back.
+func away(l net.Listener) (stop func()) {
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	})
+	return func() {
+		t, ok := l.(*net.TCPListener)
+		if !ok {
+			return
+		}
+		_ = t.SetDeadline(time.Now())
+		done.Wait()
+		_ = t.SetDeadline(time.Time{})
 	}
 }
 

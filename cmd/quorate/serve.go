@@ -119,7 +119,12 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	cfg := nodeConfig(settings)
-	if err := o.enter(ctx, &settings, strict, sec, &cfg, log); err != nil {
+	back := []func(){away(ports.http), away(ports.grpc)}
+	err = o.enter(ctx, &settings, strict, sec, &cfg, log)
+	for _, stop := range back {
+		stop()
+	}
+	if err != nil {
 		ports.close()
 		if ctx.Err() != nil {
 			return nil

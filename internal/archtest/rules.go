@@ -227,7 +227,7 @@ var Rules = []Rule{
 	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
-		May:        []string{"internal/account", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access"},
+		May:        []string{"internal/account", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
 		ThirdParty: []string{yaml},
 	},
 	{

@@ -1,0 +1,411 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// TestConnections: those that are too many are closed at once, and one that ends
+// makes place.
+func TestConnections(t *testing.T) {
+	for _, c := range []struct {
+		bounds ConnectionBounds
+		why    string
+	}{{ConnectionBounds{Total: 2, PerAddress: 10}, "total"}, {ConnectionBounds{Total: 10, PerAddress: 2}, "address"}} {
+		var lc net.ListenConfig
+		inner, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewRegistry()
+		l := Bound(inner, "http", c.bounds, reg)
+		accepted := make(chan net.Conn)
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					close(accepted)
+					return
+				}
+				accepted <- conn
+			}
+		}()
+		dial := func() net.Conn {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			return conn
+		}
+		dial()
+		dial()
+		first, second := <-accepted, <-accepted
+		if _, err := dial().Read(make([]byte, 1)); err == nil {
+			t.Error("the third is served")
+		}
+		if got := testutil.ToFloat64(l.(*boundListener).refused.WithLabelValues(c.why)); got != 1 {
+			t.Errorf("%s: %v refused", c.why, got)
+		}
+		_, _ = first.Close(), first.Close() // twice is once
+		dial()
+		third := <-accepted
+		if _, err := dial().Read(make([]byte, 1)); err == nil {
+			t.Error("one too many is served after one has ended")
+		}
+		_, _, _ = second.Close(), third.Close(), l.Close()
+		for range accepted {
+		}
+		if n := len(l.(*boundListener).by); n != 0 {
+			t.Errorf("%d addresses are remembered", n)
+		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for addr, want := range map[string]string{
+		"203.0.113.7:5": "203.0.113.7/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[::ffff:203.0.113.7]:5": "203.0.113.7/32", "bufconn": "invalid Prefix",
+	} {
+		if got := network(textAddr(addr)).String(); got != want {
+			t.Errorf("%s: %s; want %s", addr, got, want)
+		}
+	}
+}
+
+type textAddr string
+
+func (textAddr) Network() string  { return "tcp" }
+func (a textAddr) String() string { return string(a) }
+
+// TestSlowWatcher: a watcher that reads nothing is ended over gRPC as over HTTP.
+func TestSlowWatcher(t *testing.T) {
+	n := newFake(t)
+	s := newService(n, Options{})
+	s.stuck = 50 * time.Millisecond
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
+	go srv.Serve(l) //nolint:errcheck // ends with Stop
+	t.Cleanup(srv.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	stream, err := quoratev1.NewEventServiceClient(conn).Watch(t.Context(), &quoratev1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quit := make(chan struct{})
+	go func() { // more than any window holds
+		for {
+			select {
+			case n.events <- testEvent(strings.Repeat("k", 1000)):
+			case <-quit:
+				return
+			}
+		}
+	}()
+	waitFor(t, "the watch to end", n.stopped)
+	close(quit)
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "has taken nothing for 50ms") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestHeadersAreBounded: on both wires.
+func TestHeadersAreBounded(t *testing.T) {
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = NewHTTP(newFake(t), Options{})
+	srv.Start()
+	defer srv.Close()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // read to its end
+	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHTTPHeader+8<<10))
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "431") {
+		t.Errorf("%q %v", line, err)
+	}
+	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, newFake(t), Options{}))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", maxGRPCHeader))
+	if _, err := c.Allow(ctx, &quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "k"}); err == nil {
+		t.Error("gRPC takes headers of more than 16 KiB")
+	}
+}
+
+// TestMessagesAreBounded: over gRPC; bodies over HTTP are in TestRequestFaults.
+func TestMessagesAreBounded(t *testing.T) {
+	c := quoratev1.NewLimitServiceClient(dialGRPC(t, newFake(t), Options{}))
+	_, err := c.ApplyLimits(t.Context(), &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAPILimit: the API is under a limit of its own, if there is one: by identity,
+// or by address of those who prove nothing; not for checks; and what changes limits
+// goes on.
+func TestAPILimit(t *testing.T) {
+	s := newSecured(t, everyRole())
+	s.fakeNode.with(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
+	conn := dialGRPC(t, s, s.opts)
+	h := NewHTTP(s, s.opts).Handler
+	top := func(who string) error {
+		_, err := quoratev1.NewRateServiceClient(conn).TopRates(s.as(t.Context(), who), &quoratev1.TopRatesRequest{Top: 1})
+		return err
+	}
+	for i := range 2 {
+		if err := top("planner"); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	err := top("planner")
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "too many control calls of token:planner: the limit quorate/api refuses them") {
+		t.Errorf("%v", err)
+	}
+	if w := s.do(h, "planner", "GET", "/v1/rates", ""); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+		t.Errorf("HTTP: %d %v", w.Code, w.Header())
+	}
+	if err := top("limit-reader"); err != nil {
+		t.Errorf("another identity: %v", err)
+	}
+	for range 5 {
+		if _, err := quoratev1.NewQuotaServiceClient(conn).Allow(s.as(t.Context(), "checker"), &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}); err != nil {
+			t.Errorf("checks are not counted: %v", err)
+		}
+		if _, err := quoratev1.NewLimitServiceClient(conn).ApplyLimits(s.as(t.Context(), "admin"), &quoratev1.ApplyLimitsRequest{Yaml: "quorate/api 1/s 2\nweb/per_client 10/s 20"}); err != nil {
+			t.Errorf("the way out is closed: %v", err)
+		}
+	}
+	for range 3 {
+		s.do(h, "", "GET", "/v1/whoami", "")
+	}
+	if w := s.do(h, "", "GET", "/v1/whoami", ""); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "address:192.0.2.1") {
+		t.Errorf("nobody: %d %s", w.Code, w.Body)
+	}
+	if w := s.do(h, "", "GET", "/healthz", ""); w.Code != http.StatusOK {
+		t.Errorf("probes: %d", w.Code)
+	}
+}
+
+// TestAPILimitWithoutAuth: callers who are taken at their word are counted by
+// address: a name costs nothing.
+func TestAPILimitWithoutAuth(t *testing.T) {
+	n := newFake(t).with(t, "quorate/api 1/s 2")
+	h := NewHTTP(n, Options{}).Handler
+	last := 0
+	for i := range 3 {
+		req := httptest.NewRequest("GET", "/v1/status", nil)
+		req.Header.Set("quorate-user", fmt.Sprintf("user:%d", i))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		last = w.Code
+	}
+	if last != http.StatusTooManyRequests || n.used[quota.Key{LimitName: APILimit, Key: "address:192.0.2.1"}] != 2 {
+		t.Errorf("%d %v", last, n.used)
+	}
+}
+
+// TestDebug: profiles are for admins, and in bounds.
+func TestDebug(t *testing.T) {
+	s := newSecured(t, everyRole())
+	h := NewDebug(s, s.opts).Handler
+	for _, c := range []struct {
+		who, path string
+		code      int
+	}{
+		{"admin", "/debug/pprof/goroutine?debug=1", 200},
+		{"admin", "/debug/pprof/", 200},
+		{"operator", "/debug/pprof/goroutine?debug=1", 403},
+		{"", "/debug/pprof/goroutine?debug=1", 401},
+		{"", "/debug/pprof/", 401},
+		{"admin", "/debug/pprof/profile?seconds=61", 400},
+		{"admin", "/debug/pprof/profile?seconds=x", 400},
+		{"admin", "/metrics", 404},
+	} {
+		if w := s.do(h, c.who, "GET", c.path, ""); w.Code != c.code {
+			t.Errorf("%q %s: %d; want %d", c.who, c.path, w.Code, c.code)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars"} {
+		if w := s.do(NewHTTP(s, s.opts).Handler, "admin", "GET", path, ""); w.Code != http.StatusNotFound {
+			t.Errorf("the API port serves %s: %d", path, w.Code)
+		}
+	}
+}
+
+// TestAudit: one line for what changes something and for what was denied, on both
+// wires, with who, what and how it ended, and without secrets; none for the rest.
+func TestAudit(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // read before
+	s := newSecured(t, everyRole())
+	s.opts.Audit, s.opts.Self = log, "n1"
+	conn := dialGRPC(t, s, s.opts)
+	h := NewHTTP(s, s.opts).Handler
+	ctx := func(who string) context.Context { return s.as(t.Context(), who) }
+	sec, limits := quoratev1.NewSecurityServiceClient(conn), quoratev1.NewLimitServiceClient(conn)
+	made, err := sec.CreateToken(ctx("admin"), &quoratev1.CreateTokenRequest{Name: "build", Comment: "for CI"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = limits.ApplyLimits(ctx("limit-writer"), &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1", Comment: "why"})
+	_, _ = limits.ApplyLimits(ctx("limit-writer"), &quoratev1.ApplyLimitsRequest{Yaml: "rubbish"})
+	_, _ = limits.ApplyLimits(ctx("checker"), &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1"})
+	_, _ = limits.GetLimits(ctx("limit-reader"), &quoratev1.GetLimitsRequest{}) // changes nothing
+	s.do(h, "limit-writer", "POST", "/v1/keys:reset", `{"namespace":"web","limit":"a","key":"k"}`)
+	s.do(h, "", "DELETE", "/v1/tokens?id=x", "")
+	s.do(h, "admin", "DELETE", "/v1/admin/policies?app_id=cv&realm=project:infra&version=%24abc", "")
+	lines := readAudit(t, path)
+	want := []struct{ identity, method, result, code, has string }{
+		{"token:admin", "/quorate.v1.SecurityService/CreateToken", "ok", "", `name="build"`},
+		{"token:limit-writer", "/quorate.v1.LimitService/ApplyLimits", "ok", "", `yaml=(11 bytes)`},
+		{"token:limit-writer", "/quorate.v1.LimitService/ApplyLimits", "failed", "InvalidArgument", "first fault"},
+		{"token:checker", "/quorate.v1.LimitService/ApplyLimits", "denied", "PERMISSION_DENIED", "needs limits.write"},
+		{"token:limit-writer", "/quorate.v1.KeyService/ResetKey", "ok", "", `key="k"`},
+		{"anonymous:anonymous", "/quorate.v1.SecurityService/RevokeToken", "denied", "NO_CREDENTIAL", "needs access.admin everywhere"},
+		{"token:admin", "/quorate.v1.AccountAdminService/PurgePolicies", "ok", "", `realm="project:infra"`},
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines:\n%s", len(lines), strings.Join(lines, ""))
+	}
+	for i, w := range want {
+		line := strings.ReplaceAll(lines[i], `\"`, `"`)
+		for _, part := range []string{`"identity":"` + w.identity + `"`, `"method":"` + w.method + `"`, `"result":"` + w.result + `"`, w.code, w.has, `"node":"n1"`, `"request_id":"`} {
+			if !strings.Contains(line, part) {
+				t.Errorf("line %d has no %s: %s", i, part, line)
+			}
+		}
+	}
+	all := strings.Join(lines, "")
+	secrets := append([]string{made.Token}, mapValues(s.tokens)...)
+	for _, token := range secrets {
+		if secret := strings.Split(token, ".")[2]; strings.Contains(all, secret) {
+			t.Errorf("a secret is in the audit log: %s", all)
+		}
+	}
+	if !strings.Contains(lines[0], `"serial":"`) || !strings.Contains(lines[0], "token=[secret]") {
+		t.Error(lines[0])
+	}
+}
+
+func mapValues(m map[string]string) (out []string) {
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+func readAudit(t *testing.T, path string) (lines []string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestSummary: in bounds, without secrets.
+func TestSummary(t *testing.T) {
+	long := strings.Repeat("é", 100)
+	req := &quoratev1.SetOverridesRequest{}
+	for range 50 {
+		req.Overrides = append(req.Overrides, &quoratev1.Override{Namespace: "web", Limit: long, Comment: long})
+	}
+	if got := summary(req); len(got) > maxWhat+3 || !strings.HasPrefix(got, `overrides=(50)[{namespace="web" limit="éé`) {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+	join := &quoratev1.JoinRequest{Token: "quorate1.a.b.c", Node: "n9", Csr: []byte("xyz")}
+	if got := summary(join); got != `token=[secret] node="n9" csr=(3 bytes)` {
+		t.Error(got)
+	}
+	if summary(nil) != "" || summary((*quoratev1.JoinRequest)(nil)) != "" {
+		t.Error("nothing has a summary")
+	}
+}
+
+// TestSecurityService: bindings and tokens by both wires; a token works when it is
+// made, and no more when it is revoked.
+func TestSecurityService(t *testing.T) {
+	s := newSecured(t, everyRole())
+	guard, err := auth.New(auth.Config{Table: s.Security, Bindings: []rbac.Binding{{Identity: "user:x", Role: "planner"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Guard = guard
+	h := NewHTTP(s, s.opts).Handler
+	do := func(who, method, path, body, want string, code int) string {
+		t.Helper()
+		w := s.do(h, who, method, path, body)
+		if w.Code != code || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s %s: %d %s; want %d %s", method, path, w.Code, w.Body, code, want)
+		}
+		return w.Body.String()
+	}
+	answer := do("admin", "POST", "/v1/tokens", `{"name":"ci","ttl":3600,"comment":"builds"}`, `"token":"quorate1t.`, 200)
+	s.tokens["new"] = strings.Split(strings.SplitAfter(answer, `"token":"`)[1], `"`)[0]
+	id := strings.Split(s.tokens["new"], ".")[1]
+	do("new", "GET", "/v1/whoami", "", `{"identity":"token:ci","credential":"token","groups":[],"authentication":true,"bindings":[]}`, 200)
+	do("new", "GET", "/v1/limits", "", `needs limits.read`, 403)
+	do("admin", "PUT", "/v1/bindings", `{"binding":{"identity":"token:ci","role":"limit-reader","scope":"namespace:web"}}`, `{"changed":true}`, 200)
+	do("new", "GET", "/v1/limits", "", `"namespace":"web"`, 200)
+	do("new", "GET", "/v1/whoami", "", `"role":"limit-reader"`, 200)
+	do("admin", "PUT", "/v1/bindings", `{"binding":{"identity":"ci","role":"limit-reader"}}`, `"field":"binding.identity"`, 400)
+	do("admin", "PUT", "/v1/bindings", `{}`, `binding.identity: is 0 bytes`, 400)
+	do("admin", "GET", "/v1/bindings?identity=user:x", "", `"role":"planner","permissions":[],"scope":"*","by":"","at":null,"kept_in":"settings"}]}`, 200)
+	do("admin", "DELETE", "/v1/bindings?identity=user:x&role=planner", "", `NOT_IN_CLUSTER`, 409)
+	do("admin", "DELETE", "/v1/bindings?identity=client:admin&role=admin", "", `kept in built in`, 409)
+	do("admin", "DELETE", "/v1/bindings?identity=user:y&role=planner", "", `there is no binding of \"user:y\" to role \"planner\" everywhere`, 404)
+	do("admin", "DELETE", "/v1/bindings?identity=token:ci&role=limit-reader&scope=namespace:web", "", `{}`, 200)
+	do("new", "GET", "/v1/limits", "", `needs limits.read`, 403)
+	do("admin", "GET", "/v1/tokens", "", `"id":"`+id+`","name":"ci"`, 200)
+	do("admin", "POST", "/v1/tokens", `{"name":"c i"}`, `"field":"name"`, 400)
+	do("admin", "POST", "/v1/tokens", `{"name":"ci","ttl":-1}`, `"field":"ttl"`, 400)
+	do("admin", "DELETE", "/v1/tokens?id="+s.tokens["new"], "", `is a whole token`, 400)
+	do("admin", "DELETE", "/v1/tokens?id="+id, "", `{}`, 200)
+	do("admin", "DELETE", "/v1/tokens?id="+id, "", `NO_SUCH_TOKEN`, 404)
+	do("new", "GET", "/v1/whoami", "", `it may have been revoked`, 401)
+	do("checker", "GET", "/v1/roles", "", `{"name":"checker","summary":"services that ask before they serve","permissions":["check"]}`, 200)
+	if strings.Contains(do("admin", "GET", "/v1/tokens", "", "", 200), "hash") {
+		t.Error("hashes are shown")
+	}
+}

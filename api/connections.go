@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ConnectionBounds bounds the connections of a port. 0 is no bound.
+type ConnectionBounds struct {
+	Total      int
+	PerAddress int // of one address; of IPv6, of one network of 64 bits
+}
+
+// Bound returns a listener whose connections are bounded. One that is too many is
+// closed at once, before anything is read of it: it neither waits in a queue in
+// which others would have to wait too, nor costs a handshake. What was refused is
+// counted in reg, by the port's name.
+func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Registerer) net.Listener {
+	labels := prometheus.Labels{"port": port}
+	out := &boundListener{
+		Listener: l, bounds: b, by: map[netip.Prefix]int{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_connections_refused_total", Help: "Connections that were closed at once, by port and by which bound was reached (total, address).", ConstLabels: labels,
+		}, []string{"bound"}),
+	}
+	reg.MustRegister(out.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_connections", Help: "Connections open, by port.", ConstLabels: labels,
+	}, func() float64 {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		return float64(out.open)
+	}))
+	return out
+}
+
+type boundListener struct {
+	net.Listener
+	bounds  ConnectionBounds
+	refused *prometheus.CounterVec
+
+	mu   sync.Mutex
+	open int
+	by   map[netip.Prefix]int // as many as there are connections, at most
+}
+
+// Accept implements net.Listener.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := network(c.RemoteAddr())
+		why := l.take(from)
+		if why == "" {
+			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.release(from) })}, nil
+		}
+		l.refused.WithLabelValues(why).Inc()
+		_ = c.Close() // nothing was sent on it
+	}
+}
+
+func (l *boundListener) take(from netip.Prefix) (why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch b := l.bounds; {
+	case b.Total > 0 && l.open >= b.Total:
+		return "total"
+	case b.PerAddress > 0 && l.by[from] >= b.PerAddress:
+		return "address"
+	}
+	l.open++
+	l.by[from]++
+	return ""
+}
+
+func (l *boundListener) release(from netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if l.by[from]--; l.by[from] == 0 {
+		delete(l.by, from)
+	}
+}
+
+// network is where a connection comes from, as far as whoever is there can choose
+// no further addresses.
+func network(a net.Addr) netip.Prefix {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip, bits := ap.Addr().Unmap().WithZone(""), 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+type boundConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// unlessStuck runs serve, which sends on a stream by calling what it is given
+// around each send, and returns before it when one send takes longer than most.
+// Returning is what ends a gRPC stream, and with it the send.
+func unlessStuck(most time.Duration, serve func(around func(send func() error) error) error) error {
+	stuck, done := make(chan struct{}), make(chan error, 1)
+	giveUp := sync.OnceFunc(func() { close(stuck) })
+	timer := time.AfterFunc(most, giveUp)
+	timer.Stop()
+	go func() {
+		done <- serve(func(send func() error) error {
+			timer.Reset(most)
+			defer timer.Stop()
+			return send()
+		})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-stuck:
+		return status.Errorf(codes.ResourceExhausted, "the caller has taken nothing for %v; watch again when there is time to read", most)
+	}
+}

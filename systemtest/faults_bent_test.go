@@ -1,0 +1,189 @@
+package systemtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A clock that is wrong, and a disk that syncs slowly, cannot be had for one process
+// alone without the kernel's help. So the same program is built a second time, on
+// bent ground: three functions of the standard library are replaced by the compiler's overlay.
+// Nothing of Quorate differs, and no hook for tests is in the product.
+//
+//   - time.Now is as many seconds ahead as the file $BENT_CLOCK says; monotonic time
+//     is true. The file is read every 64 calls.
+//   - Fsync and Fdatasync of package syscall first sleep as many milliseconds as the
+//     file $BENT_SYNC says, if there is one.
+var bentGround = map[string][]struct{ file, old, new string }{
+	"time": {
+		{"time.go", "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {", "\tsec, nsec, mono := runtimeNow()\n\tsec += bentSeconds()\n\tif mono == 0 {"},
+		{"bent.go", "", `package time
+
+import (
+	"sync/atomic"
+	"syscall"
+)
+
+var (
+	bentPath, _ = syscall.Getenv("BENT_CLOCK")
+	bentCalls   atomic.Int64
+	bentBy      atomic.Int64
+)
+
+func bentSeconds() int64 {
+	if bentPath == "" {
+		return 0
+	}
+	if bentCalls.Add(1)%64 == 1 {
+		by := int64(0)
+		if fd, err := open(bentPath); err == nil {
+			var b [20]byte
+			n, _ := read(fd, b[:])
+			closefd(fd)
+			for _, c := range b[:max(n, 0)] {
+				if '0' <= c && c <= '9' {
+					by = by*10 + int64(c-'0')
+				}
+			}
+		}
+		bentBy.Store(by)
+	}
+	return bentBy.Load()
+}
+`},
+	},
+	"syscall": {
+		{zsyscall, "func Fdatasync(fd int) (err error) {\n", "func Fdatasync(fd int) (err error) {\n\tbentSync()\n"},
+		{zsyscall, "func Fsync(fd int) (err error) {\n", "func Fsync(fd int) (err error) {\n\tbentSync()\n"},
+		{"bent.go", "", `package syscall
+
+var bentPath, _ = Getenv("BENT_SYNC")
+
+func bentSync() {
+	if bentPath == "" {
+		return
+	}
+	fd, err := Open(bentPath, O_RDONLY, 0)
+	if err != nil {
+		return
+	}
+	var b [20]byte
+	n, _ := Read(fd, b[:])
+	Close(fd)
+	by := int64(0)
+	for _, c := range b[:max(n, 0)] {
+		if '0' <= c && c <= '9' {
+			by = by*10 + int64(c-'0')
+		}
+	}
+	for left := NsecToTimespec(by * 1e6); Nanosleep(&left, &left) == EINTR; {
+	}
+}
+`},
+	},
+}
+
+const zsyscall = "zsyscall_linux_" + runtime.GOARCH + ".go"
+
+// bent builds the program on bent ground, once.
+var bent = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(filepath.Dir(binary), "bent")
+	replace := map[string]string{}
+	for pkg, changes := range bentGround {
+		src, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
+		if err != nil {
+			return "", fmt.Errorf("go list %s: %w", pkg, err)
+		}
+		for _, c := range changes {
+			at := filepath.Join(string(bytes.TrimSpace(src)), c.file)
+			text := c.new
+			if c.old != "" {
+				from := at
+				if changed := replace[at]; changed != "" {
+					from = changed
+				}
+				b, err := os.ReadFile(from)
+				if err != nil {
+					return "", err
+				}
+				if strings.Count(string(b), c.old) != 1 {
+					return "", fmt.Errorf("%s does not have once what is to be replaced: %q", at, c.old)
+				}
+				text = strings.Replace(string(b), c.old, c.new, 1)
+			}
+			to := filepath.Join(dir, pkg, c.file)
+			if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+				return "", err
+			}
+			if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+				return "", err
+			}
+			replace[at] = to
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, overlay, 0o600); err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "quorate")
+	if msg, err := exec.Command("go", "build", "-overlay", path, "-o", out, "../cmd/quorate").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, msg)
+	}
+	return out, nil
+})
+
+// bend lets a node that is not started yet run on bent ground.
+func (c *servers) bend(s *server) {
+	c.t.Helper()
+	program, err := bent()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	// What starts it is told the program's name and its arguments, and leaves the name out.
+	script := filepath.Join(c.dir, s.id+".sh")
+	write(c.t, script, fmt.Sprintf("shift\nexec env BENT_CLOCK=%s BENT_SYNC=%s %s \"$@\"\n", c.bentClock(s), c.bentSync(s), program))
+	s.prefix = append(s.prefix, "sh", script)
+}
+
+func (c *servers) bentClock(s *server) string { return filepath.Join(c.dir, s.id+".clock") }
+func (c *servers) bentSync(s *server) string  { return filepath.Join(c.dir, s.id+".sync") }
+
+// bends shows that bent ground bends: a fault that is none would always be survived.
+func bends(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	c := newServers(t, 1)
+	s := c.nodes[0]
+	c.nodes = c.nodes[:1]
+	c.bend(s)
+	write(t, c.bentClock(s), "3600")
+	c.start(s)
+	c.awaitReady(s, 10*time.Second)
+	t.Logf("built and started after %v", time.Since(began).Round(time.Second))
+	eventually(t, 5*time.Second, "the log is of a time an hour ahead", func() error {
+		ahead := time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:")
+		if !strings.Contains(s.stderr.String(), ahead) {
+			return fmt.Errorf("no %q in %q", ahead, s.stderr.String())
+		}
+		return nil
+	})
+	write(t, c.bentSync(s), "700")
+	began = time.Now()
+	if c.apply(faultLimits); time.Since(began) < 700*time.Millisecond {
+		t.Errorf("limits were committed within %v, with syncs that take 700ms", time.Since(began))
+	}
+	s.kill()
+}
