@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -35,13 +36,26 @@ type mover struct {
 	mu    sync.Mutex
 	doing map[uint32]shard.Step // step that is under way or waits, by group
 	busy  map[uint32]bool
-	done  map[uint32]settled // groups that were as wanted
+	done  map[uint32]settled   // groups that were as wanted
+	tried map[uint32]time.Time // when a group could not go on, or was as wanted
+
+	freed   chan struct{} // a slot is free
+	planned uint64        // revision of the membership whose plan changed nothing
 }
 
 // settled is when a group was as wanted, and what that was.
 type settled struct {
-	at       time.Time
-	revision uint64
+	at   time.Time
+	want string
+}
+
+// wish is what is wanted of a group, to compare: of the meta group, whose members
+// are all, the whole membership.
+func wish(t *members.Table, g uint32, want shard.Placement) string {
+	if g == metaGroup {
+		return fmt.Sprint(t.Revision())
+	}
+	return fmt.Sprint(want)
 }
 
 func (n *Node) mover() {
@@ -55,6 +69,11 @@ func (n *Node) mover() {
 		select {
 		case <-n.stop:
 			return
+		case <-n.moves.freed:
+			if n.leadsMeta() {
+				n.moves.move(ctx)
+			}
+			continue
 		case <-tick.C:
 		}
 		n.introduce(ctx)
@@ -70,7 +89,7 @@ func (n *Node) mover() {
 }
 
 func newMover(n *Node) *mover {
-	return &mover{node: n, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]settled{}}
+	return &mover{node: n, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{}, done: map[uint32]settled{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1)}
 }
 
 // wait waits for the steps that are under way.
@@ -209,12 +228,16 @@ func putMember(m *members.Member) *raftlogv1.ChangeMembers {
 
 // planned puts down what is wanted of the groups, where that has changed.
 func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
+	if n.moves.planned == t.Revision() {
+		return nil
+	}
 	list, err := n.plan(t, t.Nodes())
 	if err != nil {
 		n.log.Error("no placement", "err", err)
 		return nil
 	}
 	if len(list) == 0 {
+		n.moves.planned = t.Revision()
 		return nil
 	}
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{Place: &raftlogv1.PutPlacements{Placements: list}}}
@@ -294,7 +317,7 @@ func (m *mover) move(ctx context.Context) {
 func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shard.Placement) {
 	m.mu.Lock()
 	last, ok := m.done[g]
-	rest := m.busy[g] || ok && last.revision == t.Revision() && time.Since(last.at) < lookAgain
+	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery || ok && last.want == wish(t, g, want) && time.Since(last.at) < lookAgain
 	m.mu.Unlock()
 	if rest || len(want.Voters) == 0 {
 		return
@@ -308,8 +331,12 @@ func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shar
 	m.busy[g] = true
 	m.mu.Unlock()
 	go func() {
-		defer func() { <-m.slots }()
 		m.advance(ctx, g)
+		<-m.slots
+		select {
+		case m.freed <- struct{}{}:
+		default:
+		}
 	}()
 }
 
@@ -343,11 +370,12 @@ func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error, las
 	defer m.mu.Unlock()
 	if last {
 		delete(m.busy, g)
+		m.tried[g] = time.Now()
 	}
 	delete(m.done, g)
 	if err == nil && step.Do == shard.Done {
 		delete(m.doing, g)
-		m.done[g] = settled{time.Now(), t.Revision()}
+		m.done[g] = settled{time.Now(), wish(t, g, placementOf(t, g, m.node.cfg.Ranges))}
 		return
 	}
 	if err != nil {
