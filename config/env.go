@@ -10,10 +10,10 @@ import (
 const envPrefix = "QUORATE_"
 
 // foreignVariables begin with the prefix and are no settings: QUORATE_ADDR,
-// QUORATE_TOKEN and QUORATE_USER are the client commands', and Kubernetes
-// describes services whose name begins with quorate to every container in the
-// others.
-var foreignVariables = regexp.MustCompile(`^QUORATE_(ADDR|TOKEN|USER|([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
+// QUORATE_TOKEN, QUORATE_USER and QUORATE_TLS_DIR are the client commands', and
+// Kubernetes describes services whose name begins with quorate to every container
+// in the others.
+var foreignVariables = regexp.MustCompile(`^QUORATE_(ADDR|TOKEN|USER|TLS_DIR|([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))$`)
 
 func foreign(variable, value string) bool {
 	service := strings.HasSuffix(variable, "_PORT") && strings.Contains(value, "://") // QUORATE_PORT=tcp://10.0.0.1:7411

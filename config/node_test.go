@@ -158,7 +158,7 @@ func TestLayers(t *testing.T) {
 	file := writeFile(t, "node: n2\ndata: d\nlimits: /etc/l.yaml\nsync: 1s\nlog: {level: warn}\nnodes: [{id: n1, peer: 'a:1'}, {id: n2, peer: 'b:2'}]\n")
 	n, err := loadNode(file, []string{
 		"HOME=/", "QUORATE_SYNC=2s", "QUORATE_LOG_FORMAT=json", "QUORATE_DATA=here", "QUORATE_NODE=n1",
-		"QUORATE_ADDR=x", "QUORATE_TOKEN=y", "QUORATE_USER=z", "QUORATE_SERVICE_HOST=10.0.0.1", "QUORATE_PORT=tcp://10.0.0.1:1",
+		"QUORATE_ADDR=x", "QUORATE_TOKEN=y", "QUORATE_USER=z", "QUORATE_TLS_DIR=d", "QUORATE_SERVICE_HOST=10.0.0.1", "QUORATE_PORT=tcp://10.0.0.1:1",
 		"QUORATE_PORT_7411_TCP_ADDR=10.0.0.1", "QUORATE_HEADLESS_SERVICE_PORT_GRPC=1", "quorate_x=1",
 	})
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 // askers send checks at a steady pace to every node, whether or not earlier ones
 // have been answered, and remember every answer.
 type askers struct {
-	began  time.Time
-	checks []client.Check
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	began   time.Time
+	checks  []client.Check
+	running context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	shots  []nodeShot
@@ -39,18 +40,39 @@ const askersWait = 256
 // startAskers asks every node for all keys, perNode times a second.
 func startAskers(t *testing.T, nodes []*server, perNode int, keys []quota.Key) *askers {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &askers{began: time.Now(), cancel: cancel}
+	a := newAskers(t, keys)
+	for i, c := range dial(t, nodes) {
+		a.add(i, c, perNode)
+	}
+	return a
+}
+
+// newAskers asks nobody yet.
+func newAskers(t *testing.T, keys []quota.Key) *askers {
+	t.Helper()
+	a := &askers{began: time.Now()}
+	a.running, a.cancel = context.WithCancel(context.Background())
 	for _, k := range keys {
 		a.checks = append(a.checks, client.Check{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key})
 	}
-	clients := dial(t, nodes)
-	for i, c := range clients {
-		a.wg.Go(func() { a.drive(ctx, i, c, perNode) })
-	}
-	a.wg.Go(func() { a.watchStalls(ctx) })
+	a.wg.Go(func() { a.watchStalls(a.running) })
 	t.Cleanup(a.stop)
 	return a
+}
+
+// add asks one more, perSecond times a second, until the function that it returns
+// is called: then what is under way has been answered.
+func (a *askers) add(node int, c *client.Client, perSecond int) (end func()) {
+	ctx, cancel := context.WithCancel(a.running)
+	done := make(chan struct{})
+	a.wg.Go(func() {
+		defer close(done)
+		a.drive(ctx, node, c, perSecond)
+	})
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 func (a *askers) stop() {
@@ -60,6 +82,8 @@ func (a *askers) stop() {
 
 func (a *askers) drive(ctx context.Context, node int, c *client.Client, perNode int) {
 	slots := make(chan struct{}, askersWait)
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	tick := time.NewTicker(time.Second / time.Duration(perNode))
 	defer tick.Stop()
 	for {
@@ -73,9 +97,9 @@ func (a *askers) drive(ctx context.Context, node int, c *client.Client, perNode 
 		default:
 			continue
 		}
-		a.wg.Go(func() {
+		wg.Go(func() {
 			defer func() { <-slots }()
-			a.ask(ctx, node, c)
+			a.ask(a.running, node, c)
 		})
 	}
 }

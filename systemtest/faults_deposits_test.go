@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -53,28 +54,43 @@ type ack struct {
 
 func startDeposits(t *testing.T, c *servers) *deposits {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	d := &deposits{t: t, cancel: cancel, done: make([]int64, depositAccounts), calls: map[int]*depositing{}}
-	d.pause.Store(int64(depositEvery))
+	d := newDeposits(t, c.nodes, insecure.NewCredentials())
+	for i := range c.nodes {
+		d.use(i)
+	}
+	d.start()
+	return d
+}
+
+// newDeposits makes none yet, and uses no node.
+func newDeposits(t *testing.T, nodes []*server, creds credentials.TransportCredentials) *deposits {
+	t.Helper()
+	d := &deposits{t: t, cancel: func() {}, done: make([]int64, depositAccounts), calls: map[int]*depositing{}}
 	soon := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
-	for i, s := range c.nodes {
-		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+	for _, s := range nodes {
+		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(creds), grpc.WithConnectParams(soon))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		d.nodes = append(d.nodes, quoratev1.NewAccountServiceClient(conn))
-		d.use(i)
 	}
+	return d
+}
+
+// start opens the accounts through the first node, and begins.
+func (d *deposits) start() {
+	d.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
 	d.open()
 	for i := range depositAccounts {
 		d.wg.Go(func() { d.keepDepositing(ctx, i) })
 	}
-	t.Cleanup(d.stop)
-	return d
+	d.t.Cleanup(d.stop)
 }
 
 // stop waits for the answers that are due.

@@ -57,11 +57,14 @@ func needBinary(t *testing.T) {
 }
 
 // freeBase returns a base port whose ports for three nodes are free.
-func freeBase(t *testing.T) int {
+func freeBase(t *testing.T) int { return freeBaseOf(t, 3) }
+
+// freeBaseOf is freeBase for up to nine nodes.
+func freeBaseOf(t *testing.T, nodes int) int {
 	t.Helper()
 	for range 100 {
 		base := 10_000 + 100*rand.IntN(200) // below the ports that the system gives out
-		if portsFree(base) {
+		if portsFree(base, nodes) {
 			return base
 		}
 	}
@@ -69,8 +72,8 @@ func freeBase(t *testing.T) int {
 	return 0
 }
 
-func portsFree(base int) bool {
-	for k := 1; k <= 3; k++ {
+func portsFree(base, nodes int) bool {
+	for k := 1; k <= nodes; k++ {
 		for p := 1; p <= 3; p++ {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+10*k+p))
 			if err != nil {

@@ -110,25 +110,32 @@ func (v *volley) send(ctx context.Context, c *client.Client, checks []client.Che
 
 // dial returns a client of each node, connected, that soon finds a node again
 // which comes back.
-func dial(t *testing.T, nodes []*server) (out []*client.Client) {
+func dial(t *testing.T, nodes []*server, opts ...grpc.DialOption) (out []*client.Client) {
 	t.Helper()
 	ctx := t.Context()
-	soon := grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
-		MinConnectTimeout: time.Second,
-	}
 	for _, s := range nodes {
-		c, err := client.New(ctx, []string{s.grpc}, client.WithDialOptions(grpc.WithConnectParams(soon)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
+		c := keen(t, []string{s.grpc}, opts...)
 		if _, err := c.Allow(ctx, "headline", "nothing", "k", 1); !errors.Is(err, client.ErrNoLimit) {
 			t.Fatalf("%s: %v; want that there is no such limit", s.id, err)
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// keen is a client that soon finds a node again which comes back.
+func keen(t *testing.T, addrs []string, opts ...grpc.DialOption) *client.Client {
+	t.Helper()
+	soon := grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	})
+	c, err := client.New(t.Context(), addrs, client.WithDialOptions(append(opts, soon)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // measured is what one key admitted, beside one central limiter that was asked

@@ -1,0 +1,180 @@
+package systemtest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// growth is a club under load, of which it keeps the figures.
+type growth struct {
+	*club
+	keys  []quota.Key
+	asks  *askers
+	banks *deposits
+	ends  map[*server]func() // of the checks at a node
+	since map[*server]time.Time
+	moves int // before this step
+}
+
+// everybody is the asker who knows all addresses, as a service would.
+const everybody = -1
+
+const (
+	growAsked = 50 // checks a second at each node, of both keys; the same by who knows all
+	growGap   = 500 * time.Millisecond
+)
+
+func startGrowth(t *testing.T, room int) *growth {
+	t.Helper()
+	g := &growth{club: found(t, 16, room), ends: map[*server]func(){}, since: map[*server]time.Time{}}
+	first := g.nodes[0]
+	g.begin(first)
+	path := g.dir + "/limits.yaml"
+	write(t, path, faultLimits)
+	if _, msg, code := quorate(t, "limits", "apply", path, "--addr", first.grpc); code != 0 {
+		t.Fatalf("limits apply: exit code %d\n%s", code, msg)
+	}
+	for _, l := range []string{"soft", "hard"} {
+		g.keys = append(g.keys, key("api", l, "k"))
+	}
+	g.asks = newAskers(t, g.keys)
+	var addrs []string
+	for _, s := range g.nodes {
+		addrs = append(addrs, s.grpc)
+	}
+	g.asks.add(everybody, keen(t, addrs, grpc.WithTransportCredentials(g.creds)), growAsked)
+	g.banks = newDeposits(t, g.nodes, g.creds)
+	g.load(first)
+	g.banks.start()
+	return g
+}
+
+// load begins to send checks and deposits to a node.
+func (g *growth) load(nodes ...*server) {
+	g.t.Helper()
+	for i, c := range dial(g.t, nodes, grpc.WithTransportCredentials(g.creds)) {
+		s := nodes[i]
+		k := slices.Index(g.nodes, s)
+		g.since[s] = time.Now()
+		g.ends[s] = g.asks.add(k, c, growAsked)
+		g.banks.use(k)
+	}
+}
+
+// grow has nodes join under load, and tells what that was like.
+func (g *growth) grow(nodes ...*server) {
+	g.t.Helper()
+	began := time.Now()
+	took := g.join(nodes...)
+	g.load(nodes...)
+	time.Sleep(time.Second)
+	g.tell(began, took)
+}
+
+// shrink has nodes leave under load. They are asked until they end.
+func (g *growth) shrink(nodes ...*server) {
+	g.t.Helper()
+	began := time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, s := range nodes {
+			<-s.ended
+			g.ends[s]()
+			delete(g.since, s)
+			g.banks.avoid(slices.Index(g.nodes, s))
+		}
+	}()
+	took := g.leave(nodes...)
+	<-ended
+	time.Sleep(time.Second)
+	g.tell(began, took)
+}
+
+// tell logs the figures of a step, and checks them.
+func (g *growth) tell(began time.Time, took time.Duration) {
+	g.t.Helper()
+	now := time.Now()
+	gap, failed, last := g.asks.silence(everybody, began, now, nil)
+	at, unanswered := "by who knows all", failed
+	for s, from := range g.since {
+		d, n, err := g.asks.silence(slices.Index(g.nodes, s), later(began, from), now, nil)
+		if n > 0 {
+			last = fmt.Errorf("%s: %w", s.id, err)
+		}
+		if unanswered += n; d > gap {
+			gap, at = d, s.id
+		}
+	}
+	moves := g.moved()
+	g.t.Logf("%d nodes after %v; longest gap %v (%s); %d checks failed; %d steps of replicas",
+		len(g.running()), took.Round(100*time.Millisecond), gap.Round(time.Millisecond), at, unanswered, moves-g.moves)
+	g.moves = moves
+	if gap > growGap {
+		g.t.Errorf("no answer for %v, %s", gap, at)
+	}
+	if unanswered > 0 {
+		g.t.Errorf("%d checks failed, the last: %v", unanswered, last)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// judge compares what was admitted with the limits, and balances with answers.
+func (g *growth) judge() {
+	g.t.Helper()
+	g.asks.stop()
+	var nodes []int
+	for _, s := range g.running() {
+		nodes = append(nodes, slices.Index(g.nodes, s))
+	}
+	if err := g.banks.verify(nodes); err != nil {
+		g.t.Error(err)
+	}
+	g.t.Logf("%d deposits", g.banks.answered())
+	limits, err := config.ParseLimits("limits.yaml", []byte(faultLimits))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	shots := g.asks.all()
+	for i, k := range g.keys {
+		l := &limits[slices.IndexFunc(limits, func(l quota.Limit) bool { return l.LimitName == k.LimitName })]
+		m := measure(shots, i, l)
+		g.t.Logf("%s: %d of %d admitted, one central limiter %d: %+.1f %%; at most %.0f beyond the limit", k.Limit, m.admitted, m.asked, m.ideal, m.net(), m.proven)
+		if k.Limit == "hard" && m.proven > 0 {
+			g.t.Errorf("hard: %.0f beyond the limit for certain", m.proven)
+		}
+	}
+}
+
+// TestGrow grows a cluster and makes it smaller, while it decides and books. With
+// SOAK_GROW it goes up to nine nodes.
+func TestGrow(t *testing.T) {
+	sizes := []int{1, 3, 4, 3}
+	if os.Getenv("SOAK_GROW") != "" {
+		sizes = []int{1, 3, 5, 9, 3}
+	}
+	g := startGrowth(t, slices.Max(sizes))
+	time.Sleep(2 * time.Second)
+	for i, size := range sizes[1:] {
+		if before := sizes[i]; size > before {
+			g.grow(g.nodes[before:size]...)
+		} else {
+			g.shrink(g.nodes[size:before]...)
+		}
+	}
+	g.judge()
+}
