@@ -60,6 +60,11 @@ func (s *nodeSettings) checkListen() {
 	s.checkApart("listen.http", l.HTTP, "listen.grpc", l.GRPC)
 	s.checkApart("listen.http", l.HTTP, "listen.peer", l.Peer)
 	s.checkApart("listen.grpc", l.GRPC, "listen.peer", l.Peer)
+	if s.Debug != "" {
+		s.checkApart("listen.http", l.HTTP, "listen.debug", s.Debug)
+		s.checkApart("listen.grpc", l.GRPC, "listen.debug", s.Debug)
+		s.checkApart("listen.peer", l.Peer, "listen.debug", s.Debug)
+	}
 }
 
 func (s *nodeSettings) checkApart(pathA, a, pathB, b string) {
