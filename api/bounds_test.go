@@ -296,7 +296,7 @@ func TestAudit(t *testing.T) {
 	want := []struct{ identity, method, result, code, has string }{
 		{"token:admin", "/quorate.v1.SecurityService/CreateToken", "ok", "", `name="build"`},
 		{"token:limit-writer", "/quorate.v1.LimitService/ApplyLimits", "ok", "", `yaml=(11 bytes)`},
-		{"token:limit-writer", "/quorate.v1.LimitService/ApplyLimits", "failed", "InvalidArgument", "first fault"},
+		{"token:limit-writer", "/quorate.v1.LimitService/ApplyLimits", "failed", "INVALID_LIMIT_FILE", "first fault"},
 		{"token:checker", "/quorate.v1.LimitService/ApplyLimits", "denied", "PERMISSION_DENIED", "needs limits.write"},
 		{"token:limit-writer", "/quorate.v1.KeyService/ResetKey", "ok", "", `key="k"`},
 		{"anonymous:anonymous", "/quorate.v1.SecurityService/RevokeToken", "denied", "NO_CREDENTIAL", "needs access.admin everywhere"},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -261,7 +262,13 @@ func faultOf(err error) *fault {
 		return nil
 	}
 	st := status.Convert(err)
-	return &fault{code: st.Code(), reason: st.Code().String(), detail: st.Message()}
+	f := &fault{code: st.Code(), reason: st.Code().String(), detail: st.Message()}
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			f.reason = info.GetReason()
+		}
+	}
+	return f
 }
 
 func tlsState(ctx context.Context) *tls.ConnectionState {

@@ -180,7 +180,9 @@ type GroupOptions struct {
 	// OnFollowing says that leadership is lost, or was won and lost again
 	// before the fence was applied.
 	OnFollowing func()
-	// OnLeader says that this replica sees another leader now; "" is unknown.
+	// OnLeader says that this replica sees another leader now; "" is unknown,
+	// which it also says once if no leader has reached it for two heartbeat
+	// timeouts after its start.
 	OnLeader func(leader quota.NodeID)
 }
 

@@ -21,6 +21,9 @@ var errOtherTerm = errors.New("fence was applied in another term")
 func (i *instance) follow() {
 	var leader quota.NodeID
 	leading := false
+	// A replica that no leader reaches says so once: elsewhere one may be known.
+	lonely := time.NewTimer(2 * i.group.host.cfg.Timing.Heartbeat)
+	defer lonely.Stop()
 	for {
 		select {
 		case won := <-i.notify:
@@ -30,6 +33,10 @@ func (i *instance) follow() {
 			} else if leading {
 				leading = false
 				i.lose()
+			}
+		case <-lonely.C:
+			if _, id := i.raft.LeaderWithID(); id == "" && leader == "" {
+				i.group.opts.OnLeader("")
 			}
 		case <-i.seen: // only a hint: the view is read below
 		case <-i.ended:

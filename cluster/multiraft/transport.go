@@ -19,6 +19,11 @@ import (
 // entry is larger. What does not fit follows in the next.
 const maxAppendBytes = 4 << 20
 
+// awayFirst is the first pause before a node without a replica that works is
+// asked again: at a start it opens it in a moment. Later ones are longer, up to
+// leadCheck.
+const awayFirst = 10 * time.Millisecond
+
 // errStalled keeps a leader that cannot write from holding on to its followers.
 var errStalled = errors.New("the own disk has not ended a write for too long")
 
@@ -102,7 +107,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 	number := t.confirms.round() // before it is sent
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
 	a, err := t.call(id, lane, limit, m)
-	for lane == peerv1.Lane_LANE_DATA && isAway(err) && t.pause(id, args.Term) {
+	for again := awayFirst; lane == peerv1.Lane_LANE_DATA && isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
 		a, err = t.call(id, lane, limit, m)
 	}
 	if err != nil {
@@ -241,9 +246,9 @@ func isAway(err error) bool {
 
 // pause waits before such a node is asked again, for the same reason as await;
 // false when it is not to be.
-func (t *transport) pause(id raft.ServerID, term uint64) bool {
+func (t *transport) pause(d time.Duration, id raft.ServerID, term uint64) bool {
 	select {
-	case <-time.After(leadCheck):
+	case <-time.After(d):
 	case <-t.ctx.Done():
 		return false
 	}

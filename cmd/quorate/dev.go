@@ -161,8 +161,8 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
 			GrantWait: cluster.DefaultGrantWait, Timing: multiraft.DefaultTiming(),
-					GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
-		}, nil, ports[i], &security{}, log.With("node", id))
+			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
+		}, callers{}, ports[i], &security{}, log.With("node", id))
 		if err != nil {
 			for j := i + 1; j < len(ports); j++ {
 				ports[j].close()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
-	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/api/quotaservice"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
@@ -66,6 +64,7 @@ type instance struct {
 	grpc  *grpc.Server
 	http  *http.Server
 	ports listeners
+	debug *http.Server // nil: none
 	audit *audit.Log
 	fault chan error // a server ended by itself
 }
@@ -81,6 +80,7 @@ var (
 	_ api.Accounts      = (*cluster.Node)(nil)
 	_ api.PolicyStore   = (*cluster.Node)(nil)
 	_ api.Backuper      = (*cluster.Node)(nil)
+	_ api.SecurityStore = (*cluster.Node)(nil)
 )
 
 // lintLimits returns what is probably not meant in limits, as text.
@@ -92,9 +92,8 @@ func lintLimits(limits []quota.Limit) []string {
 	return out
 }
 
-// startInstance starts a node and its servers. It takes the listeners over. No
-// grants at all let everybody administer accounts.
-func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
+// startInstance starts a node and its servers. It takes the listeners over.
+func startInstance(cfg cluster.Config, who callers, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, version
@@ -109,10 +108,13 @@ func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, s
 		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
 	}
 	opts.Self = string(cfg.Self)
-	in := &instance{node: node, ports: ports, fault: make(chan error, 2)}
-	if err := in.guard(&opts, grants, sec, cfg.Dir, log); err != nil {
-		return nil, errors.Join(err, node.Close(context.Background()))
+	in := &instance{node: node, fault: make(chan error, 3)}
+	if err := in.secure(&opts, &who, sec, cfg.Dir); err != nil {
+		ports.close()
+		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
+	who.bound(&ports, reg)
+	in.ports = ports
 	var extra []grpc.ServerOption
 	web := ports.http
 	if sec.on() {
@@ -133,26 +135,19 @@ func startInstance(cfg cluster.Config, grants []access.Grant, ports listeners, s
 	return in, nil
 }
 
-// guard says who may do what: by credentials where connections are secured, and
-// otherwise by the caller's word.
-func (in *instance) guard(opts *api.Options, grants []access.Grant, sec *security, dir string, log *slog.Logger) error {
-	if !sec.on() {
-		if grants == nil {
-			log.Info("everybody may do everything: there is no TLS, and the settings have no access.grants")
-			return nil
-		}
-		opts.Grants = access.List(grants)
-		log.Info("accounts are administered by who has a grant; callers are taken at their word: there is no TLS", "grants", len(grants))
-		return nil
-	}
-	var err error
-	opts.Guard, err = auth.New(auth.Config{Table: in.node.Security, Grants: access.List(grants), Certificate: auth.ByStore(sec.store), Logger: log})
-	if err != nil {
+// secure says who may do what, writes down who did, and serves profiles.
+func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir string) (err error) {
+	if opts.Guard, err = who.guard(in.node.Security, sec, opts.Logger); err != nil {
 		return err
 	}
-	opts.Audit, err = audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Logger: log})
-	in.audit = opts.Audit
-	return err
+	if opts.Guard == nil && who.access.Grants != nil {
+		opts.Grants = access.List(who.access.Grants)
+	}
+	if in.audit, err = openAudit(dir, opts.Registry, opts.Logger); err != nil {
+		return err
+	}
+	opts.Audit = in.audit
+	return in.serveDebug(context.Background(), who, *opts, sec)
 }
 
 // stopTime bounds a clean stop: draining calls and handing over leaderships.
@@ -166,6 +161,9 @@ func (in *instance) stop(ctx context.Context) error {
 		close(drained)
 	}()
 	err := in.http.Shutdown(ctx)
+	if in.debug != nil {
+		err = errors.Join(err, in.debug.Close())
+	}
 	select {
 	case <-drained:
 	case <-time.After(time.Second): // streams may stay open for ever

@@ -135,7 +135,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if r := sec.renewer(&settings); r != nil {
 		cfg.Certificates = r
 	}
-	in, err := startInstance(cfg, settings.Access.Grants, ports, sec, log)
+	in, err := startInstance(cfg, callersOf(&settings), ports, sec, log)
 	if err != nil {
 		return err
 	}
