@@ -18,7 +18,7 @@ import (
 
 // What the mover does at a time.
 const (
-	moveEvery  = 500 * time.Millisecond // how often it looks
+	moveEvery  = 200 * time.Millisecond // how often it looks
 	maxMoves   = 4                      // groups that change at a time
 	stepLimit  = 10 * time.Second       // for one step
 	lookAgain  = 15 * time.Second       // at groups that were as wanted
@@ -317,7 +317,7 @@ func (m *mover) move(ctx context.Context) {
 func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shard.Placement) {
 	m.mu.Lock()
 	last, ok := m.done[g]
-	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery || ok && last.want == wish(t, g, want) && time.Since(last.at) < lookAgain
+	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery*3/4 || ok && last.want == wish(t, g, want) && time.Since(last.at) < lookAgain
 	m.mu.Unlock()
 	if rest || len(want.Voters) == 0 {
 		return
