@@ -62,10 +62,10 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// restoredRange copies a snapshot of a range. The accounts are copied as they are.
-// What members of the old cluster held of a limit, or were promised, they will never
-// report here: they are taken for dead, so that of hard limits it counts as spent, and
-// of soft ones the level alone counts.
+// restoredRange copies a snapshot of a range. The accounts are copied as they are. Of
+// limits only the levels are: counts as they were booked. What members of the old
+// cluster held, or were promised, is free again: they will never report here, and what
+// they used of it after the backup is as unknown as all else that happened then.
 func restoredRange(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
 	if head, _ := in.Peek(len(rangeMagic)); !bytes.Equal(head, []byte(rangeMagic)) {
@@ -79,9 +79,7 @@ func restoredRange(w io.Writer, r io.Reader) error {
 			return fmt.Errorf("range snapshot: levels, part %d: %w", n, noEnd(err))
 		}
 		for _, l := range part.Levels {
-			for _, m := range l.Marks {
-				m.Dead, m.Rate = true, 0
-			}
+			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
 		}
 		if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
 			return err

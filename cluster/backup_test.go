@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,5 +152,94 @@ func settle(stores []*accounts.Replica) {
 			}
 			s.Apply(batch)
 		}
+	}
+}
+
+// TestRestore restores a backup that was made under transfers: everything is there,
+// and nothing of the old cluster's members.
+func TestRestore(t *testing.T) {
+	const ranges, count, each = 4, 12, 1000
+	c := newTrio(t, ranges)
+	c.apply(limit("a", 10, quota.Hard), limit("b", 20, quota.Soft))
+	c.apply(limit("a", 10, quota.Hard), limit("b", 21, quota.Soft))
+	n := c.nodes["n1"]
+	k := quota.Key{LimitName: limit("a", 10, quota.Hard).LimitName, Key: "x"}
+	if err := n.SetOverrides(t.Context(), []quota.Override{{Key: k, Burst: 77}}); err != nil {
+		t.Fatal(err)
+	}
+	var ids []account.ID
+	var ops []account.Op
+	for i := range count {
+		ids = append(ids, accountIn(t, quota.RangeID(i%ranges), ranges, i))
+		ops = append(ops, create(ids[i], each))
+	}
+	mustApply(t, n, "first", ops...)
+	for _, n := range c.running() {
+		n.keeps.before = func(uint32) { time.Sleep(rand.N(30 * time.Millisecond)) }
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := w; ctx.Err() == nil; i++ {
+				_, _ = c.nodes["n2"].ApplyOps(t.Context(), "me", "", 0, []account.Op{deposit(ids[i%count], -7), deposit(ids[(i+1)%count], 7)})
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	path := filepath.Join(t.TempDir(), "backup")
+	data := backupOf(t, n)
+	cancel()
+	wg.Wait()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := c.nodes["n1"].Limits().Version
+	c.stop()
+
+	open := func() (io.ReadCloser, error) { return os.Open(path) }
+	r := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{"new": "127.0.0.1:0"}, nodes: map[quota.NodeID]*Node{}}
+	dir := filepath.Join(r.dir, "new")
+	content, err := RestoreBackup(open, RestoreConfig{Dir: dir, Node: "new", Cluster: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RestoreBackup(open, RestoreConfig{Dir: dir, Node: "new"}); err == nil || !strings.Contains(err.Error(), "an empty directory") {
+		t.Errorf("into a directory in use: %v", err)
+	}
+	total := 0
+	for _, g := range content.Ranges {
+		total += g.Accounts
+	}
+	if content.Meta.LimitsVersion != old || content.Meta.Versions != int(old) || content.Meta.Overrides != 1 || total != count {
+		t.Errorf("%+v, %d accounts", content.Meta, total)
+	}
+	cfg := r.config("new", nil)
+	cfg.Replicas = 1
+	if r.nodes["new"], err = Start(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
+	r.awaitReady(15 * time.Second)
+	again := r.nodes["new"]
+	if again.Limits().Version != old {
+		t.Errorf("limits have version %d, not %d", again.Limits().Version, old)
+	}
+	if o := again.Override(k); o == nil || o.Burst != 77 {
+		t.Errorf("override %+v", o)
+	}
+	r.eventually(15*time.Second, "nothing is under way", r.nothingPending)
+	sum := int64(0)
+	for _, b := range balances(t, again, false, ids...) {
+		sum += b
+	}
+	if sum != count*each {
+		t.Errorf("%d in all, not %d", sum, count*each)
+	}
+	if out := mustApply(t, again, "first", ops...); out.Code != account.Repeated {
+		t.Errorf("a request id is forgotten: %+v", out)
+	}
+	if ids := again.view.Load().ids; len(ids) != 1 || ids[0] != "new" {
+		t.Errorf("members %v", ids)
 	}
 }

@@ -34,19 +34,30 @@ func openDir(cfg Config) (*dirLock, quota.Incarnation, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(cfg.Dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockDir(cfg.Dir)
 	if err != nil {
-		return nil, 0, fmt.Errorf("data directory: %w", err)
+		return nil, 0, err
 	}
-	lock := &dirLock{f}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("data directory %s: is in use by another process", cfg.Dir), lock.close())
+	if err := notRestoring(cfg.Dir); err != nil {
+		return nil, 0, errors.Join(err, lock.close())
 	}
 	inc, err := identify(cfg)
 	if err != nil {
 		return nil, 0, errors.Join(err, lock.close())
 	}
 	return lock, inc, nil
+}
+
+func lockDir(dir string) (*dirLock, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	lock := &dirLock{f}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s: is in use by another process", dir), lock.close())
+	}
+	return lock, nil
 }
 
 func identify(cfg Config) (quota.Incarnation, error) {
