@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ type settled struct {
 // are all, the whole membership.
 func wish(t *members.Table, g uint32, want shard.Placement) string {
 	if g == metaGroup {
-		return fmt.Sprint(t.Revision())
+		return strconv.FormatUint(t.Revision(), 10)
 	}
 	return fmt.Sprint(want)
 }
