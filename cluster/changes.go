@@ -137,7 +137,7 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 
 // change carries a call out as the leader of the meta group.
 func (n *Node) change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
-	if !n.meta.members.Load().Seeded() { // a moment after the first start, or for as long as a node is of an earlier version
+	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !n.meta.members.Load().Seeded() { // a moment after the first start, or for as long as a node is of an earlier version
 		return nil, errors.New("the cluster has no membership yet: it makes one when all its nodes are up and of a version that knows what that is")
 	}
 	switch r := req.(type) {
