@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -328,7 +329,7 @@ func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, 
 			return err
 		}
 	}
-	if err := cs.RecvMsg(outputOf(t, method)); err != nil && err != io.EOF {
+	if err := cs.RecvMsg(outputOf(t, method)); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
@@ -539,7 +540,7 @@ func TestBadCredentials(t *testing.T) {
 		}
 	}
 	// The header in which callers name themselves proves nothing here.
-	req := httptest.NewRequest("GET", "/v1/whoami", nil)
+	req := httptest.NewRequest(http.MethodGet, "/v1/whoami", nil)
 	req.Header.Set("quorate-user", "client:admin")
 	w := httptest.NewRecorder()
 	srv.Handler.ServeHTTP(w, req)

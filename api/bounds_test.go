@@ -111,7 +111,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 	srv := grpc.NewServer()
 	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
-	go srv.Serve(l) //nolint:errcheck // ends with Stop
+	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
 	if err != nil {
@@ -153,7 +153,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // read to its end
+	defer conn.Close()
 	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHTTPHeader+8<<10))
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "431") {
 		t.Errorf("%q %v", line, err)
@@ -171,6 +171,20 @@ func TestMessagesAreBounded(t *testing.T) {
 	_, err := c.ApplyLimits(t.Context(), &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNobodyIsNotRead: of a message of somebody without a credential the size does
+// not matter, because none of it is read.
+func TestNobodyIsNotRead(t *testing.T) {
+	s := newSecured(t, everyRole())
+	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
+	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)}
+	if _, err := c.ApplyLimits(t.Context(), large); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := c.ApplyLimits(s.as(t.Context(), "admin"), large); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("somebody: %v", err)
 	}
 }
 
@@ -227,7 +241,7 @@ func TestAPILimitWithoutAuth(t *testing.T) {
 	h := NewHTTP(n, Options{}).Handler
 	last := 0
 	for i := range 3 {
-		req := httptest.NewRequest("GET", "/v1/status", nil)
+		req := httptest.NewRequest(http.MethodGet, "/v1/status", nil)
 		req.Header.Set("quorate-user", fmt.Sprintf("user:%d", i))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)
@@ -274,7 +288,7 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // read before
+	defer log.Close()
 	s := newSecured(t, everyRole())
 	s.opts.Audit, s.opts.Self = log, "n1"
 	conn := dialGRPC(t, s, s.opts)

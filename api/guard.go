@@ -38,6 +38,26 @@ type visit struct {
 
 type visitKey struct{}
 
+// visitContext carries a call, and its caller where that is proven: one value for
+// both, because every check has it.
+type visitContext struct {
+	context.Context
+	visit *visit
+}
+
+// Value implements context.Context.
+func (c visitContext) Value(key any) any {
+	switch key.(type) {
+	case visitKey:
+		return c.visit
+	case auth.Key:
+		if c.visit.guard != nil {
+			return c.visit.caller
+		}
+	}
+	return c.Context.Value(key)
+}
+
 // visitOf returns the call that a context is of, nil outside of one.
 func visitOf(ctx context.Context) *visit {
 	v, _ := ctx.Value(visitKey{}).(*visit)
@@ -81,7 +101,7 @@ func (s *service) enter(ctx context.Context, v *visit) (context.Context, *fault)
 	if f := s.throttle(v); f != nil {
 		return ctx, f
 	}
-	return context.WithValue(ctx, visitKey{}, v), nil
+	return visitContext{ctx, v}, nil
 }
 
 // admit looks at the request of a call that was let in.
@@ -176,9 +196,6 @@ func (s *service) guarded(ctx context.Context, req any, info *grpc.UnaryServerIn
 	}
 	v, f := s.arrive(ctx, info.FullMethod)
 	if f == nil {
-		if s.guard != nil {
-			ctx = auth.With(ctx, v.caller)
-		}
 		ctx, f = s.enter(ctx, v)
 	}
 	if m, ok := req.(proto.Message); ok && f == nil {
@@ -216,9 +233,6 @@ func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.St
 	ctx := stream.Context()
 	v, f := s.arrive(ctx, info.FullMethod)
 	if f == nil {
-		if s.guard != nil {
-			ctx = auth.With(ctx, v.caller)
-		}
 		ctx, f = s.enter(ctx, v)
 	}
 	if f != nil {
@@ -350,5 +364,5 @@ func (r *router) arriveHTTP(req *http.Request, v *visit) (context.Context, *faul
 		return ctx, fromAuth(err)
 	}
 	v.caller = c
-	return auth.With(ctx, c), nil
+	return ctx, nil
 }

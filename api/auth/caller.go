@@ -73,16 +73,17 @@ func identityOf(id pki.Identity) string {
 	return id.Kind.String() + ":" + id.Name
 }
 
-type callerKey struct{}
+// Key is under what a context has its caller.
+type Key struct{}
 
 // With returns a context that carries a caller.
 func With(ctx context.Context, c *Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
+	return context.WithValue(ctx, Key{}, c)
 }
 
 // From returns the caller whom a context carries, nil if none.
 func From(ctx context.Context) *Caller {
-	c, _ := ctx.Value(callerKey{}).(*Caller)
+	c, _ := ctx.Value(Key{}).(*Caller)
 	return c
 }
 

@@ -59,6 +59,7 @@ type Guard struct {
 
 	certs memory[*x509.Certificate]
 	jwts  memory[[sha256.Size]byte]
+	bears memory[*rbac.Token] // of the table in force, or of an earlier one
 }
 
 // New returns a guard. The error names the binding or setting at fault.
@@ -181,14 +182,19 @@ func (g *Guard) byToken(text string) (*Caller, error) {
 	if !given.Secret.Matches(want) || t == nil {
 		return nil, bad("authorization: the bearer token is not known; it may have been revoked")
 	}
-	if now := quota.Time(g.cfg.Now().UnixNano()); t.Expired(now) {
+	now := g.cfg.Now()
+	if t.Expired(quota.Time(now.UnixNano())) {
 		return nil, bad("authorization: the bearer token of %s expired at %s", t.Identity(), time.Unix(0, int64(t.Expires)).UTC().Format(time.RFC3339))
+	}
+	if c := g.bears.get(t, now); c != nil {
+		return c, nil
 	}
 	c, err := newCaller(t.Identity(), Token, nil)
 	if err != nil {
 		return nil, bad("authorization: %v", err)
 	}
 	c.Serial = t.ID
+	g.bears.put(t, c, now.Add(certAgain))
 	return c, nil
 }
 

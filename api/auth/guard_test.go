@@ -19,11 +19,10 @@ import (
 // world is a guard on a clock, and what the cluster keeps.
 type world struct {
 	*Guard
-	now    time.Time
-	tokens []rbac.Token
-	table  *rbac.Table
-	asked  int // how often certificates were looked at
-	cert   func() (pki.Identity, bool, error)
+	now   time.Time
+	table *rbac.Table
+	asked int // how often certificates were looked at
+	cert  func() (pki.Identity, bool, error)
 }
 
 func newWorld(t testing.TB, c Config) *world {

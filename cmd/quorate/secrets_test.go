@@ -44,7 +44,7 @@ func freePorts(t *testing.T, n int) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() //nolint:errcheck // nothing was served on it
+		defer l.Close()
 		out = append(out, l.Addr().String())
 	}
 	return out
@@ -115,7 +115,7 @@ func (s *secured) get(addr, path, token string, admin bool) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // only read
+	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		s.t.Fatal(err)

@@ -31,7 +31,8 @@ func decodeToken(s *raftlogv1.StoredBearer) (Token, error) {
 		return t, fmt.Errorf("token: its hash is %d bytes; must be %d", len(s.GetHash()), hashSize)
 	}
 	copy(t.Hash[:], s.GetHash())
-	return t, t.Validate()
+	err := t.Validate()
+	return t, err
 }
 
 // Encode returns the table as snapshots have it, nil if nothing was ever changed.

@@ -79,7 +79,7 @@ func TestValidate(t *testing.T) {
 		"identity: is 129 bytes":          {Identity: strings.Repeat("x", 129), Role: "checker", Scope: Everywhere},
 		`must be KIND:NAME`:               {Identity: "ann", Role: "checker", Scope: Everywhere},
 		"without control characters":      {Identity: "user:a\nb", Role: "checker", Scope: Everywhere},
-		`there is no role "chekcer"`:      {Identity: "user:a", Role: "chekcer", Scope: Everywhere},
+		`there is no role "watcher"`:      {Identity: "user:a", Role: "watcher", Scope: Everywhere},
 		"there are checker, reporter":     {Identity: "user:a", Role: "x", Scope: Everywhere},
 		`there is no permission "limits"`: {Identity: "user:a", Permissions: []string{"limits"}, Scope: Everywhere},
 		"give a role or permissions":      {Identity: "user:a", Role: "checker", Permissions: []string{"check"}, Scope: Everywhere},
