@@ -1,17 +1,14 @@
 package systemtest
 
-import (
-	"os"
-	"time"
-)
+import "time"
 
 // clockJumps sets the leader's wall clock an hour ahead while it runs, and back.
 func (f *field) clockJumps() fault {
 	k, _ := f.leader()
-	path := f.c.bentClock(f.c.nodes[k])
+	s := f.c.nodes[k]
 	return fault{
 		name: "clock jumps", did: "the leader's wall clock an hour ahead from one moment to the next, and back after 20s",
-		inject: func() { write(f.t, path, "3600") }, heal: func() { f.clockTrue(path) }, hold: 20 * time.Second,
+		inject: func() { f.c.clock(s, time.Hour) }, heal: func() { f.c.clock(s, 0) }, hold: 20 * time.Second,
 	}
 }
 
@@ -19,23 +16,16 @@ func (f *field) clockJumps() fault {
 func (f *field) clockAhead() fault {
 	k, _ := f.leader()
 	s := f.c.nodes[k]
-	path := f.c.bentClock(s)
 	return fault{
 		name: "clock ahead", did: "`kill -9` of the leader, started with its wall clock an hour ahead; back to the true time after 30s",
 		inject: func() {
 			f.down(k)
 			s.kill()
-			write(f.t, path, "3600")
+			f.c.clock(s, time.Hour)
 			f.c.start(s)
 			f.c.awaitReady(s, 20*time.Second)
 			f.up(k)
 		},
-		heal: func() { f.clockTrue(path) }, hold: 30 * time.Second, unsteady: true,
-	}
-}
-
-func (f *field) clockTrue(path string) {
-	if err := os.Remove(path); err != nil {
-		f.t.Error(err)
+		heal: func() { f.c.clock(s, 0) }, hold: 30 * time.Second, unsteady: true,
 	}
 }

@@ -20,6 +20,7 @@ import (
 const (
 	depositAccounts = 16 // over all ranges
 	depositEvery    = 150 * time.Millisecond
+	depositWait     = time.Second
 )
 
 // deposits put 1 into each account again and again, each with a request id that is
@@ -32,6 +33,7 @@ type deposits struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	pause  atomic.Int64 // between two deposits in an account, nanoseconds
+	wait   atomic.Int64 // how long a call may take before it is made again, nanoseconds
 	gate   sync.RWMutex // held for reading while a deposit is on its way
 
 	mu    sync.Mutex
@@ -66,6 +68,8 @@ func startDeposits(t *testing.T, c *servers) *deposits {
 func newDeposits(t *testing.T, nodes []*server, creds credentials.TransportCredentials) *deposits {
 	t.Helper()
 	d := &deposits{t: t, cancel: func() {}, done: make([]int64, depositAccounts), calls: map[int]*depositing{}}
+	d.pause.Store(int64(depositEvery))
+	d.wait.Store(int64(depositWait))
 	soon := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
 		MinConnectTimeout: time.Second,
@@ -195,7 +199,7 @@ func (d *deposits) ask(node int, req *quoratev1.ApplyOpsRequest) (*quoratev1.App
 	if c == nil {
 		return nil, errAvoided
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, time.Duration(d.wait.Load()))
 	defer cancel()
 	return d.nodes[node].ApplyOps(ctx, req)
 }

@@ -102,26 +102,23 @@ func (f *field) readOnlyDisk() fault {
 	}
 }
 
-// slowSync makes every sync of the leader's disk take a second longer.
+// slowSync makes every sync of the leader's disk take a second longer. So does every
+// commit of a range that it leads, and callers must not be less patient than that.
 func (f *field) slowSync() fault {
 	k, _ := f.leader()
-	return f.slowSyncOf(k, "sync of the leader slow")
-}
-
-func (f *field) slowSyncOfFollower() fault {
-	_, others := f.leader()
-	return f.slowSyncOf(others[0], "sync of a follower slow")
-}
-
-func (f *field) slowSyncOf(k int, name string) fault {
 	path := f.c.bentSync(f.c.nodes[k])
 	return fault{
-		name: name, did: "every fsync and fdatasync takes 1 s longer, for 20s",
-		inject: func() { write(f.t, path, "1000") }, hold: 20 * time.Second,
+		name: "sync slow", did: "every fsync and fdatasync of the leader takes 1 s longer, for 20s; callers wait 10 s for a commit",
+		inject: func() {
+			f.banks.wait.Store(int64(10 * time.Second))
+			write(f.t, path, "1000")
+		},
+		hold: 20 * time.Second, rest: 10 * time.Second,
 		heal: func() {
 			if err := os.Remove(path); err != nil {
 				f.t.Error(err)
 			}
+			f.banks.wait.Store(int64(depositWait))
 		},
 	}
 }

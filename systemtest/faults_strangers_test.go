@@ -1,7 +1,7 @@
 package systemtest
 
 import (
-	bigendian "encoding/binary"
+	endian "encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,7 +36,7 @@ func (s *server) ports() []port {
 	return []port{
 		{"HTTP", s.httpAddr, []byte("GET /healthz HTTP/1.1\r\nHost: q\r\n\r\n"), true},
 		{"gRPC", s.grpc, append([]byte(http2.ClientPreface), settings...), true},
-		{"peer", s.peer, append(bigendian.BigEndian.AppendUint32(nil, uint32(len(hello))), hello...), false},
+		{"peer", s.peer, append(endian.BigEndian.AppendUint32(nil, uint32(len(hello))), hello...), false},
 	}
 }
 
@@ -109,7 +109,7 @@ func nonsense(p port, rng *rand.Rand) []byte {
 		}
 		return append(begin, noise...)
 	case 3:
-		return append(bigendian.BigEndian.AppendUint32(nil, rng.Uint32()), noise...)
+		return append(endian.BigEndian.AppendUint32(nil, rng.Uint32()), noise...)
 	}
 	return begin[:rng.IntN(len(begin))]
 }

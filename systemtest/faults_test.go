@@ -41,7 +41,6 @@ func TestFaults(t *testing.T) {
 			}
 		})
 		f.run(f.slowSync)
-		f.run(f.slowSyncOfFollower)
 		f.run(f.clockJumps)
 		f.run(f.clockAhead)
 	})
