@@ -38,6 +38,7 @@ type deposits struct {
 
 	mu    sync.Mutex
 	done  []int64             // by account
+	last  []error             // by account: of the last call
 	acks  []ack               // those since the last forget
 	calls map[int]*depositing // by node that is in use
 }
@@ -67,7 +68,7 @@ func startDeposits(t *testing.T, c *servers) *deposits {
 // newDeposits makes none yet, and uses no node.
 func newDeposits(t *testing.T, nodes []*server, creds credentials.TransportCredentials) *deposits {
 	t.Helper()
-	d := &deposits{t: t, cancel: func() {}, done: make([]int64, depositAccounts), calls: map[int]*depositing{}}
+	d := &deposits{t: t, cancel: func() {}, done: make([]int64, depositAccounts), last: make([]error, depositAccounts), calls: map[int]*depositing{}}
 	d.pause.Store(int64(depositEvery))
 	d.wait.Store(int64(depositWait))
 	soon := grpc.ConnectParams{
@@ -165,6 +166,7 @@ func (d *deposits) deposit(ctx context.Context, account, n int) {
 		node := try % len(d.nodes)
 		sent := time.Now()
 		res, err := d.ask(node, req)
+		d.note(account, node, sent, err)
 		switch {
 		case err == nil && res.GetApplied():
 			d.mu.Lock()
@@ -181,6 +183,16 @@ func (d *deposits) deposit(ctx context.Context, account, n int) {
 		}
 		sleep(ctx, 10*time.Millisecond)
 	}
+}
+
+// note keeps the error of a call for servedSince to show.
+func (d *deposits) note(account, node int, sent time.Time, err error) {
+	if err != nil && !errors.Is(err, errAvoided) {
+		err = fmt.Errorf("account %d through node %d, asked for %v: %w", account, node+1, time.Since(sent).Round(time.Millisecond), err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last[account] = err
 }
 
 // errAvoided says that a node is not in use.
@@ -227,7 +239,7 @@ func (d *deposits) servedSince(moment time.Time, nodes []int) error {
 		}
 	}
 	if len(accounts) < depositAccounts {
-		return fmt.Errorf("deposits in %d of %d accounts", len(accounts), depositAccounts)
+		return fmt.Errorf("deposits in %d of %d accounts; %w", len(accounts), depositAccounts, errors.Join(d.last...))
 	}
 	return nil
 }
