@@ -214,6 +214,15 @@ func loadNode(path string, environ []string) (Node, error) {
 	return s.finish()
 }
 
+// LoadNodeText is LoadNode of a text instead of a file; source is what the text is
+// called, and what relative paths inside it start from.
+func LoadNodeText(source string, data []byte) (Node, error) {
+	s := newSettings(source, data)
+	s.readFile()
+	s.readEnviron(os.Environ())
+	return s.finish()
+}
+
 // ParseNode reads node settings over the defaults, without the environment.
 // Its error is a *FileError with every fault; source is what that calls the
 // file, and what relative paths inside it start from.

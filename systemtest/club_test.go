@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func found(t *testing.T, ranges, room int) *club {
 		c.nodes = append(c.nodes, &server{id: id, dir: filepath.Join(c.dir, id), httpAddr: addr(1), grpc: addr(2), peer: addr(3)})
 	}
 	first := c.nodes[0]
-	args := append([]string{"init", "--data", first.dir, "--ranges", fmt.Sprint(ranges)}, first.place()...)
+	args := append([]string{"init", "--data", first.dir, "--ranges", strconv.Itoa(ranges)}, first.place()...)
 	if out, msg, code := quorate(t, args...); code != 0 {
 		t.Fatalf("init: exit code %d\n%s%s", code, out, msg)
 	}

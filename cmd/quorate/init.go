@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,10 +185,12 @@ func writeNew(path string, data []byte) error {
 type placeFlags struct {
 	data, node, host, zone string
 	http, grpc, peer       string
+	given                  func(flag string) bool
 }
 
 func (p *placeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
+	p.given = f.Changed
 	f.StringVar(&p.data, "data", "", "`directory` of the node's data")
 	f.StringVar(&p.node, "node", "", "`name` of the node, of its own in the cluster (default n1 for init)")
 	f.StringVar(&p.host, "host", "127.0.0.1", "`host` at which others reach the node")
@@ -195,6 +198,51 @@ func (p *placeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&p.http, "http", ":7411", "where to serve HTTP, host:port; without a host at --host")
 	f.StringVar(&p.grpc, "grpc", ":7412", "where to serve gRPC")
 	f.StringVar(&p.peer, "peer", ":7413", "where to listen for other nodes")
+}
+
+// over puts the flags that were given over settings that the node has already.
+func (p *placeFlags) over(s *config.Node) error {
+	if p.given("node") && p.node != string(s.Node) {
+		return usagef("--node %s: the node here is %s; a node keeps its name", p.node, s.Node)
+	}
+	if p.given("zone") {
+		s.Zone = p.zone
+	}
+	if p.given("host") {
+		s.Advertise = p.host
+	}
+	for _, f := range []struct {
+		name, flag string
+		addr       *string
+	}{{"http", p.http, &s.Listen.HTTP}, {"grpc", p.grpc, &s.Listen.GRPC}, {"peer", p.peer, &s.Listen.Peer}} {
+		if err := p.move(f.name, f.flag, f.addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move changes an address, where its flag or --host says another one. A host that
+// is not given stays.
+func (p *placeFlags) move(name, flag string, addr *string) error {
+	host, port, err := net.SplitHostPort(*addr)
+	if err != nil {
+		return fmt.Errorf("listen.%s: %w", name, err)
+	}
+	if p.given("host") && !net.ParseIP(host).IsUnspecified() {
+		host = p.host
+	}
+	if p.given(name) {
+		toHost, toPort, err := net.SplitHostPort(flag)
+		if err != nil || toPort == "" {
+			return usagef("--%s %q: must be host:port or :port", name, flag)
+		}
+		if port = toPort; toHost != "" {
+			host = toHost
+		}
+	}
+	*addr = net.JoinHostPort(host, port)
+	return nil
 }
 
 // settings are the flags as settings of a node.

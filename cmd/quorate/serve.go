@@ -41,7 +41,9 @@ leaderships over and stops. There are three ways to say which:
   --config FILE          a node whose settings are in a file of yours
 
 QUORATE_* environment variables override the settings (QUORATE_LISTEN_HTTP for
-listen.http, and so on). A node that joins tries for ever, through elections and
+listen.http, and so on), and flags override both: a node that comes back at
+another address is started with the new --host or ports, and the others find it
+there. A node that joins tries for ever, through elections and
 restarts of the members, unless the cluster refuses it for good.`,
 		Example: `  quorate serve --data /var/lib/quorate
   quorate serve --data /var/lib/quorate --node n2 --host 10.0.0.2 --join 10.0.0.1:7412 --token-file join.token
@@ -64,40 +66,49 @@ restarts of the members, unless the cluster refuses it for good.`,
 // file, which a cluster that is joined must not contradict.
 func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 	kept := filepath.Join(o.data, settingsFile)
-	switch _, err := os.Stat(kept); {
-	case o.config != "":
+	switch _, missing := os.Stat(kept); {
+	case o.config != "" || o.data == "":
 		s, err = config.LoadNode(o.config)
-		o.overlay(&s)
-		return s, true, err
-	case o.data == "":
-		s, err = config.LoadNode("")
-		o.overlay(&s)
-		return s, true, err
-	case err == nil:
+		strict = true
+	case missing == nil:
 		s, err = config.LoadNode(kept)
-		o.overlay(&s)
-		return s, false, err
-	case len(o.join) == 0:
-		return s, false, usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)
+	default:
+		return s, false, o.loadNew(kept, &s)
+	}
+	if err != nil {
+		return s, strict, err
+	}
+	return s, strict, o.overlay(&s)
+}
+
+// loadNew is load for a node that is to join.
+func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
+	o.node = orEnv(o.node, "QUORATE_NODE")
+	switch {
+	case len(o.join) == 0 && os.Getenv("QUORATE_JOIN") == "":
+		return usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)
 	case o.node == "":
-		return s, false, usagef("--node: say what the new node is called, a name of its own in the cluster")
+		return usagef("--node: say what the new node is called, a name of its own in the cluster")
 	}
 	text := o.settings(config.Default().Cluster)
 	if o.plain {
 		text += "tls: {mode: off}\n"
 	}
-	s, err = config.ParseNode(kept, []byte(text))
-	o.overlay(&s)
-	return s, false, err
+	if *s, err = config.LoadNodeText(kept, []byte(text)); err != nil {
+		return err
+	}
+	return o.overlay(s)
 }
 
-func (o *serveOptions) overlay(s *config.Node) {
+// overlay puts the flags that were given over the settings.
+func (o *serveOptions) overlay(s *config.Node) error {
 	if len(o.join) > 0 {
 		s.Join = o.join
 	}
 	if o.tokenFile != "" {
 		s.TokenFile = o.tokenFile
 	}
+	return o.placeFlags.over(s)
 }
 
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
