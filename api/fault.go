@@ -99,6 +99,8 @@ func fromError(err error) *fault {
 		return &fault{code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, reason: "TOO_SLOW", detail: "the cluster did not answer in time; try again"}
 	case errors.Is(err, context.Canceled):
 		return &fault{code: codes.Canceled, http: 499, reason: "CANCELED", detail: "the caller went away"}
+	case status.Code(err) == codes.FailedPrecondition:
+		return &fault{code: codes.FailedPrecondition, http: http.StatusConflict, reason: "NOT_NOW", detail: err.Error()}
 	case status.Code(err) == codes.InvalidArgument:
 		return &fault{code: codes.InvalidArgument, http: http.StatusBadRequest, reason: "INVALID", detail: err.Error()}
 	}

@@ -47,7 +47,8 @@ type backups struct{ busy sync.Mutex }
 // it. All that was acknowledged before the call is in it, and of each transaction all
 // or nothing. progress is told how many of the groups are written.
 //
-// A node makes one backup at a time, another call gets a *BackupBusyError. It takes an
+// A node makes one backup at a time, another call gets a *BackupBusyError; while a node
+// of an earlier version is connected the error is a *members.Error that names it. It takes an
 // hour at most; for as long the leaders keep a view of what they hold, which costs
 // memory for what changes meanwhile. An error is that of w or ctx, a NoLeaderError
 // when there was no moment of 15 seconds at which all groups had a leader, or says which
@@ -80,6 +81,9 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, tota
 		return &BackupBusyError{}
 	}
 	defer n.backups.busy.Unlock()
+	if old := n.earlier(); len(old) > 0 {
+		return tooEarly("a backup needs this version or a later one on every node: upgrade %v first", old)
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxBackup)
 	defer cancel()
 	began := time.Now()

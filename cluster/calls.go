@@ -76,6 +76,10 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 		}
 		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
 	case *peerv1.Call_Security:
+		if !n.levelled() { // who passed it on has applied what is not committed yet
+			answer(&peerv1.Frame{Error: "the feature level is not raised yet"})
+			return
+		}
 		res, err := n.applyMeta(ctx, b.Security.Command)
 		if err != nil {
 			answer(&peerv1.Frame{Error: err.Error()})

@@ -35,6 +35,9 @@ const changeLimit = 10 * time.Second
 func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
+	if err := n.awaitLevel(ctx, methodOf(req)); err != nil {
+		return nil, err
+	}
 	for {
 		res, err := n.changeOnce(ctx, by, req)
 		if refusal := (*members.Error)(nil); err == nil || errors.As(err, &refusal) {

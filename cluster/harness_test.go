@@ -39,6 +39,17 @@ type trio struct {
 // newTrio starts three nodes and waits until all are ready.
 func newTrio(t testing.TB, ranges int) *trio {
 	t.Helper()
+	c, listeners := bookTrio(t, ranges)
+	for _, id := range c.ids() {
+		c.start(id, listeners[id])
+	}
+	c.awaitReady(time.Minute) // a busy machine only takes longer
+	return c
+}
+
+// bookTrio gives three nodes their addresses, and starts none.
+func bookTrio(t testing.TB, ranges int) (*trio, map[quota.NodeID]net.Listener) {
+	t.Helper()
 	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
 	listeners := map[quota.NodeID]net.Listener{}
 	for _, id := range []quota.NodeID{"n1", "n2", "n3"} {
@@ -49,11 +60,7 @@ func newTrio(t testing.TB, ranges int) *trio {
 		listeners[id], c.addrs[id] = l, l.Addr().String()
 	}
 	t.Cleanup(c.stop)
-	for _, id := range c.ids() {
-		c.start(id, listeners[id])
-	}
-	c.awaitReady(time.Minute) // a busy machine only takes longer
-	return c
+	return c, listeners
 }
 
 func (c *trio) ids() []quota.NodeID { return slices.Sorted(maps.Keys(c.addrs)) }

@@ -66,6 +66,9 @@ func (n *Node) RevokeToken(ctx context.Context, id string) (bool, error) {
 }
 
 func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
+	if err := n.awaitLevel(ctx, "a change of who may do what"); err != nil {
+		return false, err
+	}
 	c.AtUnixNanos = time.Now().UnixNano()
 	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}})
 	if err != nil {

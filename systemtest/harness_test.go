@@ -116,7 +116,11 @@ type process struct {
 // start runs quorate; prefix is what runs it, such as ip netns exec.
 func start(t *testing.T, prefix []string, args ...string) *process {
 	t.Helper()
-	argv := append(append(append([]string{}, prefix...), binary), args...)
+	return startProcess(t, append(append(append([]string{}, prefix...), binary), args...))
+}
+
+func startProcess(t *testing.T, argv []string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
@@ -194,6 +198,7 @@ type server struct {
 	dir                  string
 	httpAddr, grpc, peer string
 	prefix               []string // what runs it
+	earlier              string   // binary of an earlier version that is run instead; it knows no TLS
 }
 
 // servers is a cluster of processes.
@@ -244,7 +249,10 @@ func (c *servers) start(s *server) {
 	for _, n := range c.nodes {
 		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", n.id, n.peer)
 	}
-	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\ntls: {mode: off}\n", s.httpAddr, s.grpc)
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\n", s.httpAddr, s.grpc)
+	if s.earlier == "" {
+		b.WriteString("tls: {mode: off}\n")
+	}
 	if c.seed != "" {
 		seed := filepath.Join(c.dir, "seed.yaml")
 		if _, err := os.Stat(seed); err != nil { // once: a node may be reading it
@@ -254,6 +262,10 @@ func (c *servers) start(s *server) {
 	}
 	path := filepath.Join(c.dir, s.id+".yaml")
 	write(c.t, path, b.String())
+	if s.earlier != "" {
+		s.process = startProcess(c.t, []string{s.earlier, "serve", "--config", path})
+		return
+	}
 	s.process = start(c.t, s.prefix, "serve", "--config", path)
 }
 

@@ -229,9 +229,12 @@ type Hello struct {
 	Refused string `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Feature level: what the sender can do. Nodes from before there were levels
 	// do not say it: 0.
-	Level         uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Level uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
+	// The first life of a process with the sender's data directory; its own
+	// incarnation when the data is new. 0 for data from before this was said.
+	FirstIncarnation uint64 `protobuf:"varint,10,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -323,6 +326,13 @@ func (x *Hello) GetRefused() string {
 func (x *Hello) GetLevel() uint32 {
 	if x != nil {
 		return x.Level
+	}
+	return 0
+}
+
+func (x *Hello) GetFirstIncarnation() uint64 {
+	if x != nil {
+		return x.FirstIncarnation
 	}
 	return 0
 }
@@ -6699,7 +6709,7 @@ var File_quorate_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1aquorate/peer/v1/peer.proto\x12\x0fquorate.peer.v1\"\xf6\x01\n" +
+	"\x1aquorate/peer/v1/peer.proto\x12\x0fquorate.peer.v1\"\xa3\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -6709,7 +6719,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04lane\x18\x06 \x01(\x0e2\x15.quorate.peer.v1.LaneR\x04lane\x12\x16\n" +
 	"\x06ranges\x18\a \x01(\rR\x06ranges\x12\x18\n" +
 	"\arefused\x18\b \x01(\tR\arefused\x12\x14\n" +
-	"\x05level\x18\t \x01(\rR\x05level\"\xc3\x02\n" +
+	"\x05level\x18\t \x01(\rR\x05level\x12+\n" +
+	"\x11first_incarnation\x18\n" +
+	" \x01(\x04R\x10firstIncarnation\"\xc3\x02\n" +
 	"\x05Frame\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x14\n" +

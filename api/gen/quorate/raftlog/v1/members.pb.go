@@ -374,9 +374,13 @@ type StoredMember struct {
 	// Fingerprints of the authorities that it has told it trusts.
 	Trusts []string `protobuf:"bytes,12,rep,name=trusts,proto3" json:"trusts,omitempty"`
 	// Fingerprint of the authority that signed its certificate.
-	SignedBy      string `protobuf:"bytes,13,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SignedBy string `protobuf:"bytes,13,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
+	// The first life of a process with its data directory, as it said: who comes
+	// back with another one has lost its data. 0 for data from before this was said,
+	// and for a member that has joined and not been heard of yet.
+	FirstIncarnation uint64 `protobuf:"varint,14,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StoredMember) Reset() {
@@ -498,6 +502,13 @@ func (x *StoredMember) GetSignedBy() string {
 		return x.SignedBy
 	}
 	return ""
+}
+
+func (x *StoredMember) GetFirstIncarnation() uint64 {
+	if x != nil {
+		return x.FirstIncarnation
+	}
+	return 0
 }
 
 // AddMember adds a member.
@@ -1006,7 +1017,7 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	"\x05level\x18\x04 \x01(\rR\x05level\x12;\n" +
 	"\x06tokens\x18\x05 \x03(\v2#.quorate.raftlog.v1.StoredJoinTokenR\x06tokens\x12A\n" +
 	"\tauthority\x18\x06 \x01(\v2#.quorate.raftlog.v1.StoredAuthorityR\tauthority\x12\x1a\n" +
-	"\breplicas\x18\a \x01(\rR\breplicas\"\xc2\x02\n" +
+	"\breplicas\x18\a \x01(\rR\breplicas\"\xef\x02\n" +
 	"\fStoredMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x12\n" +
@@ -1021,7 +1032,8 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	" \x01(\fR\x06joinId\x12\x12\n" +
 	"\x04dead\x18\v \x01(\bR\x04dead\x12\x16\n" +
 	"\x06trusts\x18\f \x03(\tR\x06trusts\x12\x1b\n" +
-	"\tsigned_by\x18\r \x01(\tR\bsignedBy\"[\n" +
+	"\tsigned_by\x18\r \x01(\tR\bsignedBy\x12+\n" +
+	"\x11first_incarnation\x18\x0e \x01(\x04R\x10firstIncarnation\"[\n" +
 	"\tAddMember\x128\n" +
 	"\x06member\x18\x01 \x01(\v2 .quorate.raftlog.v1.StoredMemberR\x06member\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x1c\n" +
