@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -223,8 +224,8 @@ func (u *upgrade) change(s *server) {
 func (u *upgrade) override(name string, burst int) {
 	u.t.Helper()
 	k := key("api", "user", name)
-	a, err := try(u.c.nodes[0], "PUT", "/v1/overrides", fields{"overrides": []fields{in(k, "burst", burst)}})
-	if err != nil || a.code != 200 {
+	a, err := try(u.c.nodes[0], http.MethodPut, "/v1/overrides", fields{"overrides": []fields{in(k, "burst", burst)}})
+	if err != nil || a.code != http.StatusOK {
 		u.t.Fatalf("override %s: %d %s, %v", name, a.code, a.body, err)
 	}
 	for _, s := range u.c.nodes {
@@ -412,7 +413,7 @@ func page(url string) (string, error) {
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != 200 {
+	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", res.Status, b)
 	}
 	return string(b), err
