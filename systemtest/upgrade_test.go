@@ -212,10 +212,11 @@ func (u *upgrade) change(s *server) {
 	}
 	for _, o := range u.c.nodes {
 		eventually(u.t, 10*time.Second, fmt.Sprintf("%s has version %d of the limits", o.id, u.limits), func() error {
-			if st, err := o.status(); err != nil || st.Version != u.limits {
-				return fmt.Errorf("version %d, %v", st.Version, err)
+			st, err := o.status()
+			if err == nil && st.Version != u.limits {
+				err = fmt.Errorf("it has version %d", st.Version)
 			}
-			return nil
+			return err
 		})
 	}
 }
