@@ -120,7 +120,7 @@ func refuseDamaged(t *testing.T, file string) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, msg, code := quorate(t, "restore", bad, "--data", dir, "--node", "n1"); code == 0 {
+	if _, msg, code := quorate(t, "restore", bad, "--data", dir, "--node", "n1", "--insecure"); code == 0 {
 		t.Errorf("restored: %s", msg)
 	}
 	if _, err := os.Stat(dir); err == nil {
@@ -134,10 +134,10 @@ func restored(t *testing.T, file string) *server {
 	c := newServers(t, 8)
 	c.nodes = c.nodes[:1]
 	dir := filepath.Join(c.dir, "n1")
-	if _, msg, code := quorate(t, "restore", file, "--data", dir, "--node", "n1"); code != 0 {
+	if _, msg, code := quorate(t, "restore", file, "--data", dir, "--node", "n1", "--insecure"); code != 0 {
 		t.Fatalf("restore: exit code %d\n%s", code, msg)
 	}
-	if _, msg, code := quorate(t, "restore", file, "--data", dir, "--node", "n1"); code == 0 || !strings.Contains(msg, "empty directory") {
+	if _, msg, code := quorate(t, "restore", file, "--data", dir, "--node", "n1", "--insecure"); code == 0 || !strings.Contains(msg, "empty directory") {
 		t.Errorf("restored twice: exit code %d, %s", code, msg)
 	}
 	c.start(c.nodes[0])

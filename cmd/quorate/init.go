@@ -57,38 +57,48 @@ The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
 }
 
 func (o *initOptions) run(out io.Writer) error {
-	if o.data == "" {
-		return usagef("--data: say in which directory the node keeps its data")
-	}
-	at, err := filepath.Abs(o.data)
-	if err != nil {
-		return fmt.Errorf("data: %w", err)
-	}
-	o.data = at
-	if o.node == "" {
-		o.node = "n1"
-	}
-	text := o.settings(o.cluster) + fmt.Sprintf("ranges: %d\nreplicas: %d\n", o.ranges, o.replicas)
-	if o.plain {
-		text += "tls: {mode: off}\n"
-	}
-	path := filepath.Join(o.data, settingsFile)
-	s, err := config.ParseNode(path, []byte(text))
+	s, text, err := o.prepare()
 	if err != nil {
 		return err
 	}
 	if err := emptyDir(o.data); err != nil {
 		return err
 	}
-	if !o.plain {
-		if err := makeAuthority(&s); err != nil {
-			return err
-		}
-	}
-	if err := writeNew(path, []byte(text)); err != nil {
+	if err := o.make(&s, text); err != nil {
 		return err
 	}
 	return o.report(out, &s)
+}
+
+// prepare returns the node's settings, and their text; nothing is made yet.
+func (o *initOptions) prepare() (s config.Node, text string, err error) {
+	if o.data == "" {
+		return s, "", usagef("--data: say in which directory the node keeps its data")
+	}
+	at, err := filepath.Abs(o.data)
+	if err != nil {
+		return s, "", fmt.Errorf("data: %w", err)
+	}
+	o.data = at
+	if o.node == "" {
+		o.node = "n1"
+	}
+	text = o.settings(o.cluster) + fmt.Sprintf("ranges: %d\nreplicas: %d\n", o.ranges, o.replicas)
+	if o.plain {
+		text += "tls: {mode: off}\n"
+	}
+	s, err = config.ParseNode(filepath.Join(o.data, settingsFile), []byte(text))
+	return s, text, err
+}
+
+// make makes the authority and the file of settings.
+func (o *initOptions) make(s *config.Node, text string) error {
+	if !o.plain {
+		if err := makeAuthority(s); err != nil {
+			return err
+		}
+	}
+	return writeNew(filepath.Join(o.data, settingsFile), []byte(text))
 }
 
 // report says what there is now, and how to go on.

@@ -1,79 +1,94 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 func newRestoreCommand() *cobra.Command {
-	var cfg cluster.RestoreConfig
-	var node string
+	o := &initOptions{}
 	cmd := &cobra.Command{
-		Use:   "restore FILE",
+		Use:   "restore FILE --data DIR",
 		Short: "Make a new cluster of one node from a backup",
-		Long: `Make the data directory of a new cluster of one node that begins with what is in a
-backup. No cluster is needed, and none is touched. The file is checked whole
-before anything is made. Start the node with "quorate serve"; then let others
-join it.
+		Long: `Make a new cluster of one node that begins with what is in a backup, in an empty
+directory, as "quorate init" makes an empty one: with settings, a CA, the node's
+certificate, and that of a first administrator. No cluster is needed, and none is
+touched. The file is checked whole before anything is made. Start the node with
+"quorate serve"; then let others join it.
 
-Not restored are the members of the old cluster, join tokens, and the authority
-that signed certificates: the new cluster is one of its own. Counts are those of
+Not restored are the members of the old cluster, its join tokens, and its CA:
+nodes and clients of the old cluster do not trust the new one. Counts are those of
 the backup. Give it another name if the old cluster may still run: nodes of
 different clusters never talk to each other.`,
-		Example: `  quorate restore monday.quorate --data /var/lib/quorate --node n1
-  quorate restore monday.quorate --data ./trial --node n1 --cluster trial`,
+		Example: `  quorate restore monday.quorate --data /var/lib/quorate --node n1 --host 10.0.0.1
+  quorate restore monday.quorate --data ./trial --node n1 --cluster trial --insecure`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case cfg.Dir == "":
-				return usagef("--data is missing; say where the node keeps its data: an empty directory")
-			case node == "":
-				return usagef("--node is missing; say what the node is called, such as --node n1")
-			}
-			cfg.Node = quota.NodeID(node)
-			p := newProgress(cmd.ErrOrStderr())
-			cfg.Progress = func(what string, n int64) { p.show("%s: %s %s", args[0], bytesText(n), what) }
-			c, err := cluster.RestoreBackup(func() (io.ReadCloser, error) { return os.Open(args[0]) }, cfg)
-			p.end()
-			if err != nil {
-				return fmt.Errorf("restore %s: %w", args[0], err)
-			}
-			return printRestored(cmd.OutOrStdout(), c, &cfg)
+			return o.restore(args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	o.placeFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&cfg.Dir, "data", "", "the node's data directory; empty, or made")
-	f.StringVar(&node, "node", "", "the node's name")
-	f.StringVar(&cfg.Cluster, "cluster", "", "the new cluster's name (default: the old one's)")
+	f.StringVar(&o.cluster, "cluster", "", "`name` of the new cluster (default: the old one's)")
+	f.IntVar(&o.replicas, "replicas", config.Default().Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
+	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
 	return cmd
 }
 
-func printRestored(w io.Writer, c *cluster.BackupContent, cfg *cluster.RestoreConfig) error {
-	name := cfg.Cluster
-	if name == "" {
-		name = c.Cluster
+// restore makes the first node of a cluster from a backup.
+func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
+	head, err := backupHead(file)
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", file, err)
+	}
+	o.ranges = head.Ranges
+	if o.cluster == "" {
+		o.cluster = head.Cluster
+	}
+	s, text, err := o.prepare()
+	if err != nil {
+		return err
+	}
+	p := newProgress(stderr)
+	c, err := cluster.RestoreBackup(func() (io.ReadCloser, error) { return os.Open(file) }, cluster.RestoreConfig{
+		Dir: o.data, Node: quota.NodeID(o.node), Cluster: o.cluster,
+		Progress: func(what string, n int64) { p.show("%s: %s %s", file, bytesText(n), what) },
+	})
+	p.end()
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", file, err)
+	}
+	if err := o.make(&s, text); err != nil {
+		return fmt.Errorf("%w\n%s is not complete: empty it, and restore again", err, o.data)
 	}
 	accounts := 0
 	for i := range c.Ranges {
 		accounts += c.Ranges[i].Accounts
 	}
-	dir := cfg.Dir
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
+	fmt.Fprintf(stdout, "Restored as of %s: limits version %d, %d overrides, %d accounts, %d ranges.\n",
+		c.At.Format(time.RFC3339), c.Meta.LimitsVersion, c.Meta.Overrides, accounts, c.Head.Ranges)
+	return o.report(stdout, &s)
+}
+
+// backupHead reads whose backup it is; the rest is not checked.
+func backupHead(file string) (head backup.Head, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return head, invalid(err)
 	}
-	_, err := fmt.Fprintf(w, `%s holds cluster %s as of %s: limits version %d, %d overrides, %d accounts
-Start it with the settings
-  cluster: %s
-  node: %s
-  data: %s
-  ranges: %d
-`, dir, show(name), c.At.Format("2006-01-02T15:04:05Z07:00"), c.Meta.LimitsVersion, c.Meta.Overrides, accounts, name, cfg.Node, dir, c.Head.Ranges)
-	return err
+	r, err := backup.NewReader(f)
+	if err == nil {
+		head = r.Head()
+	}
+	return head, errors.Join(err, f.Close())
 }
