@@ -267,7 +267,7 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 	}
 	have := t.Token(given.ID)
 	if have == nil {
-		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" {
+		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && time.Since(m.Joined) < joinAgain {
 			return "", nil // its last use was this join, whose answer was lost
 		}
 		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf(
@@ -282,6 +282,10 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 	}
 	return given.ID, nil
 }
+
+// joinAgain is how long a join whose answer was lost may be repeated with a token
+// that is used up: its id is no secret for longer.
+const joinAgain = 10 * time.Minute
 
 // reach refuses an address that nobody listens at: the node would be a member that
 // no other can talk to.

@@ -182,7 +182,12 @@ func (t *Table) Authority() *raftlogv1.StoredAuthority { return t.pb.Authority }
 // Public returns the stored form without secrets: for a node's own copy of the
 // address book and the placements.
 func (t *Table) Public() *raftlogv1.Membership {
+	list := make([]*raftlogv1.StoredMember, len(t.pb.Members))
+	for i, m := range t.pb.Members {
+		list[i] = proto.CloneOf(m)
+		list[i].JoinId = nil
+	}
 	return &raftlogv1.Membership{
-		Revision: t.pb.Revision, Members: t.pb.Members, Placements: t.pb.Placements, Level: t.pb.Level, Replicas: t.pb.Replicas,
+		Revision: t.pb.Revision, Members: list, Placements: t.pb.Placements, Level: t.pb.Level, Replicas: t.pb.Replicas,
 	}
 }
