@@ -152,11 +152,13 @@ func (n *Node) transferLeadership(ctx context.Context, r *quoratev1.TransferLead
 			return nil, invalid("%s: %q is no member of the cluster", name, id)
 		}
 	}
-	out := &quoratev1.TransferLeadershipResponse{}
-	for _, rg := range n.rangesToMove(r) {
+	for _, rg := range r.GetRanges() {
 		if int(rg) >= n.cfg.Ranges {
 			return nil, invalid("ranges: %d; must be 0 to %d", rg, n.cfg.Ranges-1)
 		}
+	}
+	out := &quoratev1.TransferLeadershipResponse{}
+	for _, rg := range n.rangesToMove(r) {
 		if err := n.moveLeader(ctx, v, rg, quota.NodeID(r.GetTo())); err != nil {
 			if len(out.Faults) < 20 {
 				out.Faults = append(out.Faults, fmt.Sprintf("range %d: %v", rg, err))

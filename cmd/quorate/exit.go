@@ -27,7 +27,8 @@ const exitCodes = `  0  it is done, or the answer is yes
   1  the answer is no: a check was refused, operations on accounts were not
      applied, limits differ, a file has findings
      (with --strict), a converted file has notes, a scenario of sim did not end
-     as it expects; of dev, serve, load and replay: they failed
+     as it expects, the cluster is not healthy (status --check), or refuses a
+     change as long as it is as it is; of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
   3  conflict: somebody else changed the limits meanwhile, or a request id was
      used for other operations
@@ -112,6 +113,9 @@ func refusal(err error) error {
 	switch st.Code() {
 	case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
 		code = exitUsage
+		if reasonOf(st) == "NOT_NOW" {
+			code = exitNo
+		}
 	case codes.Aborted, codes.AlreadyExists:
 		code = exitConflict
 		if reasonOf(st) == "ACCOUNTS_HELD" {

@@ -16,6 +16,7 @@ import (
 // fakeCluster is one central bucket per key behind every node: the ideal.
 type fakeCluster struct {
 	*fakeAccounts
+	members fakeMembers
 	mu      sync.Mutex
 	start   time.Time
 	limits  *quota.Limits

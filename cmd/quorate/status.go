@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -13,33 +16,59 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-func newStatusCommand() *cobra.Command {
-	var t targets
-	var output string
+// statusFlags are the flags of status.
+type statusFlags struct {
+	targets
+	output     string
+	all, check bool
+}
+
+// newStatusCommand is under two names: path is what comes before its flags.
+func newStatusCommand(path string) *cobra.Command {
+	var o statusFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print nodes, ranges and leaders as one node sees them",
-		Long: `Print the state of the cluster as the first node that answers sees it. The
-command succeeds whether or not the cluster is ready; see "ready" in the output.`,
-		Example: `  quorate status
-  quorate status -o json | jq .ready
-  quorate status --addr 127.0.0.1:7422`,
+		Short: "Print how the cluster is: its nodes, and the ranges that need attention",
+		Long: `Print how the cluster is: first in one line, then node by node, then the ranges
+that are not as they should be. The first node that answers is asked, and then
+the others for what they alone know: what is wrong with them, and how far behind
+the replicas of the ranges are that they lead (LAG, in log entries).
+
+The first line begins with "healthy", with "changing" while replicas move or
+nodes drain, with "degraded" when something is broken and everything is still
+served, or with "not ready". The command succeeds in any case; with --check it
+ends with exit code 1 unless the cluster is healthy or changing.`,
+		Example: fmt.Sprintf(`  %[1]s
+  %[1]s --ranges --addr 127.0.0.1:7422
+  %[1]s --check -o json | jq .ready`, path),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := getStatus(cmd.Context(), &t)
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
-				return err
-			}
-			return printStatus(cmd.OutOrStdout(), st)
+			return o.run(cmd)
 		},
 	}
-	t.addFlags(cmd)
-	outputFlag(cmd, &output, "table", "json")
+	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.all, "ranges", false, "print all ranges")
+	cmd.Flags().BoolVar(&o.check, "check", false, "end with exit code 1 unless the cluster is healthy or changing")
+	outputFlag(cmd, &o.output, "table", "json")
 	return cmd
+}
+
+func (o *statusFlags) run(cmd *cobra.Command) error {
+	st, err := getStatus(cmd.Context(), &o.targets)
+	if err != nil {
+		return err
+	}
+	askOthers(cmd.Context(), &o.targets, st)
+	v := verdictOf(st)
+	if o.output == "json" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
+	} else {
+		err = printStatus(cmd.OutOrStdout(), colours(cmd), st, v, o.all)
+	}
+	if err == nil && o.check && !v.fine() {
+		return no()
+	}
+	return err
 }
 
 func getStatus(ctx context.Context, t *targets) (*quoratev1.GetStatusResponse, error) {
@@ -51,26 +80,147 @@ func getStatus(ctx context.Context, t *targets) (*quoratev1.GetStatusResponse, e
 	return st, err
 }
 
-func printStatus(w io.Writer, st *quoratev1.GetStatusResponse) error {
-	ready := "yes"
-	if !st.Ready {
-		ready = "no: " + st.Reason
+// othersTime bounds the wait for what other nodes know.
+const othersTime = 2 * time.Second
+
+// askOthers adds what the other nodes know of themselves; who does not answer in
+// time is left out.
+func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse) {
+	ctx, cancel := context.WithTimeout(ctx, othersTime)
+	defer cancel()
+	answers := make([]*quoratev1.GetStatusResponse, 0, len(st.Nodes))
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, addr := range otherAddresses(t, st) {
+		wg.Go(func() {
+			_ = t.callOne(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) error { // its row says that it does not answer
+				other, err := quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					answers = append(answers, other)
+				}
+				return err
+			})
+		})
 	}
-	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nready    %s\nmeta     leader %s, limits version %d\n\n",
-		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), ready, orDash(st.MetaLeader), st.LimitsVersion)
-	nodes := newTable("NODE", "PEER ADDRESS", "CONNECTED", "LEADS")
+	wg.Wait()
+	for _, other := range answers {
+		if other.Cluster == st.Cluster && other.Node != st.Node {
+			addOwn(st, other)
+		}
+	}
+}
+
+// otherAddresses are where other nodes than the one that answered may be asked.
+func otherAddresses(t *targets, st *quoratev1.GetStatusResponse) []string {
+	var out []string
 	for _, n := range st.Nodes {
-		nodes.row(n.Id, orDash(n.PeerAddress), yesNo(n.Connected), num(n.Leads))
+		if n.GrpcAddress != "" && n.Id != st.Node && n.Connected {
+			out = append(out, n.GrpcAddress)
+		}
+	}
+	if addrs, err := t.resolve(); err == nil && len(out) == 0 && len(addrs) > 1 {
+		out = addrs // nodes that have not told each other where they serve
+	}
+	return out[:min(len(out), maxNodes)]
+}
+
+// addOwn adds what another node says of itself.
+func addOwn(st, other *quoratev1.GetStatusResponse) {
+	for _, n := range st.Nodes {
+		i := slices.IndexFunc(other.Nodes, func(o *quoratev1.NodeStatus) bool { return o.Id == n.Id })
+		if i >= 0 && n.Id == other.Node {
+			n.Faults = other.Nodes[i].Faults
+		}
+	}
+	for i, r := range st.Ranges {
+		if i < len(other.Ranges) && r.Leader == other.Node {
+			r.Lag = other.Ranges[i].Lag
+		}
+	}
+}
+
+func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, v verdict, all bool) error {
+	fmt.Fprintf(w, "%s: %s\n\n", p.paint(v.colour(), v.word), v.text)
+	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
+		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
+	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "ROUND TRIP")
+	for _, n := range st.Nodes {
+		nodes.row(show(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), roundTrip(n, st.Node))
 	}
 	if err := nodes.write(w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
-	ranges := newTable("RANGE", "LEADER", "TERM", "REPLICAS")
-	for _, r := range st.Ranges {
-		ranges.row(num(r.Id), orDash(r.Leader), num(r.Term), strings.Join(r.Replicas, " "))
+	printFaults(w, st)
+	return printRanges(w, st, all)
+}
+
+func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
+	for _, n := range st.Nodes {
+		for _, f := range n.Faults {
+			fmt.Fprintf(w, "%s: %s\n", show(n.Id), printable(f))
+		}
 	}
-	return ranges.write(w)
+}
+
+// printRanges prints the ranges that are not as they should be, or all of them.
+func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
+	up := connected(st)
+	t := newTable("RANGE", "LEADER", "TERM", "LAG", "VOTERS", "LEAVING", "NOW")
+	rows := 0
+	for _, r := range st.Ranges {
+		if !all && !odd(r, up) {
+			continue
+		}
+		lag := "-"
+		if r.Lag != nil {
+			lag = num(*r.Lag)
+		}
+		rows++
+		t.row(num(r.Id), orDash(r.Leader), num(r.Term), lag, names(r.Replicas), names(r.Former), orDash(r.Step))
+	}
+	if rows == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return t.write(w)
+}
+
+// stateWord is what is wanted of a node; a node of before there were states is active.
+func stateWord(n *quoratev1.NodeStatus) string {
+	if n.State == quoratev1.NodeState_NODE_STATE_UNSPECIFIED {
+		return word(quoratev1.NodeState_NODE_STATE_ACTIVE)
+	}
+	return word(n.State)
+}
+
+func answers(n *quoratev1.NodeStatus) string {
+	if n.Connected {
+		return "yes"
+	}
+	if n.Silent != nil {
+		return "no, for " + span(n.Silent.AsDuration().Round(time.Second))
+	}
+	return "no"
+}
+
+func roundTrip(n *quoratev1.NodeStatus, self string) string {
+	if d := n.RoundTrip.AsDuration(); d > 0 && n.Id != self && n.Connected {
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return "-"
+}
+
+func names(ids []string) string {
+	if len(ids) == 0 {
+		return "-"
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = show(id)
+	}
+	return strings.Join(out, " ")
 }
 
 func orDash(s string) string {
@@ -78,11 +228,4 @@ func orDash(s string) string {
 		return "-"
 	}
 	return show(s)
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

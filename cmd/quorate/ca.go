@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+func newCACommand() *cobra.Command {
+	return group("ca", "See and replace the authority that signs certificates",
+		`See and replace the cluster's certificate authority. It signs the certificates of
+nodes, which they renew by themselves, and those of clients.`,
+		newCAStatusCommand(), newCARotateCommand())
+}
+
+func newCAStatusCommand() *cobra.Command {
+	var t targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print which authority signs, and how far a rotation is",
+		Long: `Print the SHA-256 of the certificate that signs, and the phase of a rotation:
+
+  steady      there is none
+  trusting    every node is to trust the next authority
+  signing     it signs; every node is to have a certificate of it
+  finishing   clients are to have certificates of it; then "ca rotate --finish"`,
+		Example: `  quorate ca status`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return rotate(cmd, &t, identity{}, output, &quoratev1.RotateAuthorityRequest{Ask: true})
+		},
+	}
+	t.addFlags(cmd)
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newCARotateCommand() *cobra.Command {
+	var t targets
+	var who identity
+	var finish, yes bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the authority that signs certificates, without a pause",
+		Long: `Begin to replace the authority. The cluster goes on from phase to phase by itself
+(see "quorate ca status"): first all nodes trust the next authority too, then it
+signs, and all nodes get certificates of it. Then give your clients certificates
+of it ("quorate cert issue"), and end the trust in the earlier one with --finish:
+certificates that it signed open nothing more.`,
+		Example: `  quorate ca rotate
+  quorate ca rotate --finish`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if finish {
+				if err := confirm(cmd, yes, "End the trust in the earlier authority? Clients whose certificates it signed are shut out."); err != nil {
+					return err
+				}
+			}
+			return rotate(cmd, &t, who, output, &quoratev1.RotateAuthorityRequest{Finish: finish})
+		},
+	}
+	t.addFlags(cmd)
+	who.addFlags(cmd)
+	cmd.Flags().BoolVar(&finish, "finish", false, "trust the earlier authority no more")
+	yesFlag(cmd, &yes)
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func rotate(cmd *cobra.Command, t *targets, who identity, output string, req *quoratev1.RotateAuthorityRequest) error {
+	var res *quoratev1.RotateAuthorityResponse
+	err := callCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.RotateAuthority(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("authority  %s\nrotation   %s", show(res.Fingerprint), show(res.Phase))
+	if res.WaitsFor != "" {
+		text += "\nwaits for  " + printable(res.WaitsFor)
+	}
+	return printResult(cmd, output, res, "%s", text)
+}
+
+func newCertCommand() *cobra.Command {
+	return group("cert", "Certificates of clients", `Make certificates for clients of a cluster that has its own authority.`, newCertIssueCommand())
+}
+
+// certFlags are the flags of cert issue.
+type certFlags struct {
+	targets
+	who       identity
+	name, out string
+	ttl       time.Duration
+	replace   bool
+}
+
+func newCertIssueCommand() *cobra.Command {
+	var o certFlags
+	cmd := &cobra.Command{
+		Use:   "issue --name NAME --out DIR",
+		Short: "Make a key and a certificate for a client",
+		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
+client needs into a directory: ca.crt, client.crt and client.key, each for its
+owner's eyes. The key never leaves this machine. The client's identity is
+client:NAME; it may do what is bound to that, and uses --tls-dir DIR.`,
+		Example: `  quorate cert issue --name shop --out ./shop
+  quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	o.targets.addFlags(cmd)
+	o.who.addFlags(cmd)
+	cmd.Flags().StringVar(&o.name, "name", "", "the client's `name`")
+	cmd.Flags().StringVar(&o.out, "out", "", "the `directory`; made if it is not there")
+	cmd.Flags().DurationVar(&o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 8784h")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace what is there, to renew a certificate")
+	return cmd
+}
+
+func (o *certFlags) run(cmd *cobra.Command) error {
+	switch {
+	case o.name == "":
+		return usagef("--name: say who the client is, such as shop")
+	case o.out == "":
+		return usagef("--out: say into which directory")
+	}
+	for _, name := range []string{trustFile, clientFile, clientKeyFile} {
+		if _, err := os.Stat(filepath.Join(o.out, name)); !o.replace && !errors.Is(err, fs.ErrNotExist) {
+			return usagef("--out %s: has %s already; choose another directory, or --replace it", o.out, name)
+		}
+	}
+	st, err := getStatus(cmd.Context(), &o.targets)
+	if err != nil {
+		return err
+	}
+	key, csr, err := pki.NewKeyAndCSR(pki.Identity{Cluster: st.Cluster, Kind: pki.Client, Name: o.name}, nil)
+	if err != nil {
+		return usagef("--name %q: %w", o.name, err)
+	}
+	var res *quoratev1.IssueCertificateResponse
+	err = callCluster(cmd.Context(), &o.targets, o.who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.IssueCertificate(ctx, &quoratev1.IssueCertificateRequest{Csr: csr, Name: o.name, Ttl: durationpb.New(o.ttl)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.write(res, key); err != nil {
+		return err
+	}
+	until := ""
+	if certs, err := pki.ParseCertificates(res.Certificate); err == nil && len(certs) > 0 {
+		until = ", valid until " + certs[0].NotAfter.UTC().Format(time.RFC3339)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client:%s: certificate and key are in %s%s\n", show(o.name), o.out, until)
+	return err
+}
+
+// write writes the files, each of them whole or not at all.
+func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPEM) error {
+	if err := os.MkdirAll(o.out, 0o700); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{clientKeyFile, key}, {clientFile, res.Certificate}, {trustFile, res.Trust}} {
+		path := filepath.Join(o.out, f.name)
+		_ = os.Remove(path + ".new") // of an attempt that was cut off
+		if err := writeNew(path+".new", f.data); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func newClusterCommand() *cobra.Command {
+	return group("cluster", "See who is in the cluster, and change it",
+		`See who is in the cluster and who holds what, and change it: drain nodes, let them
+leave, remove dead ones, hand leaderships over. A change is committed when the
+command answers; the moves that follow go on by themselves, through crashes and
+elections. To add a node see "quorate join-token create --help".`,
+		newStatusCommand("quorate cluster status"), newClusterPlanCommand(), newClusterDrainCommand(), newClusterActivateCommand(),
+		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())
+}
+
+// callCluster calls the service of the cluster, in somebody's name.
+func callCluster(ctx context.Context, t *targets, who identity, f func(context.Context, quoratev1.ClusterServiceClient) error) error {
+	name := who.who()
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return usagef("--author %q: must be printable ASCII, since it travels in a header", name)
+	}
+	if name != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "quorate-user", name)
+	}
+	return t.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, quoratev1.NewClusterServiceClient(conn))
+	})
+}
+
+func newClusterPlanCommand() *cobra.Command {
+	var t targets
+	var without []string
+	var output string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Print which replicas will move, and in which steps",
+		Long: `Print the groups that are not as wanted, who votes in them now, who is to vote,
+and the steps that lead there; the first one is under way, or waits for what it
+says. With --without nothing is changed: it shows what would happen if these nodes
+left.`,
+		Example: `  quorate cluster plan
+  quorate cluster plan --without n2
+  quorate cluster plan --without n2,n3 -o json | jq ".groups | length"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.GetPlanResponse
+			err := callCluster(cmd.Context(), &t, identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.GetPlan(ctx, &quoratev1.GetPlanRequest{Without: without})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printPlan(cmd, output, res)
+		},
+	}
+	t.addFlags(cmd)
+	cmd.Flags().StringSliceVar(&without, "without", nil, "as if these `nodes` had left")
+	outputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse) error {
+	w := cmd.OutOrStdout()
+	if output == "json" {
+		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
+		return err
+	}
+	if len(res.Groups) == 0 {
+		_, err := fmt.Fprintf(w, "nothing to do: all %d groups are as wanted\n", res.Total)
+		return err
+	}
+	t := newTable("GROUP", "VOTERS", "WANTED", "STEPS")
+	for _, g := range res.Groups {
+		steps := g.Steps
+		if len(steps) == 0 {
+			steps = []string{""}
+		}
+		t.row(show(g.Group), names(g.Voters), names(g.Wanted), printable(steps[0]))
+		for _, s := range steps[1:] {
+			t.row("", "", "", printable(s))
+		}
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)
+	return err
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+func newJoinTokenCommand() *cobra.Command {
+	cmd := group("join-token", "Invite nodes into the cluster",
+		`Make, list and revoke join tokens. A join token lets a new node into the cluster;
+it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
+		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
+	cmd.Aliases = []string{"token"}
+	return cmd
+}
+
+func newJoinTokenCreateCommand() *cobra.Command {
+	var t targets
+	var who identity
+	var ttl time.Duration
+	var req quoratev1.CreateJoinTokenRequest
+	var output string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a join token, and print how a node joins with it",
+		Long: `Make a join token, and print what to do on the new machine. The token is shown
+once, here. It goes there in a file, or through a pipe as in the second example:
+on a command line others could read it in the list of processes, and the shell
+would remember it.`,
+		Example: `  quorate token create --ttl 1h
+  quorate join-token create --uses 3 -o token | ssh n4 "umask 077; cat > join.token"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req.Ttl = durationpb.New(ttl)
+			var res *quoratev1.CreateJoinTokenResponse
+			err := callCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.CreateJoinToken(ctx, &req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printJoinToken(cmd, &t, output, res)
+		},
+	}
+	t.addFlags(cmd)
+	who.addFlags(cmd)
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it can be used; at most 720h")
+	cmd.Flags().Uint32Var(&req.Uses, "uses", 1, "how many nodes can join with it; at most 256")
+	outputFlag(cmd, &output, "text", "json", "token")
+	return cmd
+}
+
+func printJoinToken(cmd *cobra.Command, t *targets, output string, res *quoratev1.CreateJoinTokenResponse) error {
+	w := cmd.OutOrStdout()
+	switch output {
+	case "json":
+		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
+		return err
+	case "token":
+		_, err := fmt.Fprintln(w, res.Token)
+		return err
+	}
+	_, err := fmt.Fprintf(w, `Join token %s, for %s, until %s. It is shown once:
+
+%s
+
+On the new machine, put it into a file that only you can read: paste it after
+this command, then press Enter and Ctrl-D
+
+  umask 077; cat > join.token
+
+and start the node there, with a name and an address of its own:
+
+  %s
+`, show(res.Info.GetId()), plural(int(res.Info.GetUsesLeft()), "node"), when(res.Info.GetExpiresAt()), printable(res.Token), joinCommand(t, res))
+	return err
+}
+
+// maxJoinAddresses is how many members a join command names: it needs one that
+// answers.
+const maxJoinAddresses = 3
+
+// joinCommand is what starts a new node.
+func joinCommand(t *targets, res *quoratev1.CreateJoinTokenResponse) string {
+	addrs := res.Addresses
+	if len(addrs) == 0 { // members do not say where they serve: then where they were just reached
+		addrs, _ = t.resolve()
+	}
+	text := fmt.Sprintf("quorate serve --data /var/lib/quorate --node NAME --host ADDRESS \\\n    --join %s --token-file join.token",
+		strings.Join(addrs[:min(len(addrs), maxJoinAddresses)], ","))
+	if withoutTLS(res.Token) {
+		text += " --insecure"
+	}
+	return text
+}
+
+// withoutTLS says whether a token is of a cluster that has no authority.
+func withoutTLS(token string) bool {
+	parsed, err := pki.ParseJoinToken(token)
+	return err == nil && parsed.CAHash == pki.Fingerprint(&x509.Certificate{})
+}
+
+func newJoinTokenListCommand() *cobra.Command {
+	var t targets
+	var output string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "Print the join tokens that can still be used",
+		Long:    `Print the join tokens that can still be used, without their secrets.`,
+		Example: `  quorate join-token list`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.ListJoinTokensResponse
+			err := callCluster(cmd.Context(), &t, identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.ListJoinTokens(ctx, &quoratev1.ListJoinTokensRequest{})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+				return err
+			}
+			if len(res.Tokens) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no join tokens")
+				return err
+			}
+			tbl := newTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY")
+			for _, k := range res.Tokens {
+				tbl.row(show(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orDash(k.By))
+			}
+			return tbl.write(cmd.OutOrStdout())
+		},
+	}
+	t.addFlags(cmd)
+	outputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func newJoinTokenRevokeCommand() *cobra.Command {
+	var t targets
+	var who identity
+	cmd := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "End a join token",
+		Long:    `End a join token, by its id. Nodes that have joined with it stay.`,
+		Example: `  quorate join-token revoke 5d1fa2c07b3e`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := pki.ParseJoinToken(args[0]); err == nil {
+				return usagef("revoke: give the token's id, which is its second part, not the token: it is secret")
+			}
+			err := callCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) error {
+				_, err := c.RevokeJoinToken(ctx, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s revoked\n", show(args[0]))
+			return err
+		},
+	}
+	t.addFlags(cmd)
+	who.addFlags(cmd)
+	return cmd
+}

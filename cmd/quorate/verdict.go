@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// verdict is how a cluster is, in one line.
+type verdict struct{ word, text string }
+
+// The words of verdicts.
+const (
+	healthy  = "healthy"
+	changing = "changing"
+	degraded = "degraded"
+	notReady = "not ready"
+)
+
+// fine says that nobody has to do anything.
+func (v verdict) fine() bool { return v.word == healthy || v.word == changing }
+
+func (v verdict) colour() string {
+	switch v.word {
+	case healthy:
+		return green
+	case notReady:
+		return red
+	}
+	return yellow
+}
+
+// verdictOf says how a cluster is: what is broken first, then what changes.
+func verdictOf(st *quoratev1.GetStatusResponse) verdict {
+	broken := slices.Concat(brokenNodes(st), brokenRanges(st))
+	moves := changes(st)
+	switch {
+	case !st.Ready:
+		return verdict{notReady, strings.Join(slices.Concat([]string{show(st.Reason)}, broken, moves), "; ")}
+	case len(broken) > 0:
+		return verdict{degraded, strings.Join(append(broken, moves...), "; ")}
+	case len(moves) > 0:
+		return verdict{changing, strings.Join(moves, "; ")}
+	}
+	return verdict{healthy, fmt.Sprintf("%s, %s, %s", plural(len(st.Nodes), "node"), plural(len(st.Ranges), "range"), voters(st))}
+}
+
+// voters says how many voters ranges have.
+func voters(st *quoratev1.GetStatusResponse) string {
+	least, most := len(st.Nodes), 0
+	for _, r := range st.Ranges {
+		least, most = min(least, len(r.Replicas)), max(most, len(r.Replicas))
+	}
+	if least >= most {
+		return "all with " + plural(most, "voter")
+	}
+	return fmt.Sprintf("with %d to %s", least, plural(most, "voter"))
+}
+
+// maxNamed bounds the nodes that a verdict names one by one.
+const maxNamed = 5
+
+func brokenNodes(st *quoratev1.GetStatusResponse) (out []string) {
+	silent := 0
+	for _, n := range st.Nodes {
+		switch {
+		case !n.Connected && silent < maxNamed:
+			silent++
+			text := fmt.Sprintf("node %s does not answer", show(n.Id))
+			if n.Silent != nil {
+				text += ", for " + span(n.Silent.AsDuration().Round(time.Second))
+			}
+			out = append(out, text)
+		case !n.Connected:
+			silent++
+		case len(n.Faults) > 0:
+			out = append(out, fmt.Sprintf("node %s: %s", show(n.Id), printable(n.Faults[0])))
+		}
+	}
+	if silent > maxNamed {
+		out = append(out, fmt.Sprintf("%d nodes in all do not answer", silent))
+	}
+	return out
+}
+
+func brokenRanges(st *quoratev1.GetStatusResponse) (out []string) {
+	up, missing, lost := connected(st), 0, 0
+	for _, r := range st.Ranges {
+		have := answering(r, up)
+		switch {
+		case 2*have <= len(r.Replicas) && len(r.Replicas) > 0:
+			lost++
+		case have < len(r.Replicas):
+			missing++
+		}
+	}
+	if lost > 0 {
+		out = append(out, fmt.Sprintf("%s without a majority of voters that answer", plural(lost, "range")))
+	}
+	if missing > 0 {
+		out = append(out, fmt.Sprintf("%s with a voter that does not answer", plural(missing, "range")))
+	}
+	return out
+}
+
+// changes is what nodes and ranges are doing.
+func changes(st *quoratev1.GetStatusResponse) (out []string) {
+	moving := 0
+	for _, r := range st.Ranges {
+		if len(r.Former) > 0 || r.Step != "" {
+			moving++
+		}
+	}
+	for _, n := range st.Nodes {
+		switch n.State { //nolint:exhaustive // the others are no change
+		case quoratev1.NodeState_NODE_STATE_DRAINING:
+			text := fmt.Sprintf("node %s is drained", show(n.Id))
+			if n.Leads > 0 {
+				text = fmt.Sprintf("node %s is draining, it still leads %s", show(n.Id), plural(int(n.Leads), "range"))
+			}
+			out = append(out, text)
+		case quoratev1.NodeState_NODE_STATE_LEAVING:
+			out = append(out, fmt.Sprintf("node %s leaves, %s to go", show(n.Id), plural(int(n.Replicas), "replica")))
+		}
+	}
+	if moving > 0 {
+		out = append(out, plural(moving, "range")+" to change")
+	}
+	return out
+}
+
+// connected are the nodes that answer.
+func connected(st *quoratev1.GetStatusResponse) map[string]bool {
+	up := map[string]bool{}
+	for _, n := range st.Nodes {
+		up[n.Id] = n.Connected
+	}
+	return up
+}
+
+func answering(r *quoratev1.RangeStatus, up map[string]bool) (n int) {
+	for _, id := range r.Replicas {
+		if up[id] {
+			n++
+		}
+	}
+	return n
+}
+
+// muchLag is how many entries a voter may be behind without a word.
+const muchLag = 1000
+
+// odd says whether a range is not as it should be.
+func odd(r *quoratev1.RangeStatus, up map[string]bool) bool {
+	return r.Leader == "" || len(r.Former) > 0 || r.Step != "" || r.GetLag() > muchLag || answering(r, up) < len(r.Replicas)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func TestVerdict(t *testing.T) {
+	node := func(id string, change ...func(*quoratev1.NodeStatus)) *quoratev1.NodeStatus {
+		n := &quoratev1.NodeStatus{Id: id, Connected: true, State: quoratev1.NodeState_NODE_STATE_ACTIVE}
+		for _, f := range change {
+			f(n)
+		}
+		return n
+	}
+	dead := func(n *quoratev1.NodeStatus) { n.Connected, n.Silent = false, durationpb.New(90*time.Second) }
+	old := func(n *quoratev1.NodeStatus) { n.State = 0 }
+	three := func(r ...string) *quoratev1.RangeStatus { return &quoratev1.RangeStatus{Leader: r[0], Replicas: r} }
+	for name, tt := range map[string]struct {
+		reason string
+		nodes  []*quoratev1.NodeStatus
+		ranges []*quoratev1.RangeStatus
+		want   verdict
+	}{
+		"healthy":                          {"", []*quoratev1.NodeStatus{node("a"), node("b"), node("c")}, []*quoratev1.RangeStatus{three("a", "b", "c")}, verdict{healthy, "3 nodes, 1 range, all with 3 voters"}},
+		"of before there were memberships": {"", []*quoratev1.NodeStatus{node("a", old)}, []*quoratev1.RangeStatus{three("a"), three("a")}, verdict{healthy, "1 node, 2 ranges, all with 1 voter"}},
+		"some with fewer":                  {"", []*quoratev1.NodeStatus{node("a"), node("b"), node("c")}, []*quoratev1.RangeStatus{three("a", "b", "c"), three("a", "b")}, verdict{healthy, "3 nodes, 2 ranges, with 2 to 3 voters"}},
+		"a dead node": {
+			"",
+			[]*quoratev1.NodeStatus{node("a"), node("b"), node("c", dead)},
+			[]*quoratev1.RangeStatus{three("a", "b", "c"), three("a", "b")},
+			verdict{degraded, "node c does not answer, for 1m30s; 1 range with a voter that does not answer"},
+		},
+		"a majority is dead": {
+			"1 of 1 ranges have no leader",
+			[]*quoratev1.NodeStatus{node("a"), node("b", dead), node("c", dead)},
+			[]*quoratev1.RangeStatus{{Replicas: []string{"a", "b", "c"}}},
+			verdict{notReady, "1 of 1 ranges have no leader; node b does not answer, for 1m30s; node c does not answer, for 1m30s; 1 range without a majority of voters that answer"},
+		},
+		"a full disk": {
+			"",
+			[]*quoratev1.NodeStatus{node("a", func(n *quoratev1.NodeStatus) { n.Faults = []string{"disk \x1b full"} })},
+			[]*quoratev1.RangeStatus{three("a")},
+			verdict{degraded, `node a: "disk \x1b full"`},
+		},
+		"drained":  {"", []*quoratev1.NodeStatus{node("a", func(n *quoratev1.NodeStatus) { n.State = quoratev1.NodeState_NODE_STATE_DRAINING })}, []*quoratev1.RangeStatus{three("a")}, verdict{changing, "node a is drained"}},
+		"draining": {"", []*quoratev1.NodeStatus{node("a", func(n *quoratev1.NodeStatus) { n.State, n.Leads = quoratev1.NodeState_NODE_STATE_DRAINING, 2 })}, []*quoratev1.RangeStatus{three("a")}, verdict{changing, "node a is draining, it still leads 2 ranges"}},
+		"leaving": {
+			"",
+			[]*quoratev1.NodeStatus{node("a"), node("b", func(n *quoratev1.NodeStatus) { n.State, n.Replicas = quoratev1.NodeState_NODE_STATE_LEAVING, 1 })},
+			[]*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a"}, Former: []string{"b"}}},
+			verdict{changing, "node b leaves, 1 replica to go; 1 range to change"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := &quoratev1.GetStatusResponse{Ready: tt.reason == "", Reason: tt.reason, Nodes: tt.nodes, Ranges: tt.ranges}
+			if got := verdictOf(st); got != tt.want {
+				t.Errorf("%v\nwant %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestManyDeadNodes: the line does not grow with the cluster.
+func TestManyDeadNodes(t *testing.T) {
+	st := &quoratev1.GetStatusResponse{Ready: true}
+	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		st.Nodes = append(st.Nodes, &quoratev1.NodeStatus{Id: id})
+	}
+	const want = "node a does not answer; node b does not answer; node c does not answer; node d does not answer; node e does not answer; 7 nodes in all do not answer"
+	if got := verdictOf(st); got.text != want {
+		t.Error(got.text)
+	}
+}
