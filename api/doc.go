@@ -31,7 +31,9 @@
 //	too many reservations      RESOURCE_EXHAUSTED 503 + Retry-After
 //	the node cannot do it      UNIMPLEMENTED      501
 //	no leader                  UNAVAILABLE        503 + Retry-After
-//	no permission              PERMISSION_DENIED  403, names permission, realm, identity
+//	no permission              PERMISSION_DENIED  403, names permission, scope or realm, identity
+//	bad or no credential       UNAUTHENTICATED    401
+//	quorate/api refuses        RESOURCE_EXHAUSTED 429 + Retry-After
 //	no such policies           NOT_FOUND          404
 //	join token opens nothing   PERMISSION_DENIED  403
 //	name or member is there    ALREADY_EXISTS     409
@@ -79,7 +81,17 @@
 // # Who made a change
 //
 // The field author, else the metadata or header quorate-user, else
-// x-forwarded-user. It is what the caller says, and is proven by nothing here.
+// x-forwarded-user. It is what the caller says, and is proven by nothing. With a
+// guard ([Options].Guard, package auth) it is who the caller's credential names, and
+// whatever else the caller says does not count.
+//
+// # Who may call
+//
+// guard.go asks the guard for every call of both wires: once when the call comes, by
+// the table of permissions in package auth, and once more when its request is known,
+// by what it is about. A gRPC call without a credential, where one is needed, ends
+// before its message is read. What changes something, and what is denied, goes to
+// the audit log (audit.go). docs/security.md is the whole of it.
 //
 // For accounts the same is the caller's identity, "anonymous:anonymous" if nobody
 // is named: request ids are remembered per identity, histories name it, and
