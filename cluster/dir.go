@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -19,6 +20,11 @@ type identity struct {
 	Node        quota.NodeID `json:"node"`
 	Ranges      int          `json:"ranges"`
 	Incarnation uint64       `json:"incarnation"`
+
+	// Joined has the members of when this node joined, by peer address; none for
+	// one that made its cluster. A node that ends before it has a copy of the
+	// membership looks for the cluster there, and never makes one of its own.
+	Joined map[quota.NodeID]string `json:"joined,omitempty"`
 }
 
 const dirFormat = 1
@@ -29,8 +35,9 @@ type dirLock struct{ f *os.File }
 func (l *dirLock) close() error { return l.f.Close() }
 
 // openDir makes or opens a data directory, locks it, checks whose it is, and
-// returns the incarnation of this start: larger than every earlier one.
-func openDir(cfg Config) (*dirLock, quota.Incarnation, error) {
+// returns the incarnation of this start: larger than every earlier one. A node that
+// has joined stays one: cfg says so then.
+func openDir(cfg *Config) (*dirLock, quota.Incarnation, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
@@ -60,7 +67,7 @@ func lockDir(dir string) (*dirLock, error) {
 	return lock, nil
 }
 
-func identify(cfg Config) (quota.Incarnation, error) {
+func identify(cfg *Config) (quota.Incarnation, error) {
 	path := filepath.Join(cfg.Dir, "node.json")
 	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Self, Ranges: cfg.Ranges}
 	data, err := os.ReadFile(path)
@@ -76,10 +83,25 @@ func identify(cfg Config) (quota.Incarnation, error) {
 		if err := have.check(id, cfg.Dir); err != nil {
 			return 0, err
 		}
-		id.Incarnation = have.Incarnation
+		id.Incarnation, id.Joined = have.Incarnation, have.Joined
 	}
+	id.Joined = cfg.joined(id.Joined)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
 	return quota.Incarnation(id.Incarnation), writeFile(path, id)
+}
+
+// joined makes cfg that of a node that joins, if this is one, and returns who was
+// there then.
+func (cfg *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string {
+	switch {
+	case cfg.Join:
+		return cfg.Nodes
+	case len(before) > 0:
+		self := cfg.Nodes[cfg.Self]
+		cfg.Join, cfg.Nodes = true, maps.Clone(before)
+		cfg.Nodes[cfg.Self] = self
+	}
+	return before
 }
 
 func (have identity) check(want identity, dir string) error {

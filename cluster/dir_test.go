@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,7 @@ func TestIncarnationsRise(t *testing.T) {
 	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: filepath.Join(t.TempDir(), "deep", "data")}
 	var last quota.Incarnation
 	for range 3 {
-		lock, inc, err := openDir(cfg)
+		lock, inc, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,6 +66,31 @@ func TestIncarnationsRise(t *testing.T) {
 		last = inc
 		if err := lock.close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestStaysJoined: a node that has joined never makes a cluster, also when it ended
+// before it had anything of the one that it joined.
+func TestStaysJoined(t *testing.T) {
+	dir := t.TempDir()
+	open := func(cfg Config) Config {
+		t.Helper()
+		cfg.Cluster, cfg.Self, cfg.Ranges, cfg.Dir = "c", "n2", 1, dir
+		lock, _, err := openDir(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.close(); err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	open(Config{Join: true, Nodes: map[quota.NodeID]string{"n1": "a:1", "n2": "b:2"}})
+	for range 2 {
+		got := open(Config{Nodes: map[quota.NodeID]string{"n2": "c:3"}})
+		if want := map[quota.NodeID]string{"n1": "a:1", "n2": "c:3"}; !got.Join || !maps.Equal(got.Nodes, want) {
+			t.Errorf("joins: %v, nodes %v; want %v", got.Join, got.Nodes, want)
 		}
 	}
 }

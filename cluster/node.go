@@ -96,7 +96,7 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	lock, inc, err := openDir(cfg)
+	lock, inc, err := openDir(&cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func found(t *testing.T, ranges, room int) *club {
 		c.nodes = append(c.nodes, &server{id: id, dir: filepath.Join(c.dir, id), httpAddr: addr(1), grpc: addr(2), peer: addr(3)})
 	}
 	first := c.nodes[0]
-	args := append([]string{"init", "--data", first.dir, "--ranges", strconv.Itoa(ranges)}, first.place()...)
+	args := append([]string{"init", "--data", first.dir, "--cluster", "systemtest", "--ranges", strconv.Itoa(ranges)}, first.place()...)
 	if out, msg, code := quorate(t, args...); code != 0 {
 		t.Fatalf("init: exit code %d\n%s%s", code, out, msg)
 	}

@@ -41,10 +41,11 @@ const (
 // joiner lets a node without data into a cluster.
 type joiner struct {
 	settings *config.Node
+	strict   bool // the settings name the cluster
 	sec      *security
 	token    string
 	log      *slog.Logger
-	told     string // what was logged last
+	told     map[string]string // what was logged last, by address
 }
 
 // errAlone says that no member answered, and that the node is to make the cluster.
@@ -105,15 +106,18 @@ func away(l net.Listener) (stop func()) {
 	}
 }
 
-// tell logs why the node is not in yet, once per reason.
+// tell logs why the node is not in yet, once per address and reason.
 func (j *joiner) tell(addr string, err error) {
-	text := fmt.Sprintf("%s: %s", addr, status.Convert(err).Message())
+	text := status.Convert(err).Message()
 	level := slog.LevelDebug
-	if text != j.told {
+	if text != j.told[addr] {
 		level = slog.LevelWarn
 	}
-	j.told = text
-	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", status.Convert(err).Message())
+	if j.told == nil {
+		j.told = map[string]string{}
+	}
+	j.told[addr] = text
+	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
 }
 
 // final says that trying again is of no use.
@@ -159,6 +163,9 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	creds, name, err := j.credentials(ctx, addr)
 	if err != nil {
 		return nil, err
+	}
+	if j.strict && name != s.Cluster {
+		return nil, status.Errorf(codes.FailedPrecondition, "it is cluster %q, and the settings say that this node is of cluster %q", name, s.Cluster)
 	}
 	id, err := joinID(s.Data)
 	if err != nil {

@@ -32,17 +32,18 @@ type security struct {
 }
 
 // openSecurity opens the certificates that the settings name. A node that has
-// none yet, and is to join, gets an empty store.
-func openSecurity(s *config.Node, log *slog.Logger) (*security, error) {
+// none yet, and is to join, gets an empty store. cluster is the name that
+// certificates must be of; empty when joining tells.
+func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, error) {
 	switch {
 	case s.TLS.Mode == config.TLSOff:
 		return &security{}, nil
 	case s.TLS.Cert != "":
-		store, err := pki.OpenFiles(pki.Files{CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key}, pki.Options{Cluster: s.Cluster, Log: log})
+		store, err := pki.OpenFiles(pki.Files{CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key}, pki.Options{Cluster: cluster, Log: log})
 		return &security{store: store, own: true}, err
 	}
 	dir := filepath.Join(s.Data, pkiDir)
-	store, err := pki.OpenStore(dir, pki.Options{Cluster: s.Cluster, Log: log})
+	store, err := pki.OpenStore(dir, pki.Options{Cluster: cluster, Log: log})
 	if err != nil {
 		return nil, err
 	}

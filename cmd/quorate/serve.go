@@ -100,6 +100,15 @@ func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	return o.overlay(s)
 }
 
+// clusterName is the cluster's name; empty for a node that is told it by the
+// cluster that it joins.
+func (o *serveOptions) clusterName(s *config.Node, strict bool) string {
+	if _, err := os.Stat(filepath.Join(o.data, settingsFile)); strict || err == nil {
+		return s.Cluster
+	}
+	return ""
+}
+
 // overlay puts the flags that were given over the settings.
 func (o *serveOptions) overlay(s *config.Node) error {
 	if len(o.join) > 0 {
@@ -121,7 +130,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	log := newLogger(stderr, settings.Log)
-	sec, err := openSecurity(&settings, log)
+	sec, err := openSecurity(&settings, o.clusterName(&settings, strict), log)
 	if err != nil {
 		return err
 	}
@@ -187,7 +196,7 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 	if token == "" && (!sec.on() || sec.store.Empty()) {
 		return usagef("--token-file: is missing; \"quorate token create\" on a member makes a token")
 	}
-	j := &joiner{settings: s, sec: sec, token: token, log: log}
+	j := &joiner{settings: s, strict: strict, sec: sec, token: token, log: log}
 	res, err := j.run(ctx)
 	if errors.Is(err, errAlone) {
 		log.Warn("makes a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
@@ -211,6 +220,11 @@ func (o *serveOptions) remember(s *config.Node) error {
 	var b strings.Builder
 	b.WriteString(o.settings(s.Cluster))
 	fmt.Fprintf(&b, "ranges: %d\nreplicas: %d\nsync: %s\n", s.Ranges, s.Replicas, s.Sync)
+	fmt.Fprintf(&b, "join: [%q", s.Join[0]) // a node that ends before it has anything joins again
+	for _, addr := range s.Join[1:] {
+		fmt.Fprintf(&b, ", %q", addr)
+	}
+	b.WriteString("]\n")
 	if s.TLS.Mode == config.TLSOff {
 		b.WriteString("tls: {mode: off}\n")
 	}

@@ -1,0 +1,220 @@
+package systemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+const moveLimits = `
+version: 1
+namespaces:
+  api:
+    limits:
+      slow: {rate: 5/h, burst: 5, ceiling: hard}
+`
+
+// trio begins a club of three nodes, with room for more.
+func trio(t *testing.T, room int) *club {
+	t.Helper()
+	c := found(t, 8, room)
+	c.begin(c.nodes[0])
+	path := filepath.Join(c.dir, "limits.yaml")
+	write(t, path, moveLimits)
+	if _, msg, code := quorate(t, "limits", "apply", path, "--addr", c.nodes[0].grpc); code != 0 {
+		t.Fatalf("limits apply: exit code %d\n%s", code, msg)
+	}
+	t.Logf("three nodes after %v", c.join(c.nodes[1], c.nodes[2]).Round(100*time.Millisecond))
+	return c
+}
+
+// leads is how many ranges a node leads, and holds how many it has, as another sees it.
+func (c *club) node(via *server, id string) (*quoratev1.NodeStatus, error) {
+	st, err := c.status(via)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(st.GetNodes(), func(n *quoratev1.NodeStatus) bool { return n.GetId() == id })
+	if i < 0 {
+		return nil, fmt.Errorf("%s is no member", id)
+	}
+	return st.Nodes[i], nil
+}
+
+// TestMoves: what operators do to nodes that live.
+func TestMoves(t *testing.T) {
+	c := trio(t, 4)
+	n1, n2, n3 := c.nodes[0], c.nodes[1], c.nodes[2]
+	c.must(n3, quoratev1.NodeChange_NODE_CHANGE_DRAIN)
+	began := time.Now()
+	eventually(t, 20*time.Second, "n3 leads nothing", func() error {
+		n, err := c.node(n1, "n3")
+		if err == nil && (n.GetLeads() > 0 || n.GetReplicas() != 8 || n.GetState() != quoratev1.NodeState_NODE_STATE_DRAINING) {
+			err = fmt.Errorf("%v", n)
+		}
+		return err
+	})
+	t.Logf("drained after %v", time.Since(began).Round(10*time.Millisecond))
+	began = time.Now()
+	c.must(n3, quoratev1.NodeChange_NODE_CHANGE_ACTIVATE)
+	c.settle()
+	t.Logf("active and leading its part again after %v", time.Since(began).Round(10*time.Millisecond))
+
+	// Somebody else's address, and the others find it there.
+	free := c.nodes[3]
+	n2.interrupt(syscall.SIGTERM, 20*time.Second)
+	n2.httpAddr, n2.grpc, n2.peer = free.httpAddr, free.grpc, free.peer
+	c.calls[n2] = c.calls[free]
+	began = time.Now()
+	c.begin(n2, append([]string{"--host", "127.0.0.1"}, n2.place()...)...)
+	c.settle()
+	for _, s := range []*server{n1, n3} {
+		if n, err := c.node(s, "n2"); err != nil || n.GetPeerAddress() != n2.peer || n.GetGrpcAddress() != n2.grpc || !n.GetConnected() {
+			t.Errorf("%s: n2 is %v, %v; want it at %s", s.id, n, err, n2.peer)
+		}
+	}
+	t.Logf("at another address, and all as before %v after its start", time.Since(began).Round(10*time.Millisecond))
+
+	c.transfer(n1, n2)
+}
+
+// transfer hands what a node leads to another; then the balance comes back.
+func (c *club) transfer(from, to *server) {
+	c.t.Helper()
+	var res *quoratev1.TransferLeadershipResponse
+	c.call("transfer", func(ctx context.Context, s quoratev1.ClusterServiceClient) (err error) {
+		res, err = s.TransferLeadership(ctx, &quoratev1.TransferLeadershipRequest{From: from.id, To: to.id})
+		return err
+	})
+	if res.GetMoved() == 0 || len(res.GetFaults()) > 0 {
+		c.t.Errorf("transfer: %v", res)
+	}
+	c.t.Logf("%d ranges handed from %s to %s", res.GetMoved(), from.id, to.id)
+}
+
+func (c *club) must(s *server, what quoratev1.NodeChange) {
+	c.t.Helper()
+	if err := c.change(s, what); err != nil {
+		c.t.Fatalf("%v of %s: %v", what, s.id, err)
+	}
+}
+
+// TestDeadNodes: nodes that do not come back, and those that must not be given up.
+func TestDeadNodes(t *testing.T) {
+	t.Setenv("QUORATE_DEAD_AFTER", "5s")
+	c := trio(t, 4)
+	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
+	slow := key("api", "slow", "k")
+	c.take(n1, slow.Key, 5)
+
+	// Three of three replicas: nobody can take the place of the dead one.
+	n3.kill()
+	if err := c.change(n3, quoratev1.NodeChange_NODE_CHANGE_LEAVE); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("a dead node leaves: %v", err)
+	}
+	if err := c.change(n2, quoratev1.NodeChange_NODE_CHANGE_REMOVE); err == nil || !strings.Contains(err.Error(), "answers") {
+		t.Errorf("a live node is removed: %v", err)
+	}
+	time.Sleep(6500 * time.Millisecond)
+	st, err := c.status(n1)
+	if err != nil || len(st.GetNodes()) != 3 {
+		t.Fatalf("members: %v, %v", st.GetNodes(), err)
+	}
+	for _, r := range st.GetRanges() {
+		if len(r.GetReplicas()) != 3 {
+			t.Errorf("range %d was made smaller: %v", r.GetId(), r)
+		}
+	}
+
+	// A fourth node: the dead one is given up by itself.
+	token := c.token(time.Minute, 1)
+	c.joining(n4, token, addrsOf(c.running()))
+	began := time.Now()
+	c.serves(n4)
+	c.settle()
+	t.Logf("a node joined and the dead one was given up after %v", time.Since(began).Round(100*time.Millisecond))
+	c.process3(n3)
+
+	// kill -9 of all, and all come back.
+	for _, s := range c.running() {
+		s.kill()
+	}
+	began = time.Now()
+	for _, s := range []*server{n1, n2, n4} {
+		s.process = start(t, nil, "serve", "--data", s.dir)
+	}
+	for _, s := range []*server{n1, n2, n4} {
+		c.serves(s)
+	}
+	c.settle()
+	t.Logf("all killed: all as before %v after the start", time.Since(began).Round(100*time.Millisecond))
+	c.refuses(n1, slow.Key)
+
+	// A wiped disk: the name is taken, and the dead one is removed for a new one.
+	n4.kill()
+	if err := os.RemoveAll(n4.dir); err != nil {
+		t.Fatal(err)
+	}
+	token = c.token(time.Minute, 1)
+	if said := c.refused(n4, token); !strings.Contains(said, `"n4"`) {
+		t.Errorf("a wiped node under its name: %q", said)
+	} else {
+		t.Log(said)
+	}
+	os.RemoveAll(n4.dir)
+	os.RemoveAll(n3.dir)
+	c.must(n4, quoratev1.NodeChange_NODE_CHANGE_REMOVE)
+	began = time.Now()
+	c.joining(n3, token, addrsOf(c.running()))
+	c.serves(n3)
+	c.settle()
+	t.Logf("removed, and replaced by a new node after %v", time.Since(began).Round(100*time.Millisecond))
+	c.refuses(n3, slow.Key)
+}
+
+// process3 starts a node that was given up: it is told that it is out.
+func (c *club) process3(s *server) {
+	c.t.Helper()
+	s.process = start(c.t, nil, "serve", "--data", s.dir)
+	select {
+	case <-s.ended:
+	case <-time.After(20 * time.Second):
+		c.t.Errorf("%s was given up, and still runs:\n%s", s.id, tail(s.stderr.String(), 10))
+		s.kill()
+	}
+	c.t.Logf("given up, and started again: exit code %d: %s%s", exitCode(s.err), tail(s.stdout.String(), 3), tail(s.stderr.String(), 3))
+}
+
+// take uses a key of api/slow up, refuses checks that it is.
+func (c *club) take(s *server, k string, tokens int) {
+	c.t.Helper()
+	eventually(c.t, 10*time.Second, "tokens of "+k, func() error {
+		out, msg, code := quorate(c.t, "allow", "api/slow", k, "--addr", s.grpc)
+		switch {
+		case code > 1:
+			return fmt.Errorf("exit code %d: %s%s", code, out, msg)
+		case code == 0:
+			tokens--
+		}
+		if tokens > 0 {
+			return errors.New("there are more")
+		}
+		return nil
+	})
+}
+
+func (c *club) refuses(s *server, k string) {
+	c.t.Helper()
+	if out, msg, code := quorate(c.t, "allow", "api/slow", k, "--addr", s.grpc); code != 1 {
+		c.t.Errorf("%s was used up; exit code %d: %s%s", k, code, out, msg)
+	}
+}
