@@ -36,17 +36,20 @@ func (v verdict) colour() string {
 // verdictOf says how a cluster is: what is broken first, then what changes.
 func verdictOf(st *quoratev1.GetStatusResponse) verdict {
 	broken := slices.Concat(brokenNodes(st), brokenRanges(st))
-	moves := changes(st)
+	ongoing := changes(st)
 	switch {
 	case !st.Ready:
-		return verdict{notReady, strings.Join(slices.Concat([]string{show(st.Reason)}, broken, moves), "; ")}
+		return verdict{notReady, strings.Join(slices.Concat([]string{show(st.Reason)}, broken, ongoing), "; ")}
 	case len(broken) > 0:
-		return verdict{degraded, strings.Join(append(broken, moves...), "; ")}
-	case len(moves) > 0:
-		return verdict{changing, strings.Join(moves, "; ")}
+		return verdict{degraded, strings.Join(append(broken, ongoing...), "; ")}
+	case len(ongoing) > 0:
+		return verdict{changing, strings.Join(ongoing, "; ")}
 	}
 	return verdict{healthy, fmt.Sprintf("%s, %s, %s", plural(len(st.Nodes), "node"), plural(len(st.Ranges), "range"), voters(st))}
 }
+
+// moves says whether a range is not as wanted yet.
+func moves(r *quoratev1.RangeStatus) bool { return len(r.Former) > 0 || r.Step != "" }
 
 // voters says how many voters ranges have.
 func voters(st *quoratev1.GetStatusResponse) string {
@@ -91,6 +94,7 @@ func brokenRanges(st *quoratev1.GetStatusResponse) (out []string) {
 	for _, r := range st.Ranges {
 		have := answering(r, up)
 		switch {
+		case moves(r): // its voters are not those that are wanted yet: whether it has a leader says how it is
 		case 2*have <= len(r.Replicas) && len(r.Replicas) > 0:
 			lost++
 		case have < len(r.Replicas):
@@ -110,7 +114,7 @@ func brokenRanges(st *quoratev1.GetStatusResponse) (out []string) {
 func changes(st *quoratev1.GetStatusResponse) (out []string) {
 	moving := 0
 	for _, r := range st.Ranges {
-		if len(r.Former) > 0 || r.Step != "" {
+		if moves(r) {
 			moving++
 		}
 	}
