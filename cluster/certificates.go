@@ -77,19 +77,6 @@ func fingerprint(certPEM []byte) string {
 	return pki.Fingerprint(certs[0]).String()
 }
 
-// rotated takes the next step of a rotation of the authority: once all trust the
-// next one it signs, and the earlier one is only trusted, until an operator ends that.
-func (n *Node) rotated(t *members.Table) *raftlogv1.ChangeMembers {
-	a := t.Authority()
-	if a == nil || len(a.GetNextCertificate()) == 0 {
-		return nil
-	}
-	if late := lateMembers(t, func(m *members.Member) bool { return slices.Contains(m.Trusts, fingerprint(a.GetNextCertificate())) }); len(late) > 0 {
-		return nil
-	}
-	return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.NextCertificate, Key: a.NextKey, LastCertificate: a.Certificate})
-}
-
 // lateMembers are those that are not dead and of which it does not hold.
 func lateMembers(t *members.Table, holds func(*members.Member) bool) (late []quota.NodeID) {
 	for _, id := range t.IDs() {

@@ -132,7 +132,7 @@ func (n *Node) tendMembers(ctx context.Context) error {
 	if !t.Seeded() {
 		return n.seed(ctx, t)
 	}
-	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{n.raised, n.buried, n.planned, n.dropped, n.rotated} {
+	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{n.raised, n.buried, n.planned, n.dropped} {
 		if c := next(t); c != nil {
 			_, err := n.commitMembers(ctx, t, c)
 			return err

@@ -252,6 +252,8 @@ func (n *Node) rotateAuthority(ctx context.Context, r *quoratev1.RotateAuthority
 			return nil, &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("finish: the rotation is not so far: %s %s", phase, waits)}
 		case r.GetFinish():
 			return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.Certificate, Key: a.Key}), nil
+		case phase == "trusted":
+			return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.NextCertificate, Key: a.NextKey, LastCertificate: a.Certificate}), nil
 		case phase != "steady":
 			return nil, nil // under way already
 		}
@@ -268,7 +270,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *quoratev1.RotateAuthority
 	if err != nil {
 		return nil, err
 	}
-	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate())}
+	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority())}
 	out.Phase, out.WaitsFor = rotation(t)
 	return out, nil
 }
@@ -278,7 +280,10 @@ func rotation(t *members.Table) (phase, waits string) {
 	a := t.Authority()
 	if len(a.GetNextCertificate()) > 0 {
 		next := fingerprint(a.NextCertificate)
-		return "trusting", fmt.Sprintf("nodes that do not trust the next authority yet: %v", lateMembers(t, func(m *members.Member) bool { return slices.Contains(m.Trusts, next) }))
+		if late := lateMembers(t, func(m *members.Member) bool { return slices.Contains(m.Trusts, next) }); len(late) > 0 {
+			return "trusting", fmt.Sprintf("nodes that do not trust the next authority yet: %v", late)
+		}
+		return "trusted", "an operator, who has the clients trust the next authority too, and then rotates on: it signs then"
 	}
 	if len(a.GetLastCertificate()) == 0 {
 		return "steady", ""

@@ -25,7 +25,7 @@ nodes, which they renew by themselves, and those of clients.`,
 
 func newCAStatusCommand() *cobra.Command {
 	var t targets
-	var output string
+	var output, trustOut string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print which authority signs, and how far a rotation is",
@@ -33,15 +33,19 @@ func newCAStatusCommand() *cobra.Command {
 
   steady      there is none
   trusting    every node is to trust the next authority
+  trusted     clients are to trust it: --trust-out has what their ca.crt is to be;
+              then "ca rotate" again
   signing     it signs; every node is to have a certificate of it
   finishing   clients are to have certificates of it; then "ca rotate --finish"`,
-		Example: `  quorate ca status`,
+		Example: `  quorate ca status
+  quorate ca status --trust-out ca.crt`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return rotate(cmd, &t, identity{}, output, &quoratev1.RotateAuthorityRequest{Ask: true})
+			return rotate(cmd, &t, identity{}, output, trustOut, &quoratev1.RotateAuthorityRequest{Ask: true})
 		},
 	}
 	t.addFlags(cmd)
+	cmd.Flags().StringVar(&trustOut, "trust-out", "", "write the authorities that are trusted to this `file`: the ca.crt of clients")
 	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }
@@ -54,11 +58,14 @@ func newCARotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the authority that signs certificates, without a pause",
-		Long: `Begin to replace the authority. The cluster goes on from phase to phase by itself
-(see "quorate ca status"): first all nodes trust the next authority too, then it
-signs, and all nodes get certificates of it. Then give your clients certificates
-of it ("quorate cert issue"), and end the trust in the earlier one with --finish:
-certificates that it signed open nothing more.`,
+		Long: `Replace the authority in three calls; "quorate ca status" says what is next.
+
+The first makes the next authority, and all nodes trust it too. Have your clients
+trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in --tls-dir
+is replaced here). The second has it sign, and all nodes get certificates of it.
+Give your clients certificates of it ("quorate cert issue --replace"). The third,
+with --finish, ends the trust in the earlier one: certificates that it signed open
+nothing more. A call that comes too early changes nothing.`,
 		Example: `  quorate ca rotate
   quorate ca rotate --finish`,
 		Args: cobra.NoArgs,
@@ -68,7 +75,7 @@ certificates that it signed open nothing more.`,
 					return err
 				}
 			}
-			return rotate(cmd, &t, who, output, &quoratev1.RotateAuthorityRequest{Finish: finish})
+			return rotate(cmd, &t, who, output, "", &quoratev1.RotateAuthorityRequest{Finish: finish})
 		},
 	}
 	t.addFlags(cmd)
@@ -79,7 +86,7 @@ certificates that it signed open nothing more.`,
 	return cmd
 }
 
-func rotate(cmd *cobra.Command, t *targets, who identity, output string, req *quoratev1.RotateAuthorityRequest) error {
+func rotate(cmd *cobra.Command, t *targets, who identity, output, trustOut string, req *quoratev1.RotateAuthorityRequest) error {
 	var res *quoratev1.RotateAuthorityResponse
 	err := callCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
 		res, err = c.RotateAuthority(ctx, req)
@@ -87,6 +94,14 @@ func rotate(cmd *cobra.Command, t *targets, who identity, output string, req *qu
 	})
 	if err != nil {
 		return err
+	}
+	if dir := orEnv(t.tlsDir, "QUORATE_TLS_DIR"); !req.Ask && dir != "" {
+		trustOut = filepath.Join(dir, trustFile)
+	}
+	if trustOut != "" {
+		if err := replaceFile(trustOut, res.Trust); err != nil {
+			return err
+		}
 	}
 	text := fmt.Sprintf("authority  %s\nrotation   %s", show(res.Fingerprint), show(res.Phase))
 	if res.WaitsFor != "" {
@@ -181,14 +196,18 @@ func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPE
 		name string
 		data []byte
 	}{{clientKeyFile, key}, {clientFile, res.Certificate}, {trustFile, res.Trust}} {
-		path := filepath.Join(o.out, f.name)
-		_ = os.Remove(path + ".new") // of an attempt that was cut off
-		if err := writeNew(path+".new", f.data); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
+		if err := replaceFile(filepath.Join(o.out, f.name), f.data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, data []byte) error {
+	_ = os.Remove(path + ".new") // of an attempt that was cut off
+	if err := writeNew(path+".new", data); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }

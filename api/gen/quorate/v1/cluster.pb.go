@@ -1770,12 +1770,14 @@ func (x *RotateAuthorityRequest) GetFinish() bool {
 // RotateAuthorityResponse tells how far a rotation is.
 type RotateAuthorityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Phase: steady, trusting, signing, finishing.
+	// Phase: steady, trusting, trusted, signing, finishing.
 	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
 	// What it waits for.
 	WaitsFor string `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	// SHA-256 of the certificate that signs, hexadecimal.
-	Fingerprint   string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Fingerprint string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// The certificates of authorities that are trusted, PEM: what clients need.
+	Trust         []byte `protobuf:"bytes,4,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1829,6 +1831,13 @@ func (x *RotateAuthorityResponse) GetFingerprint() string {
 		return x.Fingerprint
 	}
 	return ""
+}
+
+func (x *RotateAuthorityResponse) GetTrust() []byte {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
 }
 
 var File_quorate_v1_cluster_proto protoreflect.FileDescriptor
@@ -1958,11 +1967,12 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\fR\x05trust\"B\n" +
 	"\x16RotateAuthorityRequest\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\bR\x03ask\x12\x16\n" +
-	"\x06finish\x18\x02 \x01(\bR\x06finish\"n\n" +
+	"\x06finish\x18\x02 \x01(\bR\x06finish\"\x84\x01\n" +
 	"\x17RotateAuthorityResponse\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1b\n" +
 	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x12 \n" +
-	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint*o\n" +
+	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint\x12\x14\n" +
+	"\x05trust\x18\x04 \x01(\fR\x05trust*o\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11NODE_STATE_ACTIVE\x10\x01\x12\x17\n" +

@@ -60,8 +60,10 @@ type ClusterServiceClient interface {
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(ctx context.Context, in *IssueCertificateRequest, opts ...grpc.CallOption) (*IssueCertificateResponse, error)
-	// RotateAuthority begins to replace the authority that signs certificates, or
-	// tells how far that is. Nothing stops meanwhile.
+	// RotateAuthority begins to replace the authority that signs certificates; when
+	// all nodes and clients trust the next one, a second call has it sign; a third,
+	// that says finish, ends the trust in the earlier one. Nothing stops meanwhile. A
+	// call that comes too early changes nothing and says what it waits for.
 	RotateAuthority(ctx context.Context, in *RotateAuthorityRequest, opts ...grpc.CallOption) (*RotateAuthorityResponse, error)
 }
 
@@ -202,8 +204,10 @@ type ClusterServiceServer interface {
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(context.Context, *IssueCertificateRequest) (*IssueCertificateResponse, error)
-	// RotateAuthority begins to replace the authority that signs certificates, or
-	// tells how far that is. Nothing stops meanwhile.
+	// RotateAuthority begins to replace the authority that signs certificates; when
+	// all nodes and clients trust the next one, a second call has it sign; a third,
+	// that says finish, ends the trust in the earlier one. Nothing stops meanwhile. A
+	// call that comes too early changes nothing and says what it waits for.
 	RotateAuthority(context.Context, *RotateAuthorityRequest) (*RotateAuthorityResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
