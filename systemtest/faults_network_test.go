@@ -97,6 +97,6 @@ func (f *field) slow() fault {
 func (f *field) lossy() fault {
 	return fault{
 		name: "lossy", did: "every tenth frame between nodes lost, for 20s",
-		inject: func() { f.net.set(rule{loss: 0.1}, f.net.all()...) }, heal: f.net.heal, hold: 20 * time.Second, lossy: true, calm: true,
+		inject: func() { f.net.set(rule{loss: 0.1}, f.net.all()...) }, heal: f.net.heal, hold: 20 * time.Second, lossy: true,
 	}
 }

@@ -7,6 +7,7 @@ import "testing"
 func TestFaults(t *testing.T) {
 	t.Run("any", func(t *testing.T) { // the data of the third node lie on a small disk
 		f := newField(t, smallDisk)
+		f.run(f.fullDisk) // first, while the node leads: afterwards it does not for a minute
 		f.run(f.killedLeader)
 		f.run(f.pausedLeader)
 		f.run(f.cutOffLeader)
@@ -14,7 +15,6 @@ func TestFaults(t *testing.T) {
 		f.run(f.slowAndLossy)
 		f.run(f.garbage)
 		f.run(f.manyConnections)
-		f.run(f.fullDisk)
 		f.run(f.tornLog)
 		f.run(f.damagedLog)
 		if longFaults() {
