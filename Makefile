@@ -131,20 +131,30 @@ check-arch: ## imports run one way, pure packages are pure
 bench: ## run benchmarks; compare two outputs with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-# When the time is over in the middle of an input, go test may say that its own
+# The tests of a package are built once for all its targets: as go test does it,
+# which would link them again for each.
+#
+# When the time is over in the middle of an input, a target may say that its own
 # deadline was exceeded and call that a failure, without a failing input and in a
 # line that says nothing else. Such a run says nothing, and is made again.
 fuzz: ## run each fuzz target for FUZZTIME
-	@log=$$(mktemp)
-	trap 'rm -f "$$log"' EXIT
-	while IFS=: read -r file name; do
-		echo "fuzz $$(dirname "$$file") $$name $(FUZZTIME)"
+	@work=$$(mktemp -d)
+	trap 'rm -rf "$$work"' EXIT
+	cache=$$(go env GOCACHE)/fuzz/$$(go list -m)
+	built=
+	while IFS=: read -r dir name; do
+		if [[ $$dir != "$$built" ]]; then
+			go test -c -vet=off -fuzz . -o "$$work/test" "$$dir"
+			built=$$dir
+		fi
+		echo "fuzz $${dir#./} $$name $(FUZZTIME)"
 		for try in 1 2 3; do
-			if go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "./$$(dirname "$$file")" </dev/null 2>&1 | tee "$$log"; then
+			if (cd "$$dir" && "$$work/test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 10x -test.fuzzcachedir "$$cache/$${dir#./}") </dev/null 2>&1 | tee "$$work/log"; then
 				break
 			fi
-			if [[ $$try -eq 3 ]] || grep -q 'Failing input written' "$$log" || ! grep -qE '^ +context deadline exceeded$$' "$$log"; then
+			if [[ $$try -eq 3 ]] || grep -q 'Failing input written' "$$work/log" || ! grep -qE '^ +context deadline exceeded$$' "$$work/log"; then
 				exit 1
 			fi
 		done
-	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^\./||; s/func //')
+	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func |:|' | sort)

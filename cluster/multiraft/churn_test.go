@@ -56,6 +56,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 // TestJoinAndLeaveInALoop: a node is given a group and loses it again, many
 // times, under load.
 func TestJoinAndLeaveInALoop(t *testing.T) {
+	t.Parallel()
 	rounds := 4
 	if testing.Short() {
 		rounds = 2

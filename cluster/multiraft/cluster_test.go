@@ -103,6 +103,7 @@ func (c *cluster) servedByOthers(g int, dead *member) bool {
 }
 
 func TestRestartOfAllKeepsState(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 6, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	for g := range 6 {
@@ -148,6 +149,7 @@ func TestCloseHandsOver(t *testing.T) {
 }
 
 func TestBalancerGivesLeadershipBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 6, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 100*time.Millisecond, time.Second })
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.crash(1)
@@ -158,6 +160,7 @@ func TestBalancerGivesLeadershipBack(t *testing.T) {
 }
 
 func TestSnapshotBringsLaggardUpToDate(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 10)

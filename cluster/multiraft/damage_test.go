@@ -63,6 +63,7 @@ func reopenAlone(t *testing.T, m *member) (*machine, error) {
 
 // TestDamageIsRefused: files that cannot be used are an error that names them.
 func TestDamageIsRefused(t *testing.T) {
+	t.Parallel()
 	truncate := func(size int64) func(string) error {
 		return func(path string) error { return os.Truncate(path, size) }
 	}
@@ -147,6 +148,7 @@ func emptyLog(path string) error {
 // TestRandomDamageNeverPanics: bytes changed at random places of the log, and
 // logs cut at random, are an error or are not noticed, but end no process.
 func TestRandomDamageNeverPanics(t *testing.T) {
+	t.Parallel()
 	_, m, log, _ := damagedNode(t)
 	good, err := os.ReadFile(log)
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// Tests run side by side that mostly wait. Alone run those that measure time, that
+// hold to who leads, or that change what all hosts use, as withFullDisk does.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // machine counts what it applies and notices anything applied twice.

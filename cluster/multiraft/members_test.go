@@ -72,6 +72,7 @@ func (m *member) voters() []quota.NodeID { return m.groups[0].voters() }
 // TestGrowAndShrink: 1 -> 3 -> 5 -> 3 other nodes -> 1 while entries are
 // applied; none that was acknowledged is lost, and groups left behind are gone.
 func TestGrowAndShrink(t *testing.T) {
+	t.Parallel()
 	c := newGrowing(t, 5, nil)
 	stop, done := make(chan struct{}), make(chan uint64)
 	go func() {
@@ -231,6 +232,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 // TestConfigurationSurvivesRestart: who votes is what the log says, not what
 // the options say.
 func TestConfigurationSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	c := newGrowing(t, 3, nil)
 	c.join(1)
 	c.join(2)
@@ -291,6 +293,7 @@ func TestPreferredAndShunned(t *testing.T) {
 // TestCloseAndDrop: a closed replica comes back with its state, a dropped one
 // without, and a deletion that a crash has cut short is completed.
 func TestCloseAndDrop(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 20)

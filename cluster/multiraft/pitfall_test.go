@@ -139,6 +139,7 @@ func TestTransfer(t *testing.T) {
 // TestWatchdogRestartsReplica: a leader that refuses everything because of a
 // transfer gets a new raft instance, and applies nothing twice.
 func TestWatchdogRestartsReplica(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 40)
@@ -161,6 +162,7 @@ func TestWatchdogRestartsReplica(t *testing.T) {
 // TestRestartOfFollowerReplaysNothing: entries applied before several restarts, without any
 // snapshot, are not applied again.
 func TestRestartOfFollowerReplaysNothing(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	g := c.members[2].groups[0]

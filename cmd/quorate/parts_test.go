@@ -11,6 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// oneReader skips what one goroutine does for long, where only races are looked for.
+func oneReader(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one goroutine reads large files; left out by -short")
+	}
+}
+
 // bigFile writes n overrides in more than 4 MiB, changed by edit.
 func bigFile(t *testing.T, n int, edit func(i int, line string) string) *os.File {
 	t.Helper()
@@ -41,6 +49,7 @@ func bigFile(t *testing.T, n int, edit func(i int, line string) string) *os.File
 // TestOverrideParts: a file too large to be read at once is read in parts, of
 // which each override comes once and in order.
 func TestOverrideParts(t *testing.T) {
+	oneReader(t)
 	const n = 20_345
 	f := bigFile(t, n, nil)
 	for range 2 { // to check, and to send
@@ -70,6 +79,7 @@ func TestOverrideParts(t *testing.T) {
 
 // TestOverridePartsFaults: faults have the place that they have in the file.
 func TestOverridePartsFaults(t *testing.T) {
+	oneReader(t)
 	for name, c := range map[string]struct {
 		edit func(i int, line string) string
 		want string

@@ -4,17 +4,28 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/internal/sim"
 )
 
-// playCampaign returns what a campaign of 60 scenarios prints.
+// campaignSize is how many scenarios are played. Each is a simulation of one
+// goroutine: for the race detector those suffice that keep all processors busy.
+func campaignSize() int {
+	if testing.Short() {
+		return 12
+	}
+	return 60
+}
+
+// playCampaign returns what a campaign of that size prints.
 func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, string, int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(ctx, append([]string{"sim", "--campaign", "60"}, more...), &out, &errs)
+	code := run(ctx, append([]string{"sim", "--campaign", strconv.Itoa(campaignSize())}, more...), &out, &errs)
 	return out.String(), errs.String(), code
 }
 
@@ -32,7 +43,7 @@ func TestCampaignCounts(t *testing.T) {
 			t.Fatal(err, out)
 		}
 	}
-	l := &lines[0]
+	l, size := &lines[0], campaignSize()
 	if l.Fingerprint != lines[1].Fingerprint || len(l.Fingerprint) != 16 {
 		t.Errorf("fingerprints %q and %q of the same seeds", l.Fingerprint, lines[1].Fingerprint)
 	}
@@ -41,18 +52,18 @@ func TestCampaignCounts(t *testing.T) {
 		for _, n := range l.Counts[group] {
 			sum += n.Scenarios
 		}
-		if sum != 60 {
-			t.Errorf("%s: %v are %d scenarios of 60", group, l.Counts[group], sum)
+		if sum != size {
+			t.Errorf("%s: %v are %d scenarios of %d", group, l.Counts[group], sum, size)
 		}
 	}
-	if l.Scenarios != 60 || l.Checked[sim.NoPanic] != 60 || l.Draws != sim.Draws || l.Interrupted || l.Version == "" {
+	if l.Scenarios != size || l.Checked[sim.NoPanic] != size || l.Draws != sim.Draws || l.Interrupted || l.Version == "" {
 		t.Errorf("%+v", l)
 	}
 	if l.HardExcess.Scenarios == 0 || l.HardExcess.Value > sim.Exact || l.SoftOfBound.Scenarios == 0 || l.SoftOfBound.Value > 1 {
 		t.Errorf("hard %+v, soft %+v", l.HardExcess, l.SoftOfBound)
 	}
 	out, _, _ := playCampaign(t.Context(), t)
-	for _, want := range []string{"60 random scenarios from seed 0: all clean.", "fingerprint " + l.Fingerprint, "soft_bound", "FAULT", "LIMIT", "soft: at most"} {
+	for _, want := range []string{fmt.Sprintf("%d random scenarios from seed 0: all clean.", size), "fingerprint " + l.Fingerprint, "soft_bound", "FAULT", "LIMIT", "soft: at most"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -64,7 +75,8 @@ func TestCampaignInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out, errs, code := playCampaign(ctx, t)
-	if code == 0 || !strings.Contains(out, "0 of 60 (interrupted) random scenarios from seed 0") || !strings.Contains(errs, "interrupted after 0 of 60 scenarios") {
+	of := fmt.Sprintf("0 of %d ", campaignSize())
+	if code == 0 || !strings.Contains(out, of+"(interrupted) random scenarios from seed 0") || !strings.Contains(errs, "interrupted after "+of+"scenarios") {
 		t.Errorf("exit code %d\n%s\n%s", code, out, errs)
 	}
 }

@@ -28,6 +28,9 @@ func virtually(t *testing.T, flags string) (out, messages string, code int) {
 // TestVirtual: what the example log would have met with limits of every kind. On
 // one node, so that it does not depend on how nodes share.
 func TestVirtual(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine plays for long; left out by -short, where TestVirtualJSON plays the same once")
+	}
 	for name, flags := range map[string]string{
 		"bucket":  "--limit web/per_client --top 3",
 		"window":  "--limit web/pages --sync 250ms --delay 40ms --top 5",
@@ -47,6 +50,9 @@ func TestVirtual(t *testing.T) {
 // TestVirtualNodes: a hard limit is never exceeded, and a soft one not by much,
 // although pages arrive on several nodes within an instant.
 func TestVirtualNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine plays for long; left out by -short")
+	}
 	for flags, most := range map[string]float64{
 		"--limit web/pages_hard --nodes 3": 0,
 		"--limit web/pages_hard --nodes 5 --skew 60/10/10/10/10 --delay 20ms --grant-wait 200ms": 0,
