@@ -172,6 +172,7 @@ func restoreGroup(in io.Reader, g *backup.Group, cfg *RestoreConfig) error {
 // endRestore makes the directory one that a node starts with.
 func endRestore(cfg *RestoreConfig, ranges int) error {
 	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Node, Ranges: ranges, Incarnation: uint64(time.Now().UnixNano())}
+	id.First = id.Incarnation
 	if err := writeFile(filepath.Join(cfg.Dir, "node.json"), id); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}

@@ -127,6 +127,9 @@ func (n *Node) selfMember(have *members.Member) *members.Member {
 			*f.to = f.from
 		}
 	}
+	if have.First == 0 && !have.Joined.IsZero() {
+		self.First = n.first
+	}
 	if c := n.cfg.Certificates; c != nil {
 		self.Trusts, self.SignedBy = c.Trusts(), c.Signer()
 	}
@@ -135,7 +138,7 @@ func (n *Node) selfMember(have *members.Member) *members.Member {
 
 func sameMember(a, b *members.Member) bool {
 	return a.Peer == b.Peer && a.GRPC == b.GRPC && a.HTTP == b.HTTP && a.Zone == b.Zone && a.Version == b.Version && a.Level == b.Level &&
-		slices.Equal(a.Trusts, b.Trusts) && a.SignedBy == b.SignedBy
+		slices.Equal(a.Trusts, b.Trusts) && a.SignedBy == b.SignedBy && a.First == b.First
 }
 
 // wantCertificate asks for another certificate when this one ends soon, or is of an

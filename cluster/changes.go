@@ -393,6 +393,9 @@ func (n *Node) announced(ctx context.Context, from quota.NodeID, c *peerv1.CallA
 		}
 		m := *have
 		m.Dead = m.Dead && !revived
+		if have.First == 0 && !have.Joined.IsZero() {
+			m.First = told.First
+		}
 		m.Peer, m.GRPC, m.HTTP, m.Zone, m.Version, m.Level, m.Trusts, m.SignedBy = told.Peer, told.GRPC, told.HTTP, told.Zone, told.Version, told.Level, told.Trusts, told.SignedBy
 		return putMember(&m), nil
 	})

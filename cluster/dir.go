@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,6 +21,9 @@ type identity struct {
 	Node        quota.NodeID `json:"node"`
 	Ranges      int          `json:"ranges"`
 	Incarnation uint64       `json:"incarnation"`
+	// First is the first incarnation with these data; 0 for data from before this was
+	// written down.
+	First uint64 `json:"first,omitempty"`
 
 	// Joined has the members of when this node joined, by peer address; none for
 	// one that made its cluster. A node that ends before it has a copy of the
@@ -35,24 +39,22 @@ type dirLock struct{ f *os.File }
 func (l *dirLock) close() error { return l.f.Close() }
 
 // openDir makes or opens a data directory, locks it, checks whose it is, and
-// returns the incarnation of this start: larger than every earlier one. A node that
-// has joined stays one: cfg says so then.
-func openDir(cfg *Config) (*dirLock, quota.Incarnation, error) {
+// returns the incarnation of this start, larger than every earlier one, and that of
+// the first start with these data. A node that has joined stays one: cfg says so then.
+func openDir(cfg *Config) (lock *dirLock, inc, first quota.Incarnation, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, 0, fmt.Errorf("data directory: %w", err)
+		return nil, 0, 0, fmt.Errorf("data directory: %w", err)
 	}
-	lock, err := lockDir(cfg.Dir)
+	if lock, err = lockDir(cfg.Dir); err != nil {
+		return nil, 0, 0, err
+	}
+	if err = notRestoring(cfg.Dir); err == nil {
+		inc, first, err = identify(cfg)
+	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, errors.Join(err, lock.close())
 	}
-	if err := notRestoring(cfg.Dir); err != nil {
-		return nil, 0, errors.Join(err, lock.close())
-	}
-	inc, err := identify(cfg)
-	if err != nil {
-		return nil, 0, errors.Join(err, lock.close())
-	}
-	return lock, inc, nil
+	return lock, inc, first, nil
 }
 
 func lockDir(dir string) (*dirLock, error) {
@@ -67,27 +69,30 @@ func lockDir(dir string) (*dirLock, error) {
 	return lock, nil
 }
 
-func identify(cfg *Config) (quota.Incarnation, error) {
+func identify(cfg *Config) (inc, first quota.Incarnation, err error) {
 	path := filepath.Join(cfg.Dir, "node.json")
 	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Self, Ranges: cfg.Ranges}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
-		return 0, fmt.Errorf("data directory: %w", err)
+		return 0, 0, fmt.Errorf("data directory: %w", err)
 	default:
 		var have identity
 		if err := json.Unmarshal(data, &have); err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
+			return 0, 0, fmt.Errorf("%s: %w", path, err)
 		}
 		if err := have.check(id, cfg.Dir); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		id.Incarnation, id.Joined = have.Incarnation, have.Joined
+		id.Incarnation, id.First, id.Joined = have.Incarnation, have.First, have.Joined
 	}
 	id.Joined = cfg.joined(id.Joined)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
-	return quota.Incarnation(id.Incarnation), writeFile(path, id)
+	if data == nil || !multiraft.Exists(cfg.Dir, metaName) {
+		id.First = id.Incarnation // also when somebody has deleted the logs alone
+	}
+	return quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), writeFile(path, id)
 }
 
 // joined makes cfg that of a node that joins, if this is one, and returns who was

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func TestIncarnationsRise(t *testing.T) {
 	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: filepath.Join(t.TempDir(), "deep", "data")}
 	var last quota.Incarnation
 	for range 3 {
-		lock, inc, err := openDir(&cfg)
+		lock, inc, _, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestStaysJoined(t *testing.T) {
 	open := func(cfg Config) Config {
 		t.Helper()
 		cfg.Cluster, cfg.Self, cfg.Ranges, cfg.Dir = "c", "n2", 1, dir
-		lock, _, err := openDir(&cfg)
+		lock, _, _, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,6 +93,55 @@ func TestStaysJoined(t *testing.T) {
 		if want := map[quota.NodeID]string{"n1": "a:1", "n2": "c:3"}; !got.Join || !maps.Equal(got.Nodes, want) {
 			t.Errorf("joins: %v, nodes %v; want %v", got.Join, got.Nodes, want)
 		}
+	}
+}
+
+// TestFirstIncarnation: the data are called by the first start that made logs, until
+// the logs are gone; those of an earlier version have no name.
+func TestFirstIncarnation(t *testing.T) {
+	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: t.TempDir()}
+	open := func() (inc, first quota.Incarnation) {
+		t.Helper()
+		lock, inc, first, err := openDir(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.close(); err != nil {
+			t.Fatal(err)
+		}
+		return inc, first
+	}
+	if inc, first := open(); first != inc {
+		t.Errorf("new data: first %d of %d", first, inc)
+	}
+	inc, made := open()
+	if made != inc {
+		t.Errorf("no logs yet: first %d of %d", made, inc)
+	}
+	logs := filepath.Join(cfg.Dir, "raft")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(logs, "meta.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if inc, first := open(); first != made || inc <= first {
+			t.Errorf("with logs: first %d, want %d, of %d", first, made, inc)
+		}
+	}
+	earlier := fmt.Sprintf(`{"format": 1, "cluster": "c", "node": "n1", "ranges": 1, "incarnation": %d}`, made)
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "node.json"), []byte(earlier), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if inc, first := open(); first != 0 || inc <= made {
+		t.Errorf("of an earlier version: first %d of %d", first, inc)
+	}
+	if err := os.RemoveAll(logs); err != nil {
+		t.Fatal(err)
+	}
+	if inc, first := open(); first != inc {
+		t.Errorf("the logs are gone: first %d of %d", first, inc)
 	}
 }
 

@@ -166,7 +166,7 @@ func (n *Node) seed(ctx context.Context, t *members.Table) error {
 		if id != n.cfg.Self && (!n.routes.up(id) || n.net.LevelOf(id) < members.Level) {
 			return nil
 		}
-		m := &members.Member{ID: id, Peer: v.nodes[id], State: members.Active, Level: members.Level}
+		m := &members.Member{ID: id, Peer: v.nodes[id], State: members.Active, Level: members.Level, First: n.firstOf(id)}
 		seed.Members = append(seed.Members, m.Encode())
 	}
 	if a := n.cfg.Authority; a != nil {

@@ -32,12 +32,14 @@ type Node struct {
 	log   *slog.Logger
 	clock clock
 	inc   quota.Incarnation
+	first quota.Incarnation // of the data; inc when they are new
 	// view is who is in the cluster and who holds what; see the type.
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
 	unsettled chan struct{} // the view is to be carried out
 	left      sync.Once
-	out       chan struct{} // closed when the node is out of the cluster
+	barred    atomic.Pointer[string] // why this node takes no part, if it may not
+	out       chan struct{}          // closed when the node is out of the cluster
 	lock      *dirLock
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
@@ -76,6 +78,7 @@ type Node struct {
 
 const (
 	metaGroup  = 0
+	metaName   = "meta"
 	metaVoters = 3
 	inboxSize  = 4096
 )
@@ -96,7 +99,7 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	lock, inc, err := openDir(&cfg)
+	lock, inc, first, err := openDir(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +108,7 @@ func Start(cfg Config) (*Node, error) {
 		return nil, errors.Join(err, lock.close())
 	}
 	n := newNode(cfg, v, stored, lock, inc)
+	n.first = first
 	if err := n.open(v); err != nil {
 		return nil, errors.Join(err, n.Close(context.Background()))
 	}
@@ -153,6 +157,7 @@ func (n *Node) open(v *view) error {
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
 		Level: members.Level, Required: func() uint32 { return n.view.Load().table.Level() },
+		First: n.first, Returns: n.lost,
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
 			return n.host.HandleSnapshot(from, h, body)
@@ -168,6 +173,14 @@ func (n *Node) open(v *view) error {
 		return err
 	}
 	n.net.Start()
+	if n.unsure(v) {
+		return nil // the placer does the rest
+	}
+	return n.openAll(v)
+}
+
+// openAll opens the groups that this node starts with.
+func (n *Node) openAll(v *view) error {
 	if err := n.openMeta(v); err != nil {
 		return err
 	}
@@ -181,7 +194,7 @@ func (n *Node) open(v *view) error {
 func (n *Node) openMeta(v *view) error {
 	others := slices.DeleteFunc(slices.Clone(v.ids), func(id quota.NodeID) bool { return slices.Contains(v.meta.Voters, id) })
 	_, err := n.host.Open(multiraft.GroupOptions{
-		ID: metaGroup, Name: "meta", Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(), FSM: n.meta, Commit: 100 * time.Millisecond,
+		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(), FSM: n.meta, Commit: 100 * time.Millisecond,
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},

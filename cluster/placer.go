@@ -26,6 +26,9 @@ func (n *Node) rearrange() {
 // groups are open here.
 func (n *Node) placer() {
 	defer n.done.Done()
+	if v := n.view.Load(); n.unsure(v) && !n.found(v) {
+		return
+	}
 	for {
 		select {
 		case <-n.stop:

@@ -44,6 +44,9 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
 		out.Reason = "the limits of the meta group have not arrived yet"
 	}
+	if why := n.barred.Load(); why != nil {
+		out.Reason = *why
+	}
 	out.Ready = out.Reason == ""
 	return out
 }

@@ -13,6 +13,7 @@ func (m *Member) Encode() *raftlogv1.StoredMember {
 	pb := &raftlogv1.StoredMember{
 		Id: string(m.ID), Peer: m.Peer, Grpc: m.GRPC, Http: m.HTTP, Zone: m.Zone, Version: m.Version, Level: m.Level,
 		State: uint32(m.State), Dead: m.Dead, Trusts: m.Trusts, SignedBy: m.SignedBy,
+		FirstIncarnation: uint64(m.First),
 	}
 	if m.JoinID != "" {
 		pb.JoinId = []byte(m.JoinID)
@@ -30,7 +31,7 @@ func decodeMember(pb *raftlogv1.StoredMember) *Member {
 	m := &Member{
 		ID: quota.NodeID(pb.GetId()), Peer: pb.GetPeer(), GRPC: pb.GetGrpc(), HTTP: pb.GetHttp(), Zone: pb.GetZone(), Version: pb.GetVersion(),
 		Level: pb.GetLevel(), State: State(pb.GetState()), Dead: pb.GetDead(), JoinID: string(pb.GetJoinId()),
-		Trusts: pb.GetTrusts(), SignedBy: pb.GetSignedBy(),
+		Trusts: pb.GetTrusts(), SignedBy: pb.GetSignedBy(), First: quota.Incarnation(pb.GetFirstIncarnation()),
 	}
 	if at := pb.GetJoinedUnixNanos(); at != 0 {
 		m.Joined = time.Unix(0, at)

@@ -62,6 +62,9 @@ type Member struct {
 	JoinID           string    // of the join that made it a member
 	Trusts           []string  // fingerprints of authorities that it trusts
 	SignedBy         string    // fingerprint of the one that signed its certificate
+	// First is the first life of a process with its data; 0 for data from before that
+	// was said, and for a member that has joined and not been heard of.
+	First quota.Incarnation
 }
 
 // Node returns the member as the planner of placements sees it.

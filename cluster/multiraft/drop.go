@@ -18,6 +18,12 @@ const droppedSuffix = ".dropped"
 
 func logFile(dir, name string) string { return filepath.Join(dir, "raft", name+".db") }
 
+// Exists says whether a directory has the log of a group.
+func Exists(dir, name string) bool {
+	_, err := os.Stat(logFile(dir, name))
+	return err == nil
+}
+
 func snapshotDir(dir, name string) string { return filepath.Join(dir, "snapshots", name) }
 
 // CloseGroup stops this node's replica of a group and keeps its files: a later

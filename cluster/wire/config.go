@@ -100,6 +100,13 @@ type Config struct {
 	// is 0. Connections that stand stay when it rises.
 	Required func() uint32
 
+	// First is the first life of a process with this node's data, which a Hello
+	// says; 0 if that is not known.
+	First quota.Incarnation
+	// Returns says what is wrong with a peer that comes with data of that first
+	// life; "" if nothing is. It is asked as Required is; nil takes everybody.
+	Returns func(id quota.NodeID, first quota.Incarnation) string
+
 	// Listener accepts peers; it is listening already and is closed by Close.
 	Listener net.Listener
 	// Peers are the other nodes and where they listen, to begin with; at most
@@ -140,6 +147,9 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) fill() {
+	if c.Returns == nil {
+		c.Returns = func(quota.NodeID, quota.Incarnation) string { return "" }
+	}
 	if c.Handle == nil {
 		c.Handle = func(_ quota.NodeID, _ *peerv1.Frame, answer func(*peerv1.Frame)) {
 			answer(&peerv1.Frame{Error: "this node handles no frames"})

@@ -43,7 +43,7 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 	return &peerv1.Hello{
 		Protocol: Protocol, Cluster: n.cfg.Cluster, From: string(n.cfg.Self), To: string(to),
 		Incarnation: uint64(n.cfg.Incarnation), Lane: lane, Ranges: n.cfg.Ranges,
-		Level: n.cfg.Level,
+		Level: n.cfg.Level, FirstIncarnation: uint64(n.cfg.First),
 	}
 }
 
@@ -78,7 +78,7 @@ func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peer
 		return nil, &refusedError{fmt.Sprintf("by this side: dialed node %q but %q answered", to, answer.From)}
 	}
 	_ = nc.SetDeadline(time.Time{})
-	n.noteLevel(answer)
+	n.noteHello(answer)
 	return newConn(n, sh.Conn, fr, answer), nil
 }
 
@@ -107,7 +107,7 @@ func (n *Net) receive(s *stranger) (*conn, error) {
 		return nil, &refusedError{answer.Refused}
 	}
 	_ = s.SetDeadline(time.Time{})
-	n.noteLevel(h)
+	n.noteHello(h)
 	return newConn(n, sh.Conn, fr, h), nil
 }
 
@@ -130,13 +130,13 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 	case h.Level < c.Required():
 		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
-	return ""
+	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
 }
 
-// noteLevel remembers what a Hello that fits says of its sender.
-func (n *Net) noteLevel(h *peerv1.Hello) {
+// noteHello remembers what a Hello that fits says of its sender.
+func (n *Net) noteHello(h *peerv1.Hello) {
 	if p := n.peer(quota.NodeID(h.From)); p != nil {
-		p.noteLevel(quota.Incarnation(h.Incarnation), h.Level)
+		p.noteHello(quota.Incarnation(h.Incarnation), h.Level, quota.Incarnation(h.FirstIncarnation))
 	}
 }
 

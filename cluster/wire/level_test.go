@@ -149,3 +149,32 @@ func TestLevels(t *testing.T) {
 		t.Fatal("b is not known any more", got)
 	}
 }
+
+// TestReturns: who comes with data of another first life is refused by whoever knows,
+// and is told why.
+func TestReturns(t *testing.T) {
+	const why = `data: "b" had others`
+	knows := func(c *Config) {
+		c.Returns = func(id quota.NodeID, first quota.Incarnation) string {
+			if id == "b" && first == 9 {
+				return why
+			}
+			return ""
+		}
+	}
+	b := func(first quota.Incarnation) func(*Config) { return func(c *Config) { c.First = first } }
+	one, _ := pair(t, knows, b(8))
+	if got := one.FirstOf("b"); got != 8 {
+		t.Errorf("b said %d", got)
+	}
+	if got := one.Refusal("b"); got != "" {
+		t.Errorf("refused: %s", got)
+	}
+	la, lb := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
+	a := start(t, la, "a", map[quota.NodeID]string{"b": lb.Addr().String()}, knows)
+	other := start(t, lb, "b", map[quota.NodeID]string{"a": la.Addr().String()}, b(9))
+	eventually(t, "b is told why", func() bool { return other.Refusal("a") == why })
+	if a.Connected("b") || other.Connected("a") {
+		t.Error("they are connected")
+	}
+}

@@ -100,7 +100,10 @@ func (l *link) failed(addr string, err error) {
 		l.peer.refused(addr)
 	}
 	var r *refusedError
-	if errors.As(err, &r) && !l.told[r.text] && len(l.told) < maxRefusalTexts {
+	if errors.As(err, &r) {
+		l.peer.noteRefusal(r.text)
+	}
+	if r != nil && !l.told[r.text] && len(l.told) < maxRefusalTexts {
 		if l.told == nil {
 			l.told = map[string]bool{}
 		}

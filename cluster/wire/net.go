@@ -188,9 +188,29 @@ func (n *Net) Connected(id quota.NodeID) bool {
 // connected in this life of this process, and one that is not known.
 func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
-		return p.saidLevel()
+		level, _ := p.said()
+		return level
 	}
 	return 0
+}
+
+// FirstOf returns the first life of a process with the peer's data, as it said in
+// its last handshake; 0 where LevelOf is, and for one that did not say it.
+func (n *Net) FirstOf(id quota.NodeID) quota.Incarnation {
+	if p := n.peer(id); p != nil {
+		_, first := p.said()
+		return first
+	}
+	return 0
+}
+
+// Refusal returns why the peer did not take a connection of this node, the last time
+// that it refused one; "" if it never did.
+func (n *Net) Refusal(id quota.NodeID) string {
+	if p := n.peer(id); p != nil {
+		return p.lastRefusal()
+	}
+	return ""
 }
 
 // WaitConnected returns nil once the peer is Up, the context's error, ErrClosed,

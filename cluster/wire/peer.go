@@ -30,7 +30,9 @@ type peer struct {
 	lastAddr    string // at which it was connected last
 	removed     bool   // nothing more is told
 	level       uint32 // said in its last handshake
-	levelLife   quota.Incarnation
+	first       quota.Incarnation
+	levelLife   quota.Incarnation // that said so
+	refusal     string            // why a connection was not taken, the last time
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
@@ -142,19 +144,31 @@ func (p *peer) markDead() {
 	p.die()
 }
 
-// noteLevel remembers the level of the newest life that has shaken hands.
-func (p *peer) noteLevel(life quota.Incarnation, level uint32) {
+// noteHello remembers what the newest life that has shaken hands says of itself.
+func (p *peer) noteHello(life quota.Incarnation, level uint32, first quota.Incarnation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if life >= p.levelLife {
-		p.level, p.levelLife = level, life
+		p.level, p.levelLife, p.first = level, life, first
 	}
 }
 
-func (p *peer) saidLevel() uint32 {
+func (p *peer) said() (level uint32, first quota.Incarnation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.level
+	return p.level, p.first
+}
+
+func (p *peer) noteRefusal(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusal = text
+}
+
+func (p *peer) lastRefusal() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal
 }
 
 func (p *peer) connected() bool {

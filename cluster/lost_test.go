@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// wipe kills a node and deletes all that it had.
+func (c *trio) wipe(id quota.NodeID) {
+	c.t.Helper()
+	c.kill(id)
+	if err := os.RemoveAll(filepath.Join(c.dir, string(id))); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// seeded waits until all nodes know the membership.
+func (c *trio) seeded() {
+	c.t.Helper()
+	c.eventually(20*time.Second, "all know the membership", func() error {
+		for _, n := range c.running() {
+			if v := n.view.Load(); !v.table.Seeded() {
+				return fmt.Errorf("%s does not", n.cfg.Self)
+			}
+		}
+		return nil
+	})
+}
+
+// keptOut waits until a node says that it may take no part. It has made no group.
+func (c *trio) keptOut(id quota.NodeID) {
+	c.t.Helper()
+	n := c.nodes[id]
+	c.eventually(20*time.Second, string(id)+" is kept out", func() error {
+		want := fmt.Sprintf("node %q was a member with data and comes back without: remove it and join it under a new name", id)
+		if st := n.Status(); st.Ready || !strings.Contains(st.Reason, want) {
+			return fmt.Errorf("%s", st.Reason)
+		}
+		return nil
+	})
+	for g := range uint32(c.ranges + 1) {
+		if n.host.Group(g) != nil {
+			c.t.Errorf("%s has opened %s", id, groupName(g))
+		}
+	}
+}
+
+// TestWipedNode: a node that comes back without its data is kept out, also when it is
+// started again; the others go on, and it is a member again under a new name.
+func TestWipedNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nodes for many seconds; left out by -short")
+	}
+	c := newTrio(t, 2)
+	c.apply(limit("daily", 100, quota.Hard))
+	c.seeded()
+	for _, id := range c.ids() {
+		if got, want := c.nodes["n1"].view.Load().member(id).First, c.nodes[id].first; got != want || want == 0 {
+			t.Errorf("the first life of %s is %d, the membership has %d", id, want, got)
+		}
+	}
+	c.wipe("n2")
+	c.start("n2", nil)
+	c.keptOut("n2")
+	c.kill("n2")
+	c.start("n2", nil)
+	c.keptOut("n2")
+	for _, id := range []quota.NodeID{"n1", "n3"} {
+		c.eventually(20*time.Second, string(id)+" is ready", func() error {
+			if st := c.nodes[id].Status(); !st.Ready {
+				return fmt.Errorf("%s", st.Reason)
+			}
+			return nil
+		})
+	}
+	use(t, c.nodes["n1"], quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "daily"}, Key: "a"}, 3)
+	c.kill("n2")
+	delete(c.addrs, "n2")
+	if _, err := c.nodes["n1"].ChangeCluster(t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: "n2", Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE}); err != nil {
+		t.Fatal(err)
+	}
+	c.join("n4", c.token())
+	c.settled(40*time.Second, 3)
+	c.eventually(10*time.Second, "n4 has said whose data it has", func() error {
+		if m := c.nodes["n1"].view.Load().member("n4"); m == nil || m.First != c.nodes["n4"].first {
+			return fmt.Errorf("%+v", m)
+		}
+		return nil
+	})
+}
+
+// TestTwoWipedNodes: two of three come back without data. They are a majority, and
+// do not begin anew while the third is there, who knows better.
+func TestTwoWipedNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nodes for many seconds; left out by -short")
+	}
+	c := newTrio(t, 2)
+	c.apply(limit("daily", 100, quota.Hard))
+	c.seeded()
+	c.wipe("n2")
+	c.wipe("n3")
+	c.start("n2", nil)
+	c.start("n3", nil)
+	c.keptOut("n2")
+	c.keptOut("n3")
+	if got := c.nodes["n1"].Limits().Version; got != 1 {
+		t.Errorf("n1 has version %d of the limits", got)
+	}
+}
+
+// TestLostData: who is refused, by what the membership has of a node and what the
+// node says.
+func TestLostData(t *testing.T) {
+	c := newOne(t, 1)
+	n := c.nodes["n1"]
+	stored := []*raftlogv1.StoredMember{
+		{Id: "n1", Peer: "h:1", State: uint32(members.Active)},
+		{Id: "earlier", Peer: "h:2", State: uint32(members.Active)},
+		{Id: "first", Peer: "h:3", State: uint32(members.Active), FirstIncarnation: 7},
+		{Id: "joined", Peer: "h:4", State: uint32(members.Active), JoinedUnixNanos: 5},
+		{Id: "heard", Peer: "h:5", State: uint32(members.Active), JoinedUnixNanos: 5, FirstIncarnation: 8},
+	}
+	n.view.Store(viewOf(members.New(&raftlogv1.Membership{Members: stored, Revision: 1 << 40}), 1))
+	for _, tc := range []struct {
+		id      quota.NodeID
+		first   quota.Incarnation
+		refused bool
+	}{
+		{"earlier", 0, false},
+		{"earlier", 9, true}, // it had data without a name
+		{"first", 7, false},
+		{"first", 9, true},
+		{"first", 0, false}, // an earlier version has rewritten the name: it has data
+		{"joined", 9, false},
+		{"heard", 8, false},
+		{"heard", 9, true},
+		{"nobody", 9, false}, // others refuse it
+	} {
+		if got := n.lost(tc.id, tc.first); (got != "") != tc.refused || got != "" && !strings.HasPrefix(got, lostData) {
+			t.Errorf("%s with %d: %q", tc.id, tc.first, got)
+		}
+	}
+}
