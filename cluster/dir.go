@@ -97,14 +97,14 @@ func identify(cfg *Config) (inc, first quota.Incarnation, err error) {
 
 // joined makes cfg that of a node that joins, if this is one, and returns who was
 // there then.
-func (cfg *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string {
+func (c *Config) joined(before map[quota.NodeID]string) map[quota.NodeID]string {
 	switch {
-	case cfg.Join:
-		return cfg.Nodes
+	case c.Join:
+		return c.Nodes
 	case len(before) > 0:
-		self := cfg.Nodes[cfg.Self]
-		cfg.Join, cfg.Nodes = true, maps.Clone(before)
-		cfg.Nodes[cfg.Self] = self
+		self := c.Nodes[c.Self]
+		c.Join, c.Nodes = true, maps.Clone(before)
+		c.Nodes[c.Self] = self
 	}
 	return before
 }

@@ -16,9 +16,14 @@ func TestHold(t *testing.T) {
 		s := &Service{queues: make([]queue, 1)}
 		g := &s.queues[0].gate
 		commands := []account.Command{
-			{Apply: &account.Request{}}, {Begin: &account.Begin{}}, {Prepare: &account.Prepare{}}, {Decide: &account.Decide{}},
-			{Finish: &account.Finish{Commit: true}}, {Collect: &account.Collect{}},
-			{Decide: &account.Decide{Commit: true}}, {Forget: &account.TxID{}},
+			{Apply: &account.Request{}},
+			{Begin: &account.Begin{}},
+			{Prepare: &account.Prepare{}},
+			{Decide: &account.Decide{}},
+			{Finish: &account.Finish{Commit: true}},
+			{Collect: &account.Collect{}},
+			{Decide: &account.Decide{Commit: true}},
+			{Forget: &account.TxID{}},
 		}
 		passed := func(want int) {
 			t.Helper()

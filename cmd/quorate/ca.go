@@ -39,7 +39,7 @@ func newCAStatusCommand() *cobra.Command {
   finishing   clients are to have certificates of it; then "ca rotate --finish"`,
 		Example: `  quorate ca status
   quorate ca status --trust-out ca.crt`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return rotate(cmd, &t, identity{}, output, trustOut, &quoratev1.RotateAuthorityRequest{Ask: true})
 		},

@@ -239,8 +239,7 @@ func (j *joiner) credentials(ctx context.Context, addr string) (credentials.Tran
 
 // dialError tells a member that is not there from one that is of another cluster.
 func (j *joiner) dialError(err error) error {
-	var wrong *pki.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*pki.Error](err); ok {
 		return status.Error(codes.PermissionDenied, "the token is another cluster's: "+wrong.Error())
 	}
 	return status.Error(codes.Unavailable, pki.Explain(err).Error())

@@ -28,7 +28,6 @@ type security struct {
 	store     *pki.Store
 	authority *pki.Pair // what the cluster is to sign with, if this node makes it
 	own       bool      // certificates are the operator's, who renews them
-	next      pki.KeyPEM
 }
 
 // openSecurity opens the certificates that the settings name. A node that has
@@ -56,9 +55,9 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 		return nil, err
 	}
 	if s.TLS.CAKey != "" && store.Empty() {
-		return sec, sec.issueOwn(s)
+		err = sec.issueOwn(s)
 	}
-	return sec, nil
+	return sec, err
 }
 
 // readAuthority reads what signs certificates; nil without a key.

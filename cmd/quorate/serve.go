@@ -73,12 +73,13 @@ func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 	case missing == nil:
 		s, err = config.LoadNode(kept)
 	default:
-		return s, false, o.loadNew(kept, &s)
+		err = o.loadNew(kept, &s)
+		return s, false, err
 	}
-	if err != nil {
-		return s, strict, err
+	if err == nil {
+		err = o.overlay(&s)
 	}
-	return s, strict, o.overlay(&s)
+	return s, strict, err
 }
 
 // loadNew is load for a node that is to join.
