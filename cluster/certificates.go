@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
@@ -33,6 +34,9 @@ type Certificates interface {
 	// SetTrust replaces what is trusted, in PEM.
 	SetTrust(bundle []byte) error
 }
+
+// callOutLimit is for one attempt to tell a new address.
+const callOutLimit = 500 * time.Millisecond
 
 // certificateTTL is how long a node's certificate is valid; it is renewed after
 // two thirds of that.
@@ -110,9 +114,29 @@ func (n *Node) introduce(ctx context.Context) {
 	if csr == nil && sameMember(self, have) && !have.Dead {
 		return
 	}
+	if n.routes.metaLeader() == "" && self.Peer != have.Peer {
+		n.callOut(ctx, self)
+		return
+	}
 	if err := n.tellLeader(ctx, self, csr); err != nil && ctx.Err() == nil {
 		n.log.Debug("not introduced to the meta leader", "err", err)
 	}
+}
+
+// callOut tells every node that this one has another address. None can answer, or
+// tell who leads: they look for it where it was. The leader takes it over all the
+// same.
+func (n *Node) callOut(ctx context.Context, self *members.Member) {
+	ctx, cancel := context.WithTimeout(ctx, callOutLimit)
+	defer cancel()
+	msg := &peerv1.Call{Body: &peerv1.Call_Announce{Announce: &peerv1.CallAnnounce{Member: encode(self.Encode())}}}
+	var wg sync.WaitGroup
+	for _, id := range n.view.Load().ids {
+		if id != n.cfg.Self {
+			wg.Go(func() { _, _ = n.call(ctx, id, msg) }) // without an answer, as said
+		}
+	}
+	wg.Wait()
 }
 
 // selfMember is this node as it is, for the membership.

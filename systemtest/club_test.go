@@ -225,10 +225,30 @@ func (c *club) status(s *server) (*quoratev1.GetStatusResponse, error) {
 }
 
 // settle waits until those who run are all who are in the cluster, and every range
-// has its voters and a leader, fairly shared.
+// has its voters and a leader. Leaderships are shared fairly only when all nodes
+// have been there for ten seconds: balanced waits for that.
 func (c *club) settle() {
 	c.t.Helper()
 	eventually(c.t, 60*time.Second, "all is where it should be", c.unsettled)
+}
+
+func (c *club) balanced() {
+	c.t.Helper()
+	eventually(c.t, 60*time.Second, "leaderships are shared fairly", func() error {
+		time.Sleep(50 * time.Millisecond)
+		st, err := c.status(c.running()[0])
+		if err != nil {
+			return err
+		}
+		var low, high int32 = 1 << 20, 0
+		for _, n := range st.GetNodes() {
+			low, high = min(low, n.GetLeads()), max(high, n.GetLeads())
+		}
+		if high-low > 2 {
+			return fmt.Errorf("a node leads %d ranges, another %d", low, high)
+		}
+		return nil
+	})
 }
 
 // unsettled says what is not.
@@ -262,10 +282,8 @@ func asWanted(st *quoratev1.GetStatusResponse, nodes []*server) error {
 	for _, s := range nodes {
 		ids = append(ids, s.id)
 	}
-	var low, high int32 = 1 << 20, 0
 	for _, n := range st.GetNodes() {
 		have = append(have, n.GetId())
-		low, high = min(low, n.GetLeads()), max(high, n.GetLeads())
 	}
 	if !slices.Equal(ids, have) {
 		return fmt.Errorf("there are %v, not %v", have, ids)
@@ -274,9 +292,6 @@ func asWanted(st *quoratev1.GetStatusResponse, nodes []*server) error {
 		if len(r.GetReplicas()) != replicasOf(len(ids)) || len(r.GetFormer()) > 0 || !slices.Contains(r.GetReplicas(), r.GetLeader()) {
 			return fmt.Errorf("range %d: %v", r.GetId(), r)
 		}
-	}
-	if high-low > 2 {
-		return fmt.Errorf("a node leads %d ranges, another %d", low, high)
 	}
 	return nil
 }

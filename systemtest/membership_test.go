@@ -75,7 +75,7 @@ func (g *growth) grow(nodes ...*server) {
 	began := time.Now()
 	took := g.join(nodes...)
 	g.load(nodes...)
-	time.Sleep(time.Second)
+	g.balanced()
 	g.tell(began, took)
 }
 
@@ -95,7 +95,7 @@ func (g *growth) shrink(nodes ...*server) {
 	}()
 	took := g.leave(nodes...)
 	<-ended
-	time.Sleep(time.Second)
+	g.balanced()
 	g.tell(began, took)
 }
 
@@ -115,8 +115,8 @@ func (g *growth) tell(began time.Time, took time.Duration) {
 		}
 	}
 	moves := g.moved()
-	g.t.Logf("%d nodes after %v; longest gap %v (%s); %d checks failed; %d steps of replicas",
-		len(g.running()), took.Round(100*time.Millisecond), gap.Round(time.Millisecond), at, unanswered, moves-g.moves)
+	g.t.Logf("%d nodes after %v, leaders balanced after %v; longest gap %v (%s); %d checks failed; %d steps of replicas",
+		len(g.running()), took.Round(100*time.Millisecond), now.Sub(began).Round(100*time.Millisecond), gap.Round(time.Millisecond), at, unanswered, moves-g.moves)
 	g.moves = moves
 	if gap > growGap {
 		g.t.Errorf("no answer for %v, %s", gap, at)
