@@ -22,7 +22,7 @@ SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline soak faults reach campaign lint generate verify bench fuzz
+.PHONY: help build test race system headline upgrade-test soak faults reach campaign lint generate verify bench fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -42,6 +42,9 @@ system: ## run only the tests of whole nodes, with their figures; needs iproute2
 
 headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
 	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
+
+upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
+	CI=true SYSTEM_UPGRADE=1 go test -count=1 -v -run 'TestUpgrade' ./systemtest
 
 soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
 	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest

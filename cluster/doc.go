@@ -27,6 +27,54 @@
 // leaders from their own replicas and from beacons, which every node sends on
 // each change and once a second.
 //
+// # Membership
+//
+// The meta group holds who is a member, what is wanted of each group (voters, the
+// preferred leader first, and former ones that are still to leave), join tokens, the
+// authority that signs certificates, and the feature level (package members). A
+// change says from which revision it was made, and is refused if that is not the
+// newest.
+//
+// A view is that as one node knows it: out of the settings until the meta group has a
+// membership, then from there, with a copy in the data directory (members.json), so
+// that a node that starts finds its peers and its groups. The placer makes the node
+// what the view says: it connects, opens groups, and deletes replicas that are with
+// others now; the last only when the meta leader says that the view is the newest.
+//
+// The mover works where the meta group is led. It makes the first membership once all
+// nodes of the settings are here, raises the feature level, gives up nodes that are
+// silent for Config.DeadAfter if those that remain are a majority and enough for all
+// replicas, plans (package shard), and takes members out that hold nothing. Then it
+// carries out one step of each group that is not as wanted: add a non-voter, promote
+// it when it is caught up, transfer the leadership, demote, remove, forget. What is
+// wanted is in the meta group and what is in each group's Raft configuration, so
+// nothing is lost with it. Every member has a replica of the meta group.
+//
+// A node joins with a token: it is a member at once, with an address book, and gets
+// its ranges by and by. One that leaves is told so when it holds nothing (Node.Out).
+// Certificates are renewed after two thirds of their life, through the meta leader; a
+// rotation of the authority goes on only when all members that live trust the next.
+//
+// # Feature levels
+//
+// A node says its level in the handshake. Entries of the log that a level brought are
+// proposed only when the cluster is at it: an earlier version skips what it does not
+// know, and would hold another state for ever. Before there is a membership the
+// cluster is at level 0: changes of members and of who may do what, and backups while
+// a node of an earlier version is connected, are refused with the names of those that
+// hold it up. From level 1 on whoever can do less is refused in the handshake.
+//
+// # Data that are lost
+//
+// Data have a name: the incarnation of the first process that had them. The membership
+// has that of each member, and who comes back with another one is refused in the
+// handshake: it has forgotten its votes. A node without data that the settings name
+// makes no group before all others are here, or a majority has been for a second, and
+// none at all once a member says that it was there before. So the first start of a
+// cluster takes no longer, unless a node is missing: then a second. What is not seen: data lost
+// before the cluster had a membership, an older copy of the data, and a majority
+// that comes back without data while nobody is up who knows.
+//
 // # Limits and overrides
 //
 // The meta group holds every version of the limits whole, and the overrides. A
@@ -68,4 +116,6 @@
 // Inbox: 4096 messages; a grant that finds it full is dropped, and the member
 // asks again. A checkpoint holds at most 4096 levels. Checks that wait for a
 // grant (at most Config.GrantWait): 1024; more do not wait.
+// Members: 256; join tokens: 1000. Groups that move at a time: 4, a step at most ten
+// seconds. A change of the cluster is tried for ten seconds.
 package cluster
