@@ -46,6 +46,9 @@ func checkExample(t *testing.T, s *Scenario, runs []Outcome) {
 // TestRepeats plays a scenario with everything in it twice: every number is the
 // same.
 func TestRepeats(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine plays for long; left out by -short")
+	}
 	data, err := os.ReadFile("../../../examples/sim/headline.yaml")
 	if err != nil {
 		t.Fatal(err)
