@@ -277,6 +277,9 @@ func TestTrapJoinedKeys(t *testing.T) {
 // a million keys and dynamic names are as many buckets as max_keys allows; the
 // rest is refused or let pass as its ceiling says, and nothing is kept of it.
 func TestTrapManyNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine asks a million times; left out by -short")
+	}
 	const most = 1000
 	r := newRig(t, Config{MaxKeys: most})
 	template := limit(quota.LimitName{Namespace: "n", Limit: quota.Template}, 20, quota.Hard)

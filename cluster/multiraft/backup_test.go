@@ -101,6 +101,9 @@ func (*brokenReader) Read([]byte) (int, error) { return 0, errors.New("injected:
 // TestDiskUseIsBounded: the log and the snapshots of a group that takes 10,000
 // entries of 1 KiB stay small.
 func TestDiskUseIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a log; left out by -short")
+	}
 	c := newGrowing(t, 1, func(c *Config) { c.BalanceEvery = 50 * time.Millisecond })
 	m := c.members[0]
 	g := m.groups[0]

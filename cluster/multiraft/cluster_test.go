@@ -13,6 +13,9 @@ import (
 func TestLeadersAreWhereTheyShouldBe(t *testing.T) {
 	for _, groups := range []int{1, 16, 64} {
 		t.Run(strconv.Itoa(groups), func(t *testing.T) {
+			if testing.Short() && groups > 16 {
+				t.Skip("makes many files; left out by -short")
+			}
 			start := time.Now()
 			c := newCluster(t, groups, nil)
 			opened := time.Since(start)
@@ -57,7 +60,10 @@ func TestApplyReplicates(t *testing.T) {
 }
 
 func TestCrashedLeaderIsReplaced(t *testing.T) {
-	const groups = 48
+	groups := 48
+	if testing.Short() { // beside other packages
+		groups = 12
+	}
 	c := newCluster(t, groups, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	for g := range groups {

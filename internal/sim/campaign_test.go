@@ -13,7 +13,7 @@ func TestCampaign(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
-		seeds = 40
+		seeds = 10
 	}
 	asked := map[Property]int{}
 	for seed := range seeds {

@@ -15,7 +15,7 @@ func TestDurableCounts(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(1000)
 	if testing.Short() {
-		seeds = 100
+		seeds = 20
 	}
 	kills, told := 0, int64(0)
 	for seed := range seeds {

@@ -89,7 +89,7 @@ func TestHardWindows(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
-		seeds = 60
+		seeds = 15
 	}
 	for seed := range seeds {
 		s, line := random(seed, quota.Hard)
