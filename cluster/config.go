@@ -47,6 +47,9 @@ type Config struct {
 	// Join says that Nodes, which names this node too, are members that have
 	// taken it in: it makes no group of its own.
 	Join bool
+	// JoinID is the id of the join that made this node a member; empty for one that
+	// never joined. It tells the node from earlier ones of its name.
+	JoinID string
 	// Zone is a label of where the node stands; replicas are spread over zones.
 	Zone string
 	// GRPC and HTTP are the addresses at which others reach the node's APIs; the

@@ -99,6 +99,12 @@ func (n *Node) membersChanged(t *members.Table) {
 	if !t.Seeded() || t.Revision() <= have.table.Revision() {
 		return
 	}
+	if n.isAnother(t.Member(n.cfg.Self)) {
+		if have.member(n.cfg.Self) != nil {
+			n.gone("another node has joined under its name")
+		}
+		return // replayed: from before this one joined
+	}
 	v := viewOf(t, n.cfg.Ranges)
 	if v.nodes[n.cfg.Self] == "" {
 		if have.member(n.cfg.Self) != nil { // not from before it joined
@@ -109,6 +115,11 @@ func (n *Node) membersChanged(t *members.Table) {
 	n.view.Store(v)
 	n.rearrange()
 	n.announce()
+}
+
+// isAnother says whether a member of this node's name came in by another join.
+func (n *Node) isAnother(m *members.Member) bool {
+	return m != nil && n.cfg.JoinID != "" && m.JoinID != n.cfg.JoinID
 }
 
 // saveView writes the node's copy of the membership.

@@ -271,6 +271,15 @@ func joinID(dir string) ([]byte, error) {
 	return id, writeNew(path, []byte(hex.EncodeToString(id)+"\n"))
 }
 
+// ownJoinID is the id of the join by which this node came in; empty if it did not.
+func ownJoinID(dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(dir, joinIDFile)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	id, err := joinID(dir)
+	return string(id), err
+}
+
 // readToken reads a join token from a file.
 func readToken(path string) (string, error) {
 	if path == "" {

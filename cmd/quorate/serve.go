@@ -152,6 +152,10 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		}
 		return err
 	}
+	if cfg.JoinID, err = ownJoinID(settings.Data); err != nil {
+		ports.close()
+		return err
+	}
 	cfg.TLS, cfg.Authority = sec.links(), sec.authority
 	if r := sec.renewer(&settings); r != nil {
 		cfg.Certificates = r
