@@ -1,0 +1,59 @@
+package systemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// TestRotation replaces the authority that signs certificates while checks are
+// made: every node gets a new certificate, and no check fails.
+func TestRotation(t *testing.T) {
+	g := startGrowth(t, 3)
+	g.grow(g.nodes[1], g.nodes[2])
+	began := time.Now()
+	rotate := func(r *quoratev1.RotateAuthorityRequest) (res *quoratev1.RotateAuthorityResponse) {
+		g.call("rotation", func(ctx context.Context, s quoratev1.ClusterServiceClient) (err error) {
+			res, err = s.RotateAuthority(ctx, r)
+			return err
+		})
+		return res
+	}
+	var now *quoratev1.RotateAuthorityResponse
+	until := func(phase string) {
+		eventually(t, 20*time.Second, "the rotation is "+phase, func() error {
+			time.Sleep(50 * time.Millisecond)
+			if now = rotate(&quoratev1.RotateAuthorityRequest{Ask: true}); now.GetPhase() != phase {
+				return fmt.Errorf("%s: %s", now.GetPhase(), now.GetWaitsFor())
+			}
+			return nil
+		})
+	}
+	until("steady")
+	before := now.GetFingerprint()
+	rotate(&quoratev1.RotateAuthorityRequest{})
+	until("trusted")
+	write(t, filepath.Join(g.nodes[0].dir, "admin", "ca.crt"), string(now.GetTrust())) // of the clients
+	time.Sleep(2200 * time.Millisecond)                                                // they look every 2 s
+	rotate(&quoratev1.RotateAuthorityRequest{})
+	until("finishing")
+	if now.GetFingerprint() == before {
+		t.Error("the same authority signs")
+	}
+	for _, s := range g.nodes {
+		eventually(t, 5*time.Second, s.id+" renewed its certificate", func() error {
+			if said(s, "certificate renewed") == "" {
+				return errors.New("it does not say so")
+			}
+			return nil
+		})
+	}
+	time.Sleep(time.Second)
+	g.tell(began, time.Since(began))
+	g.judge()
+}
