@@ -34,6 +34,7 @@ func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 // what was asked for before it ended. It goes on until enough was seen: a slow machine only
 // takes longer.
 func TestAccountsNeverStale(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newTrio(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))

@@ -99,6 +99,7 @@ func (c *trio) nothingPending() error {
 // reads them all the while: the sum never differs, also when the leader of some ranges is
 // killed, or cut off.
 func TestAccountsBank(t *testing.T) {
+	t.Parallel() // it mostly waits
 	t.Run("killed", func(t *testing.T) { bank(t, func(c *trio) { c.kill("n3") }) })
 	t.Run("cut off", func(t *testing.T) {
 		bank(t, func(c *trio) {

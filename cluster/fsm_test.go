@@ -81,7 +81,7 @@ func garbage(rng *rand.Rand) []byte {
 }
 
 func TestMetaMachine(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range modelSeeds(5) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var log [][]byte

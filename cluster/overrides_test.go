@@ -26,7 +26,7 @@ func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
 
 // TestOverridesModel compares the table with a map, through random changes.
 func TestOverridesModel(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range modelSeeds(4) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		m, model := quietMeta(), map[quota.Key]quota.Override{}
 		span := []int{20, 2000, 2000, 20000}[seed] // keys: chunks stay few, split, empty again
