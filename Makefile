@@ -44,7 +44,7 @@ headline: ## play three scenarios on real processes, with the simulator's predic
 	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
 
 upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
-	CI=true SYSTEM_UPGRADE=1 go test -count=1 -v -run 'TestUpgrade' ./systemtest
+	CI=true go test -tags upgrade -count=1 -v -run 'TestUpgrade' ./systemtest
 
 soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
 	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest
@@ -103,6 +103,7 @@ check-format: ## Go files are formatted
 
 check-vet: ## go vet
 	go vet ./...
+	go vet -tags upgrade ./systemtest
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 // TestScripts runs the real command line against a fake cluster of three nodes.
 // In a script, "exits N command" runs the command and expects exit code N.
 func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("every command is a process of its own; left out by -short")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: *rewrite,
