@@ -175,6 +175,9 @@ func predict(s *scenario.Scenario, delay time.Duration) (p prediction) {
 //   - of both, what comes back in twice the time that nodes were stalled, of which
 //     half a second counts at most: what a stalled node should admit, and what it
 //     holds meanwhile. The furthest was 8.6 % below, under hard.
+//   - of net, when a leader is killed, what comes back in 0.4 s: real elections took
+//     0.55 to 1.1 s here (docs/faults.md), and the simulator's network does not know
+//     of processes that wait for a disk. The furthest was 2.6 % below, under hard.
 //
 // Under hard nothing is allowed beyond the limit, ever: what is proven is held to
 // that, since moments are known only as well as callers can know them.
@@ -182,6 +185,7 @@ const (
 	netMargin    = 2.5
 	excessMargin = 20
 	mostStalled  = 500 * time.Millisecond
+	election     = 400 * time.Millisecond
 )
 
 // check holds what was measured to the prediction.
@@ -190,6 +194,9 @@ func (p *prediction) check(t *testing.T, s *scenario.Scenario, m *measured, stal
 	perSecond := float64(s.Limit.Rate.Tokens) / s.Limit.Rate.Per.Seconds()
 	tokens := 2 * perSecond * min(stalled, mostStalled).Seconds()
 	net := netMargin + 100*tokens/float64(m.ideal)
+	if len(s.Faults) > 0 {
+		net += 100 * perSecond * election.Seconds() / float64(m.ideal)
+	}
 	if m.net() < p.net[0]-net || m.net() > p.net[1]+net {
 		t.Errorf("%s: net %+.2f %%, predicted %+.2f to %+.2f, and %.1f more for a machine that stalled for %v", s.Name, m.net(), p.net[0], p.net[1], net, stalled)
 	}
