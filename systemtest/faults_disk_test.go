@@ -217,7 +217,8 @@ func (f *field) damagedSnapshots() fault {
 }
 
 func (f *field) damagedLog() fault {
-	return f.damaged("log cut in half", "the second half of a range's log gone", "raft/range-000.db", func(b []byte) []byte { return b[:len(b)/2] })
+	// The first two pages only say where the rest is; the second half of the file may hold nothing yet.
+	return f.damaged("log cut off", "a range's log gone but for its first two pages", "raft/range-000.db", func(b []byte) []byte { return b[:2*os.Getpagesize()] })
 }
 
 // damaged does something to files of a node that is down. It must refuse to start,
