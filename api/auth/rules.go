@@ -74,6 +74,8 @@ var rules = map[string]Rule{
 	pkg + "QuotaService/Refund":     hot(rbac.Report, byNamespace, namespace),
 	pkg + "QuotaService/Report":     hot(rbac.Report, byNamespace, namespace),
 
+	pkg + "MemberService/Attach": hot(rbac.Check, nil, anywhere),
+
 	pkg + "LimitService/GetLimits":      some(rbac.LimitsRead, shown),
 	pkg + "LimitService/ValidateLimits": some(rbac.LimitsRead, anywhere),
 	pkg + "LimitService/DiffLimits":     some(rbac.LimitsRead, shown),
