@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Bounds and defaults.
@@ -34,11 +35,25 @@ type Limiter interface {
 	// Allow decides one check and charges it if it passes. A refusal is a
 	// Result, not an error.
 	Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error)
+	// AllowHTTP decides a request by its method and path, against all limits of the
+	// namespace that match it: all pass and are charged, or none is. The Result is
+	// that of the limit which refused, or of the one that has least left. When none
+	// matches it is allowed, with WhyNoLimit.
+	AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error)
 	// Close ends the use of the limiter; calls after it return ErrClosed.
 	Close() error
 }
 
 var _ Limiter = (*Client)(nil)
+
+// HTTPCheck is one HTTP request.
+type HTTPCheck struct {
+	Namespace string // of the limits; "" is "slas", that of the HTTP rules of limit files
+	Method    string // such as GET
+	Path      string // begins with "/"; a query is not looked at
+	Key       string // what the limits are counted for; "" is one bucket for everybody
+	Cost      int64  // tokens; 0 means 1
+}
 
 // Client asks nodes over gRPC. See the package's documentation.
 type Client struct {
@@ -59,8 +74,23 @@ type Option func(*options)
 
 type options struct {
 	timeout time.Duration
+	mode    Mode
 	dial    []grpc.DialOption
 }
+
+// Mode is where a client decides.
+type Mode uint8
+
+const (
+	// InProcess decides in the memory of this process; one stream to one node
+	// carries what it counted, and what it may spend. The default.
+	InProcess Mode = iota
+	// Remote asks a node for every check.
+	Remote
+)
+
+// WithMode sets where the client decides. The default is [InProcess].
+func WithMode(m Mode) Option { return func(o *options) { o.mode = m } }
 
 // WithTimeout sets the deadline of calls whose context has none. The default is
 // [DefaultTimeout].
@@ -137,6 +167,24 @@ func (c *Client) Conns() []*grpc.ClientConn {
 // takes them if so. cost is 1 or more.
 func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error) {
 	req := &quoratev1.AllowRequest{Namespace: namespace, Limit: limit, Key: key, Cost: &cost}
+	var res *quoratev1.AllowResponse
+	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.Allow(ctx, req)
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return fromProto(res), nil
+}
+
+// AllowHTTP decides a request by its method and path. See [Limiter].
+func (c *Client) AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error) {
+	cost := max(check.Cost, 1)
+	req := &quoratev1.AllowRequest{Namespace: check.Namespace, Method: check.Method, Path: check.Path, Key: check.Key, Cost: &cost}
+	if req.Namespace == "" {
+		req.Namespace = quota.HTTPNamespace
+	}
 	var res *quoratev1.AllowResponse
 	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
 		res, err = q.Allow(ctx, req)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,7 +81,7 @@ func serve(t *testing.T, n *fakeNode) (addr string, stop func()) {
 
 func newClient(t *testing.T, addrs []string, opts ...Option) *Client {
 	t.Helper()
-	c, err := New(t.Context(), addrs, opts...)
+	c, err := New(t.Context(), addrs, append([]Option{WithMode(Remote)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +94,11 @@ func TestAllow(t *testing.T) {
 	addr, _ := serve(t, n)
 	c := newClient(t, []string{addr})
 	res, err := c.Allow(t.Context(), "web", "per_client", "k", 1)
-	want := Result{Allowed: true, Remaining: 19, Why: WhyHeld, Limit: Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Hard: true}}
-	if err != nil || res != want {
+	want := Result{
+		Allowed: true, Remaining: 19, Why: WhyHeld, Mode: ModeRemote, Limit: Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Hard: true},
+		Policies: []Policy{{Name: "per_client", Quota: 20, Window: 2 * time.Second, Remaining: 19}},
+	}
+	if err != nil || !reflect.DeepEqual(res, want) {
 		t.Errorf("got %+v %v, want %+v", res, err, want)
 	}
 	n.now(func(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Result is the answer to one check.
@@ -23,8 +25,17 @@ type Result struct {
 	// Shadow says that it was allowed only because the limit is not enforced yet;
 	// Near that little is left.
 	Shadow, Near bool
-	// Why says how it was decided.
-	Why Why
+	// Why says how it was decided, and Mode by what means.
+	Why  Why
+	Mode DecisionMode
+	// ResetAfter is when Limit would be full again if nobody asked; of a window,
+	// its end. 0 when it is full, or not known.
+	ResetAfter time.Duration
+	// Policies are what callers may be told of the limits that were charged, for
+	// RateLimit headers: one after Allow; after AllowHTTP one for each limit that
+	// matched, as far as they were decided, in order of their names. None when no limit decided, or
+	// the limit counts nothing. Shadow limits are left out.
+	Policies []Policy
 	// Err is the fault of this check. Only AllowBatch sets it; the other fields
 	// are then zero.
 	Err error
@@ -70,6 +81,36 @@ const (
 	WhyUnknown Why = "unknown" // the node says something newer than this client
 )
 
+// DecisionMode says by what means a decision was made. The words are stable; new
+// ones may come.
+type DecisionMode string
+
+// The values of DecisionMode.
+const (
+	ModeGranted  DecisionMode = "granted"  // in the process, out of what its node has granted, or refused by what it told
+	ModeSoft     DecisionMode = "soft"     // in the process, on the estimated global level of a soft limit
+	ModeCutOff   DecisionMode = "cut_off"  // in the process, cut off from all nodes: the limit's when_cut_off
+	ModeRemote   DecisionMode = "remote"   // by a node that was asked
+	ModeFallback DecisionMode = "fallback" // nobody knows the limit yet, or answers: the client's own defaults
+)
+
+// Policy is one limit as a caller sees it.
+type Policy struct {
+	// Name of the limit, without its namespace; tiers behind the first are
+	// "name-2", "name-3".
+	Name string
+	// Quota is the most that can go at once: the burst, or a window's count.
+	Quota int64
+	// Window is the time that Quota is for: of a bucket what refilling it takes,
+	// of a window its length. 0 for what counts what is in flight.
+	Window time.Duration
+	// Remaining is the estimated number of tokens left, 0 to Quota.
+	Remaining int64
+	// ResetAfter is when it would be full again if nobody asked; of a window its
+	// end. 0 when it is full, or not known.
+	ResetAfter time.Duration
+}
+
 func fromProto(r *quoratev1.AllowResponse) Result {
 	out := Result{
 		Allowed:   r.GetAllowed(),
@@ -78,6 +119,10 @@ func fromProto(r *quoratev1.AllowResponse) Result {
 		Wait:      r.GetWait().AsDuration(),
 		Shadow:    r.GetShadow(),
 		Near:      r.GetNear(),
+		Mode:      ModeRemote,
+		Policies:  policies(r),
+
+		ResetAfter: r.GetResetAfter().AsDuration(),
 		Limit: Limit{
 			Namespace: r.GetLimit().GetNamespace(), Name: r.GetLimit().GetName(), Rate: r.GetLimit().GetRate(),
 			Burst: r.GetLimit().GetBurst(), Hard: r.GetLimit().GetCeiling() == quoratev1.Ceiling_CEILING_HARD,
@@ -91,6 +136,38 @@ func fromProto(r *quoratev1.AllowResponse) Result {
 		out.RetryAfter = r.GetRetryAfter().AsDuration()
 	}
 	return out
+}
+
+// policies is the limit of an answer as a caller sees it: one, or none.
+func policies(r *quoratev1.AllowResponse) []Policy {
+	l := r.GetLimit()
+	if l.GetName() == "" || r.GetShadow() || l.GetClass() > quoratev1.Class_CLASS_COUNTED || l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_OFF {
+		return nil
+	}
+	p := Policy{Name: l.GetName(), Quota: l.GetBurst(), Remaining: max(0, r.GetRemaining()), ResetAfter: r.GetResetAfter().AsDuration()}
+	kind, rate := l.GetKind(), l.GetRate()
+	if n := int(r.GetTier()); n > 1 && n <= len(l.GetTiers()) {
+		t := l.GetTiers()[n-1]
+		p.Name, p.Quota, kind, rate = tierName(p.Name, n), t.GetBurst(), t.GetKind(), t.GetRate()
+	}
+	if kind == quoratev1.Kind_KIND_CONCURRENCY {
+		p.Quota = max(p.Quota, l.GetInFlight())
+		return []Policy{p}
+	}
+	if parsed, err := quota.ParseRate(rate); err == nil {
+		p.Window = windowOf(parsed, p.Quota)
+	}
+	return []Policy{p}
+}
+
+func tierName(name string, tier int) string { return name + "-" + strconv.Itoa(tier) }
+
+// windowOf is how long a rate takes for a number of tokens.
+func windowOf(r quota.Rate, tokens int64) time.Duration {
+	if r.Tokens <= 0 {
+		return r.Per
+	}
+	return r.TimeFor(quota.FromTokens(tokens))
 }
 
 var whys = func() map[quoratev1.Why]Why {

@@ -90,7 +90,7 @@ func TestAccountsThroughKills(t *testing.T) {
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const workers, each, start = 4, 5, 1_000_000
-	q, err := client.New(t.Context(), strings.Split(c.addrs(), ","))
+	q, err := client.New(t.Context(), strings.Split(c.addrs(), ","), client.WithMode(client.Remote))
 	if err != nil {
 		t.Fatal(err)
 	}

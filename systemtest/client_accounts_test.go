@@ -16,7 +16,7 @@ import (
 // handle is an application that knows some nodes.
 func handle(t *testing.T, addrs ...string) *accounts.Application {
 	t.Helper()
-	c, err := client.New(t.Context(), addrs)
+	c, err := client.New(t.Context(), addrs, client.WithMode(client.Remote))
 	if err != nil {
 		t.Fatal(err)
 	}

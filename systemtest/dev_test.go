@@ -54,7 +54,7 @@ func TestDev(t *testing.T) {
 	for i := range 4 {
 		take(t, &server{id: "dev", httpAddr: fmt.Sprintf("127.0.0.1:%d", base+10*(i%3+1)+1)}, k, 1)
 	}
-	q, err := client.New(t.Context(), []string{fmt.Sprintf("127.0.0.1:%d", base+22)})
+	q, err := client.New(t.Context(), []string{fmt.Sprintf("127.0.0.1:%d", base+22)}, client.WithMode(client.Remote))
 	if err != nil {
 		t.Fatal(err)
 	}

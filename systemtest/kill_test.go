@@ -221,7 +221,7 @@ func TestRestartAll(t *testing.T) {
 			t.Errorf("%s changed the limits by itself: version %d", s.id, st.Version)
 		}
 	}
-	q, err := client.New(t.Context(), []string{c.nodes[0].grpc})
+	q, err := client.New(t.Context(), []string{c.nodes[0].grpc}, client.WithMode(client.Remote))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func startLoad(ctx context.Context, t *testing.T, nodes []*server, perNode int, 
 	}
 	l.wg.Go(func() { l.watchStalls(ctx) })
 	for _, s := range nodes {
-		c, err := client.New(ctx, []string{s.grpc})
+		c, err := client.New(ctx, []string{s.grpc}, client.WithMode(client.Remote))
 		if err != nil {
 			t.Fatal(err)
 		}

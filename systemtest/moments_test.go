@@ -130,7 +130,7 @@ func keen(t *testing.T, addrs []string, opts ...grpc.DialOption) *client.Client 
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	})
-	c, err := client.New(t.Context(), addrs, client.WithDialOptions(append(opts, soon)...))
+	c, err := client.New(t.Context(), addrs, client.WithMode(client.Remote), client.WithDialOptions(append(opts, soon)...))
 	if err != nil {
 		t.Fatal(err)
 	}

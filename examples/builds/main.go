@@ -64,7 +64,7 @@ func main() {
 }
 
 func run(ctx context.Context, nodes []string, user, build string, out io.Writer) error {
-	c, err := client.New(ctx, nodes)
+	c, err := client.New(ctx, nodes, client.WithMode(client.Remote))
 	if err != nil {
 		return err
 	}

@@ -215,13 +215,13 @@ var Rules = []Rule{
 	{
 		Package: "client", Kind: Library, Closed: true,
 		Job:        "is linked into other people's services, so it stays thin",
-		May:        []string{"api/gen/..."},
-		ThirdParty: []string{protobuf, grpc, genproto},
+		May:        []string{"aggregator", "internal/quota", "internal/limiter", "shard", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto, xsync},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
-		May:        []string{"client", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto},
 	},
 	{
