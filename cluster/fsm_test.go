@@ -10,6 +10,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -162,7 +163,7 @@ func randomOverrides(rng *rand.Rand, count int) []quota.Override {
 func setOverridesCommand(list ...quota.Override) *raftlogv1.MetaCommand {
 	set := &raftlogv1.SetOverrides{}
 	for i := range list {
-		set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: encodeKey(list[i].Key), Rule: encodeRule(&list[i])})
+		set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: limitproto.EncodeKey(list[i].Key), Rule: limitproto.EncodeRule(&list[i])})
 	}
 	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}}
 }
@@ -170,7 +171,7 @@ func setOverridesCommand(list ...quota.Override) *raftlogv1.MetaCommand {
 func deleteOverridesCommand(keys ...quota.Key) *raftlogv1.MetaCommand {
 	del := &raftlogv1.DeleteOverrides{}
 	for _, k := range keys {
-		del.Keys = append(del.Keys, encodeKey(k))
+		del.Keys = append(del.Keys, limitproto.EncodeKey(k))
 	}
 	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}}
 }

@@ -7,6 +7,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 )
@@ -113,7 +114,7 @@ func (n *Node) hand(grants []quota.Grant) {
 		if frames[g.To] == nil {
 			frames[g.To] = &peerv1.Grants{}
 		}
-		frames[g.To].Grants = append(frames[g.To].Grants, encodeGrant(g))
+		frames[g.To].Grants = append(frames[g.To].Grants, peerproto.EncodeGrant(g))
 	}
 	for to, f := range frames {
 		n.stats.grants.Add(float64(len(f.Grants)))

@@ -11,6 +11,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -89,7 +90,7 @@ func limitsProposal(c *quota.Change) (proposal, error) {
 }
 
 func encodeChange(c *quota.Change) (*raftlogv1.SetLimits, error) {
-	errs := []error{checkText("by", c.By, quota.MaxNameLen), checkText("comment", c.Comment, quota.MaxCommentLen)}
+	errs := []error{limitproto.CheckText("by", c.By, quota.MaxNameLen), limitproto.CheckText("comment", c.Comment, quota.MaxCommentLen)}
 	if c.Expect < quota.AnyVersion {
 		errs = append(errs, fmt.Errorf("expected version: %d; must be a version, 0 for none yet, or %d for any", c.Expect, quota.AnyVersion))
 	}

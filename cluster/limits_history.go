@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -101,7 +102,7 @@ func (v *pastLimits) decode() (*quota.Limits, error) {
 	if err := proto.Unmarshal(v.limits, &list); err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.info.Number, err)
 	}
-	limits, err := decodeLimits(v.info.Number, list.Limits)
+	limits, err := limitproto.DecodeLimits(v.info.Number, list.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.info.Number, err)
 	}

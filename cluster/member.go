@@ -4,6 +4,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -101,7 +102,7 @@ func (n *Node) bookOwn(r *quota.Report) {
 func (n *Node) push(grants []quota.Grant) {
 	for i := range grants {
 		g := &grants[i]
-		msg := &peerv1.Grants{Grants: []*peerv1.Grant{encodeGrant(g)}}
+		msg := &peerv1.Grants{Grants: []*peerv1.Grant{peerproto.EncodeGrant(g)}}
 		if g.To == n.cfg.Self {
 			n.onGrants(n.cfg.Self, msg)
 			continue
@@ -128,7 +129,7 @@ func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
 		if entries+len(r.Entries) > maxFrameEntries {
 			flush()
 		}
-		msg.Reports = append(msg.Reports, encodeReport(r))
+		msg.Reports = append(msg.Reports, peerproto.EncodeReport(r))
 		entries += len(r.Entries)
 	}
 	flush()
@@ -138,13 +139,13 @@ func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
 func (n *Node) onReports(from quota.NodeID, msg *peerv1.Reports) {
 	out := &peerv1.Grants{}
 	for _, pr := range msg.Reports {
-		r := decodeReport(from, pr)
+		r := peerproto.DecodeReport(from, pr)
 		s := n.seats[r.Range]
 		if s == nil {
 			continue
 		}
 		if g, ok := s.report(&r); ok {
-			out.Grants = append(out.Grants, encodeGrant(&g))
+			out.Grants = append(out.Grants, peerproto.EncodeGrant(&g))
 		}
 	}
 	if len(out.Grants) == 0 {
@@ -162,7 +163,7 @@ func (n *Node) onGrants(from quota.NodeID, msg *peerv1.Grants) {
 	select {
 	case n.inbox <- func(now quota.Time) {
 		for _, pg := range msg.Grants {
-			g := decodeGrant(from, n.cfg.Self, pg)
+			g := peerproto.DecodeGrant(from, n.cfg.Self, pg)
 			n.apply(now, &g)
 		}
 	}:

@@ -13,6 +13,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -61,7 +62,7 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 		}
 	}
 	for k, rec := range table.after(quota.Key{}) {
-		r := &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Override{Override: &raftlogv1.StoredOverride{Key: encodeKey(k), Rule: rec.unpack()}}}
+		r := &raftlogv1.MetaRecord{Record: &raftlogv1.MetaRecord_Override{Override: &raftlogv1.StoredOverride{Key: limitproto.EncodeKey(k), Rule: rec.unpack()}}}
 		if _, err := out.MarshalTo(w, r); err != nil {
 			return err
 		}

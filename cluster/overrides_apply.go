@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -46,7 +47,7 @@ func (m *metaFSM) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResul
 	table := m.overrides.Load()
 	var edits []overrideEdit
 	for _, k := range del.GetKeys() {
-		if k := decodeKey(k); table.find(k) != nil {
+		if k := limitproto.DecodeKey(k); table.find(k) != nil {
 			edits = append(edits, overrideEdit{key: k})
 		}
 	}
@@ -102,7 +103,7 @@ func (m *metaFSM) Override(k quota.Key) *quota.Override {
 	if rule == nil {
 		return nil
 	}
-	o := decodeOverride(k, rule.unpack())
+	o := limitproto.DecodeOverride(k, rule.unpack())
 	return &o
 }
 
@@ -125,7 +126,7 @@ func (m *metaFSM) listOverrides(name quota.LimitName, after quota.Key, count int
 		if len(out) >= count || name != (quota.LimitName{}) && k.LimitName != name {
 			break
 		}
-		out = append(out, decodeOverride(k, rule.unpack()))
+		out = append(out, limitproto.DecodeOverride(k, rule.unpack()))
 	}
 	return out, total
 }

@@ -9,6 +9,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -50,7 +51,7 @@ func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
 		for i := range batch {
 			o := batch[i]
 			o.At = quota.Time(now.UnixNano())
-			set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: encodeKey(o.Key), Rule: encodeRule(&o)})
+			set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: limitproto.EncodeKey(o.Key), Rule: limitproto.EncodeRule(&o)})
 		}
 		_, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
 		if err != nil && done > 0 {
@@ -76,7 +77,7 @@ func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted i
 	for batch := range slices.Chunk(keys, overridesBatch) {
 		del := &raftlogv1.DeleteOverrides{}
 		for _, k := range batch {
-			del.Keys = append(del.Keys, encodeKey(k))
+			del.Keys = append(del.Keys, limitproto.EncodeKey(k))
 		}
 		res, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}})
 		if err != nil {
@@ -106,7 +107,7 @@ func (n *Node) checkOverrides(list []quota.Override, now quota.Time) error {
 	adding := 0
 	for i := range list {
 		o := &list[i]
-		err := errors.Join(checkOverride(o), fitsNow(o, limits, now))
+		err := errors.Join(limitproto.CheckOverride(o), fitsNow(o, limits, now))
 		if seen[o.Key] {
 			err = errors.Join(err, errors.New("is there twice"))
 		}

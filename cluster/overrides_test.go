@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -104,7 +105,7 @@ func sameOverrides(t *testing.T, m *metaFSM, model map[quota.Key]quota.Override,
 }
 
 func TestOverrideRoundtrip(t *testing.T) {
-	want := filled[quota.Override](t)
+	want := filltest.Filled[quota.Override](t)
 	want.Key = key("n", "l", "\xff\x00/\n") // any bytes
 	m := quietMeta()
 	if r := m.change(t, encode(setOverridesCommand(want))); r.err != nil || r.count != 1 {

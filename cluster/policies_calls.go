@@ -9,6 +9,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -34,7 +35,7 @@ func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID,
 		return id, false, nil
 	}
 	c := newPolicyConfig(id, policies, quota.Time(time.Now().UnixNano()), by)
-	if err := errors.Join(checkText("by", by, account.MaxBy), c.check()); err != nil {
+	if err := errors.Join(limitproto.CheckText("by", by, account.MaxBy), c.check()); err != nil {
 		return id, false, err
 	}
 	if err := n.meta.admits(t, c); err != nil {

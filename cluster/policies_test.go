@@ -15,6 +15,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -108,7 +109,7 @@ func TestLoadPurgePolicies(t *testing.T) {
 
 // TestPolicyRoundtrip: no field is forgotten.
 func TestPolicyRoundtrip(t *testing.T) {
-	all := map[account.PolicyKey]account.Policy{filled[account.PolicyKey](t): filled[account.Policy](t)}
+	all := map[account.PolicyKey]account.Policy{filltest.Filled[account.PolicyKey](t): filltest.Filled[account.Policy](t)}
 	want := newPolicyConfig(configID("#f"), all, 1, "x")
 	if got, err := decodeConfig(encodeConfig(want)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("encoded and decoded: %+v, %v; want %+v", got, err, want)

@@ -10,6 +10,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -115,17 +116,17 @@ func TestTrapJoinedKeys(t *testing.T) {
 	}
 	levels.checkpoint(cp)
 	var overWire peerv1.Report
-	if err := proto.Unmarshal(mustMarshal(t, encodeReport(&report)), &overWire); err != nil {
+	if err := proto.Unmarshal(mustMarshal(t, peerproto.EncodeReport(&report)), &overWire); err != nil {
 		t.Fatal(err)
 	}
-	if got := decodeReport("", &overWire); !reflect.DeepEqual(got.Entries, report.Entries) {
+	if got := peerproto.DecodeReport("", &overWire); !reflect.DeepEqual(got.Entries, report.Entries) {
 		t.Error("a report changed on its way")
 	}
 	var back peerv1.Grant
-	if err := proto.Unmarshal(mustMarshal(t, encodeGrant(&grant)), &back); err != nil {
+	if err := proto.Unmarshal(mustMarshal(t, peerproto.EncodeGrant(&grant)), &back); err != nil {
 		t.Fatal(err)
 	}
-	if got := decodeGrant("", "", &back); !reflect.DeepEqual(got.Entries, grant.Entries) {
+	if got := peerproto.DecodeGrant("", "", &back); !reflect.DeepEqual(got.Entries, grant.Entries) {
 		t.Error("a grant changed on its way")
 	}
 	for i, k := range keys {

@@ -108,6 +108,21 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/peerproto", Kind: Library,
+		Job: "writes reports and grants as messages, and reads them",
+		May: []string{"internal/quota", "api/gen/..."},
+	},
+	{
+		Package: "internal/limitproto", Kind: Library,
+		Job: "writes limits and overrides as messages, and reads them",
+		May: []string{"internal/quota", "internal/zone", "api/gen/..."},
+	},
+	{
+		Package: "internal/filltest", Kind: Support,
+		Job: "fills values for tests of codecs",
+		May: []string{"internal/zone"},
+	},
+	{
 		Package: "internal/backup", Kind: Library,
 		Job: "is the form of a backup: written and read in one pass, every byte under a checksum",
 	},
@@ -176,7 +191,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/peerproto", "internal/limitproto", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
