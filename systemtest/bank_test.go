@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -42,6 +43,7 @@ type bank struct {
 	next     atomic.Int64 // request ids
 	resent   atomic.Int64 // calls that were made again since nobody knew what became of them
 	repeated atomic.Int64 // of them, those that had been applied
+	usedUp   atomic.Int64 // and those that were refused, and were then made sure to stay so
 }
 
 // move is what a teller asks: a transfer, or (to == from) what the group has.
@@ -149,9 +151,12 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 		{AccountId: b.account(m.group, m.to), Delta: m.amount},
 	}}
 	called := time.Since(b.began)
+	doubt := false // an earlier try may yet arrive, from wherever it is held up
 	for patience := time.Now().Add(60 * time.Second); ; {
 		res, err := b.ask(rng.IntN(len(b.nodes)), req)
 		switch {
+		case err == nil && doubt && !res.GetApplied() && !b.useUp(req, rng, patience):
+			// It has arrived: the next answer is that to the first try.
 		case err == nil:
 			b.answered(id, m, req, res, called)
 			if rng.IntN(20) == 0 {
@@ -165,7 +170,29 @@ func (b *bank) transfer(id int, m move, rng *rand.Rand) {
 			b.t.Errorf("%v: nobody knows what became of it for a minute: %v", m, err)
 			return
 		}
+		doubt = true
 		b.resent.Add(1)
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+	}
+}
+
+// useUp is what docs/durable-quotas.md tells who was refused after a try without an answer: it
+// uses the request id up for an operation that changes nothing, so that the try cannot be
+// applied later. False: it was applied before.
+func (b *bank) useUp(req *quoratev1.ApplyOpsRequest, rng *rand.Rand, patience time.Time) bool {
+	none := &quoratev1.ApplyOpsRequest{RequestId: req.GetRequestId(), Ops: []*quoratev1.Op{{AccountId: req.GetOps()[0].GetAccountId()}}}
+	for {
+		res, err := b.ask(rng.IntN(len(b.nodes)), none)
+		switch {
+		case err == nil && res.GetApplied():
+			b.usedUp.Add(1)
+			return true
+		case rpcstatus.Code(err) == codes.AlreadyExists:
+			return false
+		case err == nil || !mayRepeat(err) || time.Now().After(patience):
+			b.t.Errorf("%s, to be used up: %v, %v", req.GetRequestId(), res, err)
+			return true
+		}
 		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
 	}
 }
@@ -303,7 +330,7 @@ func (b *bank) judge() {
 			moved++
 		}
 	}
-	b.t.Logf("%d operations: %d transfers applied, %d readings of a group; %d calls were made again, %d of those were answered as repeated", len(b.history), moved, read, b.resent.Load(), b.repeated.Load())
+	b.t.Logf("%d operations: %d transfers applied, %d readings of a group; %d calls were made again, %d of those were answered as repeated, %d were refused", len(b.history), moved, read, b.resent.Load(), b.repeated.Load(), b.usedUp.Load())
 	if moved == 0 || read == 0 {
 		b.t.Error("nothing was done")
 	}
@@ -314,5 +341,14 @@ func (b *bank) judge() {
 			b.t.Log(err)
 		}
 		b.t.Errorf("the history is not linearizable (%s): %s", result, path)
+		for g, history := range bankModel.Partition(b.history) {
+			if porcupine.CheckOperationsTimeout(bankModel, history, 2*time.Minute) == porcupine.Ok {
+				continue
+			}
+			slices.SortFunc(history, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
+			for _, op := range history {
+				b.t.Logf("group %d: %v to %v, teller %d: %s", g, time.Duration(op.Call), time.Duration(op.Return), op.ClientId, bankModel.DescribeOperation(op.Input, op.Output))
+			}
+		}
 	}
 }

@@ -114,15 +114,25 @@ func (s *Service) split(r *account.Request) []part {
 func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, error) {
 	cmd := account.Command{Apply: &p.request}
 	s.awaitOwn(ctx, p)
+	doubt := false
 	for try := 0; ; try++ {
-		out, err := s.submit(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""})
-		if err != nil || out.Code != account.Held {
-			return out, err
+		var out account.Outcome
+		var err error
+		out, doubt, err = s.submitTold(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""}, doubt)
+		if err == nil && out.Code == account.Held && (s.look(ctx, p.id, out.Holder) || pause(ctx, try)) {
+			continue
 		}
-		if !s.look(ctx, p.id, out.Holder) && !pause(ctx, try) {
-			return out, nil
+		if err == nil && doubt && !settled(out.Code) {
+			return account.Outcome{}, &UnavailableError{Unknown: true, Reason: "an earlier try may yet be carried out; a later one was answered: " + codeName(out.Code)}
 		}
+		return out, err
 	}
+}
+
+// settled says whether an answer to one try is right for all earlier ones too, whenever they
+// arrive: the request's id is remembered then.
+func settled(c account.Code) bool {
+	return c == account.Done || c == account.Repeated || c == account.Mismatched
 }
 
 // retry says after what a command is tried again. After errNotLeader it always is.
@@ -132,13 +142,14 @@ type retry struct{ unknown, overloaded bool }
 // elections, until ctx ends. The error is an *UnavailableError, or one that no
 // repetition will mend.
 func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
-	out, _, err := s.submitTold(ctx, r, c, again)
+	out, _, err := s.submitTold(ctx, r, c, again, false)
 	return out, err
 }
 
-// submitTold also tells whether a try may have been carried out besides the one that was
-// answered.
-func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (out account.Outcome, doubt bool, err error) {
+// submitTold also tells whether a try may have been carried out, or may yet be, besides the
+// one that was answered; before says so of those that were made earlier.
+func (s *Service) submitTold(ctx context.Context, r quota.RangeID, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
+	doubt = before
 	for try := 0; ; try++ {
 		out, err = s.queues[r].once(ctx, c)
 		switch {

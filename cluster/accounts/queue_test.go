@@ -15,10 +15,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// world is one range on one node, with a log that tests hold up and break.
+// world is a node with all ranges, whose logs tests hold up and break.
 type world struct {
 	*Service
-	replica *Replica
+	replica  *Replica // of range 0
+	replicas map[quota.RangeID]*Replica
+	turns    map[quota.RangeID]chan struct{}       // one entry after the other, as in a log
+	meet     func(quota.RangeID, *account.Command) // before a command is applied; may wait
 
 	mu      sync.Mutex
 	hold    chan struct{} // entries wait here while it is set
@@ -40,7 +43,10 @@ func (w *world) Policies(context.Context, []account.PolicyRef) ([]*account.Polic
 
 // group is the replica's Raft group. It is another type than the node since both have a
 // method Leader.
-type group struct{ *world }
+type group struct {
+	*world
+	id quota.RangeID
+}
 
 func (g group) Confirm(context.Context) error { return nil }
 
@@ -64,22 +70,35 @@ func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 	if g.fail != nil {
 		if err, applied := g.fail(n); err != nil {
 			if applied {
-				g.replica.Apply(batch)
+				g.replicas[g.id].Apply(batch)
 			}
 			return nil, err
 		}
 	}
-	return g.replica.Apply(batch), nil
+	g.turns[g.id] <- struct{}{}
+	defer func() { <-g.turns[g.id] }()
+	for i := range commands {
+		if g.meet != nil {
+			g.meet(g.id, &commands[i])
+		}
+	}
+	return g.replicas[g.id].Apply(batch), nil
 }
 
 type node struct{ *world }
 
-func (n node) Group(quota.RangeID) Group { return group(n) }
+func (n node) Group(r quota.RangeID) Group { return group{n.world, r} }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOf(t, 1) }
+
+func newWorldOf(t *testing.T, ranges int) *world {
 	t.Helper()
-	w := &world{replica: NewReplica()}
-	w.Service = New(Config{Self: "n1", Ranges: 1, Replicas: map[quota.RangeID]*Replica{0: w.replica}, Node: node{w}})
+	w := &world{replicas: map[quota.RangeID]*Replica{}, turns: map[quota.RangeID]chan struct{}{}}
+	for r := range quota.RangeID(ranges) {
+		w.replicas[r], w.turns[r] = NewReplica(), make(chan struct{}, 1)
+	}
+	w.replica = w.replicas[0]
+	w.Service = New(Config{Self: "n1", Ranges: ranges, Replicas: w.replicas, Node: node{w}})
 	t.Cleanup(w.Close)
 	return w
 }

@@ -84,9 +84,7 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 		p.out, p.err = account.Outcome{}, errStopped
 		return
 	}
-	doubt := p.doubt // of an earlier try in this attempt
-	p.out, p.doubt, p.err = s.submitTold(ctx, p.id, &cmd, retry{unknown: true})
-	p.doubt = p.doubt || doubt
+	p.out, p.doubt, p.err = s.submitTold(ctx, p.id, &cmd, retry{unknown: true}, p.doubt)
 }
 
 // checkAgain has a part that failed checked once more while the others hold, so
@@ -217,12 +215,12 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	}
 	results := merged(parts)
 	cmd := account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: true, Results: results}}
-	out, err := s.submit(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true})
+	out, doubt, err := s.submitTold(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true}, false)
 	if err != nil {
-		if u := (*UnavailableError)(nil); errors.As(err, &u) && u.Unknown {
-			return out, err // who looks at the record will know
+		// The error may not say that there is a doubt: a caller that has left is told nothing.
+		if !doubt { // else who looks at the record will know
+			s.end(tx, parts, false)
 		}
-		s.end(tx, parts, false)
 		return out, err
 	}
 	switch out.Code {
