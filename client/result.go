@@ -109,6 +109,9 @@ type Policy struct {
 	// ResetAfter is when it would be full again if nobody asked; of a window its
 	// end. 0 when it is full, or not known.
 	ResetAfter time.Duration
+	// Windowed says that nothing comes before ResetAfter; a bucket gets a token
+	// every Window/Quota.
+	Windowed bool
 }
 
 func fromProto(r *quoratev1.AllowResponse) Result {
@@ -150,6 +153,7 @@ func policies(r *quoratev1.AllowResponse) []Policy {
 		t := l.GetTiers()[n-1]
 		p.Name, p.Quota, kind, rate = tierName(p.Name, n), t.GetBurst(), t.GetKind(), t.GetRate()
 	}
+	p.Windowed = kind >= quoratev1.Kind_KIND_FIXED && kind <= quoratev1.Kind_KIND_PERIODIC
 	if kind == quoratev1.Kind_KIND_CONCURRENCY {
 		p.Quota = max(p.Quota, l.GetInFlight())
 		return []Policy{p}

@@ -234,6 +234,11 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, grpc, genproto, xsync},
 	},
 	{
+		Package: "client/extract", Kind: Library, Closed: true,
+		Job:        "says whom a request is counted for, out of HTTP requests and gRPC calls",
+		ThirdParty: []string{protobuf, grpc},
+	},
+	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
 		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "shard", "api/gen/..."},

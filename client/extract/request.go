@@ -1,0 +1,89 @@
+package extract
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// Request is what keys and costs are made of: an HTTP request or a gRPC call.
+// One of the two is set.
+type Request struct {
+	HTTP *http.Request
+	Call *Call
+}
+
+// Call is a gRPC call.
+type Call struct {
+	Context context.Context // of the call
+	Method  string          // full: /package.Service/Method
+	Message any             // the request, nil when a stream opens
+	// Outgoing says that this process makes the call: its metadata is what it
+	// sends, and Target is whom it calls.
+	Outgoing bool
+	Target   string
+}
+
+// Context returns the context of the request, never nil.
+func (r Request) Context() context.Context {
+	switch {
+	case r.HTTP != nil:
+		return r.HTTP.Context()
+	case r.Call != nil && r.Call.Context != nil:
+		return r.Call.Context
+	}
+	return context.Background()
+}
+
+// metadata is that of a call, incoming or outgoing.
+func (r Request) values(name string) []string {
+	switch {
+	case r.HTTP != nil:
+		return r.HTTP.Header[name]
+	case r.Call == nil:
+		return nil
+	case r.Call.Outgoing:
+		md, _ := metadata.FromOutgoingContext(r.Call.Context)
+		return md.Get(name)
+	}
+	return metadata.ValueFromIncomingContext(r.Call.Context, name)
+}
+
+// remote is the address at the other end of the connection, host:port.
+func (r Request) remote() string {
+	if r.HTTP != nil {
+		return r.HTTP.RemoteAddr
+	}
+	if p, ok := peer.FromContext(r.Context()); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// tls is the state of the connection, nil without TLS.
+func (r Request) tls() *tls.ConnectionState {
+	if r.HTTP != nil {
+		return r.HTTP.TLS
+	}
+	if p, ok := peer.FromContext(r.Context()); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return &info.State
+		}
+	}
+	return nil
+}
+
+// Method is the method of the request: GET, or /package.Service/Method.
+func method(r Request) string {
+	switch {
+	case r.HTTP != nil:
+		return r.HTTP.Method
+	case r.Call != nil:
+		return r.Call.Method
+	}
+	return ""
+}
