@@ -59,7 +59,10 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 	for {
 		if s.gone.Load() {
-			return quota.Decision{Why: quota.WhyNoLimit}
+			if s = a.table.inline.again(s); s == nil {
+				return quota.Decision{Why: quota.WhyNoLimit}
+			}
+			continue
 		}
 		b := t.at
 		if t.at = nil; b == nil {

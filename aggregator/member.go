@@ -131,6 +131,7 @@ func (a *Aggregator) forget(b *bucket) {
 // Sweep drops keys that have been idle long enough and are full again, and the
 // longest idle when the table is nearly full. Call it about once a second.
 func (a *Aggregator) Sweep(now quota.Time) {
+	a.table.inline.sweep()
 	n := 0
 	for n < len(a.idle) && a.idleDone(now, a.idle[n]) {
 		n++

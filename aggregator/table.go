@@ -16,6 +16,7 @@ type slot struct {
 	name quota.LimitName
 	rule atomic.Pointer[rule]
 	gone atomic.Bool // the limit was removed
+	used atomic.Bool // inline: looked up since the last sweep
 	size atomic.Int64
 	keys *xsync.Map[string, *bucket]
 }
@@ -37,6 +38,7 @@ type charge struct {
 // table finds buckets. Readers take no lock.
 type table struct {
 	slots     atomic.Pointer[map[quota.LimitName]*slot]
+	inline    inline
 	size      atomic.Int64
 	epochs    atomic.Uint64 // openings of keys so far
 	questions atomic.Uint64 // to leaders, so far
@@ -47,6 +49,8 @@ type table struct {
 	removed   func(quota.Key)
 }
 
+var noSlots map[quota.LimitName]*slot // before there are limits
+
 // nextEpoch numbers an opening of a key, whichever goroutine opens it.
 func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
 
@@ -55,9 +59,11 @@ func (t *table) nextQuestion() quota.Seq { return quota.Seq(t.questions.Add(1)) 
 
 func (t *table) find(n quota.LimitName) *slot {
 	if m := t.slots.Load(); m != nil {
-		return (*m)[n]
+		if s := (*m)[n]; s != nil {
+			return s
+		}
 	}
-	return nil
+	return t.inline.find(n)
 }
 
 // resolve finds the slot for a name, in the order of quota.Limits.Resolve, and
@@ -65,10 +71,13 @@ func (t *table) find(n quota.LimitName) *slot {
 func (t *table) resolve(n quota.LimitName, key string) (*slot, string) {
 	m := t.slots.Load()
 	if m == nil {
-		return nil, key
+		m = &noSlots
 	}
 	if s := (*m)[n]; s != nil {
 		return s, key
+	}
+	if n.IsInline() {
+		return t.inline.slot(n), key
 	}
 	if s := (*m)[quota.LimitName{Namespace: n.Namespace, Limit: quota.Template}]; s != nil {
 		return s, n.Limit + "/" + key

@@ -65,6 +65,14 @@ func newRouter(s *service) *router {
 		}
 		r.byPath[route.path][route.method] = r.guardedRoute(route.name(), route.serve)
 	}
+	if fronts := s.opts.Fronts; fronts != nil {
+		mount := maps.Clone(s.opts.Mount)
+		if mount == nil {
+			mount = make(map[string]http.Handler)
+		}
+		maps.Copy(mount, fronts(s.seen))
+		s.opts.Mount = mount
+	}
 	r.paths = strings.Join(slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount))), ", ")
 	return r
 }

@@ -98,7 +98,7 @@ func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *rule {
 		g = &generation{limits: g.limits}
 		r.current.Store(g)
 	}
-	base, _ := l.Base()
+	base := counted(l)
 	c := r.byName[base]
 	if c == nil {
 		c = &counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
@@ -111,13 +111,25 @@ func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *rule {
 	return made
 }
 
+// inline is what the limits that callers brought along are counted as, together: of
+// their names there is no end.
+const inline = "@inline"
+
+func counted(l *quota.Limit) quota.LimitName {
+	if l.IsInline() {
+		return quota.LimitName{Namespace: l.Namespace, Limit: inline}
+	}
+	base, _ := l.Base()
+	return base
+}
+
 // keepOnly drops the counts of limits that are gone. Called with mu held.
 func (r *rules) keepOnly(limits *quota.Limits) {
 	if r.byName == nil {
 		r.byName = make(map[quota.LimitName]*counts)
 	}
 	for name := range r.byName {
-		if _, ok := limits.Find(name); !ok {
+		if _, ok := limits.Find(name); !ok && name.Limit != inline {
 			delete(r.byName, name)
 		}
 	}

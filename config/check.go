@@ -60,10 +60,15 @@ func (s *nodeSettings) checkListen() {
 	s.checkApart("listen.http", l.HTTP, "listen.grpc", l.GRPC)
 	s.checkApart("listen.http", l.HTTP, "listen.peer", l.Peer)
 	s.checkApart("listen.grpc", l.GRPC, "listen.peer", l.Peer)
-	if s.Debug != "" {
-		s.checkApart("listen.http", l.HTTP, "listen.debug", s.Debug)
-		s.checkApart("listen.grpc", l.GRPC, "listen.debug", s.Debug)
-		s.checkApart("listen.peer", l.Peer, "listen.debug", s.Debug)
+	for _, more := range []struct{ path, addr string }{{"listen.debug", s.Debug}, {"listen.redis", s.Redis}} {
+		if more.addr != "" {
+			s.checkApart("listen.http", l.HTTP, more.path, more.addr)
+			s.checkApart("listen.grpc", l.GRPC, more.path, more.addr)
+			s.checkApart("listen.peer", l.Peer, more.path, more.addr)
+		}
+	}
+	if s.Debug != "" && s.Redis != "" {
+		s.checkApart("listen.debug", s.Debug, "listen.redis", s.Redis)
 	}
 }
 

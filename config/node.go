@@ -44,6 +44,10 @@ type Node struct {
 	Raft Raft
 	// Debug is the address where profiles are served, for admins; empty for none.
 	Debug string
+	// Redis is the address where the Redis protocol is served; empty for none.
+	Redis string
+	// Protocols are the protocols of others that are served.
+	Protocols Protocols
 	// Connections bounds the connections of each of the HTTP and the gRPC port.
 	Connections Connections
 	// Auth is how callers of the API are known.
@@ -67,6 +71,22 @@ type Node struct {
 	// given to others; 0 is never.
 	DeadAfter time.Duration
 	TLS       TLS
+}
+
+// Protocols are the protocols of others that a node serves, on its ports for gRPC and
+// HTTP.
+type Protocols struct {
+	// EnvoyRLS is envoy.service.ratelimit.v3, and POST /json.
+	EnvoyRLS bool
+	// EnvoyRLSConfig is a configuration of envoyproxy/ratelimit, a file or a directory of
+	// them, that is served as it is; empty for none.
+	EnvoyRLSConfig string
+	// EnvoyRLQS is envoy.service.rate_limit_quota.v3.
+	EnvoyRLQS bool
+	// Gubernator is pb.gubernator.V1, and its HTTP paths.
+	Gubernator bool
+	// ForwardAuth is the HTTP check for proxies.
+	ForwardAuth bool
 }
 
 // TLS is how connections are secured.
@@ -173,6 +193,7 @@ func defaults() Node {
 		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
+		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLQS: true, ForwardAuth: true},
 	}
 }
 

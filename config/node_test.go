@@ -29,6 +29,7 @@ func TestDefault(t *testing.T) {
 		"QUORATE_RAFT_HEARTBEAT=1s", "QUORATE_RAFT_ELECTION=1s", "QUORATE_RAFT_LEASE=500ms",
 		"QUORATE_DEAD_AFTER=5m", "QUORATE_TLS_MODE=auto",
 		"QUORATE_CONNECTIONS_TOTAL=20000", "QUORATE_CONNECTIONS_PER_ADDRESS=4096", "QUORATE_AUTH_MODE=auto",
+		"QUORATE_PROTOCOLS_ENVOY_RLS=on", "QUORATE_PROTOCOLS_ENVOY_RLQS=on", "QUORATE_PROTOCOLS_GUBERNATOR=off", "QUORATE_PROTOCOLS_FORWARD_AUTH=on",
 	}
 	n, err = loadNode("", environ)
 	if err != nil || !reflect.DeepEqual(n, Default()) {
@@ -38,6 +39,7 @@ func TestDefault(t *testing.T) {
 		"QUORATE_LIMITS", "QUORATE_JOIN", "QUORATE_TOKEN_FILE", "QUORATE_BOOTSTRAP", "QUORATE_ZONE", "QUORATE_ADVERTISE",
 		"QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TLS_CA_KEY", "QUORATE_ACCESS_GRANTS",
 		"QUORATE_ACCESS_BINDINGS", "QUORATE_LISTEN_DEBUG",
+		"QUORATE_LISTEN_REDIS", "QUORATE_PROTOCOLS_ENVOY_RLS_CONFIG",
 		"QUORATE_AUTH_OIDC_ISSUER", "QUORATE_AUTH_OIDC_AUDIENCE", "QUORATE_AUTH_OIDC_IDENTITY_CLAIM", "QUORATE_AUTH_OIDC_GROUPS_CLAIM",
 	}
 	tested := slices.Clone(without)
@@ -58,9 +60,11 @@ func TestEverySetting(t *testing.T) {
 		"nodes": "n7=a:1", "ranges": "7", "replicas": "5", "max_keys": "7", "log.level": "debug", "log.format": "json",
 		"listen.http": ":7", "listen.grpc": ":7", "listen.peer": ":7",
 		"join": "a:1,b:2", "advertise": "n7.example", "tls.mode": "off",
-		"access.grants":   `[{identity: "*", realm: r, permissions: [quota.accounts.read]}]`,
-		"access.bindings": `[{identity: "*", role: checker}]`,
-		"listen.debug":    ":7", "connections.total": "7", "connections.per_address": "8", "auth.mode": "on",
+		"access.grants":       `[{identity: "*", realm: r, permissions: [quota.accounts.read]}]`,
+		"access.bindings":     `[{identity: "*", role: checker}]`,
+		"protocols.envoy_rls": "on", "protocols.envoy_rlqs": "on", "protocols.gubernator": "on", "protocols.forward_auth": "on",
+		"listen.redis": ":7",
+		"listen.debug": ":7", "connections.total": "7", "connections.per_address": "8", "auth.mode": "on",
 	}
 	var set Node
 	for _, one := range set.settings() {

@@ -126,6 +126,16 @@ func name[T ~string](to *T) scalar {
 // nameWant is what quota.CheckName wants of a name.
 var nameWant = fmt.Sprintf("1 to %d of the characters a-z A-Z 0-9 . _ -", quota.MaxNameLen)
 
+// onOff reads on or off.
+func onOff(to *bool) scalar {
+	return oneOf(to, func(on bool) string {
+		if on {
+			return "on"
+		}
+		return "off"
+	}, true, false)
+}
+
 // filePath reads the path of a file or directory.
 func filePath(to *string) scalar {
 	want := "a path"

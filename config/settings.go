@@ -52,6 +52,12 @@ func (n *Node) settings() []setting {
 		{path: "tls.key", scalar: filePath(&n.TLS.Key)},
 		{path: "tls.ca_key", scalar: filePath(&n.TLS.CAKey)},
 		{path: "listen.debug", scalar: listening(&n.Debug)},
+		{path: "listen.redis", scalar: listening(&n.Redis)},
+		{path: "protocols.envoy_rls", scalar: onOff(&n.Protocols.EnvoyRLS)},
+		{path: "protocols.envoy_rls_config", scalar: filePath(&n.Protocols.EnvoyRLSConfig)},
+		{path: "protocols.envoy_rlqs", scalar: onOff(&n.Protocols.EnvoyRLQS)},
+		{path: "protocols.gubernator", scalar: onOff(&n.Protocols.Gubernator)},
+		{path: "protocols.forward_auth", scalar: onOff(&n.Protocols.ForwardAuth)},
 		{path: "connections.total", scalar: whole(&n.Connections.Total, 1, 1_000_000)},
 		{path: "connections.per_address", scalar: whole(&n.Connections.PerAddress, 1, 1_000_000)},
 		{path: "auth.mode", scalar: oneOf(&n.Auth.Mode, itself, AuthAuto, AuthOn, AuthOff)},
@@ -103,7 +109,8 @@ func (s *nodeSettings) readFile() {
 	dir := filepath.Dir(s.file.source)
 	for path, to := range map[string]*string{
 		"data": &s.Data, "limits": &s.Limits, "token_file": &s.TokenFile,
-		"tls.ca": &s.TLS.CA, "tls.cert": &s.TLS.Cert, "tls.key": &s.TLS.Key, "tls.ca_key": &s.TLS.CAKey,
+		"protocols.envoy_rls_config": &s.Protocols.EnvoyRLSConfig,
+		"tls.ca":                     &s.TLS.CA, "tls.cert": &s.TLS.Cert, "tls.key": &s.TLS.Key, "tls.ca_key": &s.TLS.CAKey,
 	} {
 		if o, ok := s.given[path]; ok && !o.bad && !filepath.IsAbs(*to) {
 			*to = filepath.Join(dir, *to)

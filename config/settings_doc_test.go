@@ -40,7 +40,7 @@ func TestSettingsDoc(t *testing.T) {
 		}
 	}
 	eachField(reflect.ValueOf(Default()), "Node", func(path string, v reflect.Value) {
-		if v.IsZero() && v.Type() != reflect.TypeFor[slog.Level]() { // of which 0 is info
+		if v.IsZero() && v.Kind() != reflect.Bool && v.Type() != reflect.TypeFor[slog.Level]() { // of which 0 is off, and info
 			without--
 		}
 	})

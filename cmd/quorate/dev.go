@@ -162,7 +162,7 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
 			GrantWait: cluster.DefaultGrantWait, Timing: multiraft.DefaultTiming(),
 			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
-		}, callers{}, ports[i], &security{}, log.With("node", id))
+		}, callers{protocols: devProtocols}, ports[i], &security{}, log.With("node", id))
 		if err != nil {
 			for j := i + 1; j < len(ports); j++ {
 				ports[j].close()
@@ -173,6 +173,9 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 	}
 	return ins, nil
 }
+
+// devProtocols are all that there are.
+var devProtocols = config.Protocols{EnvoyRLS: true, EnvoyRLQS: true, Gubernator: true, ForwardAuth: true}
 
 // ready waits for all leaders and sets the limits unless the data has some. It
 // reports whether it did.

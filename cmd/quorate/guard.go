@@ -30,10 +30,12 @@ type callers struct {
 	access      config.Access
 	connections config.Connections
 	debug       string
+	redis       string
+	protocols   config.Protocols
 }
 
 func callersOf(s *config.Node) callers {
-	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug}
+	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols}
 }
 
 // known says whether callers have to prove who they are.

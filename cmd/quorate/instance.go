@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
-	"github.com/quorate/quorate/api/quotaservice"
+	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/audit"
@@ -102,10 +102,10 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		ports.close()
 		return nil, err
 	}
+	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), log: log}
 	opts := api.Options{
 		ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
-		Register: func(srv *grpc.Server, seen func(*quota.Decision)) { quotaservice.Register(srv, node, seen) },
-		Mount:    map[string]http.Handler{quotaservice.Root: quotaservice.Handler(node)},
+		Register: others.register, Fronts: others.mount,
 	}
 	opts.Self = string(cfg.Self)
 	in := &instance{node: node, fault: make(chan error, 3)}

@@ -164,8 +164,13 @@ func (s *Limits) Meters(f func(*Limit)) {
 	}
 }
 
-// Find returns the limit or counter of exactly that name.
+// Find returns the limit or counter of exactly that name. A limit that a caller
+// brought along ([Inline]) is made anew.
 func (s *Limits) Find(n LimitName) (*Limit, bool) {
+	if n.IsInline() {
+		l, err := n.Inline()
+		return l, err == nil
+	}
 	if s == nil {
 		return nil, false
 	}
@@ -176,6 +181,12 @@ func (s *Limits) Find(n LimitName) (*Limit, bool) {
 // Charges returns what a check of a limit charges, in order: its tiers, its
 // floor, its parents'. Callers must not change it.
 func (s *Limits) Charges(n LimitName) []Charge {
+	if n.IsInline() {
+		if l, err := n.Inline(); err == nil {
+			return []Charge{{Limit: l}}
+		}
+		return nil
+	}
 	if s == nil {
 		return nil
 	}
@@ -191,6 +202,10 @@ func (s *Limits) Charges(n LimitName) []Charge {
 //
 // This is the search order of square/quotaservice.
 func (s *Limits) Resolve(n LimitName, key string) (*Limit, string) {
+	if n.IsInline() {
+		l, _ := s.Find(n)
+		return l, key
+	}
 	if s == nil {
 		return nil, key
 	}

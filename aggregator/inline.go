@@ -1,0 +1,78 @@
+package aggregator
+
+import (
+	"sync/atomic"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// maxInline bounds the limits that callers brought along (quota.Inline) and that are in
+// use here at a time. There is none for one more.
+const maxInline = 10_000
+
+// inline holds their slots. One is made when its name is first asked for, and goes
+// when it has had no keys and no callers between two sweeps.
+type inline struct { //nolint:govet // made in place, never copied after
+	slots *xsync.Map[quota.LimitName, *slot]
+	size  atomic.Int64
+}
+
+func newInline() inline {
+	return inline{slots: xsync.NewMap[quota.LimitName, *slot]()}
+}
+
+func (t *inline) find(n quota.LimitName) *slot {
+	if !n.IsInline() {
+		return nil
+	}
+	s, _ := t.slots.Load(n)
+	return s
+}
+
+// slot returns the slot of a name, making it if there is room; nil if there is none,
+// or the name says no limit.
+func (t *inline) slot(n quota.LimitName) *slot {
+	if s, ok := t.slots.Load(n); ok {
+		s.used.Store(true)
+		return s
+	}
+	l, err := n.Inline()
+	if err != nil {
+		return nil
+	}
+	if t.size.Add(1) > maxInline {
+		t.size.Add(-1)
+		return nil
+	}
+	s := &slot{name: n, keys: xsync.NewMap[string, *bucket]()}
+	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
+	s.used.Store(true)
+	if there, loaded := t.slots.LoadOrStore(n, s); loaded {
+		t.size.Add(-1)
+		return there
+	}
+	return s
+}
+
+// sweep drops the slots that nobody uses.
+func (t *inline) sweep() {
+	t.slots.Range(func(n quota.LimitName, s *slot) bool {
+		if !s.used.Swap(false) && s.size.Load() == 0 {
+			s.gone.Store(true)
+			t.slots.Delete(n)
+			t.size.Add(-1)
+		}
+		return true
+	})
+}
+
+// again returns the slot that took the place of one that is gone while it was about
+// to be used; nil if its limit was removed.
+func (t *inline) again(s *slot) *slot {
+	if !s.name.IsInline() {
+		return nil
+	}
+	return t.slot(s.name)
+}

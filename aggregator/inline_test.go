@@ -1,0 +1,48 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestInline: a limit that a caller brings along is there when it is asked for, and
+// goes when nobody does.
+func TestInline(t *testing.T) {
+	now := quota.Time(time.Hour)
+	clock := func() quota.Time { return now }
+	a := New(Config{Self: "n1", Incarnation: 1, Ranges: 1}, now)
+	name := func(burst int64) quota.LimitName {
+		n, err := quota.Inline{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: burst}.Name("guests")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 2 { // without limits, and with some that do not change it
+		d := a.Check(clock, name(3), "k", 1)
+		if d.Limit == nil || d.Limit.Burst != 3 || d.Why == quota.WhyNoLimit {
+			t.Fatalf("%+v", d)
+		}
+		set, err := quota.NewLimits(1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.SetLimits(now, set)
+	}
+	if d := a.Check(clock, quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "k", 1); d.Why != quota.WhyNoLimit {
+		t.Errorf("nonsense: %+v", d)
+	}
+	for i := range int64(maxInline + 10) {
+		a.table.inline.slot(name(i + 1))
+	}
+	if n := a.table.inline.size.Load(); n != maxInline {
+		t.Errorf("%d inline limits; at most %d", n, maxInline)
+	}
+	a.Sweep(now)
+	a.Sweep(now)
+	if n := a.table.inline.size.Load(); n != 1 { // it has a key
+		t.Errorf("%d inline limits are left when nobody asks; want 1", n)
+	}
+}

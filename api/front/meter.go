@@ -1,0 +1,24 @@
+package front
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Meter counts the requests of the protocols of others:
+// quorate_protocol_requests_total by protocol and code. Methods may be called
+// concurrently.
+type Meter struct{ requests *prometheus.CounterVec }
+
+// NewMeter returns a meter that reg shows. There is one in a node.
+func NewMeter(reg prometheus.Registerer) *Meter {
+	m := &Meter{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_protocol_requests_total",
+		Help: "Requests in the protocols of others, by protocol and by code, as that protocol has it.",
+	}, []string{"protocol", "code"})}
+	reg.MustRegister(m.requests)
+	return m
+}
+
+// Of returns the counter of a protocol's code. The codes of a protocol must be few;
+// ask for them once, where every nanosecond counts.
+func (m *Meter) Of(protocol, code string) prometheus.Counter {
+	return m.requests.WithLabelValues(protocol, code)
+}

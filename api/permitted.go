@@ -1,0 +1,22 @@
+package api
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Permitted returns nil if the caller of the call that ctx is of may have requests
+// decided in a namespace, and otherwise the error to answer with: over gRPC as it is,
+// over HTTP with status 401 or 403. It is for protocols whose requests do not say the
+// namespace in a field of that name; where authentication is off everybody may.
+func Permitted(ctx context.Context, namespace string) error {
+	v := visitOf(ctx)
+	if v == nil || v.guard == nil {
+		return nil
+	}
+	if err := v.guard.Check(v.caller, rbac.Check, rbac.Namespace(namespace), v.method); err != nil {
+		return fromAuth(err).status()
+	}
+	return nil
+}
