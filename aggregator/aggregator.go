@@ -140,6 +140,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
 	b.charged, b.unled = 0, 0
+	b.loans, b.unbacked, b.voids = 0, 0, 0
 	b.held.Store(0)
 	b.tries = 0
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0

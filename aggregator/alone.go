@@ -78,10 +78,7 @@ type apart struct {
 // alone decides by a rate of this node's own, with a burst in proportion.
 func (b *bucket) alone(now quota.Time, t *turn, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
 	cost := t.cost
-	burst := burstFor(l, rate)
-	if b.apart == nil || b.apart.since != b.lease || b.apart.rate != rate {
-		b.apart = &apart{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
-	}
+	burst := b.setApart(now, l, rate, est)
 	if !b.apart.Take(now, rate, burst, cost) {
 		b.refused += cost
 		d := b.decided(now, l, quota.WhyOverLimit, false, b.apart.Level(), cost)
@@ -92,6 +89,15 @@ func (b *bucket) alone(now quota.Time, t *turn, l *quota.Limit, why quota.Why, r
 		return d
 	}
 	return b.overdraw(now, t, l, why, est)
+}
+
+// setApart sees to it that there is a bucket for the rate, and returns its burst.
+func (b *bucket) setApart(now quota.Time, l *quota.Limit, rate quota.Rate, est quota.Units) quota.Units {
+	burst := burstFor(l, rate)
+	if b.apart == nil || b.apart.since != b.lease || b.apart.rate != rate {
+		b.apart = &apart{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
+	}
+	return burst
 }
 
 // burstFor is the part of the burst that goes with a part of the rate, at least

@@ -50,6 +50,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	if e.Recall {
+		a.recallLoans(b)
 		b.recalled = b.phase == open && b.pending == 0
 		// Where an answer is overdue, it was lost on one of the ways, and this one is open.
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt

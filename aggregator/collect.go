@@ -221,7 +221,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.keep(0)
 		return true
 	}
-	if now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) || c.attempted() > fullCounters {
+	if b.loans == 0 && (now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) || c.attempted() > fullCounters) {
 		b.phase = closing
 		b.expire()
 		return true
@@ -284,12 +284,12 @@ func perSecond(rate quota.Units, d time.Duration) quota.Units {
 // not granted yet is told what an earlier one has. Held by b.mu.
 func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	held := quota.Units(b.held.Load())
-	c := counts{b.in - held, b.over, b.refused, b.refunded}
+	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
 	e := quota.ReportEntry{
 		Key: quota.Key{LimitName: b.slot.name, Key: b.key}, Epoch: b.epoch,
 		Charged: min(b.charged, c.over), Alone: min(b.unled, c.over), // a call that was refused may have taken some of it back
 		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
-		Held: max(0, held), Want: b.want, Window: b.window(), Before: b.before,
+		Held: max(0, held) + b.loans, Want: b.wants(), Window: b.window(), Before: b.before,
 		Unreported: c.spent() - b.acked, Returned: b.returned, Saved: b.saved,
 		Final: b.phase == closing, Abandoned: b.abandoned.send(),
 	}

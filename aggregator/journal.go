@@ -58,6 +58,9 @@ func (b *bucket) note() {
 	if b.windowed() {
 		total -= quota.Units(b.held.Load())
 	}
+	if b.loans > 0 && b.limit().Ceiling == quota.Soft { // clients tell it to the next node that they attach to
+		total -= b.loans
+	}
 	win := b.win
 	if b.until == 0 {
 		win = 0

@@ -16,6 +16,8 @@ type member struct {
 	soonAt  quota.Time
 	idle    []idleBucket // closed, oldest first
 	looked  int          // where the next sweep goes on among them
+
+	loansRecalled []quota.Key // keys with loans that a leader wants back; see Recalls
 }
 
 // route is what the member knows of one range.

@@ -17,7 +17,7 @@ const (
 
 // state is the slow part of a bucket, guarded by bucket.mu. Times are local.
 //
-// Invariant: used = in - held, whatever the hot path does meanwhile.
+// Invariant: used = in - held - loans, whatever the hot path does meanwhile.
 type state struct {
 	phase phase
 	dead  bool // dropped from the table
@@ -30,6 +30,10 @@ type state struct {
 	unled   quota.Units // part of over that was admitted while cut off
 	refused quota.Units
 	want    quota.Units // largest cost that held could not pay
+
+	loans    quota.Units // lent to clients, and not settled: counts as held (lend.go)
+	voids    uint32      // how often in this epoch all loans ended at once
+	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
 
 	refunded quota.Units // given back by callers, or released
 	returned quota.Units // of what was held in this epoch
@@ -100,7 +104,7 @@ func (c counts) spent() quota.Units     { return c.used + c.over }
 func (c counts) attempted() quota.Units { return c.used + c.over + c.refused }
 
 func (b *bucket) counts() counts {
-	return counts{b.in - quota.Units(b.held.Load()), b.over, b.refused, b.refunded}
+	return counts{b.in - quota.Units(b.held.Load()) - b.loans, b.over, b.refused, b.refunded}
 }
 
 // earned returns what a rate yields from from to to, and the moment up to which
@@ -120,7 +124,7 @@ func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
 // accrue adds the granted rate up to now or the end of the lease, up to cap.
 func (b *bucket) accrue(now quota.Time) {
 	if b.earn(now) {
-		b.base = quota.Units(b.held.Load())
+		b.base = quota.Units(b.held.Load()) + b.loans
 	}
 	if now >= b.lease {
 		b.expire()
@@ -166,7 +170,7 @@ func (b *bucket) keep(u quota.Units) {
 		if b.held.CompareAndSwap(h, int64(u)) {
 			b.in -= quota.Units(h) - u
 			b.returned += quota.Units(h) - u
-			b.base = u
+			b.base = u + b.loans
 			b.note()
 			return
 		}

@@ -50,6 +50,7 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.keep(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.keep(0)
+		b.voidLoans()
 		b.firstWindow(now, l)
 	}
 }
@@ -71,6 +72,7 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 		return
 	}
 	b.keep(0)
+	b.voidLoans()
 	ended := b.win
 	if b.firstWindow(now, l); b.win == ended {
 		return // it has been ended early (reframe): what was used is still of it
@@ -146,6 +148,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	if e.WindowStart > b.win && b.told { // a new one
 		spent := b.counts().spent()
 		b.keep(0)
+		b.voidLoans()
 		b.before, b.estUsed = spent, spent
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until

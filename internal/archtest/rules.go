@@ -142,6 +142,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota", "internal/limiter", "shard"},
 	},
 	{
+		Package: "branch", Kind: Pure,
+		Job: "is the ledger of a node's own clients: what it holds, divided among them",
+		May: []string{"internal/quota", "internal/limiter", "shard", "aggregator"},
+	},
+	{
 		Package: "internal/sim/rules", Kind: Seeded,
 		Job: "holds every rule of the limits to the real leader and aggregator",
 		May: []string{"internal/quota", "leader", "aggregator"},
@@ -154,7 +159,7 @@ var Rules = []Rule{
 	{
 		Package: "internal/sim", Kind: Seeded,
 		Job: "simulates the real leader and aggregator from a seed",
-		May: []string{"internal/quota", "internal/bound", "internal/limiter", "shard", "leader", "aggregator"},
+		May: []string{"internal/quota", "internal/bound", "internal/limiter", "shard", "leader", "aggregator", "branch"},
 	},
 	{
 		Package: "cluster/wire", Kind: Library,

@@ -1,0 +1,62 @@
+package aggregator
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Leave ends what the member has with whoever leads a range, and returns its last
+// reports to it: everything that is open, with its counters, as final. What was held
+// is given back. From then on every key counts from 0, in a new epoch, so that
+// nothing of it is told to the next leader; estimates go on. There is no leader then
+// until SetLeader. It is for members that can bring the reports to that leader, or
+// to who takes over its books, however late; Full ends them. It returns nothing if
+// there is no leader to leave.
+func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
+	rt := &a.ranges[r]
+	if rt.leader == "" {
+		return nil
+	}
+	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
+	for _, b := range a.soon {
+		b.mu.Lock()
+		if !b.dead && b.phase != closed && b.rng == r {
+			a.list(b)
+		}
+		b.mu.Unlock()
+	}
+	l := &lines{}
+	for _, b := range rt.open {
+		l.add(b, a.leave(now, b, rt.term))
+	}
+	out := a.reports(now, r, l, true)
+	for i := range out {
+		out[i].Full = i == len(out)-1
+	}
+	for _, b := range rt.open {
+		b.mu.Lock()
+		b.pending, b.tries = 0, 0 // nobody answers
+		b.mu.Unlock()
+	}
+	rt.leader, rt.tell, rt.told = "", false, 0
+	return out
+}
+
+// leave is the last entry of a key, which begins anew.
+func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.ReportEntry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, want := b.limit(), b.want
+	b.roll(now, l)
+	b.accrue(now)
+	rate, lease, opened := b.rate, b.lease, b.opened
+	b.expire()
+	b.estimate(now, l, false)
+	e := b.entry(now, term)
+	e.Final, e.Learn, e.Want = true, nil, 0
+	others, stale, ceded := b.others, b.stale, b.ceded
+	a.openBucket(now, b, l)
+	b.others, b.stale, b.ceded = others, stale, ceded
+	if b.told || rate > 0 { // it is cut off no later for that
+		b.lease = lease
+	}
+	b.opened, b.want, b.sentAt = opened, want, 0
+	return e
+}

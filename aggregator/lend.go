@@ -1,0 +1,362 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Wish is what somebody one level below asks of a key.
+type Wish struct {
+	// Tokens is the most that is lent, in whole tokens.
+	Tokens quota.Units
+	// Wait is what callers below wait for, or were refused, beyond that: if it is
+	// not here the leader is asked for it with the next report.
+	Wait quota.Units
+	// Look lends nothing, and does not open the key.
+	Look bool
+}
+
+// Generation tells the loans of one opening and window of a key from others: when
+// it changes, all that was lent before is void.
+type Generation struct {
+	Epoch quota.Seq
+	Voids uint32
+}
+
+// Loan is what a member hands out of a key to somebody one level below, and what it
+// knows of it. Times are of the member's clock, rates per second.
+type Loan struct {
+	// Limit is what counts for the key. Nil says that there is none, or no room for
+	// the key: then nothing else is set.
+	Limit *quota.Limit
+	Gen   Generation
+	// Tokens are lent now: they count as held here until they are settled.
+	Tokens quota.Units
+	// Unbacked says that no leader has granted them: this node is cut off, and the
+	// limit's when_cut_off allows them.
+	Unbacked bool
+	// Held is what could still be lent now, Rate what that gains, and Demand what
+	// this node's callers ask for, those below included.
+	Held, Rate, Demand quota.Units
+
+	Level  quota.Units // as GrantEntry.Level
+	Unseen quota.Units // as GrantEntry.Unseen, and what the others have probably used since
+	Others quota.Units // demand of the other nodes
+	Dry    bool        // the leader had nothing left
+	Told   bool        // a leader has told the level
+	CutOff bool        // no leader has answered for a whole lease
+	Slope  quota.Units // what the level gains if nobody asks
+
+	// Window names the window that Level and Tokens are for: its start on the
+	// leader's clock. It is from Since to Until on this node's, under hard less what
+	// that may be late. All are 0 for kinds without windows.
+	Window, Since, Until quota.Time
+	// Lease is how long what is lent lasts.
+	Lease time.Duration
+	// Saved and Again are as in GrantEntry.
+	Again time.Duration
+}
+
+// Lend hands out of what is held of a counter, opening the key if need be. Limits
+// that count what is in flight, that their leader decides or that reserve tokens
+// to come are not lent of: their callers ask the node. Any goroutine may call it.
+func (a *Aggregator) Lend(clock Clock, k quota.Key, w Wish) Loan {
+	for {
+		b := a.lender(k)
+		if b == nil {
+			return Loan{}
+		}
+		if loan, ok := a.lend(clock(), b, w); ok {
+			return loan
+		}
+	}
+}
+
+func (a *Aggregator) lender(k quota.Key) *bucket {
+	s := a.table.find(k.LimitName)
+	if s == nil || s.gone.Load() {
+		return nil
+	}
+	return a.table.bucket(s, k.Key)
+}
+
+// lends reports whether tokens of the limit may be spent one level below.
+func lends(l *quota.Limit) bool {
+	return l.Kind != quota.Concurrency && l.Decide == quota.Locally && l.MaxDebt == 0 && l.Class == quota.Counted
+}
+
+// lend returns false when the bucket has just been dropped from the table.
+func (a *Aggregator) lend(now quota.Time, b *bucket, w Wish) (Loan, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead {
+		return Loan{}, false
+	}
+	l := b.limit()
+	if !w.Look {
+		b.reopen(a, now, l)
+	}
+	b.roll(now, l)
+	b.accrue(now)
+	cut := b.cutOff(now, a.cfg.Lease)
+	est := b.estimate(now, l, cut)
+	loan := Loan{Limit: l}
+	if !w.Look && lends(l) && b.counts().attempted() <= fullCounters {
+		loan.Tokens = b.hand(w.Tokens, &a.urgent)
+		if missing := w.Tokens - loan.Tokens; cut && loan.Tokens == 0 && missing > 0 {
+			loan.Tokens, loan.Unbacked = b.lendAlone(now, l, missing, est, a.nodes()), true
+		}
+		b.note()
+	}
+	a.describe(now, b, &loan, est, cut)
+	if !w.Look && w.Wait > loan.Held {
+		b.want = max(b.want, min(w.Wait, l.BurstUnits()))
+		if est >= quota.Token && !cut {
+			a.urgent.push(b)
+		}
+	}
+	return loan, true
+}
+
+// reopen opens the key, or keeps it open if it was about to close.
+func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
+	switch b.phase {
+	case closed:
+		a.openBucket(now, b, l)
+	case closing:
+		b.phase, b.lastUse = open, now
+	}
+}
+
+// hand takes up to want, in whole tokens, out of what is held.
+func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
+	for {
+		h := quota.Units(b.held.Load())
+		n := min(want, h)
+		n -= n % quota.Token
+		if n <= 0 {
+			return 0
+		}
+		if b.held.CompareAndSwap(int64(h), int64(h-n)) {
+			b.loans += n
+			if int64(h-n) < b.low.Load() {
+				urgent.push(b)
+			}
+			return n
+		}
+	}
+}
+
+// describe tells what is known of the key now.
+func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Loan, est quota.Units, cut bool) {
+	l := loan.Limit
+	loan.Gen = Generation{b.epoch, b.voids}
+	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.held.Load())), b.rate, b.demand
+	loan.Level, loan.Unseen, loan.Others = est+b.ceded, b.ceded, b.others
+	loan.Dry, loan.Told, loan.CutOff, loan.Slope = b.dry, b.told, cut, b.gains(l)
+	if loan.Window, loan.Since, loan.Until = b.win, b.since, b.until; b.until == 0 {
+		loan.Window, loan.Since = 0, 0
+	} else if l.Ceiling == quota.Hard {
+		loan.Until = max(b.since+1, b.until.Add(-b.lag))
+	}
+	loan.Lease, loan.Again = min(a.cfg.Lease, b.lease.Sub(now)), a.cfg.Sync
+	if cut {
+		loan.Lease = a.cfg.Lease
+		b.describeAlone(now, l, loan, a.nodes())
+	}
+}
+
+// lendAlone hands out what the limit's when_cut_off lets this node admit by
+// itself. It is nobody's yet: what is used of it is overdrawn.
+func (b *bucket) lendAlone(now quota.Time, l *quota.Limit, want, est quota.Units, nodes int) quota.Units {
+	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
+	got := quota.Units(0)
+	switch policy {
+	case quota.CutOffOpen:
+		got = want
+	case quota.CutOffLocal:
+		got = min(want, max(0, est-b.unbacked))
+	case quota.CutOffShare:
+		got = b.takeApart(now, l, b.shareOf(l, nodes), want, est)
+	case quota.CutOffRate:
+		got = b.takeApart(now, l, rate, want, est)
+	}
+	got -= got % quota.Token
+	b.in, b.loans, b.unbacked = b.in+got, b.loans+got, b.unbacked+got
+	return got
+}
+
+// takeApart takes what there is of a rate of this node's own.
+func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want, est quota.Units) quota.Units {
+	burst := b.setApart(now, l, rate, est)
+	b.apart.Take(now, rate, burst, 0)
+	got := min(want, max(0, b.apart.Level()))
+	got -= got % quota.Token
+	if got <= 0 || !b.apart.Take(now, rate, burst, got) {
+		return 0
+	}
+	return got
+}
+
+// describeAlone says of a key that is cut off what this node will admit of it:
+// those below are not cut off from this node, and go by its word.
+func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, loan *Loan, nodes int) {
+	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
+	whole := l.Rate.PerSecond()
+	loan.Others = 0
+	switch policy {
+	case quota.CutOffOpen:
+		loan.Level = l.BurstUnits()
+	case quota.CutOffLocal:
+	case quota.CutOffShare:
+		loan.Level, loan.Others = b.levelApart(loan.Level), max(0, whole-b.shareOf(l, nodes).PerSecond())
+	case quota.CutOffRate:
+		loan.Level, loan.Others = b.levelApart(loan.Level), max(0, whole-rate.PerSecond())
+	default:
+		loan.Level, loan.Others = min(0, loan.Level), whole
+	}
+}
+
+func (b *bucket) levelApart(est quota.Units) quota.Units {
+	if b.apart == nil {
+		return min(est, quota.Token)
+	}
+	return min(est, b.apart.Level())
+}
+
+// Settlement is what has become of loans of a key, and what those below have
+// counted: all fields say how much more than before. Amounts are not negative.
+type Settlement struct {
+	// Gen is that of the loan which Back and Void are about.
+	Gen Generation
+	// Back is so much of what was lent as is over: used, given back, or lost. Void
+	// is the part of it that was unbacked.
+	Back, Void quota.Units
+	// Used was admitted out of what was lent, Overdrawn beyond it. The others are
+	// as in ReportEntry.
+	Used, Overdrawn, Refused, Refunded, Charged, Alone quota.Units
+	// Late is the part of Used and Overdrawn that was for a window that has ended.
+	Late quota.Units
+}
+
+func (s *Settlement) counts() bool {
+	return s.Used > 0 || s.Overdrawn > 0 || s.Refused > 0 || s.Refunded > 0
+}
+
+// Settle books what has become of loans. What was counted is the node's own from
+// now on; what neither was used nor is void is held here again. Any goroutine may
+// call it. It returns false if there is no such limit, or no room for the key:
+// then nothing is booked.
+func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
+	if s == (Settlement{Gen: s.Gen}) {
+		return true
+	}
+	for {
+		b := a.lender(k)
+		if b == nil {
+			return false
+		}
+		if a.settle(clock(), b, &s) {
+			return true
+		}
+	}
+}
+
+// settle returns false when the bucket has just been dropped from the table.
+func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead {
+		return false
+	}
+	l := b.limit()
+	if s.counts() {
+		b.reopen(a, now, l)
+	}
+	b.roll(now, l)
+	b.accrue(now)
+	cut := b.cutOff(now, a.cfg.Lease)
+	b.takeBack(now, s)
+	if cut {
+		s.Alone = s.Overdrawn
+	}
+	b.over, b.refused, b.refunded = b.over+s.Overdrawn, b.refused+s.Refused, b.refunded+s.Refunded
+	b.charged, b.unled = b.charged+s.Charged, b.unled+s.Alone
+	if late := min(s.Late, s.Used+s.Overdrawn); late > 0 && b.until != 0 {
+		b.before, b.estUsed = b.before+late, b.estUsed+late
+	}
+	b.note()
+	if s.Overdrawn > 0 && !b.news && b.over-b.ackedOver > max(b.part(l, a.nodes()), news) {
+		b.news = true
+		a.urgent.push(b)
+		a.urgent.wake.Store(true)
+	}
+	if s.Refunded > 0 {
+		a.urgent.push(b)
+	}
+	return true
+}
+
+// takeBack ends loans: what was used of them is used here.
+func (b *bucket) takeBack(now quota.Time, s *Settlement) {
+	back, void := min(s.Back, b.loans), s.Void
+	if s.Gen != (Generation{b.epoch, b.voids}) {
+		back, void = 0, 0
+	}
+	void = min(void, back, b.unbacked)
+	b.loans, b.unbacked = b.loans-back, b.unbacked-void
+	b.in -= void
+	switch rest := back - void - s.Used; {
+	case rest > 0 && b.phase == open && now < b.lease:
+		b.held.Add(int64(rest))
+	case rest > 0:
+		b.in, b.returned = b.in-rest, b.returned+rest
+	default: // it had been taken for lost, or void
+		b.in -= rest
+	}
+}
+
+// voidLoans ends all loans: what is used of them nevertheless, whoever was lent it
+// will tell.
+func (b *bucket) voidLoans() {
+	b.in, b.voids = b.in-b.loans, b.voids+1
+	b.loans, b.unbacked = 0, 0
+}
+
+// wants is what the leader is to be asked for: beyond what is lent, since that
+// counts as held.
+func (b *bucket) wants() quota.Units {
+	if b.want == 0 {
+		return 0
+	}
+	return b.want + b.loans
+}
+
+// maxRecalled bounds the keys that Recalls returns; who is short asks again.
+const maxRecalled = 4096
+
+func (a *Aggregator) recallLoans(b *bucket) {
+	if b.loans > 0 && len(a.loansRecalled) < maxRecalled {
+		a.loansRecalled = append(a.loansRecalled, quota.Key{LimitName: b.slot.name, Key: b.key})
+	}
+}
+
+// Recalls returns the keys with loans that a leader wants back since the last
+// call. One goroutine at a time, as Apply.
+func (a *Aggregator) Recalls() []quota.Key {
+	out := a.loansRecalled
+	a.loansRecalled = nil
+	return out
+}
+
+// Lent returns what is lent of a key now: for tests and tools.
+func (a *Aggregator) Lent(k quota.Key) quota.Units {
+	b, ok := a.find(k)
+	if !ok {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.loans
+}

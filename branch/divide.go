@@ -1,0 +1,275 @@
+package branch
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// account is one key of which clients have something.
+type account struct {
+	key     quota.Key
+	limit   *quota.Limit
+	gen     aggregator.Generation
+	win     quota.Time // what clients call the window
+	holders []*holder
+
+	demand float64     // of all clients, Units per second
+	spoken quota.Units // of the level: what callers are about to overdraw
+	wait   quota.Units // what callers wait for
+	queue  []*holder   // who waits for tokens, longest first
+	listed bool        // in Branch.waiting
+
+	level    float64 // the most that anyone's demand is served, per second
+	levelAt  quota.Time
+	recalled quota.Time
+}
+
+const (
+	// ahead is how many intervals of demand a client is lent: more than one, so
+	// that a late report does not starve it.
+	ahead = 1.5
+	// deviations of a count are lent on top where there is enough.
+	deviations = 3
+	// calm is how many intervals a client may be silent while the use is far below
+	// the limit, and calmShare the part of the burst that may be used meanwhile.
+	calm      = 10
+	calmShare = 0.05
+)
+
+// learn takes over what the node knows of the key.
+func (a *account) learn(l *aggregator.Loan) {
+	a.limit = l.Limit
+	if win := window(l); l.Gen != a.gen || a.win == 0 || l.Limit.Kind == quota.SlidingWindow {
+		a.win = win
+	}
+	a.gen = l.Gen
+}
+
+// window is what clients call the window: its start on the leader's clock, which
+// is the same for a wall clock that is right; else on this node's.
+func window(l *aggregator.Loan) quota.Time {
+	if l.Until == 0 {
+		return 0
+	}
+	if d := l.Since - l.Window; -skew <= d && d <= skew {
+		return l.Window
+	}
+	return l.Since
+}
+
+// skew is the most by which a leader's wall clock may differ from this node's for
+// both to have the same windows.
+const skew = quota.Time(2 * time.Second)
+
+// ask books what a client demands per second.
+func (a *account) ask(h *holder, demand float64) {
+	a.demand = max(0, a.demand+demand-h.demand)
+	h.demand = demand
+}
+
+// speak books what of the level a client is about to overdraw.
+func (a *account) speak(h *holder, u quota.Units) {
+	a.spoken += u - h.spoken
+	h.spoken = u
+}
+
+// observe averages what a client attempts. A count that differs from what was
+// expected by more than chance does is believed at once.
+func (a *account) observe(now quota.Time, h *holder, attempted quota.Units, sync time.Duration) {
+	dt := 10 * sync
+	if h.reported > 0 {
+		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
+	}
+	h.reported = now
+	const token = float64(quota.Token)
+	seconds := dt.Seconds()
+	got, expected := float64(attempted)/token, h.demand*seconds/token
+	rate := float64(attempted) / seconds
+	switch margin := deviations*math.Sqrt(expected) + 1; {
+	case got > expected+margin:
+		rate = max(h.demand, rate*(1-1/math.Sqrt(got)))
+	case got < expected-margin:
+	case got == 0 && h.demand < token/2:
+		rate = 0
+	default:
+		rate = h.demand + (1-math.Exp(-seconds/(3*sync.Seconds())))*(rate-h.demand)
+	}
+	a.ask(h, rate)
+}
+
+// fade lets the demand of a client go that says nothing.
+func (a *account) fade(now quota.Time, h *holder, sync time.Duration) {
+	if h.demand > 0 && now.Sub(h.reported) > h.again+3*sync {
+		a.ask(h, 0)
+	}
+	if h.spoken > 0 && now.Sub(h.reported) > 2*sync {
+		a.speak(h, 0)
+	}
+}
+
+// grant answers an entry: it lends what the client needs, as far as that is its
+// part, and tells what it has to know. before is what the node knew until now.
+func (b *Branch) grant(h *holder, e *quota.ReportEntry, before *aggregator.Loan, asks bool) (quota.GrantEntry, bool) {
+	a := h.a
+	a.speak(h, 0)
+	a.leave(h)
+	var want, part quota.Units
+	if (asks || e.Want > 0) && len(h.flight) < maxFlight {
+		want = b.need(h, e)
+		part = min(want, b.share(h, before, e.Want))
+	}
+	urgent := max(0, min(want, e.Want-h.lent)) // what callers wait for
+	loan := b.lend(h, part, a.wait+max(0, urgent-part))
+	if loan.Limit == nil {
+		return quota.GrantEntry{}, false
+	}
+	if short := urgent - loan.Tokens; short > 0 {
+		b.enqueue(h, short)
+	}
+	return b.tell(h, &loan, loan.Tokens, e.Want), true
+}
+
+// lend hands tokens to a client.
+func (b *Branch) lend(h *holder, tokens, wait quota.Units) aggregator.Loan {
+	loan := b.trunk.Lend(b.clock, h.a.key, aggregator.Wish{Tokens: tokens, Wait: wait})
+	if loan.Limit == nil {
+		return loan
+	}
+	h.a.learn(&loan)
+	h.void()
+	h.lent += loan.Tokens
+	if loan.Unbacked {
+		h.unbacked += loan.Tokens
+	}
+	return loan
+}
+
+// tell makes a grant of what was lent.
+func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units) quota.GrantEntry {
+	h.grants++
+	if tokens > 0 {
+		h.flight = append(h.flight, flight{h.grants, tokens})
+	}
+	h.lease = b.now.Add(min(b.cfg.Lease, loan.Lease))
+	h.again = b.again(h.a, loan)
+	g := b.told(h, loan)
+	if loan.Limit.Ceiling == quota.Soft && want > tokens && g.Level >= want {
+		h.a.speak(h, want-tokens)
+	}
+	g.Tokens = tokens
+	return g
+}
+
+// told is what a client is told of a key.
+func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
+	a := h.a
+	free := loan.Held
+	if !loan.Dry {
+		free = max(free, loan.Level-loan.Unseen)
+	}
+	g := quota.GrantEntry{
+		Key: a.key, Epoch: h.epoch, Seq: h.grants, Lease: h.lease.Sub(b.now), Cap: h.lent,
+		Level: loan.Level - (a.spoken - h.spoken), Unseen: loan.Unseen, Free: free, Others: a.others(h, loan), Again: h.again,
+		Slope: loan.Slope, Burst: loan.Limit.BurstUnits(), WindowStart: a.win,
+	}
+	if loan.Until != 0 {
+		g.WindowEnd = loan.Until
+	}
+	return g
+}
+
+// others is the demand of everybody in the cluster but the client, less what
+// chance does.
+func (a *account) others(h *holder, loan *aggregator.Loan) quota.Units {
+	here := max(0, max(a.demand, float64(loan.Demand))-h.demand)
+	return loan.Others + quota.Units(max(0, here-math.Sqrt(here*float64(quota.Token))))
+}
+
+// need is what a client is to be lent beyond what it has.
+func (b *Branch) need(h *holder, e *quota.ReportEntry) quota.Units {
+	need := h.demand * ahead * b.cfg.Sync.Seconds()
+	need += deviations * math.Sqrt(need*float64(quota.Token))
+	u := quota.Units(need)
+	if need < float64(2*quota.Token) { // it would lie there
+		u = 0
+	}
+	want := max(u, e.Want) - h.lent
+	if rest := want % quota.Token; rest > 0 && want > 0 {
+		want += quota.Token - rest
+	}
+	return max(0, want)
+}
+
+// share is how much of what the node holds a client may have: what it needs while
+// there is enough for all, else its part; and those who wait come first.
+func (b *Branch) share(h *holder, loan *aggregator.Loan, want quota.Units) quota.Units {
+	a := h.a
+	level := b.waterLevel(a, loan)
+	if math.IsInf(level, 1) && a.wait == 0 {
+		return quota.Most
+	}
+	part := quota.Units(min(h.demand, level)*ahead*b.cfg.Sync.Seconds()) - h.lent
+	if free := loan.Held - a.wait; free >= want { // a request at a time, for who comes
+		part = max(part, want)
+	}
+	return max(0, min(part, loan.Held-a.wait))
+}
+
+// waterLevel is the most that anyone gets per second when what the node has is
+// divided max-min fairly by demand; infinite when there is enough for all. It is
+// computed anew four times an interval.
+func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
+	if a.levelAt > 0 && b.now.Sub(a.levelAt) < b.cfg.Sync/4 {
+		return a.level
+	}
+	a.levelAt = b.now
+	horizon := ahead * b.cfg.Sync.Seconds()
+	a.level = waterLevel(a.holders, a.demand, float64(loan.Rate)+float64(loan.Held)/horizon)
+	return a.level
+}
+
+// waterLevel divides avail among the holders by demand.
+func waterLevel(holders []*holder, total, avail float64) float64 {
+	if total <= avail {
+		return math.Inf(1)
+	}
+	left, level, below, n := avail, 0.0, 0, 0
+	for _, h := range holders {
+		if h.demand > 0 {
+			n++
+		}
+	}
+	for n > below {
+		next := left / float64(n-below)
+		if next <= level {
+			return level
+		}
+		level = next
+		left, below = avail, 0
+		for _, h := range holders {
+			if d := h.demand; d > 0 && d <= level {
+				left -= d
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
+}
+
+// again is when a client should report next: at every interval while the limit is
+// contended, rarely when the use is far below it.
+func (b *Branch) again(a *account, loan *aggregator.Loan) time.Duration {
+	total := float64(loan.Others) + max(a.demand, float64(loan.Demand))
+	burst, avail := float64(loan.Limit.BurstUnits()), float64(loan.Slope)
+	if loan.Limit.Kind != quota.TokenBucket { // what there is now is all that there is
+		avail += float64(max(0, loan.Level)) / (ahead * b.cfg.Sync.Seconds())
+	}
+	if total <= 0 || total > avail/2 {
+		return b.cfg.Sync
+	}
+	quiet := time.Duration(calmShare * burst / total * float64(time.Second))
+	return min(max(quiet/b.cfg.Sync, 1), calm) * b.cfg.Sync
+}

@@ -1,0 +1,110 @@
+package branch
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// maxPushed bounds what waits to be sent; who is short asks again.
+const maxPushed = 4096
+
+// Push returns what answers no report: tokens that came for clients whose callers
+// wait for them, and recalls. Call it after grants have been applied to the trunk,
+// and after reports. What is lost is made anew when somebody is short again.
+func (b *Branch) Push(now quota.Time) []quota.Grant {
+	b.now = now
+	for _, k := range b.trunk.Recalls() {
+		if a := b.keys[k]; a != nil {
+			b.recall(a, nil)
+		}
+	}
+	kept := b.waiting[:0]
+	for _, a := range b.waiting {
+		b.serve(a)
+		if a.listed = len(a.queue) > 0; a.listed {
+			kept = append(kept, a)
+		}
+	}
+	clear(b.waiting[len(kept):])
+	b.waiting = kept
+	out := b.pushed
+	b.pushed = nil
+	return out
+}
+
+// enqueue notes that a client's callers wait for so many tokens, or were refused
+// them, and asks others for what they do not need.
+func (b *Branch) enqueue(h *holder, short quota.Units) {
+	a := h.a
+	if rest := short % quota.Token; rest > 0 {
+		short += quota.Token - rest
+	}
+	a.wait += short - h.wait
+	h.wait, h.waitAt = short, b.now
+	if !h.queued {
+		h.queued = true
+		a.queue = append(a.queue, h)
+	}
+	if !a.listed {
+		a.listed = true
+		b.waiting = append(b.waiting, a)
+	}
+	b.recall(a, h)
+}
+
+// leave takes a client out of those who wait: it has been heard.
+func (a *account) leave(h *holder) {
+	a.wait -= h.wait
+	h.wait = 0
+}
+
+// waits reports whether a client's callers may still wait, or it is likely to use
+// the tokens soon.
+func (b *Branch) waits(h *holder) bool {
+	if h.wait <= 0 || h.at < 0 || h.c.since != 0 || len(h.flight) >= maxFlight {
+		return false
+	}
+	age := b.now.Sub(h.waitAt)
+	busy := h.demand*2*b.cfg.Sync.Seconds() >= float64(quota.Token)
+	return age <= b.cfg.Sync/2 || busy && age <= 3*b.cfg.Sync
+}
+
+// serve lends what there is to those who wait, the longest first.
+func (b *Branch) serve(a *account) {
+	for len(a.queue) > 0 && len(b.pushed) < maxPushed {
+		h := a.queue[0]
+		if b.waits(h) {
+			loan := b.lend(h, h.wait, 0)
+			if loan.Limit == nil || loan.Tokens == 0 {
+				return
+			}
+			a.leave(h)
+			b.pushed = append(b.pushed, b.grantTo(h.c, []quota.GrantEntry{b.tell(h, &loan, loan.Tokens, 0)}))
+		}
+		a.leave(h)
+		h.queued = false
+		a.queue[0] = nil
+		a.queue = a.queue[1:]
+	}
+}
+
+// recallEvery is how often a key is recalled at most.
+const recallEvery = 25 * time.Millisecond
+
+// recall asks everybody but h who has more than it will need to report now.
+func (b *Branch) recall(a *account, h *holder) {
+	if a.recalled > 0 && b.now.Sub(a.recalled) < recallEvery {
+		return
+	}
+	a.recalled = b.now
+	for _, o := range a.holders {
+		if o == h || o.lent == 0 || o.c.since != 0 || len(b.pushed) >= maxPushed || b.now.Sub(max(o.recalled, o.reported)) < b.cfg.Sync/4 {
+			continue
+		}
+		if float64(o.lent) > o.demand*ahead*b.cfg.Sync.Seconds() {
+			o.recalled = b.now
+			b.pushed = append(b.pushed, b.grantTo(o.c, []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}}))
+		}
+	}
+}
