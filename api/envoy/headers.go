@@ -1,0 +1,163 @@
+package envoy
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Headers says which fields the proxy is to add to its answers.
+type Headers uint8
+
+// The choices.
+const (
+	// HeadersIETF are RateLimit and RateLimit-Policy of draft-ietf-httpapi-ratelimit-
+	// headers, with all limits of the request, and Retry-After on refusals.
+	HeadersIETF Headers = iota
+	// HeadersLegacy are RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset of
+	// the tightest limit, as envoyproxy/ratelimit writes them.
+	HeadersLegacy
+	HeadersBoth
+	HeadersNone
+)
+
+// maxPolicies bounds the limits in the RateLimit fields: the tightest go first.
+const maxPolicies = 16
+
+// headers gathers what the fields tell.
+type headers struct{ list []policy }
+
+type policy struct {
+	name      string
+	burst     int64
+	window    time.Duration // 0: not told
+	remaining int64
+	after     time.Duration // never: not told
+	refused   bool
+}
+
+func (h *headers) add(t *target, d *quota.Decision) {
+	if d.Limit == nil || d.Limit.Class != quota.Counted || d.Why == quota.WhyNotEnforced {
+		return
+	}
+	tier := tierOf(d)
+	p := policy{name: t.policyName(d), burst: tier.Burst, remaining: max(d.Remaining, 0), after: againAfter(d), refused: !d.Allowed}
+	switch {
+	case tier.Kind.Windowed():
+		p.window = tier.Rate.Per
+	case tier.Kind == quota.TokenBucket:
+		p.window = tier.Rate.TimeFor(tier.BurstUnits())
+		if d.Allowed && d.Remaining < tier.Burst {
+			p.after = tier.Rate.TimeFor(quota.Token)
+		}
+	}
+	h.list = append(h.list, p)
+}
+
+// policyName is what a limit is called towards whoever calls the proxy. Values of
+// requests are not in it.
+func (t *target) policyName(d *quota.Decision) string {
+	if name := t.limitName(d); name != "" {
+		return name
+	}
+	keys := make([]string, len(t.entries))
+	for i, e := range t.entries {
+		keys[i] = e.Key
+	}
+	return strings.Join(keys, ".")
+}
+
+// fields returns the header fields; code is what the request is answered with.
+func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderValue) {
+	if which == HeadersNone || len(h.list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(h.list, tighter)
+	add := func(key, value string) { out = append(out, &corev3.HeaderValue{Key: key, Value: value}) }
+	if which == HeadersIETF || which == HeadersBoth {
+		policies, state := h.ietf()
+		add("RateLimit-Policy", policies)
+		add("RateLimit", state)
+	}
+	first := &h.list[0]
+	if which == HeadersLegacy || which == HeadersBoth {
+		add("RateLimit-Limit", strconv.FormatInt(first.burst, 10))
+		add("RateLimit-Remaining", strconv.FormatInt(first.remaining, 10))
+		add("RateLimit-Reset", strconv.FormatInt(wholeSeconds(min(first.after, quota.MaxPause)), 10))
+	}
+	if code == overCode && first.after < never {
+		add("Retry-After", strconv.FormatInt(max(wholeSeconds(h.longest()), 1), 10))
+	}
+	return out
+}
+
+// tighter orders refusals first, then what has the least left.
+func tighter(a, b policy) int {
+	if a.refused != b.refused {
+		if a.refused {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a.remaining, b.remaining)
+}
+
+// longest is when the last of the limits that refused has more.
+func (h *headers) longest() (wait time.Duration) {
+	for i := range h.list {
+		if p := &h.list[i]; p.refused && p.after < never {
+			wait = max(wait, p.after)
+		}
+	}
+	return wait
+}
+
+// ietf writes the two fields, each limit once.
+func (h *headers) ietf() (policies, state string) {
+	var ps, ss []string
+	var names []string
+	for i := range h.list {
+		p := &h.list[i]
+		if slices.Contains(names, p.name) || len(names) == maxPolicies {
+			continue
+		}
+		names = append(names, p.name)
+		quoted := fieldString(p.name)
+		one := quoted + ";q=" + strconv.FormatInt(p.burst, 10)
+		if p.window > 0 && p.window < never {
+			one += ";w=" + strconv.FormatInt(wholeSeconds(p.window), 10)
+		}
+		ps = append(ps, one)
+		one = quoted + ";r=" + strconv.FormatInt(p.remaining, 10)
+		if p.after < never {
+			one += ";t=" + strconv.FormatInt(wholeSeconds(p.after), 10)
+		}
+		ss = append(ss, one)
+	}
+	return strings.Join(ps, ", "), strings.Join(ss, ", ")
+}
+
+// fieldString writes a String of RFC 9651. What it cannot have becomes "?".
+func fieldString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c < ' ' || c > '~':
+			b.WriteByte('?')
+		default:
+			b.WriteRune(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,95 @@
+package envoy
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of the rules in metrics. What would be one more is counted by its rule
+// alone, and a longer text is cut off.
+const (
+	maxDetailed = 1000
+	maxLabel    = 200 // bytes
+)
+
+// Hits counts what the rules that are served as they are were asked for. A nil Hits
+// counts nothing.
+type Hits struct {
+	total *prometheus.CounterVec
+
+	mu       sync.Mutex
+	detailed map[string]bool
+}
+
+// NewHits makes the metric and adds it to a registry.
+func NewHits(reg prometheus.Registerer) *Hits {
+	h := &Hits{detailed: map[string]bool{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_envoy_rls_hits_total",
+		Help: "Hits of the rules that are served from envoyproxy/ratelimit files, by domain, rule and what became of them: within, near, over or shadow.",
+	}, []string{"domain", "rule", "result"})}
+	reg.MustRegister(h.total)
+	return h
+}
+
+func (h *Hits) add(t *target, d *quota.Decision) {
+	if h == nil || !t.asIs || t.negative || t.n == 0 {
+		return
+	}
+	result := "within"
+	switch {
+	case d.Shadow:
+		result = "shadow"
+	case !d.Allowed:
+		result = "over"
+	case d.Near:
+		result = "near"
+	}
+	h.total.WithLabelValues(t.key.Namespace, h.label(t), result).Add(float64(t.n))
+}
+
+// label is the rule, or, where it says so and there is room, the values too.
+func (h *Hits) label(t *target) string {
+	plain := ruleLabel(t, false)
+	told := ruleLabel(t, true)
+	if told == plain {
+		return plain
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.detailed[told] {
+		if len(h.detailed) >= maxDetailed {
+			return plain
+		}
+		h.detailed[told] = true
+	}
+	return told
+}
+
+// ruleLabel writes the steps of a rule, with the values that metrics tell if told.
+// A shared value is always its pattern.
+func ruleLabel(t *target, told bool) string {
+	r := t.rule
+	words := make([]string, len(r.Steps))
+	for i, s := range r.Steps {
+		shared := i < len(r.Share) && r.Share[i]
+		metric := i < len(r.Metric) && r.Metric[i]
+		if told && !shared && (r.Detailed || metric) {
+			s.Value = t.entries[i].Value
+		}
+		words[i] = s.String()
+	}
+	label := strings.Join(words, ", ")
+	if len(label) > maxLabel {
+		cut := maxLabel
+		for !utf8.RuneStart(label[cut]) {
+			cut--
+		}
+		label = label[:cut] + "..."
+	}
+	return label
+}

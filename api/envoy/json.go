@@ -1,0 +1,89 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// JSONPath is where the JSON form of ShouldRateLimit is served.
+const JSONPath = "/json"
+
+// MaxBody is the largest body of a request in JSON.
+const MaxBody = 4 << 20
+
+// Handler serves POST [JSONPath]: a RateLimitRequest in the JSON form of protobuf is
+// answered with a RateLimitResponse, and 200 for OK or 429 for OVER_LIMIT. What is
+// wrong with a request is 400, 405 or 413, what the limits make impossible 500.
+// admit, if it is not nil, says whether the caller may ask about the request's
+// domain; its error is answered with 403.
+func (s *Server) Handler(admit func(context.Context, *ratelimitv3.RateLimitRequest) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, admit) })
+}
+
+func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, admit func(context.Context, *request) error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "use POST", http.StatusMethodNotAllowed)
+		return
+	}
+	req, code, err := readJSON(w, r)
+	if err != nil {
+		s.o.Ended("invalid_argument")
+		http.Error(w, err.Error(), code)
+		return
+	}
+	if admit != nil {
+		if err := admit(r.Context(), req); err != nil {
+			s.o.Ended("permission_denied")
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+	}
+	res, err := s.ShouldRateLimit(r.Context(), req)
+	if err != nil {
+		code := http.StatusInternalServerError
+		if status.Code(err) == codes.InvalidArgument {
+			code = http.StatusBadRequest
+		}
+		http.Error(w, status.Convert(err).Message(), code)
+		return
+	}
+	writeJSON(w, res)
+}
+
+func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			return nil, http.StatusRequestEntityTooLarge, badf("the body is larger than %d bytes", MaxBody)
+		}
+		return nil, http.StatusBadRequest, err
+	}
+	req := &request{}
+	if err := protojson.Unmarshal(body, req); err != nil {
+		return nil, http.StatusBadRequest, badf("the body must be a RateLimitRequest in JSON: %w", err)
+	}
+	return req, 0, nil
+}
+
+func writeJSON(w http.ResponseWriter, res *response) {
+	data, err := protojson.Marshal(res)
+	if err != nil {
+		panic(err) // invariant: what we answer has a JSON form
+	}
+	for _, h := range res.ResponseHeadersToAdd {
+		w.Header().Set(h.Key, h.Value)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if res.OverallCode == overCode {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+}

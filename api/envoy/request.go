@@ -1,0 +1,113 @@
+package envoy
+
+import (
+	"time"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/descriptor"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of a request. The bytes are more than the headers that a proxy takes, many
+// times over: who calls through a proxy that fails open must not get past by a long
+// header.
+const (
+	MaxDescriptors = 128
+	MaxBytes       = 2 << 20 // of all keys and values
+	maxDomain      = 1024    // bytes
+)
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// check returns what is wrong with a request.
+func check(req *request) error {
+	n := len(req.Descriptors)
+	switch {
+	case req.Domain == "":
+		return invalid("domain: is empty; must be the namespace of the limits")
+	case len(req.Domain) > maxDomain:
+		return invalid("domain: is %d bytes; at most %d", len(req.Domain), maxDomain)
+	case n == 0:
+		return invalid("descriptors: there are none; must be 1 to %d", MaxDescriptors)
+	case n > MaxDescriptors:
+		return invalid("descriptors: %d; at most %d", n, MaxDescriptors)
+	}
+	bytes := 0
+	for i, d := range req.Descriptors {
+		size, err := checkDescriptor(i, d)
+		if err != nil {
+			return err
+		}
+		if bytes += size; bytes > MaxBytes {
+			return invalid("descriptors: their keys and values have more than %d bytes", MaxBytes)
+		}
+	}
+	return nil
+}
+
+func checkDescriptor(i int, d *commonv3.RateLimitDescriptor) (bytes int, err error) {
+	n := len(d.GetEntries())
+	if n == 0 || n > descriptor.MaxEntries {
+		return 0, invalid("descriptors[%d].entries: %d; must be 1 to %d", i, n, descriptor.MaxEntries)
+	}
+	for j, e := range d.Entries {
+		if e.GetKey() == "" {
+			return 0, invalid("descriptors[%d].entries[%d].key: is empty", i, j)
+		}
+		bytes += len(e.Key) + len(e.Value)
+	}
+	if l := d.Limit; l != nil {
+		if _, err := periodOf(l); err != nil {
+			return 0, invalid("descriptors[%d].limit.%v", i, err)
+		}
+	}
+	return bytes, nil
+}
+
+// units are the lengths of the protocol's units, by the names of both of its enums.
+var units = map[string]time.Duration{
+	"SECOND": time.Second, "MINUTE": time.Minute, "HOUR": time.Hour, "DAY": day,
+	"WEEK": 7 * day, "MONTH": 30 * day, "YEAR": 365 * day,
+}
+
+const day = 24 * time.Hour
+
+// periodOf returns the period of a limit that the caller brings along.
+func periodOf(l *commonv3.RateLimitDescriptor_RateLimitOverride) (time.Duration, error) {
+	unit, ok := units[l.Unit.String()]
+	if !ok {
+		return 0, badf("unit: is %v; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR", typev3.RateLimitUnit(l.Unit))
+	}
+	if l.UnitMultiplier == nil {
+		return unit, nil
+	}
+	n := time.Duration(l.UnitMultiplier.Value)
+	if most := quota.MaxPause / unit; n < 1 || n > most {
+		return 0, badf("unit_multiplier: is %d; must be 1 to %d with this unit", n, most)
+	}
+	return n * unit, nil
+}
+
+// hits are what a descriptor adds.
+type hits struct {
+	n        int64
+	negative bool
+	// told says that the number is the descriptor's own, so that it may be of
+	// what is over already.
+	told bool
+}
+
+func hitsOf(req *request, d *commonv3.RateLimitDescriptor) hits {
+	h := hits{n: max(int64(req.HitsAddend), 1), negative: d.IsNegativeHits}
+	if d.HitsAddend != nil {
+		// What nobody could ever pass stays so.
+		h.n, h.told = int64(min(d.HitsAddend.Value, uint64(quota.MaxTokens))), true
+	}
+	return h
+}

@@ -1,0 +1,44 @@
+package envoy
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/descriptor"
+)
+
+// Domain is the rules of one domain that are served as they are.
+type Domain struct {
+	Name string
+	Tree *descriptor.Tree
+}
+
+// Rules are domains by the namespace that they are counted in. They are never
+// changed.
+type Rules struct{ domains map[string]*Domain }
+
+// NewRules returns the rules of some domains. The error names two that would be
+// counted in one namespace.
+func NewRules(domains []Domain) (*Rules, error) {
+	r := &Rules{domains: make(map[string]*Domain, len(domains))}
+	for i := range domains {
+		d := &domains[i]
+		ns := descriptor.Namespace(d.Name)
+		if twin := r.domains[ns]; twin != nil {
+			return nil, fmt.Errorf("domain %q: is there twice, or is the same namespace as %q, which is %s; give it another name", d.Name, twin.Name, ns)
+		}
+		r.domains[ns] = d
+	}
+	return r, nil
+}
+
+// tree returns the rules of a domain, false if it is none of these.
+func (r *Rules) tree(domain string) (*descriptor.Tree, bool) {
+	if r == nil {
+		return nil, false
+	}
+	d := r.domains[descriptor.Namespace(domain)]
+	if d == nil || d.Name != domain {
+		return nil, false
+	}
+	return d.Tree, true
+}

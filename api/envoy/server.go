@@ -1,0 +1,153 @@
+package envoy
+
+import (
+	"context"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// The short names of what the protocol calls at length.
+type (
+	request    = ratelimitv3.RateLimitRequest
+	response   = ratelimitv3.RateLimitResponse
+	statusOf   = ratelimitv3.RateLimitResponse_DescriptorStatus
+	limitOf    = ratelimitv3.RateLimitResponse_RateLimit
+	unitOf     = ratelimitv3.RateLimitResponse_RateLimit_Unit
+	statusCode = ratelimitv3.RateLimitResponse_Code
+)
+
+const (
+	okCode   = ratelimitv3.RateLimitResponse_OK
+	overCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
+)
+
+// Options are what a Server may have beside its node.
+type Options struct {
+	// Rules returns the rules that are served as they are; nil, or nil rules: none.
+	// It is called for every request, concurrently.
+	Rules func() *Rules
+	// Overrides lets callers bring their own limits along, in a descriptor's limit.
+	Overrides bool
+	// Headers says which fields are added to what the proxy answers.
+	Headers Headers
+	// Seen is called with every decision, perhaps concurrently; nil: nobody.
+	Seen func(*quota.Decision)
+	// Ended is called with the outcome of every request: ok, over_limit, or the
+	// name of a gRPC code; nil: nobody.
+	Ended func(code string)
+	// Hits counts by the rules that are served as they are; nil: nobody does.
+	Hits *Hits
+}
+
+// Server answers ShouldRateLimit. Its methods are safe for concurrent use.
+type Server struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+	node   Node
+	o      Options
+	native native
+}
+
+// New returns a server for a node.
+func New(n Node, o Options) *Server {
+	if o.Rules == nil {
+		o.Rules = func() *Rules { return nil }
+	}
+	if o.Seen == nil {
+		o.Seen = func(*quota.Decision) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(string) {}
+	}
+	return &Server{node: n, o: o}
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(srv grpc.ServiceRegistrar) {
+	ratelimitv3.RegisterRateLimitServiceServer(srv, s)
+}
+
+// ShouldRateLimit decides every descriptor by itself: one that is over its limit
+// does not keep the others from being charged. A request that says something
+// impossible is INVALID_ARGUMENT, a limit that cannot be decided this way
+// FAILED_PRECONDITION, and neither charges anything.
+func (s *Server) ShouldRateLimit(_ context.Context, req *request) (*response, error) {
+	res, err := s.decide(req)
+	switch {
+	case err != nil:
+		s.o.Ended(codeWord(status.Code(err)))
+	case res.OverallCode == overCode:
+		s.o.Ended("over_limit")
+	default:
+		s.o.Ended("ok")
+	}
+	return res, err
+}
+
+func (s *Server) decide(req *request) (*response, error) {
+	if err := check(req); err != nil {
+		return nil, err
+	}
+	targets, err := s.targets(req)
+	if err != nil {
+		return nil, err
+	}
+	res := &response{Statuses: make([]*statusOf, len(targets))}
+	var total overall
+	var told headers
+	for i := range targets {
+		t := &targets[i]
+		code, d := s.charge(t)
+		res.Statuses[i] = t.status(code, d)
+		total.add(t, code)
+		if d != nil {
+			s.o.Seen(d)
+			s.o.Hits.add(t, d)
+			told.add(t, d)
+		}
+	}
+	res.OverallCode = total.code()
+	res.ResponseHeadersToAdd = told.fields(s.o.Headers, res.OverallCode)
+	return res, nil
+}
+
+// overall is what all descriptors together say.
+type overall struct{ over, quota, quotaOver int }
+
+func (o *overall) add(t *target, code statusCode) {
+	switch {
+	case t.quota():
+		o.quota++
+		if code == overCode {
+			o.quotaOver++
+		}
+	case code == overCode:
+		o.over++
+	}
+}
+
+// code is OVER_LIMIT if one descriptor is over, or all of those that have quota
+// mode.
+func (o *overall) code() statusCode {
+	if o.over > 0 || o.quota > 0 && o.quota == o.quotaOver {
+		return overCode
+	}
+	return okCode
+}
+
+// codeWord is a gRPC code as metrics have it.
+func codeWord(c codes.Code) string {
+	switch c {
+	case codes.InvalidArgument:
+		return "invalid_argument"
+	case codes.FailedPrecondition:
+		return "failed_precondition"
+	case codes.PermissionDenied:
+		return "permission_denied"
+	}
+	return "unknown"
+}

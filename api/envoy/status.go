@@ -1,0 +1,108 @@
+package envoy
+
+import (
+	"math"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// status says what became of a target. What nothing limits is OK and no more.
+func (t *target) status(code statusCode, d *quota.Decision) *statusOf {
+	st := &statusOf{Code: code}
+	switch {
+	case t.rule != nil && t.rule.Unlimited:
+		st.LimitRemaining = math.MaxUint32
+	case d == nil || d.Limit == nil:
+	case d.Limit.Class == quota.Unlimited:
+		st.LimitRemaining = math.MaxUint32
+	default:
+		st.CurrentLimit = currentLimit(tierOf(d))
+		st.CurrentLimit.Name = t.limitName(d)
+		st.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
+		if wait := againAfter(d); wait < never {
+			st.DurationUntilReset = &durationpb.Duration{Seconds: wholeSeconds(wait)}
+		}
+	}
+	return st
+}
+
+// limitName is what a status calls its limit: what the rule is called, if it is
+// served as it is.
+func (t *target) limitName(d *quota.Decision) string {
+	switch {
+	case t.asIs:
+		return t.rule.Name
+	case t.rule == nil:
+		return ""
+	}
+	base, _ := d.Limit.Base()
+	return base.Limit
+}
+
+// tierOf returns the tier that decided.
+func tierOf(d *quota.Decision) quota.Tier {
+	if i := d.Tier - 2; i >= 0 && i < len(d.Limit.More) {
+		return d.Limit.More[i]
+	}
+	if d.Limit.Class == quota.Banned {
+		return quota.Window(quota.FixedWindow, 0, time.Second)
+	}
+	return d.Limit.First()
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// againAfter is when there is more: for a window, its end.
+func againAfter(d *quota.Decision) time.Duration {
+	if !d.Allowed && d.RetryAfter > 0 && d.RetryAfter < never {
+		return d.RetryAfter
+	}
+	return max(d.ResetAfter, 0)
+}
+
+// wholeSeconds rounds up: whoever comes again then must not be too early.
+func wholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// byLength are the units of answers, longest first. A month and a year are told as
+// such only if they are whole.
+var byLength = []unitOf{
+	ratelimitv3.RateLimitResponse_RateLimit_YEAR, ratelimitv3.RateLimitResponse_RateLimit_MONTH,
+	ratelimitv3.RateLimitResponse_RateLimit_WEEK, ratelimitv3.RateLimitResponse_RateLimit_DAY,
+	ratelimitv3.RateLimitResponse_RateLimit_HOUR, ratelimitv3.RateLimitResponse_RateLimit_MINUTE,
+	ratelimitv3.RateLimitResponse_RateLimit_SECOND,
+}
+
+// currentLimit says a tier in requests per unit: of a bucket its rate, and not its
+// burst. A period is told with the longest unit of which it is a multiple; one that
+// is no whole second as the requests of one second, rounded down.
+func currentLimit(t quota.Tier) *limitOf {
+	n, per := t.Rate.Tokens, t.Rate.Per
+	if t.Kind.Windowed() {
+		n = t.Burst
+	}
+	if per%time.Second != 0 && per > 0 {
+		n, per = quota.MulDiv(n, int64(time.Second), int64(per)), time.Second
+	}
+	l := &limitOf{RequestsPerUnit: uint32(min(max(n, 0), math.MaxUint32))}
+	for _, u := range byLength {
+		if unit := units[u.String()]; per >= unit && per%unit == 0 {
+			l.Unit = u
+			if m := per / unit; m > 1 {
+				l.UnitMultiplier = wrapperspb.UInt32(uint32(min(int64(m), math.MaxUint32)))
+			}
+			break
+		}
+	}
+	return l
+}

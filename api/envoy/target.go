@@ -1,0 +1,144 @@
+package envoy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/descriptor"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func badf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+var errAcquired = errors.New("counts what is in flight, which a proxy cannot give back; use a rate for it")
+
+// target is what one descriptor of a request is counted by.
+type target struct {
+	entries []descriptor.Entry
+	rule    *descriptor.Rule // nil: none; of a limit that the caller brought, too
+	asIs    bool             // the rule is of Options.Rules
+	key     quota.Key        // empty: nothing is counted
+	hits
+}
+
+// targets finds what every descriptor is counted by.
+func (s *Server) targets(req *request) ([]target, error) {
+	tree, asIs := s.o.Rules().tree(req.Domain)
+	namespace := descriptor.Namespace(req.Domain)
+	limits := s.node.Limits()
+	if !asIs {
+		tree = s.native.tree(limits, namespace)
+	}
+	out := make([]target, len(req.Descriptors))
+	for i, d := range req.Descriptors {
+		t := &out[i]
+		t.entries, t.hits = entriesOf(d), hitsOf(req, d)
+		if d.Limit != nil && s.o.Overrides {
+			if err := t.bring(namespace, d.Limit); err != nil {
+				return nil, invalid("descriptors[%d].limit: %v", i, err)
+			}
+			continue
+		}
+		t.asIs = asIs
+		t.follow(tree.Match(t.entries))
+		if l, ok := limits.Find(t.key.LimitName); ok && l.Kind == quota.Concurrency {
+			return nil, status.Errorf(codes.FailedPrecondition, "descriptors[%d]: the limit %v %v", i, l.LimitName, errAcquired)
+		}
+	}
+	replace(out)
+	return out, nil
+}
+
+func entriesOf(d *commonv3.RateLimitDescriptor) []descriptor.Entry {
+	out := make([]descriptor.Entry, len(d.Entries))
+	for i, e := range d.Entries {
+		out[i] = descriptor.Entry{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	return out
+}
+
+// follow counts by a rule, if there is one.
+func (t *target) follow(r *descriptor.Rule) {
+	t.rule = r
+	if r == nil || r.Unlimited || r.Limit == (quota.LimitName{}) {
+		return
+	}
+	t.key.LimitName = r.Limit
+	if t.asIs {
+		t.key.Key = r.FullKey(t.entries)
+	} else {
+		t.key.Key = r.Key(t.entries)
+	}
+}
+
+// bring counts by a limit that the caller brings along.
+func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLimitOverride) error {
+	per, err := periodOf(l)
+	if err != nil {
+		return err
+	}
+	name, err := InlineLimit(namespace, int64(l.RequestsPerUnit), per)
+	if err != nil {
+		return err
+	}
+	t.key = quota.Key{LimitName: name, Key: descriptor.FullKey(t.entries)}
+	return nil
+}
+
+// replace drops those that another target of the request stands for.
+func replace(targets []target) {
+	var names []string
+	for i := range targets {
+		if r := targets[i].rule; r != nil && targets[i].asIs {
+			names = append(names, r.Replaces...)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	for i := range targets {
+		t := &targets[i]
+		if r := t.rule; r != nil && !r.Unlimited && r.Name != "" && slices.Contains(names, r.Name) {
+			t.rule, t.key = nil, quota.Key{}
+		}
+	}
+}
+
+// counted reports whether there is something to charge.
+func (t *target) counted() bool { return t.key != quota.Key{} }
+
+func (t *target) quota() bool { return t.counted() && t.rule != nil && t.rule.Quota }
+
+// charge decides one target. The decision is nil if nothing is counted.
+func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
+	if !t.counted() {
+		return okCode, nil
+	}
+	if t.negative {
+		d := s.node.Refund(t.key, t.n)
+		d.Allowed = true // it took nothing
+		return okCode, &d
+	}
+	reqs := [1]quota.Request{{Key: t.key, Cost: t.n}}
+	var out [1]quota.Decision
+	s.node.Decide(reqs[:], out[:])
+	d := out[0]
+	if !d.Allowed && t.told && t.n > 1 {
+		// It may be of what is over already, which counts, however much it is.
+		after := d
+		_, after = s.node.Charge(t.key, t.n)
+		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
+	}
+	if !d.Allowed && t.rule != nil && t.rule.Shadow {
+		d.Allowed, d.Shadow = true, true
+	}
+	if d.Allowed {
+		return okCode, &d
+	}
+	return overCode, &d
+}
