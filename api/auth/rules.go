@@ -130,6 +130,9 @@ var rules = map[string]Rule{
 
 	"/quotaservice.QuotaService/Allow": hot(rbac.Check, byNamespace, namespace),
 
+	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": hot(rbac.Check, byDomain, "in the domain's namespace"),
+	"/json": hot(rbac.Check, nil, "in the domain's namespace"),
+
 	"/grpc.health.v1.Health/Check":                                   {Need: Open},
 	"/grpc.health.v1.Health/List":                                    {Need: Open},
 	"/grpc.health.v1.Health/Watch":                                   {Need: Open},

@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -13,6 +14,14 @@ import (
 func byNamespace(m proto.Message) []rbac.Scope {
 	if r, ok := m.(interface{ GetNamespace() string }); ok {
 		return []rbac.Scope{rbac.Namespace(r.GetNamespace())}
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+// byDomain is of the rate limit service of Envoy, whose domains are namespaces.
+func byDomain(m proto.Message) []rbac.Scope {
+	if r, ok := m.(interface{ GetDomain() string }); ok {
+		return []rbac.Scope{rbac.Namespace(descriptor.Namespace(r.GetDomain()))}
 	}
 	return []rbac.Scope{rbac.Everywhere}
 }

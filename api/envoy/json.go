@@ -6,10 +6,11 @@ import (
 	"io"
 	"net/http"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/quorate/quorate/internal/descriptor"
 )
 
 // JSONPath is where the JSON form of ShouldRateLimit is served.
@@ -21,13 +22,13 @@ const MaxBody = 4 << 20
 // Handler serves POST [JSONPath]: a RateLimitRequest in the JSON form of protobuf is
 // answered with a RateLimitResponse, and 200 for OK or 429 for OVER_LIMIT. What is
 // wrong with a request is 400, 405 or 413, what the limits make impossible 500.
-// admit, if it is not nil, says whether the caller may ask about the request's
-// domain; its error is answered with 403.
-func (s *Server) Handler(admit func(context.Context, *ratelimitv3.RateLimitRequest) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, admit) })
+// permitted, if it is not nil, says whether the caller may have requests decided in a
+// namespace; its error is a gRPC status, and answered with 401 or 403.
+func (s *Server) Handler(permitted func(ctx context.Context, namespace string) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, permitted) })
 }
 
-func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, admit func(context.Context, *request) error) {
+func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, permitted func(context.Context, string) error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
@@ -39,23 +40,31 @@ func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, admit func(co
 		http.Error(w, err.Error(), code)
 		return
 	}
-	if admit != nil {
-		if err := admit(r.Context(), req); err != nil {
-			s.o.Ended("permission_denied")
-			http.Error(w, err.Error(), http.StatusForbidden)
+	if permitted != nil {
+		if err := permitted(r.Context(), descriptor.Namespace(req.Domain)); err != nil {
+			s.o.Ended(codeWord(status.Code(err)))
+			http.Error(w, status.Convert(err).Message(), httpCode(err))
 			return
 		}
 	}
 	res, err := s.ShouldRateLimit(r.Context(), req)
 	if err != nil {
-		code := http.StatusInternalServerError
-		if status.Code(err) == codes.InvalidArgument {
-			code = http.StatusBadRequest
-		}
-		http.Error(w, status.Convert(err).Message(), code)
+		http.Error(w, status.Convert(err).Message(), httpCode(err))
 		return
 	}
 	writeJSON(w, res)
+}
+
+func httpCode(err error) int {
+	switch status.Code(err) {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	}
+	return http.StatusInternalServerError
 }
 
 func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {

@@ -42,8 +42,8 @@ func dial(t testing.TB, s *Server) ratelimitv3.RateLimitServiceClient {
 	return ratelimitv3.NewRateLimitServiceClient(conn)
 }
 
-// desc reads "database=users, to_number=1 +3": entries, and hits_addend if it is
-// there ("-3": negative hits).
+// desc reads "database=users, to_number=1 #3": entries, and hits_addend if it is
+// there; #-3 are negative hits.
 func desc(text string) *commonv3.RateLimitDescriptor {
 	d := &commonv3.RateLimitDescriptor{}
 	text, hits, ok := strings.Cut(text, " #")

@@ -148,6 +148,8 @@ func codeWord(c codes.Code) string {
 		return "failed_precondition"
 	case codes.PermissionDenied:
 		return "permission_denied"
+	case codes.Unauthenticated:
+		return "unauthenticated"
 	}
 	return "unknown"
 }

@@ -82,7 +82,7 @@ func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLim
 	if err != nil {
 		return err
 	}
-	name, err := InlineLimit(namespace, int64(l.RequestsPerUnit), per)
+	name, err := inlineLimit(namespace, int64(l.RequestsPerUnit), per)
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,13 @@ func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
 	var out [1]quota.Decision
 	s.node.Decide(reqs[:], out[:])
 	d := out[0]
-	if !d.Allowed && t.told && t.n > 1 {
+	if d.Limit == nil { // it has gone since, or there is no room for one more
+		d.Allowed = true
+		return okCode, &d
+	}
+	if t.told && t.n > 1 && (!d.Allowed || d.Shadow) {
 		// It may be of what is over already, which counts, however much it is.
-		after := d
-		_, after = s.node.Charge(t.key, t.n)
+		_, after := s.node.Charge(t.key, t.n)
 		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 	}
 	if !d.Allowed && t.rule != nil && t.rule.Shadow {

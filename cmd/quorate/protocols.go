@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/quotaservice"
 	"github.com/quorate/quorate/cluster"
@@ -25,9 +27,27 @@ type protocols struct {
 // register adds those that are gRPC.
 func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
 	quotaservice.Register(srv, p.node, seen)
+	if s := p.envoyRLS(seen); s != nil {
+		s.Register(srv)
+	}
 }
 
 // mount returns those that are HTTP, by their paths.
-func (p *protocols) mount(func(*quota.Decision)) map[string]http.Handler {
-	return map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
+func (p *protocols) mount(seen func(*quota.Decision)) map[string]http.Handler {
+	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
+	if s := p.envoyRLS(seen); s != nil {
+		out[envoy.JSONPath] = s.Handler(api.Permitted)
+	}
+	return out
+}
+
+// envoyRLS returns Envoy's rate limit service, nil if it is off.
+func (p *protocols) envoyRLS(seen func(*quota.Decision)) *envoy.Server {
+	if !p.EnvoyRLS {
+		return nil
+	}
+	return envoy.New(p.node, envoy.Options{
+		Seen:  seen,
+		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
+	})
 }

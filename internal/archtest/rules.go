@@ -55,6 +55,7 @@ const (
 	bbolt    = "go.etcd.io/bbolt"
 	btree    = "github.com/tidwall/btree"
 	oidc     = "github.com/coreos/go-oidc/v3"
+	envoy    = "github.com/envoyproxy/go-control-plane/envoy"
 )
 
 // Rules is the house, one entry per package. The first match counts. Imports
@@ -72,6 +73,11 @@ var Rules = []Rule{
 	{
 		Package: "internal/limiter", Kind: Pure,
 		Job: "holds the algorithms on integers",
+		May: []string{"internal/quota"},
+	},
+	{
+		Package: "internal/descriptor", Kind: Pure,
+		Job: "matches the descriptors of Envoy's rate limit protocols with limits",
 		May: []string{"internal/quota"},
 	},
 	{
@@ -219,12 +225,18 @@ var Rules = []Rule{
 	{
 		Package: "api/auth", Kind: Library,
 		Job:        "says who makes a call and whether they may",
-		May:        []string{"api/access", "internal/pki", "internal/quota", "internal/rbac", "api/gen/..."},
+		May:        []string{"api/access", "internal/descriptor", "internal/pki", "internal/quota", "internal/rbac", "api/gen/..."},
 		ThirdParty: []string{protobuf, oidc},
 	},
 	{
 		Package: "internal/audit", Kind: Library,
 		Job: "writes down who changed what",
+	},
+	{
+		Package: "api/envoy", Kind: Library,
+		Job:        "serves Envoy's rate limit service; it declares the interface that it needs",
+		May:        []string{"internal/descriptor", "internal/quota"},
+		ThirdParty: []string{envoy, protobuf, grpc, metrics},
 	},
 	{
 		Package: "api/front", Kind: Library,
