@@ -1,0 +1,158 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// command is one that the server knows.
+type command struct {
+	name    string // in lower case
+	least   int    // arguments, without the name
+	most    int
+	key     int    // which argument is a key; 0: none
+	summary string // for COMMAND DOCS
+	serve   func(c *conn, args [][]byte)
+}
+
+// commands is the list of all, sorted by name; made once, as commands list it.
+var commands []*command
+
+var byName = map[string]*command{}
+
+func init() {
+	commands = []*command{
+		{name: "auth", least: 1, most: 2, summary: "says who calls, by a bearer token", serve: (*conn).auth},
+		{name: throttleName, least: 4, most: 5, key: 1, summary: "asks a bucket that the call describes for tokens", serve: (*conn).throttle},
+		{name: "client", least: 1, most: maxArgs, summary: "says something of the connection", serve: (*conn).client},
+		{name: "command", least: 0, most: maxArgs, summary: "lists the commands", serve: (*conn).command},
+		{name: "echo", least: 1, most: 1, summary: "answers with its argument", serve: func(c *conn, args [][]byte) { c.bytes(args[0]) }},
+		{name: "hello", least: 0, most: maxArgs, summary: "chooses the version of the protocol", serve: (*conn).hello},
+		{name: "info", least: 0, most: maxArgs, summary: "tells of the server", serve: (*conn).info},
+		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
+		{name: "quit", least: 0, most: maxArgs, summary: "closes the connection", serve: (*conn).quit},
+		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", serve: (*conn).allow},
+		{name: "select", least: 1, most: 1, summary: "chooses a database; there is 0 only", serve: (*conn).selectDB},
+	}
+	slices.SortFunc(commands, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+	for _, cmd := range commands {
+		byName[cmd.name] = cmd
+	}
+}
+
+// lookup finds a command by its name in any case; nil if there is none.
+func lookup(name []byte) *command {
+	var low [16]byte
+	if len(name) > len(low) {
+		return nil
+	}
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
+	return byName[string(low[:len(name)])]
+}
+
+// codes of answers, for metrics.
+const (
+	codeOK          = "ok"
+	codeAllowed     = "allowed"
+	codeRefused     = "refused"
+	codeInvalid     = "invalid"     // a fault of the call
+	codeDenied      = "denied"      // the caller may not, or is not who they say
+	codeNoLimit     = "no_limit"    // there is no limit of that name
+	codeUnavailable = "unavailable" // a fault of ours
+	codeProtocol    = "protocol"    // bytes that are no command
+)
+
+// Codes returns all codes that Options.Count is called with.
+func Codes() []string {
+	return []string{codeOK, codeAllowed, codeRefused, codeInvalid, codeDenied, codeNoLimit, codeUnavailable, codeProtocol}
+}
+
+// answer serves one command. Each is counted once.
+func (c *conn) answer(args [][]byte) {
+	c.code = codeOK
+	cmd := lookup(args[0])
+	switch n := len(args) - 1; {
+	case cmd == nil:
+		c.invalid("ERR unknown command '%s'; there are: %s", clip(args[0]), names())
+		// What was typed and is no command comes from something that speaks another
+		// protocol, such as HTTP: what follows is not for us.
+		c.done = c.done || c.in.line
+	case n < cmd.least || n > cmd.most:
+		c.invalid("ERR wrong number of arguments for '%s' command", cmd.name)
+	default:
+		cmd.serve(c, args[1:])
+	}
+	c.opts.Count(c.code)
+}
+
+func names() string {
+	var out []string
+	for _, cmd := range commands {
+		out = append(out, strings.ToUpper(cmd.name))
+	}
+	return strings.Join(out, " ")
+}
+
+// failed answers with an error. code is for metrics.
+func (c *conn) failed(code, format string, args ...any) {
+	c.code = code
+	c.fail(fmt.Sprintf(format, args...))
+}
+
+func (c *conn) invalid(format string, args ...any) { c.failed(codeInvalid, format, args...) }
+
+// clip shortens what a caller sent for an error message.
+func clip(text []byte) string {
+	const most = 64
+	if len(text) <= most {
+		return strings.ToValidUTF8(string(text), "?")
+	}
+	text = text[:most]
+	for len(text) > 0 && !utf8.RuneStart(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return strings.ToValidUTF8(string(text), "?") + "..."
+}
+
+var errNumber = errors.New("not a number")
+
+// number reads a whole number of at most 18 digits.
+func number(text []byte) (int64, error) {
+	digits, negative := text, false
+	if len(digits) > 0 && digits[0] == '-' {
+		digits, negative = digits[1:], true
+	}
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, errNumber
+	}
+	var n int64
+	for _, b := range digits {
+		if b < '0' || b > '9' {
+			return 0, errNumber
+		}
+		n = n*10 + int64(b-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
+
+// numberIn reads argument field, which must be low to high, or answers with what
+// is wrong.
+func (c *conn) numberIn(field string, text []byte, low, high int64) (int64, bool) {
+	n, err := number(text)
+	if err != nil || n < low || n > high {
+		c.invalid("ERR %s: %s; must be %d to %d", field, clip(text), low, high)
+		return 0, false
+	}
+	return n, true
+}

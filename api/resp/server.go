@@ -1,0 +1,187 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds in time. How many connections there may be is the listener's bound.
+const (
+	handshakeTime = 5 * time.Second  // TLS, from the first byte to the last
+	commandTime   = 10 * time.Second // of a command, from its first byte to its last
+	writeTime     = 10 * time.Second // until the caller has taken what is answered
+	idleTime      = 5 * time.Minute  // without a command
+	identifyTime  = 5 * time.Second  // until an issuer of JWTs has told its keys
+	acceptPause   = 50 * time.Millisecond
+)
+
+// Options are what a server needs besides a node. The zero value will do.
+type Options struct {
+	// Guard says who calls and whether they may. Nil: authentication is off.
+	Guard *auth.Guard
+	// Seen is called with every decision, concurrently, for whoever counts them.
+	Seen func(*quota.Decision)
+	// Count is called with the code of every answer, concurrently: see Codes.
+	Count func(code string)
+	// Denied is called with every call that was refused to its caller, from an
+	// address; caller is nil if it is not known who that is.
+	Denied func(command string, caller *auth.Caller, address string, err error)
+	// Logger takes what goes wrong; nil discards it.
+	Logger *slog.Logger
+	// Now is the clock; nil is that of the machine.
+	Now func() time.Time
+}
+
+// Server serves the Redis protocol. Its methods are safe for concurrent use.
+type Server struct {
+	node Node
+	opts Options
+
+	stopping atomic.Bool
+	wait     sync.WaitGroup
+	ids      atomic.Int64
+
+	mu        sync.Mutex // guards what is below
+	listeners map[net.Listener]struct{}
+	open      map[net.Conn]struct{}
+}
+
+// New returns a server that answers from a node.
+func New(n Node, o Options) *Server {
+	if o.Seen == nil {
+		o.Seen = func(*quota.Decision) {}
+	}
+	if o.Count == nil {
+		o.Count = func(string) {}
+	}
+	if o.Denied == nil {
+		o.Denied = func(string, *auth.Caller, string, error) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Server{node: n, opts: o, listeners: map[net.Listener]struct{}{}, open: map[net.Conn]struct{}{}}
+}
+
+// ErrStopped is what Serve returns after Shutdown.
+var ErrStopped = errors.New("resp: the server was stopped")
+
+// Serve serves the connections of a listener, which it closes in the end, until
+// Shutdown or until accepting fails for good.
+func (s *Server) Serve(l net.Listener) error {
+	if !s.listen(l) {
+		return errors.Join(ErrStopped, l.Close())
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, l)
+	}()
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			s.accepted(c)
+		case s.stopping.Load():
+			return ErrStopped
+		case errors.Is(err, net.ErrClosed):
+			return err
+		default: // as when the process has too many files open
+			s.opts.Logger.Warn("redis port: a connection could not be accepted", "err", err)
+			time.Sleep(acceptPause)
+		}
+	}
+}
+
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Load() {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) accepted(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Load() {
+		_ = c.Close() // nothing was sent on it
+		return
+	}
+	s.open[c] = struct{}{}
+	s.wait.Go(func() {
+		defer s.closed(c)
+		s.serve(c)
+	})
+}
+
+func (s *Server) closed(c net.Conn) {
+	_ = c.Close() // what was to be sent is sent
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// serve does the handshake of TLS, if there is one, and then what comes.
+func (s *Server) serve(raw net.Conn) {
+	c := &conn{Server: s, raw: raw, id: s.ids.Add(1), in: reader{src: raw}}
+	if t, ok := raw.(*tls.Conn); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+		err := t.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+		state := t.ConnectionState()
+		c.tls = &state
+	}
+	c.run()
+}
+
+// Shutdown stops the server: it takes no new connections, answers the commands
+// that have come, and closes. When ctx ends first, it closes at once and returns
+// the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop(func(c net.Conn) {
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes who reads; else it is broken, and found so
+	})
+	done := make(chan struct{})
+	go func() {
+		s.wait.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.stop(func(c net.Conn) { _ = c.Close() })
+		<-done
+		return ctx.Err()
+	}
+}
+
+func (s *Server) stop(each func(net.Conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping.Store(true)
+	for l := range s.listeners {
+		_ = l.Close() // nobody is accepted any more, whatever it says
+	}
+	for c := range s.open {
+		each(c)
+	}
+}

@@ -1,0 +1,118 @@
+package resp
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const throttleName = "cl.throttle"
+
+// Namespace is the one that buckets of CL.THROTTLE are in: whoever may check
+// there may use it.
+const Namespace = "redis"
+
+// maxPeriod is the longest period in seconds.
+const maxPeriod = int64(quota.MaxPause / time.Second)
+
+// inlined remembers the limits that a connection's calls described lately, so
+// that their names are not made again for each call.
+type inlined struct {
+	names map[description]quota.LimitName
+}
+
+// maxInlined bounds them; one more forgets all.
+const maxInlined = 64
+
+// description is how CL.THROTTLE describes a bucket.
+type description struct{ maxBurst, count, period int64 }
+
+// inline is the limit: a bucket that holds one token more than max_burst, and
+// gets count back per period.
+func (d description) inline() quota.Inline {
+	return quota.Inline{Kind: quota.TokenBucket, Burst: d.maxBurst + 1, Rate: quota.Rate{Tokens: d.count, Per: time.Duration(d.period) * time.Second}}
+}
+
+func (i *inlined) name(d description) (quota.LimitName, error) {
+	if n, ok := i.names[d]; ok {
+		return n, nil
+	}
+	n, err := d.inline().Name(Namespace)
+	if err != nil {
+		return n, err
+	}
+	if i.names == nil || len(i.names) >= maxInlined {
+		i.names = map[description]quota.LimitName{}
+	}
+	i.names[d] = n
+	return n, nil
+}
+
+// throttle answers CL.THROTTLE key max_burst count_per_period period [quantity]
+// with five numbers: 1 if it is limited, the limit, what remains, in how many
+// seconds to try again (-1 if it passed, or never will), and in how many the
+// bucket is full.
+func (c *conn) throttle(args [][]byte) {
+	d, quantity, ok := c.described(args[1:])
+	if !ok || !c.goodKey(args[0]) || !c.may("CL.THROTTLE", Namespace) {
+		return
+	}
+	limit, err := c.inlined.name(d)
+	if err != nil {
+		c.invalid("ERR %v", err)
+		return
+	}
+	dec := c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
+	if dec == nil {
+		return
+	}
+	limited, retry := int64(0), int64(-1)
+	if !dec.Allowed && quantity > 0 { // asking for nothing is never refused
+		limited, retry = 1, seconds(dec.RetryAfter)
+	}
+	c.array(5)
+	c.int(limited)
+	c.int(d.maxBurst + 1)
+	c.int(dec.Remaining)
+	c.int(retry)
+	c.int(max(seconds(dec.ResetAfter), 0))
+}
+
+// described reads max_burst count_per_period period [quantity].
+func (c *conn) described(args [][]byte) (d description, quantity int64, ok bool) {
+	quantity = 1
+	for i, f := range [...]struct {
+		name      string
+		to        *int64
+		low, high int64
+	}{
+		{"max_burst", &d.maxBurst, 0, quota.MaxTokens - 1},
+		{"count_per_period", &d.count, 1, quota.MaxTokens},
+		{"period", &d.period, 1, maxPeriod},
+		{"quantity", &quantity, 0, quota.MaxTokens},
+	} {
+		if i >= len(args) {
+			break
+		}
+		if *f.to, ok = c.numberIn(f.name, args[i], f.low, f.high); !ok {
+			return d, 0, false
+		}
+	}
+	return d, quantity, true
+}
+
+// seconds returns whole seconds, rounded up; -1 for never.
+func seconds(d time.Duration) int64 { return wholeUp(d, time.Second) }
+
+// wholeUp returns how many units there are in d, rounded up; -1 for never.
+func wholeUp(d, unit time.Duration) int64 {
+	if d == math.MaxInt64 {
+		return -1
+	}
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
