@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/front"
+	"github.com/quorate/quorate/api/resp"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/audit"
@@ -65,6 +66,7 @@ type instance struct {
 	http  *http.Server
 	ports listeners
 	debug *http.Server // nil: none
+	redis *resp.Server // nil: none
 	audit *audit.Log
 	fault chan error // a server ended by itself
 }
@@ -108,7 +110,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		Register: others.register, Fronts: others.mount,
 	}
 	opts.Self = string(cfg.Self)
-	in := &instance{node: node, fault: make(chan error, 3)}
+	in := &instance{node: node, fault: make(chan error, 4)}
 	if err := in.secure(&opts, &who, sec, cfg.Dir); err != nil {
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
@@ -122,6 +124,10 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}
 	in.grpc, in.http = api.NewGRPC(node, opts, extra...), api.NewHTTP(node, opts)
+	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
+		ports.close()
+		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
+	}
 	go func() {
 		if err := in.grpc.Serve(ports.grpc); err != nil {
 			in.fault <- fmt.Errorf("gRPC server: %w", err)
@@ -163,6 +169,9 @@ func (in *instance) stop(ctx context.Context) error {
 	err := in.http.Shutdown(ctx)
 	if in.debug != nil {
 		err = errors.Join(err, in.debug.Close())
+	}
+	if in.redis != nil {
+		err = errors.Join(err, in.redis.Shutdown(ctx))
 	}
 	select {
 	case <-drained:

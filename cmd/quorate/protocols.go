@@ -22,10 +22,12 @@ type protocols struct {
 	node  *cluster.Node
 	meter *front.Meter
 	log   *slog.Logger
+	seen  func(*quota.Decision) // set by register
 }
 
 // register adds those that are gRPC.
 func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
+	p.seen = seen
 	quotaservice.Register(srv, p.node, seen)
 	if s := p.envoyRLS(seen); s != nil {
 		s.Register(srv)

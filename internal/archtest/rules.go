@@ -251,6 +251,11 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, grpc},
 	},
 	{
+		Package: "api/resp", Kind: Library,
+		Job: "serves the Redis protocol; it declares the interface that it needs",
+		May: []string{"api/auth", "internal/quota", "internal/rbac"},
+	},
+	{
 		Package: "client", Kind: Library, Closed: true,
 		Job:        "is linked into other people's services, so it stays thin",
 		May:        []string{"aggregator", "internal/quota", "internal/limiter", "shard", "api/gen/..."},
