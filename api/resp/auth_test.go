@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-
 	"github.com/quorate/quorate/api/auth"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"

@@ -72,8 +72,12 @@ func TestAllow(t *testing.T) {
 		code string
 		cost int64
 	}{
-		{"allowed", []string{"web", "api", "k"}, quota.Decision{Allowed: true, Why: quota.WhyHeld, Remaining: 4, ResetAfter: 1500 * time.Microsecond},
-			"*6\r\n:1\r\n:4\r\n:0\r\n:2\r\n$4\r\nheld\r\n$3\r\napi\r\n", "allowed", 1},
+		{
+			"allowed",
+			[]string{"web", "api", "k"},
+			quota.Decision{Allowed: true, Why: quota.WhyHeld, Remaining: 4, ResetAfter: 1500 * time.Microsecond},
+			"*6\r\n:1\r\n:4\r\n:0\r\n:2\r\n$4\r\nheld\r\n$3\r\napi\r\n", "allowed", 1,
+		},
 		{"a cost", []string{"web", "api", "k", "3"}, quota.Decision{Allowed: true, Why: quota.WhyEstimate}, "*6\r\n:1\r\n:0\r\n:0\r\n:0\r\n$8\r\nestimate\r\n$3\r\napi\r\n", "allowed", 3},
 		{"asked for nothing", []string{"web", "api", "k", "0"}, quota.Decision{Why: quota.WhyOverLimit, RetryAfter: time.Second}, "*6\r\n:0\r\n:0\r\n:1000\r\n:0\r\n$10\r\nover_limit\r\n$3\r\napi\r\n", "refused", 0},
 		{"refused", []string{"web", "api", "k"}, quota.Decision{Why: quota.WhyOverLimit, RetryAfter: time.Nanosecond, ResetAfter: time.Second}, "*6\r\n:0\r\n:0\r\n:1\r\n:1000\r\n$10\r\nover_limit\r\n$3\r\napi\r\n", "refused", 1},

@@ -36,7 +36,7 @@ func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, op
 	})
 	go func() {
 		if err := in.redis.Serve(l); !errors.Is(err, resp.ErrStopped) {
-			in.fault <- fmt.Errorf("Redis server: %w", err)
+			in.fault <- fmt.Errorf("server of the Redis protocol: %w", err)
 		}
 	}()
 	return nil
