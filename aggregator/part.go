@@ -9,27 +9,28 @@ type Last struct {
 	Acknowledged []quota.Units
 }
 
-// Part ends what the member has to do with the leader of a range: every key that
-// is open gives back what it holds and is let go of. It returns the last reports
-// to that leader, whose entries are all final; none if there is nothing to tell.
+// Part ends what the member has to do with the leader of a range in that term, who
+// may have been lost meanwhile (SetLeader to nobody): every key that is open gives
+// back what it holds and is let go of. It returns the last reports to that leader,
+// whose entries are all final; none if there is nothing to tell.
 //
 // Counters begin anew with the next use of a key, so whatever becomes of these
 // reports, later ones tell nothing of what is in them. Levels stay as they were
 // told. The caller sees to it that the reports arrive: they are not made again.
-func (a *Aggregator) Part(now quota.Time, r quota.RangeID) []Last {
+func (a *Aggregator) Part(now quota.Time, r quota.RangeID, term quota.Term) []Last {
 	rt := &a.ranges[r]
 	a.listUrgent(r)
 	var out []Last
 	for len(rt.open) > 0 {
 		b := rt.open[len(rt.open)-1]
 		b.mu.Lock()
-		e, told := b.leave(now, rt.term)
+		e, told := b.leave(now, term)
 		b.closedAt = now
 		a.unlist(b)
 		a.idle = append(a.idle, idleBucket{b, now})
 		if told {
 			if len(out) == 0 || len(out[len(out)-1].Report.Entries) == maxEntries {
-				out = append(out, Last{Report: a.lastReport(now, r)})
+				out = append(out, Last{Report: a.lastReport(now, r, term)})
 			}
 			l := &out[len(out)-1]
 			l.Report.Entries, l.Acknowledged = append(l.Report.Entries, e), append(l.Acknowledged, b.acked)
@@ -57,10 +58,10 @@ func (a *Aggregator) listUrgent(r quota.RangeID) {
 	}
 }
 
-func (a *Aggregator) lastReport(now quota.Time, r quota.RangeID) quota.Report {
+func (a *Aggregator) lastReport(now quota.Time, r quota.RangeID, term quota.Term) quota.Report {
 	rt := &a.ranges[r]
 	rt.seq++
-	return quota.Report{Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq, Age: now.Sub(a.born)}
+	return quota.Report{Range: r, Term: term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq, Age: now.Sub(a.born)}
 }
 
 // leave closes a key and returns its last entry, if the leader knows of the key or

@@ -28,7 +28,7 @@ func TestPart(t *testing.T) {
 	}
 	a.Check(clock, benchName, "fresh", 3) // never reported
 
-	lasts := a.Part(clock(), 0)
+	lasts := a.Part(clock(), 0, 1)
 	if len(lasts) != 1 || len(lasts[0].Report.Entries) != 2 || len(lasts[0].Acknowledged) != 2 || !lasts[0].Report.Full || lasts[0].Report.Term != 1 {
 		t.Fatalf("last reports %+v", lasts)
 	}
@@ -45,7 +45,7 @@ func TestPart(t *testing.T) {
 	if !a.Quiet() && len(a.ranges[0].open) > 0 {
 		t.Error("keys are open after the parting")
 	}
-	if again := a.Part(clock(), 0); again != nil {
+	if again := a.Part(clock(), 0, 1); again != nil {
 		t.Errorf("parted twice: %+v", again)
 	}
 	if got := a.Check(clock, benchName, "k", 0).Remaining; got != 88 {

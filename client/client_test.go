@@ -161,7 +161,7 @@ func TestStaysAndFailsOver(t *testing.T) {
 	if b.calls.Load() != 50 {
 		t.Errorf("b %d calls, want 50", b.calls.Load())
 	}
-	if got := c.nodes[c.current.Load()].addr; got != addrB {
+	if got := c.nodes.all()[c.nodes.current.Load()].addr; got != addrB {
 		t.Errorf("stays with %s, want %s", got, addrB)
 	}
 }

@@ -20,11 +20,18 @@ var (
 	ErrUnavailable = errors.New("no node answered")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
+	// ErrTooLong: the context ended while waiting for tokens, or ends before there
+	// can be any.
+	ErrTooLong = errors.New("the wait is too long")
+	// ErrNever: the tokens can never be had, however long one waits.
+	ErrNever = errors.New("not to be had")
+	// ErrTooManyWaiting: as many callers wait as may.
+	ErrTooManyWaiting = errors.New("too many wait")
 )
 
 // Error is what every method returns.
 type Error struct {
-	Kind   error  // ErrInvalid, ErrNoLimit, ErrUnavailable or ErrClosed
+	Kind   error  // one of the kinds above
 	Node   string // the last node asked, if one was
 	Field  string // the field at fault, if one is
 	Detail string // what was wrong and what would be right

@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Allow decides whether cost tokens of namespace/limit may be taken for key, and
+// takes them if so. cost is 1 or more; 0 charges nothing, and the answer is that of
+// a cost of 1.
+func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost int64) (Result, error) {
+	k, err := checked(namespace, limit, key, cost)
+	if err != nil {
+		c.stats.errors.Add(1)
+		return Result{}, err
+	}
+	return c.allow(ctx, k, cost)
+}
+
+// allow decides a check that is in order.
+func (c *Client) allow(ctx context.Context, k quota.Key, cost int64) (Result, error) {
+	res, err := c.decide(ctx, k, cost)
+	if err != nil {
+		c.stats.errors.Add(1)
+		return Result{}, err
+	}
+	c.stats.count(&res)
+	return res, nil
+}
+
+func (c *Client) decide(ctx context.Context, k quota.Key, cost int64) (Result, error) {
+	if c.closed.Load() {
+		return Result{}, errClosed()
+	}
+	m := c.member
+	if m == nil {
+		return c.allowFar(ctx, k, cost)
+	}
+	r := m.known.Load()
+	if r == nil {
+		return c.fallback.decide(k, cost), nil
+	}
+	d, asks := m.one(ctx, r, k, cost)
+	if !asks {
+		return r.resultOf(k, &d)
+	}
+	res, err := c.allowFar(ctx, k, cost)
+	if err == nil || !errors.Is(err, ErrUnavailable) {
+		return res, err
+	}
+	p := calls.Get().(*pooled)
+	defer p.free()
+	p.begin()
+	p.add(k, cost)
+	m.alone(m.agg.Load(), p)
+	return r.resultOf(k, &p.out[0])
+}
+
+// resultOf is the result of a decision, or the error that there is no such limit.
+func (r *rules) resultOf(k quota.Key, d *quota.Decision) (Result, error) {
+	if d.Limit == nil && d.Why == quota.WhyNoLimit {
+		return Result{}, &Error{Kind: ErrNoLimit, Detail: fmt.Sprintf("%v does not exist, and %s has neither template nor default", k.LimitName, k.Namespace)}
+	}
+	return r.result(d), nil
+}
+
+// allowFar asks a node. While none answers, the client's own limits count, if there
+// are any.
+func (c *Client) allowFar(ctx context.Context, k quota.Key, cost int64) (Result, error) {
+	var res *quoratev1.AllowResponse
+	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.Allow(ctx, request(k, cost))
+		return err
+	})
+	if err != nil {
+		if c.member == nil && c.fallback.has(k.LimitName) && errors.Is(err, ErrUnavailable) {
+			return c.fallback.decide(k, cost), nil
+		}
+		return Result{}, err
+	}
+	return fromProto(res), nil
+}
+
+func request(k quota.Key, cost int64) *quoratev1.AllowRequest {
+	return &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: &cost}
+}
+
+// checked returns the key of a check, or its fault.
+func checked(namespace, limit, key string, cost int64) (quota.Key, error) {
+	k := quota.Key{LimitName: quota.LimitName{Namespace: namespace, Limit: limit}, Key: key}
+	if err := quota.CheckName("namespace", namespace); err != nil {
+		return k, invalid("namespace", err.Error())
+	}
+	if err := quota.CheckName("limit", limit); err != nil {
+		return k, invalid("limit", err.Error())
+	}
+	return k, checkKey(&k.Key, cost)
+}
+
+// checkKey checks a key and a cost; an empty key becomes that of everybody.
+func checkKey(key *string, cost int64) error {
+	switch n := len(*key); {
+	case n == 0:
+		*key = quota.WholeKey
+	case n > quota.MaxKeyLen:
+		return invalid("key", fmt.Sprintf("key: is %d bytes; at most %d; use a hash of it", n, quota.MaxKeyLen))
+	case !utf8.ValidString(*key):
+		return invalid("key", "key: is not UTF-8; encode it, as base64 or hex")
+	}
+	if cost < 0 || cost > quota.MaxTokens {
+		return invalid("cost", fmt.Sprintf("cost: %d; must be 0 (which only asks) to %d", cost, quota.MaxTokens))
+	}
+	return nil
+}
+
+func invalid(field, detail string) error {
+	return &Error{Kind: ErrInvalid, Field: field, Detail: detail}
+}

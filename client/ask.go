@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+type call func(context.Context, quoratev1.QuotaServiceClient) error
+
+// ask calls f with one node after the other until one answers, unless the
+// circuit is open.
+func (c *Client) ask(ctx context.Context, f call) error {
+	if c.closed.Load() {
+		return errClosed()
+	}
+	if !c.breaker.enter() {
+		c.stats.broken.Add(1)
+		return &Error{Kind: ErrUnavailable, Detail: "no node has answered lately; waiting before the next is asked"}
+	}
+	outer := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.opts.timeout)
+		defer cancel()
+	}
+	c.stats.calls.Add(1)
+	err := c.askEach(ctx, f)
+	o := outcomeOf(err)
+	if o == unanswered && errors.Is(outer.Err(), context.Canceled) {
+		o = withdrawn
+	}
+	if o == unanswered && ctx.Err() != nil {
+		c.stats.timeouts.Add(1)
+	}
+	c.breaker.leave(o)
+	return err
+}
+
+// outcomeOf says whether a node has answered: an error of its own is an answer.
+func outcomeOf(err error) outcome {
+	var e *Error
+	switch {
+	case err == nil || !errors.As(err, &e) || e.cause != nil && !worthAnother(e.cause) && !errors.Is(err, context.Canceled):
+		return answered
+	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
+		return withdrawn
+	}
+	return unanswered
+}
+
+func (c *Client) askEach(ctx context.Context, f call) error {
+	all := c.nodes.all()
+	first := c.nodes.current.Load()
+	var last error = &Error{Kind: ErrUnavailable, Detail: "no node is known"}
+	for i := range all {
+		if c.closed.Load() {
+			return errClosed()
+		}
+		at := (first + uint32(i)) % uint32(len(all))
+		n := all[at]
+		err := attempt(ctx, len(all)-i, n, f)
+		if err == nil {
+			if i > 0 {
+				c.nodes.current.CompareAndSwap(first, at)
+			}
+			return nil
+		}
+		if !worthAnother(err) {
+			return fromError(err, n.addr)
+		}
+		last = fromError(err, n.addr)
+		if ctx.Err() != nil {
+			c.nodes.current.CompareAndSwap(first, (at+1)%uint32(len(all)))
+			break
+		}
+	}
+	if c.closed.Load() {
+		return errClosed()
+	}
+	return last
+}
+
+// attempt asks one node, leaving time for the others that are left.
+func attempt(ctx context.Context, left int, n *node, f call) error {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	return f(ctx, n.quota)
+}
+
+func errClosed() error { return &Error{Kind: ErrClosed, Detail: "the client is closed"} }

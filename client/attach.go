@@ -1,0 +1,289 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// link is how streams to nodes are opened, and what nodes there are.
+type link interface {
+	// open opens a stream to the node of that address. It ends with the context.
+	open(ctx context.Context, addr string) (stream, error)
+	// addrs are the nodes to choose from, the preferred one first.
+	addrs() []string
+	// learned adds the addresses of further nodes; attachedTo says which one it is.
+	learned(addrs []string)
+	attachedTo(addr string)
+}
+
+// stream is one stream to a node, as gRPC has it.
+type stream interface {
+	Send(*quoratev1.AttachRequest) error
+	Recv() (*quoratev1.AttachResponse, error)
+	CloseSend() error
+}
+
+const (
+	// helloWait bounds how long a node may take to answer the first message.
+	helloWait = 2 * time.Second
+	// maxUnsent bounds the messages that wait to be sent; beyond it reports are
+	// dropped and made again.
+	maxUnsent = 64
+	// patience is how long a node may leave reports unanswered before it is given up.
+	patience = time.Second
+	// firstPause and lastPause bound the pause before all nodes are tried again:
+	// chance decides on how much of it, and it doubles each time.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// lasting is how long an attachment must last for the pauses to begin anew.
+	lasting = time.Second
+)
+
+// attachment is one attachment to one node, made or being made.
+type attachment struct {
+	number uint64
+	addr   string
+	ctx    context.Context
+	end    context.CancelFunc
+	out    chan *quoratev1.AttachRequest
+
+	// Of the goroutine that runs the member.
+	node       quota.NodeID
+	life       quota.Incarnation
+	since      quota.Time
+	unanswered quota.Time // the first report since it was last heard; 0 is none
+	shut       bool       // nothing more is sent
+}
+
+// retry says when to try which node next.
+type retry struct {
+	at    quota.Time
+	order []string // still to be tried before there is a pause
+	round int      // pauses since the last lasting attachment
+}
+
+// connect begins an attachment if there is none and it is time.
+func (m *member) connect(now quota.Time) {
+	if m.trying != nil || m.attached.Load() != nil || now < m.retry.at {
+		return
+	}
+	if len(m.retry.order) == 0 {
+		m.retry.order = m.order()
+	}
+	addr := m.retry.order[0]
+	m.retry.order = m.retry.order[1:]
+	m.number++
+	ctx, cancel := context.WithCancel(context.Background())
+	at := &attachment{number: m.number, addr: addr, ctx: ctx, end: cancel, out: make(chan *quoratev1.AttachRequest, maxUnsent)}
+	m.trying = at
+	m.retry.at = quota.Time(1<<63 - 1)
+	m.stats.attempts.Add(1)
+	hello := &quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Hello{Hello: &quoratev1.ClientHello{
+		Client: string(m.self), Incarnation: uint64(m.incarnation), Attachment: at.number, Namespaces: m.opts.namespaces,
+	}}}
+	m.work.Go(func() { m.receive(at, hello) })
+}
+
+// order is the order in which nodes are tried: the preferred one first to begin
+// with; later the others by chance, so that those who lose a node spread over the
+// rest, and the one that was lost last.
+func (m *member) order() []string {
+	addrs := m.link.addrs()
+	order := append([]string(nil), addrs...)
+	from := 1
+	if m.last != nil {
+		for i, a := range order {
+			if a == m.last.addr {
+				order[0], order[i] = order[i], order[0]
+			}
+		}
+		order = append(order[1:], order[0])
+		from = 0
+	}
+	rest := order[from:]
+	if m.last != nil {
+		rest = rest[:len(rest)-1]
+	}
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	return order
+}
+
+// receive opens the stream and passes on what comes, until it ends.
+func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
+	over := event{from: at}
+	defer func() {
+		at.end()
+		m.tell(over)
+	}()
+	late := time.AfterFunc(helloWait, at.end)
+	defer late.Stop()
+	s, err := m.link.open(at.ctx, at.addr)
+	if err != nil || s.Send(hello) != nil {
+		return
+	}
+	m.work.Go(func() { at.transmit(s) })
+	for first := true; ; first = false {
+		msg, err := s.Recv()
+		if err != nil {
+			over.complete = errors.Is(err, io.EOF)
+			return
+		}
+		late.Stop()
+		if first && msg.GetHello().GetNode() == "" || !m.tell(event{from: at, msg: msg}) {
+			return
+		}
+	}
+}
+
+// tell hands an event to the goroutine that runs the member.
+func (m *member) tell(e event) bool {
+	select {
+	case m.events <- e:
+		return true
+	case <-m.done:
+		return false
+	}
+}
+
+// transmit sends what is to be sent, and closes the stream after the last.
+func (at *attachment) transmit(s stream) {
+	for {
+		select {
+		case msg, more := <-at.out:
+			if !more {
+				_ = s.CloseSend() // the node ends the stream then
+				return
+			}
+			if s.Send(msg) != nil {
+				at.end()
+				return
+			}
+		case <-at.ctx.Done():
+			return
+		}
+	}
+}
+
+// send puts a message into the queue; false if that is full, or closed.
+func (at *attachment) send(msg *quoratev1.AttachRequest) bool {
+	if at.shut {
+		return false
+	}
+	select {
+	case at.out <- msg:
+		return true
+	default:
+		return false
+	}
+}
+
+// shutSend says that nothing more is sent: the node hears it after the rest.
+func (at *attachment) shutSend() {
+	if !at.shut {
+		at.shut = true
+		close(at.out)
+	}
+}
+
+// expect says that the node should answer.
+func (at *attachment) expect(now quota.Time) {
+	if at.unanswered == 0 {
+		at.unanswered = now
+	}
+}
+
+func (at *attachment) heard(quota.Time) { at.unanswered = 0 }
+
+// listen gives the node up if it answers nothing.
+func (at *attachment) listen(now quota.Time) {
+	if at.unanswered != 0 && now.Sub(at.unanswered) >= patience {
+		at.end()
+	}
+}
+
+// attach takes over an attachment that a node has accepted. What the one before
+// had open is parted with, and settled by way of this one.
+func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) {
+	m.trying = nil
+	at.node, at.life, at.since = quota.NodeID(h.GetNode()), quota.Incarnation(h.GetIncarnation()), now
+	agg := m.agg.Load()
+	if agg == nil {
+		agg = aggregator.New(m.config(h), now)
+		m.agg.Store(agg)
+	}
+	if m.last != nil {
+		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.parting, agg.Part(now, 0, quota.Term(m.last.number))...)))
+		m.parting = nil
+		m.stats.reattached.Add(1)
+	}
+	m.last = at
+	agg.SetLeader(0, at.node, quota.Term(at.number))
+	agg.SetNodes(membersPerNode * (1 + len(h.GetOthers())))
+	m.link.learned(h.GetOthers())
+	m.link.attachedTo(at.addr)
+	m.attached.Store(at)
+}
+
+// membersPerNode is how many processes are taken to use a key at every node:
+// the more, the less one of them guesses about a burst that all of them may see.
+const membersPerNode = 4
+
+// config is the aggregator's, with what the node says of its times.
+func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
+	cfg := aggregator.Config{
+		Self: m.self, Incarnation: m.incarnation, Ranges: 1, MaxKeys: m.opts.maxKeys, Overrides: &m.own, Removed: m.own.remove,
+	}
+	cfg.Sync = min(max(time.Duration(h.GetSyncNanos()), 10*time.Millisecond), 10*time.Second)
+	cfg.Lease = max(time.Duration(h.GetLeaseNanos()), 3*cfg.Sync)
+	return cfg
+}
+
+// ended notes that an attachment is over, or could not be made.
+func (m *member) ended(now quota.Time, at *attachment, complete bool) {
+	at.end()
+	switch at {
+	case m.trying:
+		m.trying = nil
+		m.pause(now)
+	case m.attached.Load():
+		m.attached.Store(nil)
+		if complete {
+			m.parting = nil // it has heard everything
+		}
+		m.stats.lost.Add(1)
+		m.number++
+		m.agg.Load().SetLeader(0, "", quota.Term(m.number)) // leases end all the same
+		m.wait.notifyAll()
+		m.retry.order = nil
+		if now.Sub(at.since) >= lasting {
+			m.retry.round = 0
+			m.retry.at = now // the others at once
+			return
+		}
+		m.retry.round++
+		m.retry.at = now.Add(m.retry.jitter())
+	}
+}
+
+// pause says when to try again: the next node at once, all of them after a while.
+func (m *member) pause(now quota.Time) {
+	if len(m.retry.order) > 0 {
+		m.retry.at = now
+		return
+	}
+	m.retry.at = now.Add(m.retry.jitter())
+	m.retry.round++
+}
+
+// jitter is how long to wait: full jitter, as all clients of a node lose it at
+// the same moment.
+func (r *retry) jitter() time.Duration {
+	return rand.N(min(firstPause<<min(r.round, 10), lastPause)) + time.Millisecond
+}

@@ -1,0 +1,252 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Check is one check of several.
+type Check struct {
+	Namespace, Limit, Key string
+	Cost                  int64 // 0 means 1
+}
+
+func (k *Check) key() (quota.Key, int64, error) {
+	cost := k.Cost
+	if cost == 0 {
+		cost = 1
+	}
+	key, err := checked(k.Namespace, k.Limit, k.Key, cost)
+	return key, cost, err
+}
+
+// AllowBatch decides up to MaxBatch checks; each is decided and charged on its own.
+// A check that is at fault has its error in Result.Err and leaves the others alone.
+// Those that a node has to decide go to it in one round trip, after the others. The
+// error is that of this round trip.
+func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, error) {
+	if c.closed.Load() {
+		return nil, errClosed()
+	}
+	if len(checks) == 0 || len(checks) > MaxBatch {
+		return nil, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxBatch))
+	}
+	out := make([]Result, len(checks))
+	var asked []int
+	for i := range checks {
+		k, cost, err := checks[i].key()
+		if err == nil {
+			var asks far
+			if out[i], asks, err = c.near(ctx, k, cost); asks {
+				asked = append(asked, i)
+				continue
+			}
+		}
+		if err != nil {
+			out[i] = Result{Err: err}
+			c.stats.errors.Add(1)
+			continue
+		}
+		c.stats.count(&out[i])
+	}
+	if len(asked) == 0 {
+		return out, nil
+	}
+	return out, c.batchFar(ctx, checks, asked, out)
+}
+
+// near decides a check in this process, if that can be.
+func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far, error) {
+	if c.member == nil {
+		return Result{}, true, nil
+	}
+	r := c.member.known.Load()
+	if r == nil {
+		return c.fallback.decide(k, cost), false, nil
+	}
+	d, asks := c.member.one(ctx, r, k, cost)
+	if asks {
+		return Result{}, true, nil
+	}
+	res, err := r.resultOf(k, &d)
+	return res, false, err
+}
+
+// batchFar asks a node for some of the checks.
+func (c *Client) batchFar(ctx context.Context, checks []Check, asked []int, out []Result) error {
+	req := &quoratev1.AllowBatchRequest{Checks: make([]*quoratev1.AllowRequest, len(asked))}
+	for i, n := range asked {
+		k := &checks[n]
+		req.Checks[i] = &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key}
+		if k.Cost != 0 {
+			req.Checks[i].Cost = &k.Cost
+		}
+	}
+	var res *quoratev1.AllowBatchResponse
+	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.AllowBatch(ctx, req)
+		return err
+	})
+	if err == nil && len(res.Results) != len(asked) {
+		err = &Error{Kind: ErrUnavailable, Detail: fmt.Sprintf("%d checks got %d results", len(asked), len(res.Results))}
+	}
+	if err != nil {
+		c.stats.errors.Add(uint64(len(asked)))
+		return err
+	}
+	for i, r := range res.Results {
+		at := &out[asked[i]]
+		if r.Response == nil {
+			*at = Result{Err: &Error{Kind: ErrInvalid, Detail: r.Error}}
+			c.stats.errors.Add(1)
+			continue
+		}
+		*at = fromProto(r.Response)
+		c.stats.count(at)
+	}
+	return nil
+}
+
+// All is the answer to checks that stand or fall together.
+type All struct {
+	Allowed bool
+	// Results has one answer per check, in order. When one refuses, none is charged:
+	// those before it would have passed, and those behind it are zero.
+	Results []Result
+	// Wait is the longest of the results', RetryAfter when refused that of what
+	// refused; [Never] when it never can pass.
+	Wait, RetryAfter time.Duration
+}
+
+// AllowAll decides up to MaxAll checks as one: all pass and are charged, or none.
+func (c *Client) AllowAll(ctx context.Context, checks []Check) (All, error) {
+	if len(checks) == 0 || len(checks) > MaxAll {
+		return All{}, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxAll))
+	}
+	p := calls.Get().(*pooled)
+	defer p.free()
+	p.begin()
+	for i := range checks {
+		k, cost, err := checks[i].key()
+		if err != nil {
+			return All{}, err
+		}
+		p.add(k, cost)
+	}
+	all, err := c.all(ctx, p)
+	if err != nil {
+		c.stats.errors.Add(1)
+		return All{}, err
+	}
+	for i := range all.Results {
+		if all.Results[i].Why != "" {
+			c.stats.count(&all.Results[i])
+		}
+	}
+	return all, nil
+}
+
+func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
+	if c.closed.Load() {
+		return All{}, errClosed()
+	}
+	m := c.member
+	if m == nil {
+		return c.allFar(ctx, p.reqs)
+	}
+	r := m.known.Load()
+	if r == nil {
+		return c.allOwn(p.reqs), nil
+	}
+	asks, ok := far(false), false
+	for i := range p.reqs {
+		asks = asks || far(r.isFar(p.reqs[i].Key.LimitName))
+	}
+	if !asks {
+		ok, asks = m.decide(ctx, m.agg.Load(), p)
+	}
+	if asks {
+		all, err := c.allFar(ctx, p.reqs)
+		if err == nil || !errors.Is(err, ErrUnavailable) {
+			return all, err
+		}
+		ok = m.alone(m.agg.Load(), p)
+	}
+	return r.all(p, ok)
+}
+
+// all puts the decisions together.
+func (r *rules) all(p *pooled, ok bool) (All, error) {
+	all := All{Allowed: ok, Results: make([]Result, len(p.out))}
+	for i := range p.out {
+		d := &p.out[i]
+		if d.Limit == nil && d.Why == quota.WhyUnknown {
+			break // behind the one that refused
+		}
+		res, err := r.resultOf(p.reqs[i].Key, d)
+		if err != nil {
+			return All{}, err
+		}
+		all.add(i, res)
+	}
+	return all, nil
+}
+
+func (a *All) add(i int, res Result) {
+	a.Results[i] = res
+	if a.Wait = max(a.Wait, res.Wait); !a.Allowed {
+		a.Wait, a.RetryAfter = 0, max(a.RetryAfter, res.RetryAfter)
+	}
+}
+
+// allOwn decides by the client's own limits: one after the other, for there is
+// nothing yet that they could be taken back from.
+func (c *Client) allOwn(reqs []quota.Request) All {
+	all := All{Allowed: true, Results: make([]Result, len(reqs))}
+	for i := range reqs {
+		if res := c.fallback.decide(reqs[i].Key, 0); !res.Allowed {
+			all.Allowed = false
+			all.add(i, res)
+			return all
+		}
+	}
+	for i := range reqs {
+		res := c.fallback.decide(reqs[i].Key, reqs[i].Cost)
+		all.Allowed = all.Allowed && res.Allowed
+		all.add(i, res)
+	}
+	return all
+}
+
+// allFar asks a node.
+func (c *Client) allFar(ctx context.Context, reqs []quota.Request) (All, error) {
+	req := &quoratev1.AllowAllRequest{}
+	for i := range reqs {
+		req.Checks = append(req.Checks, request(reqs[i].Key, reqs[i].Cost))
+	}
+	var res *quoratev1.AllowAllResponse
+	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.AllowAll(ctx, req)
+		return err
+	})
+	if err != nil {
+		return All{}, err
+	}
+	return fromAll(res.Allowed, res.Results), nil
+}
+
+// fromAll is the answer of a node to several checks.
+func fromAll(allowed bool, results []*quoratev1.AllowResponse) All {
+	all := All{Allowed: allowed, Results: make([]Result, len(results))}
+	for i, r := range results {
+		if r.GetWhy() != quoratev1.Why_WHY_UNSPECIFIED {
+			all.add(i, fromProto(r))
+		}
+	}
+	return all
+}

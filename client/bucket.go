@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bucket is one key of one limit, for hot paths: it remembers where the key is, so
+// that a decision out of what is held is one atomic subtraction, without a map, a
+// lock, a clock or an allocation. Make it once and keep it; any number of goroutines
+// may use it.
+type Bucket struct {
+	c     *Client
+	key   quota.Key
+	near  atomic.Pointer[aggregator.Handle]
+	fault error
+}
+
+// Bucket returns a handle of a key. Names or a key that cannot be make all its calls
+// fail.
+func (c *Client) Bucket(namespace, limit, key string) *Bucket {
+	b := &Bucket{c: c}
+	b.key, b.fault = checked(namespace, limit, key, 1)
+	return b
+}
+
+// Allow is AllowN of one token.
+func (b *Bucket) Allow() bool { return b.AllowN(1) }
+
+// AllowN decides whether n tokens may be taken now, and takes them if so. It may
+// wait for a grant, where that would tell, as long as [WithGrantWait] says.
+//
+// Where there is no decision it fails open: the client's own limits count if there
+// are any, else it is true. That is so while nobody has answered yet, if there is no
+// such limit, of names that cannot be, and after Close. Use Check to tell.
+func (b *Bucket) AllowN(n int64) bool {
+	if h := b.near.Load(); h != nil && h.Take(n) {
+		b.c.stats.granted.Inc()
+		return true
+	}
+	res, err := b.Check(context.Background(), n)
+	if err != nil {
+		return b.fault != nil || b.c.fallback.decide(b.key, n).Allowed
+	}
+	return res.Allowed && res.Wait == 0
+}
+
+// Check decides as Client.Allow does.
+func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) {
+	if b.fault == nil && n < 0 {
+		_, err := checked(b.key.Namespace, b.key.LimitName.Limit, b.key.Key, n)
+		return Result{}, err
+	}
+	if b.fault != nil {
+		b.c.stats.errors.Add(1)
+		return Result{}, b.fault
+	}
+	res, err := b.c.allow(ctx, b.key, n)
+	b.find()
+	return res, err
+}
+
+// find remembers where the key is.
+func (b *Bucket) find() {
+	m := b.c.member
+	if m == nil {
+		return
+	}
+	agg := m.agg.Load()
+	if agg == nil || b.c.closed.Load() {
+		b.near.Store(nil)
+		return
+	}
+	h := b.near.Load()
+	if h == nil {
+		h = agg.Handle(b.key.LimitName, b.key.Key)
+		b.near.Store(h)
+	}
+	h.Find()
+}
+
+// Refund gives back n tokens that were taken and not used. See Client.Refund.
+func (b *Bucket) Refund(ctx context.Context, n int64) error {
+	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
+		return err
+	}
+	return b.c.refund(ctx, b.key, n)
+}
+
+// Report books n tokens that have been used already. See Client.Report.
+func (b *Bucket) Report(ctx context.Context, n int64) (booked int64, err error) {
+	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
+		return 0, err
+	}
+	return b.c.report(ctx, b.key, n)
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// pooled is a call with room for one request, or a few.
+type pooled struct {
+	aggregator.Call
+	reqs []quota.Request
+	out  []quota.Decision
+}
+
+var calls = sync.Pool{New: func() any { return new(pooled) }}
+
+// begin empties it; add adds a check.
+func (p *pooled) begin() { p.reqs, p.out = p.reqs[:0], p.out[:0] }
+
+func (p *pooled) add(k quota.Key, cost int64) {
+	p.reqs = append(p.reqs, quota.Request{Key: k, Cost: cost, MaxWait: quota.LimitsWait})
+	p.out = append(p.out, quota.Decision{})
+}
+
+func (p *pooled) free() {
+	p.Reset(nil, nil)
+	clear(p.reqs)
+	clear(p.out)
+	calls.Put(p)
+}
+
+// far says that a node has to decide.
+type far bool
+
+// one decides one check. It is far if the node has to.
+func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64) (quota.Decision, far) {
+	agg := m.agg.Load()
+	if r.isFar(k.LimitName) {
+		return quota.Decision{}, true
+	}
+	d, need, simple := agg.TrySimple(m.clock.now, k.LimitName, k.Key, cost)
+	m.urge(agg)
+	if simple && need == aggregator.Nothing {
+		return d, false
+	}
+	p := calls.Get().(*pooled)
+	defer p.free()
+	p.begin()
+	p.add(k, cost)
+	_, asks := m.decide(ctx, agg, p)
+	return p.out[0], asks
+}
+
+// urge wakes the goroutine that reports if a key has asked for it.
+func (m *member) urge(agg *aggregator.Aggregator) {
+	if agg.Urgent() {
+		m.poke()
+	}
+}
+
+// decide decides a call, waiting for a grant where that would tell.
+func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pooled) (ok bool, asks far) {
+	clear(p.out)
+	p.Reset(p.reqs, p.out)
+	ok = agg.Decide(m.clock.now, &p.Call)
+	m.urge(agg)
+	if p.Need == aggregator.Nothing {
+		return ok, false
+	}
+	deadline := m.clock.now().Add(m.opts.grantWait)
+	for p.Need == aggregator.Grant {
+		ok = m.awaitGrant(ctx, agg, p, deadline)
+	}
+	return ok, p.Need == aggregator.Leader
+}
+
+// alone decides a call that a node should have decided and cannot be asked: by
+// each limit's when_cut_off.
+func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
+	clear(p.out)
+	p.Reset(p.reqs, p.out)
+	p.Alone, p.Final = true, true
+	ok := agg.Decide(m.clock.now, &p.Call)
+	m.urge(agg)
+	return ok
+}
+
+// awaitGrant decides again after the next grant of the key, or finally when the
+// wait is over, or there is nobody to grant anything.
+func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *pooled, deadline quota.Time) bool {
+	left := deadline.Sub(m.clock.now())
+	var w chan struct{}
+	waits := false
+	if left > 0 && m.attached.Load() != nil && ctx.Err() == nil {
+		w, waits = m.wait.add(p.Key)
+	}
+	if !waits {
+		p.Final = true
+		return agg.Decide(m.clock.now, &p.Call)
+	}
+	k := p.Key
+	// The grant may have come before the wait began.
+	if ok := agg.Decide(m.clock.now, &p.Call); p.Need != aggregator.Grant || p.Key != k {
+		m.wait.remove(k, w)
+		return ok
+	}
+	m.stats.grantWaits.Add(1)
+	m.poke()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-w:
+		p.Woken()
+	case <-timer.C:
+		m.wait.remove(k, w)
+	case <-ctx.Done():
+		m.wait.remove(k, w)
+		p.Final = true
+	}
+	return agg.Decide(m.clock.now, &p.Call)
+}

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Default is a limit of the client's own: what counts while nobody knows the
+// cluster's. It is this process's alone, kept for every key, and what passes
+// under it is reported to nobody.
+//
+// The most specific one that fits counts: of the limit, of its namespace, of all.
+// Where none fits, requests pass.
+type Default struct {
+	Namespace string // "" is all
+	Limit     string // "" is all of the namespace
+	Rate      string // as in limit files: "100/s"
+	Burst     int64  // most that can go at once, 1 or more; 0 is what Rate yields in a second, at least 1
+	// Hard says that nothing passes before the limit is known: better refused than
+	// exceeded. Rate and Burst are not used then.
+	Hard bool
+}
+
+// maxFallbackKeys bounds the keys of the client's own limits; beyond it those that
+// are full go, and further ones pass.
+const maxFallbackKeys = 10_000
+
+// fallback decides by the client's own limits.
+type fallback struct {
+	rules map[quota.LimitName]*ownRule
+	clock *clock
+
+	mu   sync.Mutex
+	keys map[quota.Key]*ownBucket
+	full quota.Time // when there was last looked for keys to drop
+}
+
+type ownRule struct {
+	Default
+	rate quota.Rate
+}
+
+type ownBucket struct {
+	limiter.Bucket
+	rule *ownRule
+}
+
+// newFallback returns the client's own limits; nil if there are none.
+func newFallback(defaults []Default, c *clock) (*fallback, error) {
+	f := &fallback{rules: map[quota.LimitName]*ownRule{}, clock: c, keys: map[quota.Key]*ownBucket{}}
+	for i, d := range defaults {
+		r, err := d.rule()
+		if err != nil {
+			return nil, &Error{Kind: ErrInvalid, Field: "defaults", Detail: fmt.Sprintf("defaults[%d].%v", i, err)}
+		}
+		n := quota.LimitName{Namespace: d.Namespace, Limit: d.Limit}
+		if f.rules[n] != nil {
+			return nil, &Error{Kind: ErrInvalid, Field: "defaults", Detail: fmt.Sprintf("defaults[%d]: %q/%q is there twice", i, d.Namespace, d.Limit)}
+		}
+		f.rules[n] = r
+	}
+	return f, nil
+}
+
+func (d Default) rule() (*ownRule, error) {
+	r := &ownRule{Default: d}
+	if d.Namespace != "" {
+		if err := quota.CheckName("namespace", d.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	if d.Limit != "" {
+		if err := quota.CheckName("limit", d.Limit); err != nil {
+			return nil, err
+		}
+		if d.Namespace == "" {
+			return nil, fmt.Errorf("namespace: is empty; a limit is in one")
+		}
+	}
+	if d.Hard {
+		return r, nil
+	}
+	var err error
+	if r.rate, err = quota.ParseRate(d.Rate); err != nil {
+		return nil, err
+	}
+	if d.Burst < 0 || d.Burst > quota.MaxTokens {
+		return nil, fmt.Errorf("burst: %d; must be 0 to %d", d.Burst, quota.MaxTokens)
+	}
+	if r.Burst == 0 {
+		r.Burst = max(1, r.rate.PerSecond().Tokens())
+	}
+	return r, nil
+}
+
+func (f *fallback) find(n quota.LimitName) *ownRule {
+	for _, at := range [...]quota.LimitName{n, {Namespace: n.Namespace}, {}} {
+		if r := f.rules[at]; r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// has reports whether a limit of the client's own fits.
+func (f *fallback) has(n quota.LimitName) bool { return f.find(n) != nil }
+
+// decide decides one check. A cost of 0 charges nothing and tells whether a cost
+// of 1 would pass.
+func (f *fallback) decide(k quota.Key, cost int64) Result {
+	res := Result{Allowed: true, Why: WhyOpen, Mode: ModeFallback, Limit: Limit{Namespace: k.Namespace, Name: k.LimitName.Limit}}
+	r := f.find(k.LimitName)
+	if r == nil {
+		return res
+	}
+	res.Limit.Hard = r.Hard
+	if r.Hard {
+		res.Allowed, res.Why, res.RetryAfter = false, WhyCutOff, time.Second
+		return res
+	}
+	res.Limit.Rate, res.Limit.Burst = r.rate.String(), r.Burst
+	if cost > r.Burst {
+		res.Allowed, res.Why, res.RetryAfter = false, WhyOverBurst, Never
+		return res
+	}
+	f.charge(k, r, cost, &res)
+	res.Policies = []Policy{{Name: res.Limit.Name, Quota: r.Burst, Window: windowOf(r.rate, r.Burst), Remaining: res.Remaining, ResetAfter: res.ResetAfter}}
+	return res
+}
+
+func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
+	now, burst := f.clock.now(), quota.FromTokens(r.Burst)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.keys[k]
+	if b == nil {
+		b = &ownBucket{limiter.NewBucket(burst, now), r}
+		if len(f.keys) < maxFallbackKeys || f.dropFull(now) {
+			k.Key = strings.Clone(k.Key) // the caller's may share a large buffer
+			f.keys[k] = b
+		}
+	}
+	res.Why = WhyFixedRate
+	if cost == 0 {
+		b.Refill(now, r.rate, burst)
+		res.Allowed = b.Level() >= quota.Token
+	} else {
+		res.Allowed = b.Take(now, r.rate, burst, quota.FromTokens(cost))
+	}
+	res.Remaining, res.ResetAfter = b.Level().Tokens(), r.rate.TimeFor(burst-b.Level())
+	if !res.Allowed {
+		res.Why, res.RetryAfter = WhyOverLimit, r.rate.TimeFor(quota.FromTokens(max(cost, 1))-b.Level())
+	}
+}
+
+// dropFull drops the keys that say no more than new ones would, and reports
+// whether there is room then.
+func (f *fallback) dropFull(now quota.Time) bool {
+	if now.Sub(f.full) < dropEvery {
+		return false
+	}
+	f.full = now
+	for k, b := range f.keys {
+		if burst := quota.FromTokens(b.rule.Burst); !b.full(now, burst) {
+			continue
+		}
+		delete(f.keys, k)
+	}
+	return len(f.keys) < maxFallbackKeys
+}
+
+// dropEvery bounds how often it is looked for keys to drop.
+const dropEvery = 100 * time.Millisecond
+
+func (b *ownBucket) full(now quota.Time, burst quota.Units) bool {
+	b.Refill(now, b.rule.rate, burst)
+	return b.Level() >= burst
+}

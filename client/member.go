@@ -1,0 +1,261 @@
+package client
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/limitproto"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// member is the part of a client that decides in this process: a member one level
+// below its node. One goroutine, run, drives it; decisions come from any.
+type member struct {
+	self        quota.NodeID
+	incarnation quota.Incarnation
+	opts        *options
+	clock       *clock
+	stats       *stats
+	link        link
+	wait        waiters
+	own         overrides
+
+	agg      atomic.Pointer[aggregator.Aggregator] // nil until the first node has answered
+	known    atomic.Pointer[rules]                 // nil until it has told its limits
+	attached atomic.Pointer[attachment]            // nil while there is none
+
+	wake   chan struct{}
+	events chan event
+	ready  chan struct{} // closed with the first limits
+	stop   chan struct{} // closed to end run
+	done   chan struct{} // closed when it has ended
+	work   sync.WaitGroup // goroutines of attachments
+
+	// Of the goroutine that runs it.
+	number    uint64 // of the newest attachment
+	trying    *attachment
+	retry     retry
+	last      *attachment // the newest that was made: whose counters are open now
+	unsettled settlements
+	swept     quota.Time
+	parting   []aggregator.Last // last reports to the node that Close waits for to be answered
+	closing   bool              // Close has been called
+	deadline  quota.Time        // when it waits no longer
+	stopping  <-chan struct{}   // stop, until it has been seen
+}
+
+// event is what an attachment has to tell the goroutine that runs the member.
+type event struct {
+	from     *attachment
+	msg      *quoratev1.AttachResponse // nil: it has ended
+	complete bool                      // the node has ended it, after all that was sent
+}
+
+// maxEvents bounds what is told and not handled yet; whoever tells more waits.
+const maxEvents = 256
+
+func newMember(opts *options, clk *clock, st *stats, l link) *member {
+	m := &member{
+		self: quota.NodeID(opts.name), incarnation: quota.Incarnation(clk.now()), opts: opts, clock: clk, stats: st, link: l,
+		wake: make(chan struct{}, 1), events: make(chan event, maxEvents),
+		ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	m.stopping = m.stop
+	return m
+}
+
+// poke wakes the goroutine that runs the member, if there is anybody to report to.
+func (m *member) poke() {
+	if m.attached.Load() == nil {
+		return
+	}
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the one goroutine that drives the aggregator.
+func (m *member) run() {
+	defer close(m.done)
+	defer m.leave()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.stopping:
+			m.stopping = nil
+			m.part(m.clock.now())
+		case e := <-m.events:
+			m.handle(e)
+		case <-m.wake:
+		case <-timer.C:
+		}
+		m.handleAll()
+		now := m.clock.now()
+		m.step(now)
+		if m.closing && m.finished(now) {
+			return
+		}
+		timer.Reset(max(m.next(now).Sub(m.clock.now()), 200*time.Microsecond))
+	}
+}
+
+// handleAll handles what else has been told.
+func (m *member) handleAll() {
+	for range maxEvents {
+		select {
+		case e := <-m.events:
+			m.handle(e)
+		default:
+			return
+		}
+	}
+}
+
+// step does what is due.
+func (m *member) step(now quota.Time) {
+	m.connect(now)
+	agg := m.agg.Load()
+	if agg == nil {
+		return
+	}
+	at := m.attached.Load()
+	if !m.closing {
+		reports := agg.Collect(now) // without a node there are none, but leases end
+		if at != nil {
+			m.send(now, at, reports)
+		}
+	}
+	if at != nil {
+		m.settle(now, at)
+		at.listen(now)
+	}
+	if now.Sub(m.swept) >= time.Second {
+		m.swept = now
+		agg.Sweep(now)
+	}
+}
+
+// idleEvery is how often a member looks around that has nothing to do.
+const idleEvery = time.Second
+
+// next is when step has something to do if nobody asks before.
+func (m *member) next(now quota.Time) quota.Time {
+	next := now.Add(idleEvery)
+	if at := m.attached.Load(); at == nil {
+		next = min(next, m.retry.at)
+	} else {
+		next = min(next, m.unsettled.next(at.number))
+		if at.unanswered != 0 {
+			next = min(next, at.unanswered.Add(patience))
+		}
+	}
+	if agg := m.agg.Load(); agg != nil && !m.closing && !agg.Quiet() {
+		next = min(next, agg.NextWake())
+	}
+	if m.closing {
+		next = min(next, m.deadline)
+	}
+	return next
+}
+
+// send delivers reports. What does not get through is reported again: counters
+// are cumulative.
+func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
+	for i := range reports {
+		m.stats.reports.Add(1)
+		at.expect(now)
+		if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Report{Report: peerproto.EncodeReport(&reports[i])}}) {
+			m.stats.unsent.Add(1)
+		}
+	}
+}
+
+// handle takes what an attachment has to tell.
+func (m *member) handle(e event) {
+	now := m.clock.now()
+	if e.msg == nil {
+		m.ended(now, e.from, e.complete)
+		return
+	}
+	if h := e.msg.GetHello(); h != nil && e.from == m.trying {
+		m.attach(now, e.from, h)
+		return
+	}
+	if e.from != m.attached.Load() {
+		return // a late word of one that has been given up
+	}
+	e.from.heard(now)
+	switch body := e.msg.GetBody().(type) {
+	case *quoratev1.AttachResponse_Grant:
+		m.apply(now, e.from, body)
+	case *quoratev1.AttachResponse_Limits:
+		m.setLimits(now, body.Limits)
+	case *quoratev1.AttachResponse_Overrides:
+		m.override(now, e.from, body.Overrides)
+	case *quoratev1.AttachResponse_Settled:
+		m.unsettled.answered(body.Settled.GetAttachment())
+	case *quoratev1.AttachResponse_Goodbye:
+		e.from.end()
+	}
+}
+
+func (m *member) apply(now quota.Time, at *attachment, body *quoratev1.AttachResponse_Grant) {
+	g, err := peerproto.ParseGrant(at.node, m.self, body.Grant)
+	if err != nil {
+		m.stats.bad.Add(1)
+		return
+	}
+	m.stats.grants.Add(1)
+	m.heardLast(&g)
+	agg := m.agg.Load()
+	if gone := m.own.confirm(at.number, &g); len(gone) > 0 {
+		agg.Overridden(now, gone)
+	}
+	agg.Apply(now, g)
+	m.wait.notify(&g)
+}
+
+func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {
+	limits, err := limitproto.DecodeLimits(msg.GetVersion(), msg.GetLimits())
+	if err != nil { // of a later version of the program: what is known goes on
+		m.stats.bad.Add(1)
+		return
+	}
+	agg := m.agg.Load()
+	agg.SetLimits(now, limits)
+	first := m.known.Load() == nil
+	m.known.Store(newRules(limits))
+	if first {
+		close(m.ready)
+	}
+}
+
+// override takes over what the node says of single keys.
+func (m *member) override(now quota.Time, at *attachment, msg *quoratev1.ClientOverrides) {
+	var keys []quota.Key
+	for _, o := range msg.GetOverrides() {
+		k := limitproto.DecodeKey(o.GetKey())
+		if o.GetOverride() == nil {
+			m.own.remove(k)
+			keys = append(keys, k)
+			continue
+		}
+		parsed, err := limitproto.ParseOverride(o.GetOverride())
+		if err != nil {
+			m.stats.bad.Add(1)
+			continue
+		}
+		if m.own.set(&parsed, at.number, m.opts.maxKeys) {
+			keys = append(keys, parsed.Key)
+		}
+	}
+	if len(keys) > 0 {
+		m.agg.Load().Overridden(now, keys)
+	}
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// nodes are the nodes that the client knows: those it was given, and those it was
+// told of. At most MaxAddresses.
+type nodes struct {
+	dial    []grpc.DialOption
+	current atomic.Uint32 // index of the node that is asked first
+
+	mu   sync.Mutex // while one is added
+	list atomic.Pointer[[]*node]
+	shut bool
+}
+
+type node struct {
+	addr  string
+	conn  *grpc.ClientConn
+	quota quoratev1.QuotaServiceClient
+}
+
+func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
+	n := &nodes{dial: append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+	}, opts...)}
+	n.list.Store(&[]*node{})
+	for _, addr := range addrs {
+		if err := n.add(addr); err != nil {
+			n.close() //nolint:errcheck // the error below is the one that matters
+			return nil, &Error{Kind: ErrInvalid, Field: "addrs", Detail: fmt.Sprintf("%q: %v", addr, err), cause: err}
+		}
+	}
+	return n, nil
+}
+
+func (n *nodes) all() []*node { return *n.list.Load() }
+
+// add adds a node unless it is known, or there are too many.
+func (n *nodes) add(addr string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.all()
+	if n.shut || len(old) >= MaxAddresses {
+		return nil
+	}
+	for _, o := range old {
+		if o.addr == addr {
+			return nil
+		}
+	}
+	conn, err := grpc.NewClient(addr, n.dial...)
+	if err != nil {
+		return err
+	}
+	next := append(old[:len(old):len(old)], &node{addr: addr, conn: conn, quota: quoratev1.NewQuotaServiceClient(conn)})
+	n.list.Store(&next)
+	return nil
+}
+
+// prefer says that the node of that address is asked first.
+func (n *nodes) prefer(addr string) {
+	for i, o := range n.all() {
+		if o.addr == addr {
+			n.current.Store(uint32(i))
+		}
+	}
+}
+
+func (n *nodes) find(addr string) *node {
+	for _, o := range n.all() {
+		if o.addr == addr {
+			return o
+		}
+	}
+	return nil
+}
+
+func (n *nodes) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shut = true
+	var errs []error
+	for _, o := range n.all() {
+		errs = append(errs, o.conn.Close())
+	}
+	return errors.Join(errs...)
+}

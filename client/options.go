@@ -1,0 +1,161 @@
+package client
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds and defaults.
+const (
+	// DefaultTimeout bounds a call whose context has no deadline, and Close.
+	DefaultTimeout = time.Second
+	// DefaultMaxKeys bounds the keys that a process keeps in its memory.
+	DefaultMaxKeys = 100_000
+	// DefaultMaxWaiting bounds the callers that wait in Wait.
+	DefaultMaxWaiting = 1000
+	// DefaultGrantWait bounds how long a decision waits for a grant that would tell.
+	DefaultGrantWait = 20 * time.Millisecond
+	// MaxBatch is the most checks in one AllowBatch.
+	MaxBatch = 1000
+	// MaxAll is the most checks in one AllowAll, and in one Reserve.
+	MaxAll = quota.MaxRequests
+	// MaxAddresses is the most nodes that a client knows.
+	MaxAddresses = 100
+)
+
+// Mode is where a client decides.
+type Mode uint8
+
+const (
+	// InProcess decides in the memory of this process; one stream to one node
+	// carries what it counted, and what it may spend. The default.
+	InProcess Mode = iota
+	// Remote asks a node for every check.
+	Remote
+)
+
+// Option changes how a client works.
+type Option func(*options)
+
+type options struct {
+	mode       Mode
+	timeout    time.Duration
+	dial       []grpc.DialOption
+	name       string
+	namespaces []string
+	defaults   []Default
+	maxKeys    int
+	maxWaiting int
+	grantWait  time.Duration
+	breakAfter int
+}
+
+func defaultOptions() options {
+	return options{
+		timeout: DefaultTimeout, maxKeys: DefaultMaxKeys, maxWaiting: DefaultMaxWaiting, grantWait: DefaultGrantWait,
+		breakAfter: defaultBreakAfter,
+	}
+}
+
+// WithMode sets where the client decides. The default is [InProcess].
+func WithMode(m Mode) Option { return func(o *options) { o.mode = m } }
+
+// WithTimeout sets the deadline of calls whose context has none, and how long
+// Close may take. The default is [DefaultTimeout].
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+
+// WithDialOptions adds gRPC dial options, such as transport credentials. Without
+// any, connections are not encrypted.
+func WithDialOptions(opts ...grpc.DialOption) Option {
+	return func(o *options) { o.dial = append(o.dial, opts...) }
+}
+
+// WithName names the process among all that live: 1 to 128 of a-z A-Z 0-9 . _ -.
+// By default it is made of the host's name and chance.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
+
+// WithNamespaces names the namespaces whose limits the process uses, so that it
+// is told of no others. The default is all that it may use.
+func WithNamespaces(names ...string) Option {
+	return func(o *options) { o.namespaces = append(o.namespaces, names...) }
+}
+
+// WithDefaults sets what counts while nobody knows better: before the first node
+// has told its limits, and, of a client in [Remote] mode, while no node answers.
+// See [Default].
+func WithDefaults(defaults ...Default) Option {
+	return func(o *options) { o.defaults = append(o.defaults, defaults...) }
+}
+
+// WithMaxKeys bounds the keys in the memory of the process, 1 or more. When all
+// of them are in use, further keys are not tracked: soft limits pass them, hard
+// ones refuse, with WhyTooManyKeys. The default is [DefaultMaxKeys].
+func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
+
+// WithMaxWaiting bounds the callers that wait in Wait at one time, of all keys;
+// further ones get ErrTooManyWaiting. The default is [DefaultMaxWaiting].
+func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
+
+// WithGrantWait bounds how long a decision may wait for the next grant where that
+// would tell; 0 never waits. The default is [DefaultGrantWait].
+func WithGrantWait(d time.Duration) Option { return func(o *options) { o.grantWait = d } }
+
+// WithBreaker sets after how many calls in a row that no node answered further
+// calls fail at once, until a probe is answered; 0 is never. The default is 5.
+func WithBreaker(failures int) Option { return func(o *options) { o.breakAfter = failures } }
+
+// check returns the first fault of the options.
+func (o *options) check(addrs []string) error {
+	bad := func(field, format string, args ...any) error {
+		return &Error{Kind: ErrInvalid, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(addrs) == 0 || len(addrs) > MaxAddresses:
+		return bad("addrs", "%d addresses; must be 1 to %d", len(addrs), MaxAddresses)
+	case o.mode > Remote:
+		return bad("mode", "%d; must be InProcess or Remote", o.mode)
+	case o.timeout <= 0:
+		return bad("timeout", "%v; must be more than 0", o.timeout)
+	case o.maxKeys < 1:
+		return bad("max_keys", "%d; must be 1 or more", o.maxKeys)
+	case o.maxWaiting < 0:
+		return bad("max_waiting", "%d; must be 0 or more", o.maxWaiting)
+	case o.grantWait < 0 || o.grantWait > time.Second:
+		return bad("grant_wait", "%v; must be 0 to 1s", o.grantWait)
+	case o.breakAfter < 0:
+		return bad("breaker", "%d failures; must be 0 or more", o.breakAfter)
+	}
+	if o.name != "" {
+		if err := quota.CheckName("name", o.name); err != nil {
+			return &Error{Kind: ErrInvalid, Field: "name", Detail: err.Error()}
+		}
+	}
+	for _, n := range o.namespaces {
+		if err := quota.CheckName("namespaces", n); err != nil {
+			return &Error{Kind: ErrInvalid, Field: "namespaces", Detail: err.Error()}
+		}
+	}
+	return nil
+}
+
+// processName is a name that no other process has.
+func processName() string {
+	host, _ := os.Hostname()
+	host = strings.Map(func(r rune) rune {
+		if quota.CheckName("host", string(r)) != nil {
+			return '-'
+		}
+		return r
+	}, host[:min(len(host), 64)])
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return host + "." + hex.EncodeToString(id[:])
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// Reservation is tokens that have been set aside, or the refusal of that.
+type Reservation struct {
+	Result
+	// Expires is when what a node keeps is given back unless it is settled, from
+	// when it was made; 0 for what this process keeps: that counts as used.
+	Expires time.Duration
+
+	b      *Bucket // of what this process keeps
+	c      *Client
+	n      int64
+	handle string // of what a node keeps
+	places bool   // they are released, not settled
+	over   atomic.Bool
+}
+
+// OK reports whether the tokens were set aside.
+func (r *Reservation) OK() bool { return r.Allowed }
+
+// Delay is how long to wait before going ahead; [Never] if nothing was set aside.
+func (r *Reservation) Delay() time.Duration {
+	if !r.Allowed {
+		return Never
+	}
+	return r.Wait
+}
+
+// Cancel gives everything back. Only the first Cancel or Settle counts.
+func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
+
+// Settle says how many tokens were used: the rest is given back, and what was used
+// beyond it is booked as Report does. A reservation of several checks counts it for
+// each of them. Only the first Cancel or Settle counts; places that were acquired
+// are released, whatever was used.
+func (r *Reservation) Settle(ctx context.Context, used int64) error {
+	if used < 0 {
+		return invalid("used", fmt.Sprintf("used: %d; must be 0 or more", used))
+	}
+	if !r.Allowed || r.over.Swap(true) {
+		return nil
+	}
+	if r.b != nil {
+		return r.settleNear(ctx, used)
+	}
+	return r.c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		if r.places {
+			_, err = q.Release(ctx, &quoratev1.ReleaseRequest{Handle: r.handle})
+			return err
+		}
+		_, err = q.Settle(ctx, &quoratev1.SettleRequest{Handle: r.handle, Used: &used})
+		return err
+	})
+}
+
+func (r *Reservation) settleNear(ctx context.Context, used int64) (err error) {
+	switch {
+	case r.Shadow || r.Mode == ModeFallback || r.Why == WhyUnlimited || r.Why == WhyNotEnforced || r.Why == WhyOpen || r.Why == WhyTooManyKeys:
+		return nil // nothing was taken
+	case used < r.n:
+		return r.b.Refund(ctx, r.n-used)
+	case used > r.n:
+		_, err = r.b.Report(ctx, used-r.n)
+	}
+	return err
+}
+
+// ReserveN sets n tokens aside. A limit with max_debt may set aside tokens to come:
+// then Delay says how long to wait. In this process nothing ends a reservation but
+// Cancel and Settle; one that is forgotten counts as used. Use Client.Reserve for
+// what is to be given back when the process dies.
+func (b *Bucket) ReserveN(ctx context.Context, n int64) (*Reservation, error) {
+	if b.c.member == nil && b.fault == nil {
+		return b.c.reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{request(b.key, n)}}, n)
+	}
+	res, err := b.Check(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{Result: res, b: b, c: b.c, n: n}, nil
+}
+
+// Reserve sets the tokens of up to MaxAll checks aside on a node, all or nothing:
+// until they are settled, or for ttl, 1 ms to 24 h; 0 is the shortest lease of the
+// limits. What is not settled in time is given back. The Result is that of the check
+// which refused, or of the first. Without a node there is an error.
+func (c *Client) Reserve(ctx context.Context, ttl time.Duration, checks ...Check) (*Reservation, error) {
+	if len(checks) == 0 || len(checks) > MaxAll {
+		return nil, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxAll))
+	}
+	req := &quoratev1.ReserveRequest{}
+	var most int64
+	for i := range checks {
+		k, cost, err := checks[i].key()
+		if err != nil {
+			return nil, err
+		}
+		most = max(most, cost)
+		req.Checks = append(req.Checks, request(k, cost))
+	}
+	if ttl != 0 {
+		req.Ttl = durationpb.New(ttl)
+	}
+	return c.reserve(ctx, req, most)
+}
+
+func (c *Client) reserve(ctx context.Context, req *quoratev1.ReserveRequest, n int64) (*Reservation, error) {
+	var res *quoratev1.ReserveResponse
+	err := c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.Reserve(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Reservation{c: c, n: n, handle: res.Handle, Expires: res.GetExpiresIn().AsDuration()}
+	all := fromAll(res.Allowed, res.Results)
+	for i, one := range all.Results {
+		if one.Why == "" {
+			break // behind the one that refused
+		}
+		c.stats.count(&one)
+		if i == 0 || !one.Allowed {
+			out.Result = one
+		}
+	}
+	out.Allowed, out.Wait, out.RetryAfter = all.Allowed, all.Wait, all.RetryAfter
+	return out, nil
+}
+
+// Acquire takes n places under a limit of what is in flight, for ttl, 1 ms to 24 h;
+// 0 is the limit's lease. Cancel and Settle release them. A node keeps them, so
+// without one there is an error.
+func (b *Bucket) Acquire(ctx context.Context, n int64, ttl time.Duration) (*Reservation, error) {
+	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
+		return nil, err
+	}
+	req := &quoratev1.AcquireRequest{Namespace: b.key.Namespace, Limit: b.key.LimitName.Limit, Key: b.key.Key, Count: &n}
+	if ttl != 0 {
+		req.Ttl = durationpb.New(ttl)
+	}
+	var res *quoratev1.AcquireResponse
+	err := b.c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+		res, err = q.Acquire(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Reservation{Result: fromProto(res.Result), c: b.c, n: n, handle: res.Handle, places: true, Expires: res.GetExpiresIn().AsDuration()}
+	b.c.stats.count(&out.Result)
+	return out, nil
+}

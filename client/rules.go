@@ -1,0 +1,122 @@
+package client
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// rules are the limits in force, as decisions need them.
+type rules struct {
+	limits *quota.Limits
+	far    map[quota.LimitName]bool  // those that a node has to decide
+	said   map[*quota.Limit]saidOnce // what callers are told of them, made once
+}
+
+// saidOnce is a limit as callers see it, with a policy for each of its tiers.
+type saidOnce struct {
+	Limit
+	policies []Policy // what remains is not set
+}
+
+func newRules(limits *quota.Limits) *rules {
+	r := &rules{limits: limits, far: map[quota.LimitName]bool{}, said: map[*quota.Limit]saidOnce{}}
+	all := limits.All()
+	for i := range all {
+		l := &all[i]
+		r.said[l] = say(l)
+		for _, c := range limits.Charges(l.LimitName) {
+			if c.Limit.Decide == quota.AtLeader || c.Limit.Kind == quota.Concurrency {
+				r.far[l.LimitName] = true
+			}
+		}
+	}
+	return r
+}
+
+// isFar reports whether a node has to decide the limit of that name.
+func (r *rules) isFar(n quota.LimitName) bool {
+	if len(r.far) == 0 {
+		return false
+	}
+	l, _ := r.limits.Resolve(n, "")
+	return l != nil && r.far[l.LimitName]
+}
+
+// say returns a limit as callers see it.
+func say(l *quota.Limit) saidOnce {
+	out := saidOnce{Limit: Limit{
+		Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Hard: l.Ceiling == quota.Hard,
+	}}
+	if l.Kind == quota.Concurrency {
+		out.Rate = ""
+	}
+	for i, t := range l.Tiers() {
+		p := Policy{Name: l.LimitName.Limit, Quota: t.Burst, Window: windowOf(t.Rate, t.Burst)}
+		if i > 0 {
+			p.Name = tierName(p.Name, i+1)
+		}
+		if t.Kind == quota.Concurrency {
+			p.Window = 0
+		} else if t.Kind.Windowed() {
+			p.Window = t.Rate.Per
+		}
+		out.policies = append(out.policies, p)
+	}
+	return out
+}
+
+// known returns what callers are told of a limit; of one that an override has
+// changed it is made anew.
+func (r *rules) known(l *quota.Limit) saidOnce {
+	if s, ok := r.said[l]; ok {
+		return s
+	}
+	return say(l)
+}
+
+var modes = map[quota.Why]DecisionMode{
+	quota.WhyEstimate: ModeSoft, quota.WhyLocal: ModeCutOff, quota.WhyCutOff: ModeCutOff, quota.WhyShare: ModeCutOff,
+	quota.WhyOpen: ModeCutOff, quota.WhyFixedRate: ModeCutOff,
+}
+
+// modeOf says by what means the member has decided.
+func modeOf(w quota.Why) DecisionMode {
+	if m, ok := modes[w]; ok {
+		return m
+	}
+	return ModeGranted
+}
+
+// result is a decision as callers see it.
+func (r *rules) result(d *quota.Decision) Result {
+	if d.Limit == nil {
+		return Result{Allowed: d.Allowed, Why: Why(d.Why.String()), Mode: modeOf(d.Why)}
+	}
+	s := r.known(d.Limit)
+	out := Result{
+		Allowed: d.Allowed, Limit: s.Limit, Remaining: d.Remaining, Wait: d.Wait, Shadow: d.Shadow, Near: d.Near,
+		Why: Why(d.Why.String()), Mode: modeOf(d.Why), ResetAfter: d.ResetAfter,
+	}
+	if !d.Allowed {
+		out.RetryAfter = d.RetryAfter
+	}
+	if p, ok := s.policy(d); ok {
+		out.Policies = []Policy{p}
+	}
+	return out
+}
+
+// policy is the tier that decided; false if nothing was counted, or nothing is
+// enforced.
+func (s *saidOnce) policy(d *quota.Decision) (Policy, bool) {
+	if d.Shadow || d.Limit.Class != quota.Counted || d.Limit.Enforcement == quota.Off || d.Tier > len(s.policies) {
+		return Policy{}, false
+	}
+	p := s.policies[max(d.Tier, 1)-1]
+	p.Remaining = min(max(0, d.Remaining), p.Quota)
+	if d.ResetAfter < time.Duration(1<<62) {
+		p.ResetAfter = d.ResetAfter
+	}
+	return p, true
+}

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+)
+
+// stats are counted as things happen.
+type stats struct {
+	granted  *xsync.Counter // admitted in the process out of what was granted: every processor counts for itself
+	modes    [modeCount]atomic.Uint64
+	refused  atomic.Uint64
+	errors   atomic.Uint64
+	calls    atomic.Uint64
+	timeouts atomic.Uint64
+	broken   atomic.Uint64
+
+	attempts, reattached, lost        atomic.Uint64
+	reports, unsent, grants, bad      atomic.Uint64
+	grantWaits, dropped, waitsRefused atomic.Uint64
+}
+
+// The modes by number.
+const (
+	granted = iota
+	soft
+	cutOff
+	remote
+	fellBack
+	modeCount
+)
+
+var modeNumbers = map[DecisionMode]int{
+	ModeGranted: granted, ModeSoft: soft, ModeCutOff: cutOff, ModeRemote: remote, ModeFallback: fellBack,
+}
+
+// count counts a decision.
+func (s *stats) count(r *Result) {
+	s.modes[modeNumbers[r.Mode]].Add(1)
+	if !r.Allowed {
+		s.refused.Add(1)
+	}
+}
+
+// Stats is what a client has done since it was made. Counts only grow.
+type Stats struct {
+	// Decisions by the means that they were made by, refusals included.
+	Decisions map[DecisionMode]uint64
+	// Refused is how many of them were refusals; Errors how many checks were not
+	// decided.
+	Refused, Errors uint64
+
+	// Calls to nodes, how many of them nobody answered in time, and how many were
+	// not made because the circuit was open.
+	Calls, Timeouts, Broken uint64
+	CircuitOpen             bool   // now
+	CircuitOpened           uint64 // how often it has opened
+
+	// Attached is whether there is a stream to a node now, and Node its address.
+	Attached bool
+	Node     string
+	// Attempts to attach, how many streams broke, and how many were replaced by
+	// another.
+	Attempts, Lost, Reattached uint64
+	// Reports sent, those that found no room in the queue, and grants taken.
+	Reports, Unsent, Grants uint64
+	// Bad is how many messages of nodes made no sense.
+	Bad uint64
+	// GrantWaits is how many decisions waited for a grant.
+	GrantWaits uint64
+	// Dropped is how many last reports of streams that broke reached nobody: what
+	// they counted is lost.
+	Dropped uint64
+	// Keys that are in the memory of the process, and calls that wait in Wait now.
+	Keys, Waiting int
+	// WaitsRefused is how many calls to Wait found no place to wait.
+	WaitsRefused uint64
+	// Limits is the version of the limits in force; 0 is none yet.
+	Limits uint64
+	// Up is how long there has been the client.
+	Up time.Duration
+}
+
+// Stats returns what the client has done so far. It is cheap enough to be called
+// every second.
+func (c *Client) Stats() Stats {
+	s := &c.stats
+	out := Stats{
+		Decisions: make(map[DecisionMode]uint64, modeCount), Refused: s.refused.Load(), Errors: s.errors.Load(),
+		Calls: s.calls.Load(), Timeouts: s.timeouts.Load(), Broken: s.broken.Load(),
+		Attempts: s.attempts.Load(), Lost: s.lost.Load(), Reattached: s.reattached.Load(),
+		Reports: s.reports.Load(), Unsent: s.unsent.Load(), Grants: s.grants.Load(), Bad: s.bad.Load(),
+		GrantWaits: s.grantWaits.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
+		Up: time.Since(c.clock.start),
+	}
+	for mode, i := range modeNumbers {
+		out.Decisions[mode] = s.modes[i].Load()
+	}
+	out.Decisions[ModeGranted] += uint64(s.granted.Value())
+	out.CircuitOpen, out.CircuitOpened = c.breaker.state()
+	if m := c.member; m != nil {
+		if at := m.attached.Load(); at != nil {
+			out.Attached, out.Node = true, at.addr
+		}
+		if agg := m.agg.Load(); agg != nil {
+			out.Keys = agg.Len()
+		}
+		if r := m.known.Load(); r != nil {
+			out.Limits = r.limits.Version
+		}
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Wait is WaitN of one token.
+func (b *Bucket) Wait(ctx context.Context) error { return b.WaitN(ctx, 1) }
+
+// WaitN waits until n tokens may be taken, and takes them. Callers that wait for the
+// same key are served in the order in which they came, and no more than
+// [WithMaxWaiting] wait at one time, of all keys.
+//
+// It returns an error, having taken nothing, when the context ends or would end
+// before there could be enough, when the cost can never pass, when too many wait,
+// when the client is closed, and when there is no such limit. Where there are tokens
+// to come (max_wait) they are taken at once, and WaitN sleeps until they are there;
+// if the context ends meanwhile they are given back.
+func (b *Bucket) WaitN(ctx context.Context, n int64) error {
+	if b.fault != nil {
+		return b.fault
+	}
+	if h := b.near.Load(); h != nil && !b.c.queues.any(b.key) && h.Take(n) {
+		b.c.stats.granted.Inc()
+		return nil
+	}
+	turn, err := b.c.enter(ctx, b.key)
+	if err != nil {
+		return err
+	}
+	defer b.c.leave(b.key, turn)
+	for {
+		res, err := b.Check(ctx, n)
+		switch {
+		case err != nil:
+			return err
+		case res.Allowed && res.Wait == 0:
+			return nil
+		case res.Allowed:
+			if err = b.c.sleep(ctx, res.Wait); err != nil {
+				_ = b.Refund(context.WithoutCancel(ctx), n) // tokens to come that nobody waits for
+			}
+			return err
+		case res.RetryAfter == Never:
+			return &Error{Kind: ErrNever, Detail: fmt.Sprintf("%d tokens of %v can never be had: %s", n, b.key.LimitName, res.Why)}
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < res.RetryAfter {
+			return &Error{
+				Kind: ErrTooLong, Detail: fmt.Sprintf("%d tokens of %v are to be had in %v, and the context ends before", n, b.key.LimitName, res.RetryAfter),
+				cause: context.DeadlineExceeded,
+			}
+		}
+		if err := b.c.sleep(ctx, max(res.RetryAfter, leastPause)); err != nil {
+			return err
+		}
+	}
+}
+
+// leastPause bounds how often whoever waits asks again.
+const leastPause = time.Millisecond
+
+// sleep waits unless the context or the client ends.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: ctx.Err()}
+	case <-c.ended:
+		return errClosed()
+	}
+}
+
+// queues are those who wait for tokens, by key: one of each key asks, the others
+// wait for their turn.
+type queues struct {
+	most    int64
+	waiting atomic.Int64
+	mu      sync.Mutex
+	keys    map[quota.Key]*queue
+}
+
+type queue struct {
+	turn chan struct{} // has room for the one whose turn it is
+	n    int
+}
+
+// any reports whether somebody waits for the key.
+func (q *queues) any(k quota.Key) bool {
+	if q.waiting.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.keys[k] != nil
+}
+
+// enter waits for the caller's turn.
+func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
+	q := &c.queues
+	if c.closed.Load() {
+		return nil, errClosed()
+	}
+	if q.waiting.Add(1) > q.most {
+		q.waiting.Add(-1)
+		c.stats.waitsRefused.Add(1)
+		return nil, &Error{Kind: ErrTooManyWaiting, Detail: fmt.Sprintf("%d callers wait already, and more may not", q.most)}
+	}
+	at := q.join(k)
+	select {
+	case at.turn <- struct{}{}:
+		return at, nil
+	default:
+	}
+	var err error
+	select {
+	case at.turn <- struct{}{}:
+		return at, nil
+	case <-ctx.Done():
+		err = &Error{Kind: ErrTooLong, Detail: "the context ended while others were before", cause: ctx.Err()}
+	case <-c.ended:
+		err = errClosed()
+	}
+	c.quit(k, at)
+	return nil, err
+}
+
+func (q *queues) join(k quota.Key) *queue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.keys[k]
+	if at == nil {
+		if q.keys == nil {
+			q.keys = map[quota.Key]*queue{}
+		}
+		at = &queue{turn: make(chan struct{}, 1)}
+		q.keys[k] = at
+	}
+	at.n++
+	return at
+}
+
+// leave ends the caller's turn.
+func (c *Client) leave(k quota.Key, at *queue) {
+	<-at.turn
+	c.quit(k, at)
+}
+
+func (c *Client) quit(k quota.Key, at *queue) {
+	q := &c.queues
+	q.mu.Lock()
+	if at.n--; at.n == 0 {
+		delete(q.keys, k)
+	}
+	q.mu.Unlock()
+	q.waiting.Add(-1)
+}
