@@ -219,7 +219,7 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 		m.agg.Store(agg)
 	}
 	if m.last != nil {
-		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.parting, agg.Part(now, 0, quota.Term(m.last.number))...)))
+		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.parting, agg.Leave(now, 0)...)))
 		m.parting = nil
 		m.stats.reattached.Add(1)
 	}
@@ -258,8 +258,6 @@ func (m *member) ended(now quota.Time, at *attachment, complete bool) {
 			m.parting = nil // it has heard everything
 		}
 		m.stats.lost.Add(1)
-		m.number++
-		m.agg.Load().SetLeader(0, "", quota.Term(m.number)) // leases end all the same
 		m.wait.notifyAll()
 		m.retry.order = nil
 		if now.Sub(at.since) >= lasting {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/aggregator"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -30,9 +30,9 @@ type member struct {
 
 	wake   chan struct{}
 	events chan event
-	ready  chan struct{} // closed with the first limits
-	stop   chan struct{} // closed to end run
-	done   chan struct{} // closed when it has ended
+	ready  chan struct{}  // closed with the first limits
+	stop   chan struct{}  // closed to end run
+	done   chan struct{}  // closed when it has ended
 	work   sync.WaitGroup // goroutines of attachments
 
 	// Of the goroutine that runs it.
@@ -42,10 +42,10 @@ type member struct {
 	last      *attachment // the newest that was made: whose counters are open now
 	unsettled settlements
 	swept     quota.Time
-	parting   []aggregator.Last // last reports to the node that Close waits for to be answered
-	closing   bool              // Close has been called
-	deadline  quota.Time        // when it waits no longer
-	stopping  <-chan struct{}   // stop, until it has been seen
+	parting   []quota.Report  // last reports to the node that Close waits for to be answered
+	closing   bool            // Close has been called
+	deadline  quota.Time      // when it waits no longer
+	stopping  <-chan struct{} // stop, until it has been seen
 }
 
 // event is what an attachment has to tell the goroutine that runs the member.
@@ -126,7 +126,7 @@ func (m *member) step(now quota.Time) {
 	}
 	at := m.attached.Load()
 	if !m.closing {
-		reports := agg.Collect(now) // without a node there are none, but leases end
+		reports := agg.Collect(now) // without a node they go nowhere, but leases end
 		if at != nil {
 			m.send(now, at, reports)
 		}

@@ -1,10 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -12,8 +12,13 @@ import (
 
 const (
 	// maxUnsettled bounds the last reports of earlier attachments that no node has
-	// taken yet, of at most 4096 keys each; beyond it the oldest are dropped.
-	maxUnsettled = 64
+	// taken yet; beyond it the oldest are dropped.
+	maxUnsettled = 16
+	// maxSettled and maxSettlement bound one of them, in keys and in bytes: a node
+	// takes messages of 4 MiB. entrySize is the most that numbers of a key take.
+	maxSettled    = peerproto.MaxEntries
+	maxSettlement = 3 << 20
+	entrySize     = 160
 	// settleAgain and settleLate bound how long an answer is waited for before a
 	// settlement is sent again: twice as long each time.
 	settleAgain = time.Second
@@ -33,32 +38,46 @@ type settlement struct {
 	tries int
 }
 
-// add takes over what an attachment leaves behind, and returns how many reports
-// were dropped for it.
-func (s *settlements) add(at *attachment, lasts []aggregator.Last) (dropped uint64) {
-	for i := range lasts {
-		msg := &quoratev1.Settlement{
-			Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number,
-			Report: peerproto.EncodeReport(&lasts[i].Report),
-		}
-		for _, u := range lasts[i].Acknowledged {
-			msg.Acknowledged = append(msg.Acknowledged, int64(u))
-		}
-		s.list = append(s.list, &settlement{msg: msg})
+// add takes over what an attachment leaves behind, in one message, as a node settles
+// an attachment once. It returns how many messages and keys were dropped for want of
+// room: of keys those go first that have nothing new to tell.
+func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64) {
+	if len(lasts) == 0 {
+		return 0
 	}
+	all := lasts[len(lasts)-1]
+	for _, r := range lasts[:len(lasts)-1] {
+		all.Entries = append(all.Entries, r.Entries...)
+	}
+	if len(all.Entries) == 0 {
+		return 0
+	}
+	slices.SortStableFunc(all.Entries, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
+	size, fit := 0, 0
+	for ; fit < len(all.Entries) && fit < maxSettled && size < maxSettlement; fit++ {
+		k := &all.Entries[fit].Key
+		size += entrySize + len(k.Namespace) + len(k.LimitName.Limit) + len(k.Key)
+	}
+	dropped = uint64(len(all.Entries) - fit)
+	all.Entries = all.Entries[:fit]
+	msg := &quoratev1.Settlement{
+		Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number, Report: peerproto.EncodeReport(&all),
+	}
+	for i := range all.Entries {
+		e := &all.Entries[i]
+		msg.Acknowledged = append(msg.Acknowledged, int64(e.Used+e.Overdrawn-e.Unreported))
+	}
+	s.list = append(s.list, &settlement{msg: msg})
 	if n := len(s.list) - maxUnsettled; n > 0 {
 		s.list = slices.Delete(s.list, 0, n)
-		return uint64(n)
+		dropped += uint64(n)
 	}
-	return 0
+	return dropped
 }
 
-// answered forgets the oldest report of that attachment.
+// answered forgets the report of that attachment.
 func (s *settlements) answered(attachment uint64) {
-	i := slices.IndexFunc(s.list, func(o *settlement) bool { return o.msg.GetAttachment() == attachment })
-	if i >= 0 {
-		s.list = slices.Delete(s.list, i, i+1)
-	}
+	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.msg.GetAttachment() == attachment })
 }
 
 // next is when one is to be sent by that attachment.
@@ -99,7 +118,7 @@ func (m *member) part(now quota.Time) {
 	if agg == nil {
 		return
 	}
-	lasts := agg.Part(now, 0, quota.Term(m.last.number))
+	lasts := agg.Leave(now, 0)
 	at := m.attached.Load()
 	if at == nil {
 		m.stats.dropped.Add(m.unsettled.add(m.last, lasts))
@@ -107,9 +126,7 @@ func (m *member) part(now quota.Time) {
 		return
 	}
 	m.parting = lasts
-	for i := range lasts {
-		m.send(now, at, []quota.Report{lasts[i].Report})
-	}
+	m.send(now, at, lasts)
 }
 
 // heardLast notes that a grant answers one of the last reports.
@@ -117,7 +134,7 @@ func (m *member) heardLast(g *quota.Grant) {
 	if len(m.parting) == 0 || len(g.Entries) == 0 {
 		return
 	}
-	m.parting = slices.DeleteFunc(m.parting, func(l aggregator.Last) bool { return l.Report.Seq == g.Entries[0].Ack })
+	m.parting = slices.DeleteFunc(m.parting, func(l quota.Report) bool { return l.Seq == g.Entries[0].Ack })
 }
 
 // finished reports whether there is nothing left to tell, or to wait for. The
