@@ -55,6 +55,7 @@ const (
 	eachOf    = "in the namespace of each"
 	oneOrAll  = "in the namespace asked for; everywhere for all"
 	anywhere  = "in some namespace"
+	domain    = "in the namespace that is its domain"
 	handle    = "in some namespace; the handle is a secret"
 	changed   = "in each namespace that changes"
 	shown     = "in some namespace; shows what is in those"
@@ -75,6 +76,9 @@ var rules = map[string]Rule{
 	pkg + "QuotaService/Report":     hot(rbac.Report, byNamespace, namespace),
 
 	pkg + "MemberService/Attach": hot(rbac.Check, nil, anywhere),
+
+	// The first report of the stream says the namespace; package rlqs asks for it there.
+	"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas": hot(rbac.Check, nil, domain),
 
 	pkg + "LimitService/GetLimits":      some(rbac.LimitsRead, shown),
 	pkg + "LimitService/ValidateLimits": some(rbac.LimitsRead, anywhere),

@@ -69,6 +69,8 @@ type instance struct {
 	redis *resp.Server // nil: none
 	audit *audit.Log
 	fault chan error // a server ended by itself
+
+	others *protocols
 }
 
 // What the API serves, a node can do.
@@ -104,13 +106,13 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		ports.close()
 		return nil, err
 	}
-	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), log: log}
+	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), reg: reg, log: log}
 	opts := api.Options{
 		ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
 		Register: others.register, Fronts: others.mount,
 	}
 	opts.Self = string(cfg.Self)
-	in := &instance{node: node, fault: make(chan error, 4)}
+	in := &instance{node: node, others: others, fault: make(chan error, 4)}
 	if err := in.secure(&opts, &who, sec, cfg.Dir); err != nil {
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
@@ -161,6 +163,7 @@ const stopTime = 10 * time.Second
 
 // stop drains the servers, hands leaderships over and stops the node.
 func (in *instance) stop(ctx context.Context) error {
+	in.others.close()
 	drained := make(chan struct{})
 	go func() {
 		in.grpc.GracefulStop()

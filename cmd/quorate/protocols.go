@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/quotaservice"
+	"github.com/quorate/quorate/api/rlqs"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/quota"
@@ -21,8 +23,11 @@ type protocols struct {
 	config.Protocols
 	node  *cluster.Node
 	meter *front.Meter
+	reg   prometheus.Registerer
 	log   *slog.Logger
 	seen  func(*quota.Decision) // set by register
+
+	closers []func()
 }
 
 // register adds those that are gRPC.
@@ -31,6 +36,22 @@ func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
 	quotaservice.Register(srv, p.node, seen)
 	if s := p.envoyRLS(seen); s != nil {
 		s.Register(srv)
+	}
+	p.rlqs(srv)
+}
+
+// rlqs serves Envoy's rate limit quota service. Its decisions are made by the proxies.
+func (p *protocols) rlqs(srv *grpc.Server) {
+	if p.EnvoyRLQS {
+		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg})
+		p.closers = append(p.closers, s.Close)
+	}
+}
+
+// close ends what lasts longer than a call; before the node stops.
+func (p *protocols) close() {
+	for _, c := range p.closers {
+		c()
 	}
 }
 

@@ -56,6 +56,7 @@ const (
 	btree    = "github.com/tidwall/btree"
 	oidc     = "github.com/coreos/go-oidc/v3"
 	envoy    = "github.com/envoyproxy/go-control-plane/envoy"
+	pace     = "golang.org/x/time"
 )
 
 // Rules is the house, one entry per package. The first match counts. Imports
@@ -237,6 +238,17 @@ var Rules = []Rule{
 		Job:        "serves Envoy's rate limit service; it declares the interface that it needs",
 		May:        []string{"internal/descriptor", "internal/quota"},
 		ThirdParty: []string{envoy, protobuf, grpc, metrics},
+	},
+	{
+		Package: "api/rlqs/share", Kind: Pure,
+		Job: "divides what a node gets of a limit among the proxies that report to it",
+		May: []string{"internal/quota"},
+	},
+	{
+		Package: "api/rlqs", Kind: Library,
+		Job:        "serves Envoy's rate limit quota service; it declares the interface that it needs",
+		May:        []string{"api/rlqs/share", "api/front", "internal/quota"},
+		ThirdParty: []string{protobuf, grpc, metrics, envoy, pace},
 	},
 	{
 		Package: "api/front", Kind: Library,

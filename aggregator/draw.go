@@ -1,0 +1,107 @@
+package aggregator
+
+import "github.com/quorate/quorate/internal/quota"
+
+// drawParts is into how many requests a Draw is cut: fewer and a node that holds a
+// little less than is wanted gets nothing of it; more and each costs its time.
+const drawParts = 10
+
+// Draw charges up to want tokens of a key for somebody who hands them on, and
+// returns how many it got: as many as a row of small requests would get now. It
+// never blocks but on the lock of the key. What it did not get counts as refused.
+// Of a limit that is not enforced it gets all.
+func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
+	step := max(1, (want+drawParts-1)/drawParts)
+	for got < want {
+		n := min(step, want-got)
+		if d, _ := a.check(clock, k.LimitName, k.Key, n, true); !d.Allowed {
+			if rest := want - got - n; rest > 0 {
+				a.Miss(clock, k, rest)
+			}
+			return got
+		}
+		got += n
+	}
+	return got
+}
+
+// Miss counts what somebody was refused elsewhere, who spends what this node drew:
+// it is demand, and nothing else.
+func (a *Aggregator) Miss(clock Clock, k quota.Key, cost int64) {
+	s, key := a.table.resolve(k.LimitName, k.Key)
+	if s == nil || cost <= 0 {
+		return
+	}
+	for _, c := range s.rule.Load().charges {
+		if c.up == 0 && !c.floor {
+			a.miss(clock, c.slot, key, quota.FromTokens(cost))
+		}
+	}
+}
+
+func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
+	b := a.table.bucket(s, key)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.limit()
+	if b.dead || l.Class != quota.Counted || l.Enforcement == quota.Off {
+		return
+	}
+	now := clock()
+	if b.phase == closed {
+		a.openBucket(now, b, l)
+	}
+	b.roll(now, l)
+	b.refused += cost
+}
+
+// Standing tells what is known of a key. It opens nothing: of a key that is not in
+// use here only Limit and Tier are known, and Level is the burst.
+func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
+	s, key := a.table.resolve(k.LimitName, k.Key)
+	if s == nil {
+		return quota.Standing{}
+	}
+	r := s.rule.Load()
+	l := a.effective(s, r, key)
+	st := quota.Standing{
+		Limit: l, Tier: l.First(), Level: l.BurstUnits(),
+		Shadow: l.Enforcement != quota.Enforce || !inFraction(l, key), Nodes: a.nodes(),
+	}
+	at := slowest(r, s)
+	b, ok := at.keys.Load(key)
+	if !ok {
+		if at != s {
+			st.Tier = at.rule.Load().limit.First()
+			st.Level = quota.FromTokens(st.Tier.Burst)
+		}
+		return st
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := b.limit()
+	st.Tier = own.First()
+	now := clock()
+	st.Level = b.estimate(now, own, b.cutOff(now, a.cfg.Lease))
+	if b.phase == open {
+		st.Rate, st.Others, st.Told = b.rate, b.others, b.told && !b.cutOff(now, a.cfg.Lease)
+	}
+	return st
+}
+
+// slowest is the counter of the limit itself whose rate is the lowest.
+func slowest(r *rule, s *slot) *slot {
+	at := s
+	for _, c := range r.charges {
+		if c.up > 0 || c.floor {
+			continue
+		}
+		if c.slot.rule.Load().limit.Rate.PerSecond() < at.rule.Load().limit.Rate.PerSecond() {
+			at = c.slot
+		}
+	}
+	return at
+}

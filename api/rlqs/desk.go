@@ -1,0 +1,265 @@
+package rlqs
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api/rlqs/share"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// desk owns the division: streams bring reports to it and fetch assignments. Its
+// goroutine lives while there is anything to divide.
+type desk struct {
+	opts  Options
+	m     *metrics
+	began time.Time
+
+	mu      sync.Mutex
+	table   *share.Table
+	streams map[*stream]struct{}
+	subs    map[share.MemberID]*subscription
+	next    share.MemberID
+	beats   bool // the goroutine runs
+	closed  bool
+	done    sync.WaitGroup
+}
+
+// stream is one proxy's. domain is of the goroutine that reads; the rest is guarded
+// by desk.mu.
+type stream struct {
+	grpc   pb.RateLimitQuotaService_StreamRateLimitQuotasServer
+	cancel context.CancelCauseFunc
+	origin string
+	domain string
+
+	subs  map[string]*subscription
+	queue []*subscription // have something to be sent, each once
+	since time.Time       // of the oldest that waits, or is being sent; zero: none
+	wake  chan struct{}
+}
+
+// subscription is one bucket of a stream.
+type subscription struct {
+	stream *stream
+	member share.MemberID
+	id     *pb.BucketId
+	name   string // canonical
+	key    quota.Key
+	due    *share.Assignment // to be sent: the newest only
+}
+
+// purse is the node as the division wants it.
+type purse struct{ Node }
+
+// Refund implements share.Purse.
+func (p purse) Refund(k quota.Key, cost int64) { p.Node.Refund(k, cost) }
+
+func newDesk(n Node, opts Options, m *metrics) *desk {
+	d := &desk{
+		opts: opts, m: m, began: time.Now(),
+		table:   share.New(share.Config{TTL: opts.TTL, Idle: opts.Idle, MaxBuckets: opts.MaxBuckets, Settle: settle}, purse{n}),
+		streams: map[*stream]struct{}{}, subs: map[share.MemberID]*subscription{},
+	}
+	m.watch(d)
+	return d
+}
+
+// settle is how long an assignment is given to be in force.
+const settle = 500 * time.Millisecond
+
+// now is the clock of the division: it only moves forward.
+func (d *desk) now() quota.Time { return quota.Time(d.began.UnixNano()).Add(time.Since(d.began)) }
+
+func (d *desk) join(st *stream) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosing
+	}
+	if len(d.streams) >= d.opts.MaxStreams {
+		return status.Errorf(codes.ResourceExhausted, "this node has %d streams of rate limit quotas, which is the most; use another node", len(d.streams))
+	}
+	d.streams[st] = struct{}{}
+	return nil
+}
+
+var errClosing = status.Error(codes.Unavailable, "the node is stopping")
+
+// leave forgets a stream. What it was assigned stays its own until that expires.
+func (d *desk) leave(st *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.streams, st)
+	for _, sub := range st.subs {
+		d.table.Gone(sub.key, sub.member)
+		delete(d.subs, sub.member)
+	}
+}
+
+// report books what a stream says of one bucket. A bucket that cannot be counted is
+// not assigned: the proxy does with it what it does without an assignment.
+func (d *desk) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sub := d.subscribe(st, u.GetBucketId())
+	if sub == nil {
+		return
+	}
+	use := share.Usage{
+		Key: sub.key, Allowed: clamp(u.GetNumRequestsAllowed()), Denied: clamp(u.GetNumRequestsDenied()),
+		Elapsed: max(u.GetTimeElapsed().AsDuration(), 0),
+	}
+	d.m.used(use)
+	a, ok, err := d.table.Report(d.now(), sub.member, st.origin, use)
+	if err != nil {
+		d.m.tooMany.Inc()
+		d.forget(sub)
+		return
+	}
+	if ok {
+		d.post(sub, a)
+	}
+	d.run()
+}
+
+// clamp bounds a count to what a limit can be.
+func clamp(n uint64) int64 { return int64(min(n, uint64(quota.MaxTokens), math.MaxInt64)) }
+
+func (d *desk) subscribe(st *stream, id *pb.BucketId) *subscription {
+	name := ""
+	if checkID(id.GetBucket()) == nil {
+		name = canonical(id.GetBucket())
+	}
+	if sub := st.subs[name]; sub != nil {
+		return sub
+	}
+	key, err := keyOf(st.domain, id.GetBucket())
+	switch {
+	case err != nil:
+		d.m.badBucket.Inc()
+		return nil
+	case len(st.subs) >= d.opts.MaxPerStream:
+		d.m.tooMany.Inc()
+		return nil
+	}
+	d.next++
+	sub := &subscription{stream: st, member: d.next, id: id, name: name, key: key}
+	st.subs[name], d.subs[sub.member] = sub, sub
+	return sub
+}
+
+func (d *desk) forget(sub *subscription) {
+	delete(sub.stream.subs, sub.name)
+	delete(d.subs, sub.member)
+}
+
+// post puts an assignment where the stream's writer finds it.
+func (d *desk) post(sub *subscription, a share.Assignment) {
+	st := sub.stream
+	if sub.due == nil {
+		st.queue = append(st.queue, sub)
+	}
+	sub.due = &a
+	if st.since.IsZero() {
+		st.since = time.Now()
+	}
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+// maxActions is how many assignments go in one message.
+const maxActions = 1000
+
+// collect takes what is to be sent now.
+func (d *desk) collect(st *stream) (out []waiting) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(st.queue), maxActions)
+	for _, sub := range st.queue[:n] {
+		out = append(out, waiting{sub, *sub.due})
+		sub.due = nil
+	}
+	st.queue = append(st.queue[:0], st.queue[n:]...)
+	if len(st.queue) > 0 {
+		select {
+		case st.wake <- struct{}{}:
+		default:
+		}
+	}
+	return out
+}
+
+// sent says that a message has gone.
+func (d *desk) sent(st *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st.since = time.Time{}
+	if len(st.queue) > 0 {
+		st.since = time.Now()
+	}
+}
+
+// run starts the goroutine if it does not run. Held by d.mu.
+func (d *desk) run() {
+	if d.beats || d.closed {
+		return
+	}
+	d.beats = true
+	d.done.Go(func() {
+		t := time.NewTicker(beat)
+		defer t.Stop()
+		for range t.C {
+			if !d.beat() {
+				return
+			}
+		}
+	})
+}
+
+// beat brings the division up to now, and reports whether there is any.
+func (d *desk) beat() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range d.table.Tick(d.now()) {
+		sub := d.subs[a.Member]
+		if sub == nil {
+			continue
+		}
+		d.post(sub, a)
+		if a.Action == share.Abandon && !a.Unknown {
+			d.forget(sub)
+		}
+	}
+	for st := range d.streams {
+		if !st.since.IsZero() && time.Since(st.since) > d.opts.Slow {
+			d.m.slow.Inc()
+			st.cancel(status.Errorf(codes.ResourceExhausted, "assignments have waited for more than %v to be read", d.opts.Slow))
+			st.since = time.Time{}
+		}
+	}
+	d.beats = !d.closed && d.table.Len() > 0
+	return d.beats
+}
+
+// close ends all streams.
+func (d *desk) close() {
+	d.mu.Lock()
+	d.closed = true
+	for st := range d.streams {
+		st.cancel(errClosing)
+	}
+	d.mu.Unlock()
+	d.done.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.table.Close()
+}

@@ -1,0 +1,73 @@
+package rlqs
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/api/rlqs/share"
+)
+
+// protocol is what metrics call it.
+const protocol = "envoy_rlqs"
+
+type metrics struct {
+	reports, invalid, badBucket, tooMany, refused, slow prometheus.Counter
+	assigned, denyAll, allowAll, abandoned              prometheus.Counter
+	allowed, denied                                     prometheus.Counter
+
+	reg prometheus.Registerer
+}
+
+func newMetrics(o Options) *metrics {
+	of := func(code string) prometheus.Counter { return o.Meter.Of(protocol, code) }
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quorate_rlqs_requests_total",
+		Help: "Requests that proxies have reported, by what they did with them.",
+	}, []string{"result"})
+	o.Registry.MustRegister(requests)
+	return &metrics{
+		reports: of("report"), invalid: of("invalid"), badBucket: of("bad_bucket"), tooMany: of("too_many_buckets"),
+		refused: of("too_many_streams"), slow: of("slow_reader"),
+		assigned: of("token_bucket"), denyAll: of("deny_all"), allowAll: of("allow_all"), abandoned: of("abandon"),
+		allowed: requests.WithLabelValues("allowed"), denied: requests.WithLabelValues("denied"),
+		reg: o.Registry,
+	}
+}
+
+func (m *metrics) used(u share.Usage) {
+	m.allowed.Add(float64(u.Allowed))
+	m.denied.Add(float64(u.Denied))
+}
+
+func (m *metrics) sent(a share.Action) {
+	switch a {
+	case share.Bucket:
+		m.assigned.Inc()
+	case share.DenyAll:
+		m.denyAll.Inc()
+	case share.AllowAll:
+		m.allowAll.Inc()
+	case share.Abandon:
+		m.abandoned.Inc()
+	}
+}
+
+// watch shows how much there is.
+func (m *metrics) watch(d *desk) {
+	gauge := func(name, help string, f func() int) {
+		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return float64(f())
+		}))
+	}
+	gauge("quorate_rlqs_streams", "Streams of proxies.", func() int { return len(d.streams) })
+	gauge("quorate_rlqs_buckets", "Buckets of proxies, also of those whose stream has ended and whose assignment has not.", func() int { return d.table.Len() })
+	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "quorate_rlqs_unpaid_tokens_total",
+		Help: "Tokens that proxies have admitted beyond what is kept as a debt.",
+	}, func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.table.Unpaid
+	}))
+}

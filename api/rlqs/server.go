@@ -1,0 +1,157 @@
+package rlqs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api/rlqs/share"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Server serves the protocol on one node.
+type Server struct {
+	pb.UnimplementedRateLimitQuotaServiceServer
+	opts Options
+	desk *desk
+	m    *metrics
+}
+
+// Register adds RateLimitQuotaService to a gRPC server. Close ends it.
+func Register(srv grpc.ServiceRegistrar, n Node, opts Options) *Server {
+	opts = opts.withDefaults()
+	m := newMetrics(opts)
+	s := &Server{opts: opts, m: m, desk: newDesk(n, opts, m)}
+	pb.RegisterRateLimitQuotaServiceServer(srv, s)
+	return s
+}
+
+// Close ends all streams and gives back what nobody was assigned.
+func (s *Server) Close() { s.desk.close() }
+
+// StreamRateLimitQuotas is one proxy's stream.
+func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
+	ctx, cancel := context.WithCancelCause(g.Context())
+	defer cancel(nil)
+	st := &stream{grpc: g, cancel: cancel, origin: originOf(g.Context()), subs: map[string]*subscription{}, wake: make(chan struct{}, 1)}
+	if err := s.desk.join(st); err != nil {
+		s.m.refused.Inc()
+		return err
+	}
+	defer s.desk.leave(st)
+	// Both may wait for the proxy; they end when this returns, which ends the stream.
+	ended := make(chan error, 2)
+	go func() { ended <- s.read(ctx, st) }()
+	go func() { ended <- s.write(ctx, st) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// read takes what the proxy says until it ends the stream.
+func (s *Server) read(ctx context.Context, st *stream) error {
+	pace := rate.NewLimiter(perSecond, atOnce)
+	for {
+		msg, err := st.grpc.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.take(ctx, st, msg); err != nil {
+			s.m.invalid.Inc()
+			return err
+		}
+		s.m.reports.Inc()
+		if err := pace.Wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take books one message. Of its fields only those are checked that it uses: only the
+// first message of a stream has to say the domain, whatever the schema's own check
+// says of it.
+func (s *Server) take(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsageReports) error {
+	switch {
+	case st.domain == "":
+		if err := quota.CheckName("domain", msg.GetDomain()); err != nil {
+			return status.Errorf(codes.InvalidArgument, "the first report of a stream must name its domain: %v", err)
+		}
+		if err := s.opts.Permitted(ctx, msg.GetDomain()); err != nil {
+			return err
+		}
+		st.domain = msg.GetDomain()
+	case msg.GetDomain() != "" && msg.GetDomain() != st.domain:
+		return status.Errorf(codes.InvalidArgument, "domain: %.128q; this stream began with %q, another domain needs another stream", msg.GetDomain(), st.domain)
+	}
+	if n := len(msg.GetBucketQuotaUsages()); n > maxUsages {
+		return status.Errorf(codes.InvalidArgument, "bucket_quota_usages: %d; at most %d in a message", n, maxUsages)
+	}
+	for _, u := range msg.GetBucketQuotaUsages() {
+		s.desk.report(st, u)
+	}
+	return nil
+}
+
+// write sends what there is, as soon as there is something.
+func (s *Server) write(ctx context.Context, st *stream) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-st.wake:
+		}
+		list := s.desk.collect(st)
+		if len(list) == 0 {
+			continue
+		}
+		out := &pb.RateLimitQuotaResponse{}
+		for _, w := range list {
+			out.BucketAction = append(out.BucketAction, actionOf(w.sub.id, w.a))
+			s.m.sent(w.a.Action)
+		}
+		if err := st.grpc.Send(out); err != nil {
+			return err
+		}
+		s.desk.sent(st)
+	}
+}
+
+// originOf says who is at the other end, as far as it outlives a stream: the metadata
+// quorate-member, or the host.
+func originOf(ctx context.Context) string {
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		if v := md.Get("quorate-member"); len(v) == 1 && v[0] != "" && len(v[0]) <= maxValue {
+			return "m " + v[0]
+		}
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return "h " + host
+}
+
+// waiting is an assignment on its way out.
+type waiting struct {
+	sub *subscription
+	a   share.Assignment
+}

@@ -1,0 +1,235 @@
+package share
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const (
+	// soon is for how long a window's rest has to last: until a cut is in force.
+	soon = 0.75
+	// prior is the part of the limit that a node counts as asking for more than it
+	// does, when what nobody asks for is divided: so that a surge finds something.
+	prior = 0.1
+	// room is how much more than is asked for is paid for in advance.
+	room = 1.5
+	// steady, in seconds, is over how long this node's part, and what others ask for, is
+	// averaged.
+	steady = 1.0
+)
+
+// part is this node's part of the limit, tokens per second: what its leader grants
+// it while there is not enough for all, else what its members ask for and a part of
+// what is left over. All nodes' parts add up to the limit.
+func (p *pot) part() float64 {
+	d := p.demand()
+	weight := (d + prior*p.limit) / (d + p.others + float64(p.st.Nodes)*prior*p.limit)
+	if math.IsNaN(weight) {
+		weight = 0
+	}
+	level := tokens(p.st.Level)
+	var rate float64
+	switch {
+	case p.windowed():
+		rate = min(room*d+weight*p.limit, max(level, 0)*weight/soon)
+	case d+p.others > p.limit:
+		if rate = tokens(p.st.Rate); rate == 0 {
+			rate = p.able
+		}
+	default:
+		rate = d + (p.limit-d-p.others)*weight
+	}
+	if p.starve && tokens(p.st.Rate) == 0 {
+		rate = min(rate, p.able)
+	}
+	if p.heard == 0 { // nobody has told what the others do
+		rate = min(rate, p.limit/float64(max(p.st.Nodes, 1)))
+	}
+	if p.hard() {
+		rate = min(rate, room*d+1)
+	}
+	if p.purse < 0 {
+		rate += p.purse / repay
+	}
+	if !p.windowed() {
+		rate = min(rate, p.limit)
+	}
+	return max(rate, 0)
+}
+
+// divide says what part every member should have: max-min fair by demand, and of
+// what is left over all the same. What has gone with a stream is not there.
+func (p *pot) divide(now quota.Time, cfg Config, dt float64) {
+	if p.mode() != sharing {
+		return
+	}
+	p.smooth(p.part(), dt)
+	left, n := p.rate, 0
+	for _, h := range p.holdings {
+		if h.gone {
+			left -= h.charged(now, cfg.Settle)
+		} else {
+			n++
+		}
+	}
+	left = max(left, 0)
+	most := level(p.holdings, left, n)
+	if !math.IsInf(most, 1) {
+		for _, h := range p.holdings {
+			h.want = min(h.asks(), most)
+		}
+		return
+	}
+	for _, h := range p.holdings {
+		if !h.gone {
+			left -= h.asks()
+		}
+	}
+	for _, h := range p.holdings {
+		h.want = h.asks() + left/float64(n)
+	}
+}
+
+// smooth follows what the part should be: at once when it has to fall by much, and as
+// far as members ask for it; what nobody asks for comes slowly, when all nodes know of
+// each other.
+func (p *pot) smooth(part, dt float64) {
+	if part < p.rate*0.7 {
+		p.rate = part
+		return
+	}
+	p.rate = max(p.rate, min(part, p.demand()))
+	p.rate += (part - p.rate) * min(dt/steady, 1)
+}
+
+// level is the most that anyone gets of what is divided; infinite if that is enough
+// for all.
+func level(holdings []*holding, avail float64, n int) float64 {
+	most, below := 0.0, 0
+	left := avail
+	for n > below {
+		next := left / float64(n-below)
+		if next <= most {
+			return most
+		}
+		most, left, below = next, avail, 0
+		for _, h := range holdings {
+			if !h.gone && h.asks() <= most {
+				left -= h.asks()
+				below++
+			}
+		}
+	}
+	return math.Inf(1)
+}
+
+const (
+	// hurry is how soon an assignment may be cut after the last one, and patience how
+	// soon it may be raised: each time the client has a full bucket again.
+	hurry    = 250 * time.Millisecond
+	patience = time.Second
+	// enough of a change is worth telling, and little is when the assignment has to be
+	// sent again anyway.
+	enough, little = 0.1, 0.02
+)
+
+// assign returns what a member is to be told, if anything.
+func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignment, bool) {
+	if h.gone {
+		return Assignment{}, false
+	}
+	first = first || h.pushed == 0
+	switch p.mode() {
+	case nothing:
+		if h.given.Action == Abandon && h.idle == 0 && h.heard > h.pushed { // it is in use: do not have it subscribe with every request
+			return p.blanket(now, h, AllowAll, t.cfg)
+		}
+		return p.blanket(now, h, Abandon, t.cfg)
+	case allowing:
+		return p.blanket(now, h, AllowAll, t.cfg)
+	case denying:
+		return p.blanket(now, h, DenyAll, t.cfg)
+	}
+	rate := min(h.want, h.charged(now, t.cfg.Settle)+p.free(now, t.cfg))
+	age := now.Sub(h.pushed)
+	change := enough
+	if age >= t.cfg.TTL/2 {
+		change = little
+	}
+	cut := rate < h.rate*(1-change) && age >= hurry
+	raise := rate > h.rate*(1+change) && age >= patience
+	if !first && !cut && !raise {
+		return p.again(now, h, t.cfg)
+	}
+	a := bucketOf(rate, p.burst(h, rate))
+	if p.hard() && a.Action == Bucket {
+		a = p.pay(t, h, a)
+	}
+	a.tellApart(h.given)
+	return p.give(now, h, a, t.cfg), true
+}
+
+// free is what no member may go by: rates that were cut count until that is in
+// force.
+func (p *pot) free(now quota.Time, cfg Config) float64 {
+	left := p.rate
+	for _, h := range p.holdings {
+		left -= h.charged(now, cfg.Settle)
+	}
+	return max(left, 0)
+}
+
+// burst is how many tokens a bucket has: its part of what there is now; at least a
+// tenth of a second of its rate, and of one that is enough for the member what chance
+// needs.
+func (p *pot) burst(h *holding, rate float64) float64 {
+	part := min(rate/max(p.limit, rate, 1e-9), 1)
+	most := float64(p.st.Tier.Burst) * part
+	least := rate / 10
+	if h.demand <= rate {
+		least = max(least, min(2*math.Sqrt(rate), most))
+	}
+	return max(1, least, min(max(tokens(p.st.Level), 0)*part, most))
+}
+
+// pay takes what a full bucket holds out of the purse first; what cannot be paid is
+// not in it.
+func (p *pot) pay(t *Table, h *holding, a Assignment) Assignment {
+	if lack := float64(a.Max) - p.purse; lack > 0 {
+		p.purse += float64(t.purse.Draw(p.key, int64(math.Ceil(lack))))
+	}
+	a.Max = min(a.Max, int64(p.purse))
+	if a.Max < 1 {
+		return Assignment{Action: DenyAll}
+	}
+	p.purse -= float64(a.Max)
+	h.booked += float64(a.Max)
+	return a
+}
+
+// blanket tells a member that all or nothing passes, or to forget the bucket. Of the
+// last it is told once; it stays AllowAll where that followed.
+func (p *pot) blanket(now quota.Time, h *holding, act Action, cfg Config) (Assignment, bool) {
+	if h.given.Action == act || act == Abandon && h.given.Action == AllowAll {
+		return p.again(now, h, cfg)
+	}
+	return p.give(now, h, Assignment{Action: act, Unknown: act == Abandon}, cfg), true
+}
+
+// again sends what the member has when half of its time is over.
+func (p *pot) again(now quota.Time, h *holding, cfg Config) (Assignment, bool) {
+	if h.given.Action == None || h.given.Action == Abandon || now.Sub(h.pushed) < cfg.TTL/2 {
+		return Assignment{}, false
+	}
+	h.pushed = now
+	return h.given, true
+}
+
+func (p *pot) give(now quota.Time, h *holding, a Assignment, cfg Config) Assignment {
+	a.Member, a.Key, a.TTL = h.id, p.key, cfg.TTL
+	h.was = max(h.charged(now, cfg.Settle), 0)
+	h.rate, h.given, h.pushed = a.Rate(), a, now
+	return a
+}

@@ -1,0 +1,134 @@
+package share
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// unassigned is the rate of a member that has no assignment yet, and so admits
+// everything.
+const unassigned = -1
+
+// holding is one key of one member. Amounts are tokens, rates tokens per second:
+// they are estimates, and nothing of them is replicated.
+type holding struct {
+	id     MemberID
+	origin string
+	gone   bool
+
+	demand float64 // requests per second, admitted or not
+	known  bool    // measured, not supposed
+	heard  quota.Time
+	every  time.Duration // between its reports, averaged
+	idle   quota.Time    // since when there was no request; 0: there was one
+
+	given  Assignment
+	rate   float64    // as assigned
+	was    float64    // what it may still go by until settled
+	pushed quota.Time // when given was last sent
+	fresh  quota.Time // when its bucket was last replaced, and so full
+	booked float64    // taken out of the purse for it and not reported yet
+
+	want float64 // its part, as of the last division
+}
+
+// suppose gives a newcomer the demand that is likely: that of the others here, or an
+// eighth of the limit. Its first real report corrects it.
+func (h *holding) suppose(p *pot) {
+	if h.known {
+		return
+	}
+	sum, n := 0.0, 0
+	for _, o := range p.holdings {
+		if o.known && !o.gone {
+			sum, n = sum+o.demand, n+1
+		}
+	}
+	h.demand = p.limit / 8
+	if n > 0 {
+		h.demand = min(sum/float64(n), p.limit/2)
+	}
+	h.demand = max(h.demand, 1)
+}
+
+// measure takes what a report says of demand. What clients say of the time that it
+// is about is in whole seconds, so their reports are timed here.
+func (h *holding) measure(now quota.Time, u Usage) {
+	gap := now.Sub(h.heard)
+	h.heard = now
+	if gap < short {
+		gap = u.Elapsed
+	}
+	n := float64(u.Allowed + u.Denied)
+	switch {
+	case n > 0:
+		h.idle = 0
+	case h.idle == 0:
+		h.idle = now
+	}
+	if gap < short { // the first, or two at once
+		return
+	}
+	rate := n / gap.Seconds()
+	if h.known && rate < h.demand {
+		rate = h.demand + (rate-h.demand)*fall
+	}
+	h.demand, h.known = rate, true
+	if h.every == 0 {
+		h.every = gap
+	}
+	h.every += (gap - h.every) / 4
+}
+
+const (
+	// short is less than what a rate can be read from.
+	short = 50 * time.Millisecond
+	// fall is how much of a fall of demand is believed at once; a rise is all.
+	fall = 0.5
+)
+
+// asks is the rate that serves the demand, with what chance needs: a bucket that is
+// filled no faster than it is emptied refuses many.
+func (h *holding) asks() float64 { return h.demand + math.Sqrt(h.demand) }
+
+// uses is what the member is thought to spend in a time: of a hard limit all that it
+// may, else what it is likely to.
+func (h *holding) uses(hard bool, dt float64) float64 {
+	switch {
+	case h.rate == unassigned:
+		return h.demand * dt
+	case hard:
+		return max(h.rate, h.was) * dt
+	}
+	return min(h.demand, h.rate) * dt
+}
+
+// charged is the highest rate that the member may go by now.
+func (h *holding) charged(now quota.Time, settle time.Duration) float64 {
+	if now.Sub(h.pushed) >= settle {
+		h.was = 0
+	}
+	return max(h.rate, h.was, 0)
+}
+
+// expired reports whether an assignment has certainly ended.
+func (h *holding) expired(now quota.Time, cfg Config) bool {
+	return h.pushed == 0 || now.Sub(h.pushed) >= cfg.TTL+cfg.Settle
+}
+
+// silent reports whether the member has stopped to report although its stream is
+// there.
+func (h *holding) silent(now quota.Time, cfg Config) bool {
+	return now.Sub(h.heard) > max(3*h.every, cfg.Idle)
+}
+
+// keep is what may still be spent of what was booked, under hard: what its bucket
+// holds at most, and what it has got since it was read.
+func (h *holding) keep(settle time.Duration) float64 {
+	if h.rate <= 0 {
+		return 0
+	}
+	return float64(h.given.Max) + math.Ceil(h.rate*settle.Seconds())
+}

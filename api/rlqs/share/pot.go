@@ -1,0 +1,273 @@
+package share
+
+import (
+	"math"
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// pot is one key: what the node has of it, and among whom that is divided.
+type pot struct {
+	key      quota.Key
+	holdings []*holding
+	at       quota.Time // of the last tick
+
+	st     quota.Standing
+	limit  float64    // tokens per second
+	told   median     // the other nodes' demand, as told
+	others float64    // the same, averaged
+	heard  quota.Time // when that was last told; 0 is never
+	purse  float64    // drawn, and not known to be spent
+	missed float64    // refused, and not counted yet
+	able   float64    // what draws yielded lately, per second
+	starve bool       // the last draw got less than it asked for
+	rate   float64    // this node's part of the limit, per second
+}
+
+// mode is how a key is treated.
+type mode uint8
+
+const (
+	sharing  mode = iota
+	allowing      // nothing is refused; what was used is counted
+	denying
+	nothing // there is no limit for it
+)
+
+func (p *pot) mode() mode {
+	l := p.st.Limit
+	switch {
+	case l == nil:
+		return nothing
+	case l.Class == quota.Unlimited, l.Enforcement == quota.Off, p.st.Shadow:
+		return allowing
+	case l.Class == quota.Banned:
+		return denying
+	case l.Kind == quota.Concurrency: // nothing is released here
+		if l.Ceiling == quota.Hard {
+			return denying
+		}
+		return allowing
+	}
+	return sharing
+}
+
+func (p *pot) hard() bool { return p.st.Limit != nil && p.st.Limit.Ceiling == quota.Hard }
+
+func tokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
+
+func (p *pot) find(id MemberID) *holding {
+	for _, h := range p.holdings {
+		if h.id == id && !h.gone {
+			return h
+		}
+	}
+	return nil
+}
+
+// adopt gives a member that comes back what its last stream had; nil if nobody has
+// gone from there.
+func (p *pot) adopt(id MemberID, origin string) *holding {
+	if origin == "" {
+		return nil
+	}
+	for _, h := range p.holdings {
+		if h.gone && h.origin == origin {
+			h.id, h.gone = id, false
+			return h
+		}
+	}
+	return nil
+}
+
+// look reads what the node knows of the key.
+func (p *pot) look(now quota.Time, purse Purse, dt float64) {
+	p.st = purse.Standing(p.key)
+	if p.st.Limit == nil {
+		p.limit = 0
+		return
+	}
+	p.limit = tokens(p.st.Tier.Rate.PerSecond())
+	if p.windowed() {
+		p.limit = float64(p.st.Tier.Burst) / max(p.st.Tier.Rate.Per.Seconds(), 1)
+	}
+	if !p.st.Told {
+		return
+	}
+	// Tokens are drawn in steps, and a step that is told by itself looks like a surge.
+	if told := p.told.add(tokens(p.st.Others)); p.heard == 0 {
+		p.others = told
+	} else {
+		p.others += (told - p.others) * min(dt/steady, 1)
+	}
+	p.heard = now
+}
+
+// median of the last values.
+type median struct {
+	last [7]float64
+	n    int
+}
+
+func (m *median) add(v float64) float64 {
+	m.last[m.n%len(m.last)] = v
+	m.n++
+	sorted := m.last
+	list := sorted[:min(m.n, len(sorted))]
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+func (p *pot) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
+
+// report books what a member says. What it has spent beyond what was taken for it is
+// owed, as far as debt goes; what it has not spent comes back.
+func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
+	h.measure(now, u)
+	spent := float64(u.Allowed)
+	if p.st.Limit == nil {
+		p.look(now, t.purse, 0)
+	}
+	switch p.mode() {
+	case allowing:
+		if p.st.Limit.Class == quota.Counted && u.Allowed > 0 {
+			t.purse.Draw(p.key, u.Allowed)
+		}
+		fallthrough
+	case denying, nothing:
+		h.booked = 0
+		return
+	}
+	keep := 0.0
+	if p.hard() {
+		keep = min(max(h.booked-spent, 0), h.keep(t.cfg.Settle))
+	}
+	p.purse += h.booked - spent - keep
+	h.booked = keep
+	if floor := -p.debt(); p.purse < floor {
+		t.Unpaid += floor - p.purse
+		p.purse = floor
+	}
+}
+
+// debt is the most that is owed: a burst, or a second of the limit if that is more.
+func (p *pot) debt() float64 { return max(float64(p.st.Tier.Burst), p.limit) }
+
+// tick brings the key up to now.
+func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
+	dt := min(now.Sub(p.at).Seconds(), 1)
+	p.at = now
+	p.look(now, t.purse, dt)
+	for i := len(p.holdings) - 1; i >= 0; i-- {
+		h := p.holdings[i]
+		switch {
+		case h.gone && h.expired(now, t.cfg), h.silent(now, t.cfg), h.given.Action == Abandon && p.mode() != nothing:
+			t.drop(p, h)
+		case !h.gone && h.idle > 0 && now.Sub(h.idle) >= t.cfg.Idle:
+			out = append(out, Assignment{Member: h.id, Key: p.key, Action: Abandon})
+			p.purse += h.booked // it has said that it did not use it
+			t.drop(p, h)
+		}
+	}
+	if p.mode() == sharing && dt > 0 {
+		p.spend(now, t, dt)
+		p.draw(t, dt)
+	}
+	p.divide(now, t.cfg, dt)
+	for _, h := range p.holdings {
+		if a, ok := p.assign(now, t, h, false); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// spend takes what the members probably spend now out of the purse.
+func (p *pot) spend(now quota.Time, t *Table, dt float64) {
+	for _, h := range p.holdings {
+		use := h.uses(p.hard(), dt)
+		p.purse -= use
+		h.booked += use
+		if !h.gone {
+			p.missed += max(0, h.demand*dt-min(use, h.demand*dt))
+		}
+		h.charged(now, t.cfg.Settle)
+	}
+}
+
+// demand is what the members that are there ask for, per second.
+func (p *pot) demand() (sum float64) {
+	for _, h := range p.holdings {
+		if !h.gone {
+			sum += h.demand
+		}
+	}
+	return sum
+}
+
+// draw gets the tokens for it from the node. What is owed is asked for little by
+// little while others want the same tokens: each time that it is refused counts as
+// demand.
+func (p *pot) draw(t *Table, dt float64) {
+	owed := -p.purse
+	if p.hard() {
+		owed += p.charges() * reserve
+	}
+	if level := tokens(p.st.Level); owed > level && owed > 0 {
+		owed = max(level, min(owed, (p.charges()+owed/repay)*dt))
+	}
+	want := int64(min(owed, float64(p.st.Tier.Burst)))
+	got := int64(0)
+	if want > 0 {
+		got = t.purse.Draw(p.key, want)
+		p.purse += float64(got)
+		p.starve = got < want
+	}
+	p.learn(float64(got), dt)
+	if n := int64(p.missed); n > 0 {
+		t.purse.Miss(p.key, n)
+		p.missed -= float64(n)
+	}
+	if spare := int64(p.purse - max(few, 2*reserve*p.charges())); spare > 0 {
+		t.purse.Refund(p.key, spare)
+		p.purse -= float64(spare)
+	}
+}
+
+// charges is what the members' assignments yield, per second.
+func (p *pot) charges() (sum float64) {
+	for _, h := range p.holdings {
+		sum += max(h.rate, h.was, 0)
+	}
+	return sum
+}
+
+// learn averages what draws yield: of keys that the node is granted no rate for. It
+// grows while they get what they ask for.
+func (p *pot) learn(got, dt float64) {
+	if p.starve {
+		tau := min(max(manyTokens/max(p.able, 1e-9), 1), 10)
+		p.able += (got/dt - p.able) * (1 - math.Exp(-dt/tau))
+		return
+	}
+	p.able = min(max(p.able*(1+dt), got/dt, p.limit*dt), max(p.limit, p.demand()))
+}
+
+const (
+	// repay, in seconds, is in what time a debt is paid back.
+	repay = 1.0
+	// reserve, in seconds, is how much of what may be spent lies ready under hard.
+	reserve = 0.2
+	// few tokens are not worth giving back.
+	few = 2
+	// manyTokens say what a rate is.
+	manyTokens = 10
+)
+
+// close gives back what is left.
+func (p *pot) close(purse Purse) {
+	if n := int64(p.purse); n > 0 {
+		purse.Refund(p.key, n)
+	}
+}

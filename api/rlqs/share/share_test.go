@@ -1,0 +1,94 @@
+package share_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func perSecond(rate, burst int64, c quota.Ceiling) quota.Limit {
+	return quota.Limit{Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: burst, Ceiling: c}
+}
+
+// maxMin is the ideal division of a rate.
+func maxMin(rate float64, demand []float64) []float64 {
+	out := make([]float64, len(demand))
+	order := make([]int, len(demand))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(demand[a] - demand[b]) })
+	for n, i := range order {
+		out[i] = min(demand[i], rate/float64(len(order)-n))
+		rate -= out[i]
+	}
+	return out
+}
+
+// TestDivision compares what proxies on several nodes admit with the max-min ideal by
+// demand, and their sum with one central bucket that sees all requests.
+func TestDivision(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rate  int64
+		nodes int
+		loads []float64 // of proxies, on the nodes in turn
+		// How far the sum may be from the ideal's, and what the worst off may get of
+		// its part.
+		off, least float64
+	}{
+		{"even, 0.9 of the limit", 1000, 3, []float64{300, 300, 300}, 0.03, 0.95},
+		{"even, 2.7 of it", 1000, 3, []float64{900, 900, 900}, 0.03, 0.95},
+		{"one asks for most", 1000, 3, []float64{100, 100, 3000}, 0.04, 0.85},
+		{"one asks for all", 1000, 3, []float64{2000, 0, 0}, 0.03, 0.95},
+		{"one asks for most, enough for all", 1000, 3, []float64{50, 50, 800}, 0.05, 0.9},
+		{"skewed 90/5/5, 3 times the limit", 1000, 3, []float64{2700, 150, 150}, 0.04, 0.85},
+		{"ten on two nodes", 1000, 2, []float64{20, 1000, 20, 500, 20, 500, 20, 500, 20, 500}, 0.05, 0.5},
+		{"little", 20, 3, []float64{20, 20, 20}, 0.1, 0.75},
+	} {
+		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			t.Run(c.name+" "+ceiling.String(), func(t *testing.T) {
+				w := newWorld(t, 1, c.nodes, perSecond(c.rate, c.rate, ceiling))
+				for i, l := range c.loads {
+					w.proxy(i%c.nodes, 2*time.Second, flat(l))
+				}
+				const settling, length = 6 * time.Second, 20 * time.Second
+				w.run(settling)
+				passed, admit := w.passed, make([]int64, len(w.proxies))
+				for i, p := range w.proxies {
+					admit[i] = p.admit
+				}
+				w.run(length)
+				ideal := maxMin(float64(c.rate), c.loads)
+				var line strings.Builder
+				sum, least := 0.0, 1.0
+				for i, p := range w.proxies {
+					got := float64(p.admit-admit[i]) / length.Seconds()
+					sum += got
+					if ideal[i] > 0 {
+						least = min(least, got/ideal[i])
+					}
+					fmt.Fprintf(&line, " %.0f of %.0f,", got, ideal[i])
+				}
+				want := float64(w.passed-passed) / length.Seconds()
+				pushes := 0
+				for _, p := range w.proxies {
+					pushes += p.pushes
+				}
+				t.Logf("%s sum %.0f, ideal %.0f (%+.1f %%), least %.2f, excess %.0f, rates together %.2f, %.2f messages per proxy and second",
+					line.String(), sum, want, 100*(sum-want)/want, least, max(0, -w.lowest), w.sumRate/float64(c.rate), float64(pushes)/26/float64(len(w.proxies)))
+				if math.Abs(sum-want) > c.off*want {
+					t.Errorf("admitted %.0f/s; the ideal admits %.0f/s", sum, want)
+				}
+				if least < c.least {
+					t.Errorf("the worst off got %.2f of its part", least)
+				}
+			})
+		}
+	}
+}
