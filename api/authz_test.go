@@ -120,7 +120,7 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.opts = Options{Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
+	s.opts = Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
 	s.opts.Register = func(srv *grpc.Server, _ func(*quota.Decision)) {
 		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
 	}

@@ -151,6 +151,8 @@ type Options struct {
 	// Mount serves paths of other protocols over HTTP: a handler has its path,
 	// such as /api, and all that is below it. Routes of this package go first.
 	Mount map[string]http.Handler
+	// ForwardAuth serves the check for proxies, GET /v1/forward-auth.
+	ForwardAuth bool
 	// Fronts returns further ones, whose handlers call seen with every decision; nil
 	// is none.
 	Fronts func(seen func(*quota.Decision)) map[string]http.Handler

@@ -143,6 +143,7 @@ var rules = map[string]Rule{
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {Need: Known, Control: true},
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {Need: Known, Control: true},
 
+	"GET /v1/forward-auth": hot(rbac.Check, nil, namespace),
 	"GET /healthz":         {Need: Open},
 	"GET /readyz":          {Need: Open},
 	"GET /v1/openapi.json": {Need: Open},
