@@ -59,7 +59,7 @@ func say(l *quota.Limit) saidOnce {
 		if t.Kind == quota.Concurrency {
 			p.Window = 0
 		} else if t.Kind.Windowed() {
-			p.Window = t.Rate.Per
+			p.Window, p.Windowed = t.Rate.Per, true
 		}
 		out.policies = append(out.policies, p)
 	}

@@ -279,6 +279,27 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, grpc},
 	},
 	{
+		Package: "client/internal/fields", Kind: Library,
+		Job: "writes and reads RateLimit fields and Retry-After",
+		May: []string{"client"},
+	},
+	{
+		Package: "client/internal/gate", Kind: Library,
+		Job: "is what middleware for HTTP and gRPC have in common: ask, and say what becomes of a request",
+		May: []string{"client", "client/extract"},
+	},
+	{
+		Package: "client/httplimit", Kind: Library,
+		Job: "is middleware for net/http, linked into other people's services; it knows the client's interface only",
+		May: []string{"client", "client/extract", "client/internal/fields", "client/internal/gate"},
+	},
+	{
+		Package: "client/grpclimit", Kind: Library,
+		Job:        "is middleware for gRPC, linked into other people's services; it knows the client's interface only",
+		May:        []string{"client", "client/extract", "client/internal/fields", "client/internal/gate"},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
 		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
@@ -312,7 +333,7 @@ var Rules = []Rule{
 	{
 		Package: "examples/...", Kind: Command,
 		Job: "shows a user's program: it has only what a user has",
-		May: []string{"client", "client/accounts", "asi", "api/gen/..."}, ThirdParty: []string{anything},
+		May: []string{"client", "client/accounts", "client/extract", "client/httplimit", "client/grpclimit", "asi", "api/gen/..."}, ThirdParty: []string{anything},
 	},
 }
 

@@ -1,0 +1,156 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/extract"
+	"github.com/quorate/quorate/client/internal/fields"
+	"github.com/quorate/quorate/client/internal/gate"
+)
+
+// Option is for servers and for clients.
+type Option interface {
+	ServerOption
+	ClientOption
+}
+
+// ServerOption is for [Server], [UnaryServerInterceptor] and
+// [StreamServerInterceptor].
+type ServerOption interface{ server(*config) }
+
+// ClientOption is for [Client], [UnaryClientInterceptor] and
+// [StreamClientInterceptor].
+type ClientOption interface{ client(*config) }
+
+type (
+	option       func(*config)
+	serverOption func(*config)
+	clientOption func(*config)
+)
+
+func (o option) server(c *config)       { o(c) }
+func (o option) client(c *config)       { o(c) }
+func (o serverOption) server(c *config) { o(c) }
+func (o clientOption) client(c *config) { o(c) }
+
+type config struct {
+	gate.Gate // for methods without one of their own
+	rules     bool
+	methods   map[string]*gate.Gate
+	skip      []func(string) bool
+	message   bool
+	silent    bool
+	wait      time.Duration
+	writer    fields.Writer
+}
+
+func (c *config) validate(l client.Limiter) error {
+	c.Limiter = l
+	for name, g := range c.methods {
+		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 {
+			return fmt.Errorf("Method: %q; must be /package.Service/Method", name)
+		}
+		own := *g
+		*g = c.Gate
+		g.Namespace, g.Limit = own.Namespace, own.Limit
+		if err := g.Validate(false); err != nil {
+			return fmt.Errorf("Method %s: %w", name, err)
+		}
+	}
+	if c.wait < 0 {
+		return fmt.Errorf("Wait: %v; must not be negative", c.wait)
+	}
+	if l == nil {
+		return errors.New("the limiter is nil; must be a client.Limiter")
+	}
+	return c.Validate(c.rules || len(c.methods) > 0)
+}
+
+// gateOf returns the gate of a method, nil if it has none.
+func (c *config) gateOf(method string) *gate.Gate {
+	for _, skip := range c.skip {
+		if skip(method) {
+			return nil
+		}
+	}
+	if g, ok := c.methods[method]; ok {
+		return g
+	}
+	if c.Limit == "" && !c.rules {
+		return nil
+	}
+	return &c.Gate
+}
+
+// Limit asks for one limit, for all methods that have none of their own.
+func Limit(namespace, limit string) Option {
+	return option(func(c *config) { c.Namespace, c.Gate.Limit, c.rules = namespace, limit, false })
+}
+
+// Rules asks for all limits of a namespace whose match is for POST and the full
+// method as path: all are charged, or none. What matches none passes. "" is the
+// namespace of the HTTP rules of limit files, "slas".
+func Rules(namespace string) Option {
+	return option(func(c *config) { c.Namespace, c.Gate.Limit, c.rules = namespace, "", true })
+}
+
+// Method asks for one limit for one full method, /package.Service/Method.
+func Method(fullMethod, namespace, limit string) Option {
+	return option(func(c *config) {
+		if c.methods == nil {
+			c.methods = make(map[string]*gate.Gate)
+		}
+		c.methods[fullMethod] = &gate.Gate{Namespace: namespace, Limit: limit}
+	})
+}
+
+// Key says whom a call is counted for.
+func Key(key extract.Key) Option { return option(func(c *config) { c.Gate.Key = key }) }
+
+// Cost says what a call, or with [PerMessage] a message, costs. The default is 1.
+func Cost(cost extract.Cost) Option { return option(func(c *config) { c.Gate.Cost = cost }) }
+
+// MissingKey says what becomes of calls without a key. By default they are
+// counted together ([extract.Shared]).
+func MissingKey(m extract.Missing) Option { return option(func(c *config) { c.Missing = m }) }
+
+// Skip lets calls of a full method pass without asking. Several are added up.
+func Skip(skip func(fullMethod string) bool) Option {
+	return option(func(c *config) { c.skip = append(c.skip, skip) })
+}
+
+// SkipMethods is Skip for full methods, such as /grpc.health.v1.Health/Check.
+func SkipMethods(fullMethods ...string) Option {
+	return Skip(func(m string) bool { return slices.Contains(fullMethods, m) })
+}
+
+// Timeout bounds the time that the limiter has for its answer. By default it has
+// its own bound, such as client.WithTimeout.
+func Timeout(d time.Duration) Option { return option(func(c *config) { c.Gate.Timeout = d }) }
+
+// FailClosed refuses with UNAVAILABLE when the limiter has no answer. By default
+// calls pass.
+func FailClosed() Option { return option(func(c *config) { c.Gate.FailClosed = true }) }
+
+// OnError is called when the limiter has no answer, to log or count it. It runs
+// on the way of the call.
+func OnError(f func(context.Context, error)) Option {
+	return option(func(c *config) { c.Gate.OnError = f })
+}
+
+// PerMessage asks about every message that the caller of a stream sends, in place
+// of the call.
+func PerMessage() Option { return option(func(c *config) { c.message = true }) }
+
+// NoMetadata leaves ratelimit and ratelimit-policy out of the metadata.
+func NoMetadata() ServerOption { return serverOption(func(c *config) { c.silent = true }) }
+
+// Wait lets a client wait up to most for its turn, in all, for a call or a
+// message. By default it does not wait.
+func Wait(most time.Duration) ClientOption { return clientOption(func(c *config) { c.wait = most }) }

@@ -1,0 +1,109 @@
+package grpclimit
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/extract"
+	"github.com/quorate/quorate/client/internal/gate"
+)
+
+// Server returns both interceptors, for grpc.NewServer.
+func Server(l client.Limiter, opts ...ServerOption) []grpc.ServerOption {
+	c := newServer(l, opts)
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(c.unaryServer), grpc.ChainStreamInterceptor(c.streamServer)}
+}
+
+// UnaryServerInterceptor asks l about every unary call. See the package's
+// documentation.
+func UnaryServerInterceptor(l client.Limiter, opts ...ServerOption) grpc.UnaryServerInterceptor {
+	return newServer(l, opts).unaryServer
+}
+
+// StreamServerInterceptor asks l about every stream, or with [PerMessage] about
+// every message that arrives on it. A refused message ends with the status that
+// RecvMsg returns: the handler should return it.
+func StreamServerInterceptor(l client.Limiter, opts ...ServerOption) grpc.StreamServerInterceptor {
+	return newServer(l, opts).streamServer
+}
+
+func newServer(l client.Limiter, opts []ServerOption) *config {
+	c := &config{}
+	c.Gate.Key = extract.RemoteIP(extract.Proxies{})
+	for _, o := range opts {
+		o.server(c)
+	}
+	if err := c.validate(l); err != nil {
+		panic("grpclimit: " + err.Error()) // invariant: the program's own options
+	}
+	return c
+}
+
+// headers is where the metadata of a call goes: a grpc.ServerStream, or unary.
+type headers interface {
+	SetHeader(metadata.MD) error
+	SetTrailer(metadata.MD)
+}
+
+type unary struct{ ctx context.Context }
+
+func (u unary) SetHeader(md metadata.MD) error { return grpc.SetHeader(u.ctx, md) }
+func (u unary) SetTrailer(md metadata.MD)      { grpc.SetTrailer(u.ctx, md) } //nolint:errcheck // as a stream's
+
+// admit asks, tells, and returns the status of a call that does not pass. A
+// header that has been sent stays as it is.
+func (c *config) admit(g *gate.Gate, h headers, call *extract.Call) error {
+	res, outcome, err := g.Ask(extract.Request{Call: call}, "POST", call.Method)
+	switch outcome {
+	case gate.Pass:
+		if md := c.told(&res); md != nil {
+			h.SetHeader(md) //nolint:errcheck // of a stream whose header has gone
+		}
+	case gate.Refuse:
+		h.SetTrailer(c.trailer(&res))
+	}
+	return failure(&res, outcome, err)
+}
+
+func (c *config) unaryServer(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if g := c.gateOf(info.FullMethod); g != nil {
+		call := &extract.Call{Context: ctx, Method: info.FullMethod, Message: req}
+		if err := c.admit(g, unary{ctx}, call); err != nil {
+			return nil, err
+		}
+	}
+	return next(ctx, req)
+}
+
+func (c *config) streamServer(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	g := c.gateOf(info.FullMethod)
+	switch {
+	case g == nil:
+		return next(srv, ss)
+	case c.message:
+		return next(srv, &serverStream{ServerStream: ss, config: c, gate: g, method: info.FullMethod})
+	}
+	if err := c.admit(g, ss, &extract.Call{Context: ss.Context(), Method: info.FullMethod}); err != nil {
+		return err
+	}
+	return next(srv, ss)
+}
+
+// serverStream asks about each message that arrives.
+type serverStream struct {
+	grpc.ServerStream
+	config *config
+	gate   *gate.Gate
+	method string
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *serverStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.config.admit(s.gate, s.ServerStream, &extract.Call{Context: s.Context(), Method: s.method, Message: m})
+}
