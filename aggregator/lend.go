@@ -75,6 +75,9 @@ func (a *Aggregator) Lend(clock Clock, k quota.Key, w Wish) Loan {
 
 func (a *Aggregator) lender(k quota.Key) *bucket {
 	s := a.table.find(k.LimitName)
+	if s == nil && k.IsInline() {
+		s = a.table.inline.slot(k.LimitName)
+	}
 	if s == nil || s.gone.Load() {
 		return nil
 	}

@@ -35,11 +35,12 @@ type Branch struct {
 	now   quota.Time
 	clock aggregator.Clock // tells now
 
-	clients map[quota.NodeID]*client // those whose stream lives
-	parted  map[attachment]*client   // those whose stream broke, until they are settled
-	settled memory                   // those that are
-	keys    map[quota.Key]*account
-	holders int // of all clients
+	clients   map[quota.NodeID]*client // those whose stream lives
+	parted    map[attachment]*client   // those whose stream broke, until they are settled
+	settled   memory[attachment]       // those that are
+	inherited memory[inherited]        // last reports of attachments to dead nodes
+	keys      map[quota.Key]*account
+	holders   int // of all clients
 
 	waiting []*account // keys of which somebody waits for tokens
 	pushed  []quota.Grant
@@ -76,6 +77,7 @@ func New(cfg Config, t Trunk) *Branch {
 		clients: map[quota.NodeID]*client{}, parted: map[attachment]*client{}, keys: map[quota.Key]*account{},
 	}
 	b.settled.init()
+	b.inherited.init()
 	b.clock = func() quota.Time { return b.now }
 	return b
 }
@@ -160,6 +162,7 @@ func (b *Branch) Sweep(now quota.Time) {
 		b.sweep(c)
 	}
 	b.settled.forget(now)
+	b.inherited.forget(now)
 }
 
 // sweep takes back what has outlasted its lease.

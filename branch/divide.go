@@ -17,7 +17,7 @@ type account struct {
 	holders []*holder
 
 	demand float64     // of all clients, Units per second
-	spoken quota.Units // of the level: what callers are about to overdraw
+	spoken quota.Units // of the level: what callers are about to use
 	wait   quota.Units // what callers wait for
 	queue  []*holder   // who waits for tokens, longest first
 	listed bool        // in Branch.waiting
@@ -70,7 +70,7 @@ func (a *account) ask(h *holder, demand float64) {
 	h.demand = demand
 }
 
-// speak books what of the level a client is about to overdraw.
+// speak books what of the level a client's callers are about to use.
 func (a *account) speak(h *holder, u quota.Units) {
 	a.spoken += u - h.spoken
 	h.spoken = u
@@ -126,10 +126,15 @@ func (b *Branch) grant(h *holder, e *quota.ReportEntry, before *aggregator.Loan,
 	if loan.Limit == nil {
 		return quota.GrantEntry{}, false
 	}
+	g := b.tell(h, &loan, loan.Tokens, e.Want)
 	if short := urgent - loan.Tokens; short > 0 {
+		h.parked = g.Level-g.Unseen >= e.Want && (loan.Limit.Ceiling == quota.Hard || !loan.Dry)
 		b.enqueue(h, short)
+		if loan.Dry || loan.CutOff {
+			b.recall(a, h)
+		}
 	}
-	return b.tell(h, &loan, loan.Tokens, e.Want), true
+	return g, true
 }
 
 // lend hands tokens to a client.
@@ -156,8 +161,10 @@ func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units
 	h.lease = b.now.Add(min(b.cfg.Lease, loan.Lease))
 	h.again = b.again(h.a, loan)
 	g := b.told(h, loan)
-	if loan.Limit.Ceiling == quota.Soft && want > tokens && g.Level >= want {
-		h.a.speak(h, want-tokens)
+	if loan.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
+		h.a.speak(h, want)
+	} else {
+		h.a.speak(h, min(want, tokens))
 	}
 	g.Tokens = tokens
 	return g

@@ -79,11 +79,11 @@ func (b *Branch) finish(c *client) {
 // Inherit books the last report of an attachment to a node that is dead: as far as
 // that node had not acknowledged it (ReportEntry.Unreported). What the dead node
 // had lent counts as spent, since the node's own leaders take it for that. Repeated,
-// it changes nothing; it is to have all entries in one report.
+// it changes nothing.
 func (b *Branch) Inherit(now quota.Time, r *quota.Report) {
 	b.now = now
 	at := attachment{r.From, r.Incarnation, r.Term}
-	if b.settled.has(at) {
+	if b.settled.has(at) || b.inherited.has(inherited{at, r.Seq}) {
 		return
 	}
 	for i := range r.Entries {
@@ -97,7 +97,13 @@ func (b *Branch) Inherit(now quota.Time, r *quota.Report) {
 			Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: b.ended(e, fresh),
 		})
 	}
-	b.settled.add(now, at)
+	b.inherited.add(now, inherited{at, r.Seq})
+}
+
+// inherited names a last report.
+type inherited struct {
+	attachment
+	seq quota.Seq
 }
 
 // ended is what of so much that was spent is for a window that is over.

@@ -33,10 +33,11 @@ type holder struct {
 	demand   float64 // attempted Units per second
 	reported quota.Time
 	again    time.Duration
+	parked   bool        // its callers still wait: they were not told that there is nothing
 	wait     quota.Units // what its callers wait for, or were refused
 	waitAt   quota.Time
 	queued   bool        // in a.queue
-	spoken   quota.Units // of the level, what its callers are about to overdraw
+	spoken   quota.Units // of the level, what its callers are about to use
 	recalled quota.Time
 }
 

@@ -8,14 +8,14 @@ import (
 
 // memory remembers attachments that are settled, so that a last report that is
 // repeated changes nothing.
-type memory struct {
-	at    map[attachment]struct{}
-	queue []memo
+type memory[K comparable] struct {
+	at    map[K]struct{}
+	queue []memo[K]
 }
 
-type memo struct {
-	attachment
-	at quota.Time
+type memo[K comparable] struct {
+	what K
+	at   quota.Time
 }
 
 const (
@@ -26,25 +26,25 @@ const (
 	settledFor = time.Hour
 )
 
-func (m *memory) init() { m.at = map[attachment]struct{}{} }
+func (m *memory[K]) init() { m.at = map[K]struct{}{} }
 
-func (m *memory) has(a attachment) bool {
+func (m *memory[K]) has(a K) bool {
 	_, ok := m.at[a]
 	return ok
 }
 
-func (m *memory) add(now quota.Time, a attachment) {
+func (m *memory[K]) add(now quota.Time, a K) {
 	if m.has(a) {
 		return
 	}
 	m.at[a] = struct{}{}
-	m.queue = append(m.queue, memo{a, now})
+	m.queue = append(m.queue, memo[K]{a, now})
 	if len(m.queue) > maxSettled {
 		m.pop(1)
 	}
 }
 
-func (m *memory) forget(now quota.Time) {
+func (m *memory[K]) forget(now quota.Time) {
 	n := 0
 	for n < len(m.queue) && now.Sub(m.queue[n].at) >= settledFor {
 		n++
@@ -52,9 +52,9 @@ func (m *memory) forget(now quota.Time) {
 	m.pop(n)
 }
 
-func (m *memory) pop(n int) {
+func (m *memory[K]) pop(n int) {
 	for _, e := range m.queue[:n] {
-		delete(m.at, e.attachment)
+		delete(m.at, e.what)
 	}
 	m.queue = m.queue[n:]
 }

@@ -34,7 +34,7 @@ func (b *Branch) Push(now quota.Time) []quota.Grant {
 }
 
 // enqueue notes that a client's callers wait for so many tokens, or were refused
-// them, and asks others for what they do not need.
+// them.
 func (b *Branch) enqueue(h *holder, short quota.Units) {
 	a := h.a
 	if rest := short % quota.Token; rest > 0 {
@@ -50,7 +50,6 @@ func (b *Branch) enqueue(h *holder, short quota.Units) {
 		a.listed = true
 		b.waiting = append(b.waiting, a)
 	}
-	b.recall(a, h)
 }
 
 // leave takes a client out of those who wait: it has been heard.
@@ -58,6 +57,9 @@ func (a *account) leave(h *holder) {
 	a.wait -= h.wait
 	h.wait = 0
 }
+
+// grantWait is how long callers wait for a grant, less its way to them.
+const grantWait = 18 * time.Millisecond
 
 // waits reports whether a client's callers may still wait, or it is likely to use
 // the tokens soon.
@@ -67,7 +69,7 @@ func (b *Branch) waits(h *holder) bool {
 	}
 	age := b.now.Sub(h.waitAt)
 	busy := h.demand*2*b.cfg.Sync.Seconds() >= float64(quota.Token)
-	return age <= b.cfg.Sync/2 || busy && age <= 3*b.cfg.Sync
+	return h.parked && age <= grantWait || busy && age <= 3*b.cfg.Sync
 }
 
 // serve lends what there is to those who wait, the longest first.
@@ -80,7 +82,7 @@ func (b *Branch) serve(a *account) {
 				return
 			}
 			a.leave(h)
-			b.pushed = append(b.pushed, b.grantTo(h.c, []quota.GrantEntry{b.tell(h, &loan, loan.Tokens, 0)}))
+			b.pushed = append(b.pushed, b.grantTo(h.c, []quota.GrantEntry{b.tell(h, &loan, loan.Tokens, loan.Tokens)}))
 		}
 		a.leave(h)
 		h.queued = false
@@ -102,7 +104,11 @@ func (b *Branch) recall(a *account, h *holder) {
 		if o == h || o.lent == 0 || o.c.since != 0 || len(b.pushed) >= maxPushed || b.now.Sub(max(o.recalled, o.reported)) < b.cfg.Sync/4 {
 			continue
 		}
-		if float64(o.lent) > o.demand*ahead*b.cfg.Sync.Seconds() {
+		due := o.spoken
+		if b.now.Sub(max(o.reported, o.waitAt)) > b.cfg.Sync/2 { // it was too late for them
+			due = 0
+		}
+		if float64(o.lent-due) > o.demand*ahead*b.cfg.Sync.Seconds() {
 			o.recalled = b.now
 			b.pushed = append(b.pushed, b.grantTo(o.c, []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}}))
 		}

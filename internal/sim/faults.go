@@ -95,6 +95,7 @@ func (r *run) kill(n *node) {
 		}
 	}
 	n.kill()
+	r.lostNode(n)
 	if r.rival != nil {
 		return
 	}

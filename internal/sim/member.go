@@ -27,6 +27,7 @@ func (r *run) pump(n *node) {
 // report sends a report to whoever led in its term.
 func (r *run) report(n *node, rep quota.Report) {
 	r.res.Reports++
+	r.res.Entries += int64(len(rep.Entries))
 	r.res.Bytes += reportSize(&rep)
 	if rep.Term == 0 || int(rep.Term) > len(r.seats) {
 		return
@@ -82,6 +83,7 @@ func (r *run) grant(s *seat, n *node, g quota.Grant) {
 		}
 		n.agg.Apply(n.clock(), g)
 		r.unpark(n)
+		r.moved(n)
 		if n.agg.Urgent() {
 			r.pump(n)
 		}

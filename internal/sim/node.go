@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/branch"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // node is one process, and what comes after it when it is restarted.
 type node struct {
-	agg   *aggregator.Aggregator // nil for a rival
-	id    quota.NodeID
-	i     int
-	life  int32 // counts restarts and deaths: events of an earlier one are void
-	inc   quota.Incarnation
-	clock aggregator.Clock
+	agg    *aggregator.Aggregator // nil for a rival
+	branch *branch.Branch         // nil without clients
+	id     quota.NodeID
+	i      int
+	life   int32 // counts restarts and deaths: events of an earlier one are void
+	inc    quota.Incarnation
+	clock  aggregator.Clock
 
 	zero  quota.Time // when the run began
 	skew  quota.Time // its clock minus the true one, at the start
@@ -83,6 +85,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 	n.agg.Afterlife(n.journal.earlier())
 	n.began = r.now - quota.Time(r.side.Int64N(int64(time.Second)))
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })
+	r.branchOf(n)
 }
 
 // every calls f for as long as the process lives.

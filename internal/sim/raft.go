@@ -225,6 +225,7 @@ func (r *run) killSeat() {
 	case r.KillMember:
 		r.over(s)
 		s.node.kill()
+		r.lostNode(s.node)
 		s.node.removed = true
 	case r.Linger > 0:
 		s.deaf = true

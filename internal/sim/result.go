@@ -30,6 +30,9 @@ type Result struct {
 	// Reports counts those that members sent, and Bytes estimates what they and
 	// their answers take on the wire: the fields' sizes in protobuf.
 	Reports, Bytes int64
+	// Entries counts the keys in those reports, and ClientReports the reports that
+	// clients sent to their nodes.
+	Entries, ClientReports int64
 	// Lost is what the members admitted and no leader has booked at the end,
 	// less what was booked twice. Only runs whose load ends a few seconds
 	// before them, and without a killed leader, know it exactly.

@@ -63,6 +63,12 @@ type Scenario struct {
 	// Algorithm decides; "" is Quorate.
 	Algorithm Algorithm
 
+	// Clients are processes one level below the nodes, the same number at each: what
+	// Loads ask at a node is asked of its clients. 0 is none: the nodes are asked.
+	Clients int
+	// Breaks is how often per second the stream of a client breaks, on average.
+	Breaks float64
+
 	// CheckpointEvery is how often a leader writes levels to the log; 0 is 750 ms.
 	CheckpointEvery time.Duration
 	// CommitDelay is how long the log takes to commit; 0 is 2 x Delay + 1 ms.

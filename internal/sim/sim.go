@@ -24,6 +24,7 @@ type run struct {
 	rival     rival // nil for Quorate
 	raft
 	network
+	cl clients
 	book
 	answered []answered                                       // if Check
 	call     *call                                            // free for the next decision
@@ -81,6 +82,7 @@ func (r *run) start() {
 			r.arrive(r.nodes[i])
 		}
 	}
+	r.startClients()
 	for i := range r.Loads {
 		r.startLoad(i)
 	}

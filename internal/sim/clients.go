@@ -1,0 +1,357 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/branch"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// clients are the processes one level below the nodes, of a scenario that has some.
+// Each decides with an aggregator of its own, and is attached to one node by a
+// stream: messages arrive in order, or not at all when it has broken.
+type clients struct {
+	rng   *rand.Rand // decides all that there is only with clients
+	procs []*proc
+	home  [][]*proc // of each node: whose requests the loads ask there
+}
+
+// proc is one client process.
+type proc struct {
+	id    quota.NodeID
+	agg   *aggregator.Aggregator
+	clock aggregator.Clock
+	home  *node
+
+	node *node // that it is attached to; nil while it is not
+	life int32 // of that node
+	term quota.Term
+
+	last   []lastReport // of attachments that broke, until they are settled
+	asleep bool
+	wakeAt quota.Time
+	parked []parked
+	told   quota.Units // admitted, by what callers were told
+}
+
+// lastReport is the last report of an attachment.
+type lastReport struct {
+	node *node
+	life int32
+	rep  quota.Report
+}
+
+// clientsKnown is how many members a client takes the cluster to have: one of many.
+const clientsKnown = 1000
+
+// reconnect is how long a client takes to find another node, at most.
+const reconnect = 20 * time.Millisecond
+
+func (r *run) startClients() {
+	if r.Clients == 0 || r.rival != nil {
+		return
+	}
+	r.cl.rng = rand.New(rand.NewPCG(r.Seed, 7))
+	r.cl.home = make([][]*proc, r.Nodes)
+	for i := range r.Clients {
+		p := &proc{id: quota.NodeID("c" + strconv.Itoa(i)), home: r.nodes[i%r.Nodes]}
+		skew := quota.Time(0)
+		if r.Skew > 0 {
+			skew = quota.Time(r.cl.rng.Int64N(int64(r.Skew)))
+		}
+		p.clock = func() quota.Time { return r.now + skew }
+		phase := quota.Time(r.cl.rng.Int64N(int64(r.Sync)))
+		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: clientsKnown, Ranges: 1, Sync: r.Sync}, p.clock()-phase)
+		p.agg.SetLimits(p.clock(), r.limits)
+		p.asleep = true
+		r.cl.procs = append(r.cl.procs, p)
+		r.cl.home[p.home.i] = append(r.cl.home[p.home.i], p)
+		r.after(time.Duration(r.cl.rng.Int64N(int64(reconnect))), func() { r.attach(p) })
+		if r.Breaks > 0 {
+			r.breakLater(p)
+		}
+	}
+}
+
+// branchOf begins the branch of a node's process.
+func (r *run) branchOf(n *node) {
+	if r.Clients == 0 || r.rival != nil {
+		return
+	}
+	n.branch = branch.New(branch.Config{Self: n.id, Sync: r.Sync}, n.agg)
+	r.every(n, time.Second, func() {
+		n.branch.Sweep(n.clock())
+		r.proveBranch(n)
+	})
+}
+
+// breakLater breaks the stream of a client now and then.
+func (r *run) breakLater(p *proc) {
+	r.after(time.Duration(r.cl.rng.ExpFloat64()/r.Breaks*float64(time.Second)), func() {
+		if n := p.node; n != nil {
+			r.broke(p)
+			life, term := n.life, p.term
+			r.onNode(r.now.Add(time.Duration(r.cl.rng.Int64N(int64(reconnect)))), n, message, func() {
+				if n.life == life {
+					n.branch.Detach(n.clock(), p.id, 1, term)
+				}
+			})
+		}
+		r.breakLater(p)
+	})
+}
+
+// lostNode tells the clients of a dead node.
+func (r *run) lostNode(n *node) {
+	for _, p := range r.cl.procs {
+		if p.node == n {
+			r.after(r.Delay, func() {
+				if p.node == n && p.life != n.life {
+					r.broke(p)
+				}
+			})
+		}
+	}
+}
+
+// broke ends an attachment, and looks for another node.
+func (r *run) broke(p *proc) {
+	for _, rep := range p.agg.Leave(p.clock(), 0) {
+		p.last = append(p.last, lastReport{p.node, p.life, rep})
+	}
+	p.node = nil
+	r.after(time.Duration(r.cl.rng.Int64N(int64(reconnect))), func() { r.attach(p) })
+}
+
+// attach attaches a client to its own node, or to any other that is there.
+func (r *run) attach(p *proc) {
+	n := p.home
+	for n.dead || n.paused || r.cl.rng.IntN(4) == 0 && len(p.last) > 0 {
+		if n = r.nodes[r.cl.rng.IntN(r.Nodes)]; r.cl.rng.IntN(r.Nodes*2) == 0 {
+			break
+		}
+	}
+	if p.node != nil {
+		return
+	}
+	if n.dead || n.paused {
+		r.after(reconnect, func() { r.attach(p) })
+		return
+	}
+	p.term++
+	term := p.term
+	p.node, p.life = n, n.life
+	r.toNode(p, func() {
+		if err := n.branch.Attach(n.clock(), p.id, 1, term); err != nil {
+			r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v: %v", r.since(), err)) // there is room, and each is newer
+			return
+		}
+		r.toClient(n, p, term, func() { p.agg.SetLeader(0, n.id, term); r.pumpClient(p) })
+		r.settle(p)
+	})
+}
+
+// settle brings the last reports of earlier attachments to their nodes, by way of
+// the present one, until it is known that they are settled.
+func (r *run) settle(p *proc) {
+	if len(p.last) == 0 || p.node == nil {
+		return
+	}
+	for _, l := range slices.Clone(p.last) {
+		via, term := p.node, p.term
+		r.toNode(p, func() { r.relay(via, p, term, l) })
+	}
+	r.after(r.Sync*3, func() { r.settle(p) })
+}
+
+// relay brings a last report on to its node; of a dead one, the reports that make up
+// one last one are booked here.
+func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
+	done := func() {
+		r.toClient(via, p, term, func() {
+			p.last = slices.DeleteFunc(p.last, func(o lastReport) bool { return o.rep.Term == l.rep.Term && o.rep.Seq == l.rep.Seq })
+		})
+	}
+	if l.node.life != l.life || l.node.dead {
+		via.rouse()
+		via.branch.Inherit(via.clock(), &l.rep)
+		r.moved(via)
+		done()
+		return
+	}
+	if r.cl.rng.Float64() < r.Loss {
+		return
+	}
+	for range 1 + r.cl.rng.IntN(2) { // perhaps twice
+		r.onNode(r.now.Add(r.Delay), l.node, message, func() {
+			l.node.rouse()
+			if err := l.node.branch.Final(l.node.clock(), &l.rep); err != nil {
+				return
+			}
+			r.moved(l.node)
+			done()
+		})
+	}
+}
+
+// toNode carries a message up the stream of a client.
+func (r *run) toNode(p *proc, f func()) {
+	n, term := p.node, p.term
+	r.onNode(r.now.Add(r.Delay), n, message, func() {
+		if p.node == n && p.term == term {
+			f()
+		}
+	})
+}
+
+// toClient carries one down.
+func (r *run) toClient(n *node, p *proc, term quota.Term, f func()) {
+	life := n.life
+	r.after(r.Delay, func() {
+		if p.node == n && p.term == term && n.life == life {
+			f()
+		}
+	})
+}
+
+// pumpClient sends what a client has to say and wakes it again when it is due.
+func (r *run) pumpClient(p *proc) {
+	for _, rep := range p.agg.Collect(p.clock()) {
+		r.res.ClientReports++
+		n, term := p.node, p.term
+		if n == nil {
+			continue
+		}
+		r.toNode(p, func() {
+			n.rouse()
+			g, err := n.branch.Report(n.clock(), &rep)
+			if err != nil {
+				return
+			}
+			r.proveBranch(n)
+			r.grantClient(n, p, term, g)
+			r.moved(n)
+		})
+	}
+	if p.asleep = p.agg.Quiet(); p.asleep {
+		p.wakeAt = 0
+		return
+	}
+	wake := p.agg.NextWake() - (p.clock() - r.now)
+	if wake != p.wakeAt {
+		p.wakeAt = wake
+		r.at(wake, func() {
+			if p.wakeAt == wake {
+				p.wakeAt = 0
+				r.pumpClient(p)
+			}
+		})
+	}
+}
+
+func (r *run) grantClient(n *node, p *proc, term quota.Term, g quota.Grant) {
+	r.toClient(n, p, term, func() {
+		p.agg.Apply(p.clock(), g)
+		r.unparkClient(p)
+		if p.agg.Urgent() {
+			r.pumpClient(p)
+		}
+	})
+}
+
+// moved sends what a node has to say now that something has changed with its
+// clients, or what it holds.
+func (r *run) moved(n *node) {
+	if n.branch == nil {
+		return
+	}
+	for _, g := range n.branch.Push(n.clock()) {
+		i, _ := strconv.Atoi(string(g.To[1:]))
+		r.grantClient(n, r.cl.procs[i], g.Term, g)
+	}
+	if n.agg.Urgent() {
+		r.pump(n)
+	}
+}
+
+// requestAt plays a request at one of a node's clients. With a skewed load its first
+// client gets as much of it as the first node gets of all.
+func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
+	home := r.cl.home[n.i]
+	if len(home) == 0 || r.Limit.Decide == quota.AtLeader || r.Limit.MaxDebt > 0 || r.Limit.Kind == quota.Concurrency {
+		r.request(n, key, cost) // it asks the node
+		return
+	}
+	p := home[0]
+	if s.Skew == 0 || r.cl.rng.Float64() >= s.Skew {
+		p = home[r.cl.rng.IntN(len(home))]
+	}
+	if p.asleep {
+		p.asleep = false
+		p.agg.Collect(p.clock())
+	}
+	if d, done := r.checkClient(p, parked{key: key, cost: cost}, r.Hop > 0); done {
+		r.countClient(p, key, cost, d)
+	}
+}
+
+func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
+	if d.Allowed {
+		p.told += quota.FromTokens(cost)
+	}
+	r.count(p.home, key, cost, d)
+}
+
+func (r *run) checkClient(p *proc, k parked, waits bool) (quota.Decision, bool) {
+	c := r.newCall(k)
+	defer r.free(c)
+	p.agg.Decide(p.clock, &c.Call)
+	if c.Need != aggregator.Nothing && waits {
+		k.until = r.now.Add(r.Hop)
+		p.parked = append(p.parked, k)
+		r.at(k.until, func() { r.unparkClient(p) })
+	} else if c.Need != aggregator.Nothing {
+		c.Final = true
+		p.agg.Decide(p.clock, &c.Call)
+	}
+	if p.agg.Urgent() {
+		r.pumpClient(p)
+	}
+	return c.out[0], c.Need == aggregator.Nothing || c.Final
+}
+
+// unparkClient decides the waiting checks of a client anew.
+func (r *run) unparkClient(p *proc) {
+	waiting := p.parked
+	p.parked = nil
+	for _, k := range waiting {
+		c := r.newCall(k)
+		c.Final = r.now >= k.until
+		p.agg.Decide(p.clock, &c.Call)
+		if c.Need != aggregator.Nothing {
+			p.parked = append(p.parked, k)
+		} else {
+			r.countClient(p, k.key, k.cost, c.out[0])
+		}
+		r.free(c)
+	}
+	if p.agg.Urgent() {
+		r.pumpClient(p)
+	}
+}
+
+// proveBranch checks the books of a node's clients. It is done now and then where
+// there are many.
+func (r *run) proveBranch(n *node) {
+	if !r.Check || len(r.res.Violations) >= maxViolations || r.Clients > 100 && r.cl.rng.IntN(r.Clients) > 0 {
+		return
+	}
+	if err := n.branch.Check(n.clock()); err != nil {
+		r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, node %s: %v", r.since(), n.id, err))
+	}
+}
