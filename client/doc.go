@@ -1,49 +1,95 @@
-// Package client asks a Quorate node whether a request may pass.
+// Package client decides whether requests may pass, in the process that asks: the
+// limits are kept by a Quorate cluster, and the decision is made in memory.
 //
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422"})
 //	...
 //	defer c.Close()
 //	res, err := c.Allow(ctx, "web", "per_client", "203.0.113.7", 1)
 //	switch {
-//	case err != nil: // nobody answered: let it pass, or not; your decision
+//	case err != nil: // no decision: let it pass, or not; yours to say
 //	case !res.Allowed: // refuse; res.RetryAfter says when to come back
 //	}
 //
-// # What a call costs
+// # In the process
 //
-// A call is one gRPC round trip to a node, which decides from its own memory and
-// asks nobody. The nodes together keep the limit, so it does not matter which
-// one is asked. Put a node beside the service and the round trip stays on the
-// machine. A client that decides inside the process will have the same
-// interface, [Limiter].
+// The process is a member one level below its node: the node is to it what the
+// leader of a range is to nodes. One stream to one node carries what was counted, and
+// what may be spent next; one goroutine drives it. Decisions ask nobody. Three things
+// take longer than memory does:
 //
-// # Guarantee
+//   - a decision that would have to guess while the next grant would tell waits for
+//     that, at most 20 ms ([WithGrantWait]), as a node does;
+//   - what only a node can decide goes to it in a call: limits with decide: leader,
+//     tokens to come (max_debt), what is in flight ([Bucket.Acquire]), and what is to
+//     be given back when the process dies ([Client.Reserve]);
+//   - [Bucket.Wait] waits, since that is what it is for.
 //
-// A call returns within its deadline, [DefaultTimeout] if the context has none,
-// whatever the nodes do. It never decides by itself: without an answer it
-// returns an error, and the caller says whether to fail open or closed.
+// [Bucket] is for hot paths: a decision out of what is held is one atomic
+// subtraction. In [Remote] mode every check is a call to a node; the interface is the
+// same ([Limiter]).
 //
-// A check is charged at most once per node that was asked. Only when a node
-// breaks down after taking the call and before answering may a check be charged
-// there and again at the next node: the caller may then be refused a little
-// early, never admitted too often.
+// # Without a node
 //
-// # Several nodes
+// [New] waits for nobody. Until a node has told its limits, decisions follow
+// [WithDefaults]: buckets of this process alone, or refusal. Where no default fits,
+// requests pass. Result.Mode says [ModeFallback] then, and what passes is reported to
+// nobody. [Client.Ready] says when that is over.
 //
-// The client asks one node, the first in the list to begin with, and stays with
-// it as long as it answers. When it cannot be reached or does not answer, the
-// same call goes to the next node at once, and the client stays there. Every
-// node is asked at most once in a call. A node that hangs, rather than refusing
-// connections, costs that call part of its time: the time left is shared out
-// among the nodes not asked yet.
+// When the stream breaks, another node is attached to at once: chance decides which,
+// so that the clients of a node that died spread over the rest. While there is none,
+// every key is decided by what it holds, and when its lease is over by the limit's
+// when_cut_off ([ModeCutOff]), with exponential pauses and full jitter between
+// attempts, 5 s at most. A node that leaves reports unanswered for a second is given
+// up.
+//
+// Calls to nodes are behind a circuit breaker: after five in a row that nobody
+// answered, further ones fail at once, until a probe is answered ([WithBreaker]). What
+// a node should have decided then follows the limit's when_cut_off; in Remote mode
+// WithDefaults counts where it fits, and else there is an error.
+//
+// # What is counted
+//
+// Counters are cumulative within an attachment, and messages are numbered, so what is
+// lost or repeated changes nothing in the end. When a stream breaks the process brings
+// its last report along to the next node, which hands it to the old one, or books what
+// that had not acknowledged if it is dead: so what the process admitted is booked
+// once. It is not where
+//
+//   - the process dies: what it counted since its last report, some tenth of a second;
+//     what it held of a hard limit counts as used;
+//   - a node dies after it has booked a report and before it has answered: that may be
+//     booked twice. Callers are refused a little early then, never admitted too often;
+//   - more than 4096 keys were open on a stream that broke: those with the least that
+//     is not acknowledged are left out. Stats.Dropped counts them;
+//   - no node was to be had within the time of [Client.Close].
+//
+// [Client.Close] tells the node what was counted last, and waits for it to be heard.
+//
+// # Calls to nodes
+//
+// They go to the node that the process is attached to; in Remote mode to the first
+// address to begin with, and to the one that answered last from then on. When that
+// does not answer, the same call goes to the next: every node is asked at most once in
+// a call. A call returns within its deadline, [DefaultTimeout] if the context has none.
+// A check may be charged at two nodes if the first breaks down between taking the call
+// and answering it.
 //
 // # Errors
 //
 // A refusal is not an error. Every error is an [*Error], to be told apart with
 // errors.Is: [ErrInvalid] and [ErrNoLimit] are mistakes in the call or the limit
 // file and will not go away by themselves; [ErrUnavailable] means that no node
-// answered; [ErrClosed] that the client was closed. context.DeadlineExceeded and
-// context.Canceled match when the context ended.
+// answered; [ErrClosed] that the client was closed; Wait has [ErrTooLong], [ErrNever]
+// and [ErrTooManyWaiting]. context.DeadlineExceeded and context.Canceled match when
+// the context ended.
+//
+// # Bounds
+//
+// Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers that
+// wait in Wait (1000, [WithMaxWaiting]), and for a grant (1024, more are decided at
+// once); nodes (100); messages that wait to be sent (64, what does not fit is reported
+// again); streams that broke and are not settled yet (16). Goroutines: one, and two
+// while attached.
 //
 // # Concurrency
 //

@@ -367,3 +367,9 @@ func bucketLimit(name, rate string, burst int64, ceiling quota.Ceiling) quota.Li
 	}
 	return quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: name}, Rate: r, Burst: burst, Ceiling: ceiling}
 }
+
+// bannedKey is an override that refuses everything.
+func bannedKey(n quota.LimitName, key string) *quoratev1.ClientOverride {
+	o := quota.Override{Key: quota.Key{LimitName: n, Key: key}, Class: quota.Banned, Burst: -1}
+	return &quoratev1.ClientOverride{Key: limitproto.EncodeKey(o.Key), Override: limitproto.EncodeOverride(&o)}
+}

@@ -75,15 +75,13 @@ func (r *rules) known(l *quota.Limit) saidOnce {
 	return say(l)
 }
 
-var modes = map[quota.Why]DecisionMode{
-	quota.WhyEstimate: ModeSoft, quota.WhyLocal: ModeCutOff, quota.WhyCutOff: ModeCutOff, quota.WhyShare: ModeCutOff,
-	quota.WhyOpen: ModeCutOff, quota.WhyFixedRate: ModeCutOff,
-}
-
 // modeOf says by what means the member has decided.
 func modeOf(w quota.Why) DecisionMode {
-	if m, ok := modes[w]; ok {
-		return m
+	switch w {
+	case quota.WhyEstimate:
+		return ModeSoft
+	case quota.WhyLocal, quota.WhyCutOff, quota.WhyShare, quota.WhyOpen, quota.WhyFixedRate:
+		return ModeCutOff
 	}
 	return ModeGranted
 }

@@ -32,13 +32,20 @@ const (
 	modeCount
 )
 
-var modeNumbers = map[DecisionMode]int{
-	ModeGranted: granted, ModeSoft: soft, ModeCutOff: cutOff, ModeRemote: remote, ModeFallback: fellBack,
+var modeWords = [modeCount]DecisionMode{ModeGranted, ModeSoft, ModeCutOff, ModeRemote, ModeFallback}
+
+func modeNumber(m DecisionMode) int {
+	for i, w := range modeWords {
+		if w == m {
+			return i
+		}
+	}
+	return granted
 }
 
 // count counts a decision.
 func (s *stats) count(r *Result) {
-	s.modes[modeNumbers[r.Mode]].Add(1)
+	s.modes[modeNumber(r.Mode)].Add(1)
 	if !r.Allowed {
 		s.refused.Add(1)
 	}
@@ -95,7 +102,7 @@ func (c *Client) Stats() Stats {
 		GrantWaits: s.grantWaits.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
 		Up: time.Since(c.clock.start),
 	}
-	for mode, i := range modeNumbers {
+	for i, mode := range modeWords {
 		out.Decisions[mode] = s.modes[i].Load()
 	}
 	out.Decisions[ModeGranted] += uint64(s.granted.Value())

@@ -1,0 +1,352 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestWait: callers wait in the order in which they came, at the limit's rate, no
+// longer than their contexts, and no more of them than may.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 2, quota.Soft), bucketLimit("none", "0/s", 0, quota.Soft))
+		c := attachTo(t, cl, WithMaxWaiting(5))
+		defer c.Close()
+		ready(t, c)
+		b := c.Bucket("web", "l", "k")
+		for range 2 {
+			if err := b.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		var work sync.WaitGroup
+		var mu sync.Mutex
+		var order []int
+		for i := range 5 {
+			work.Go(func() {
+				if err := b.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		if err := b.Wait(t.Context()); !errors.Is(err, ErrTooManyWaiting) {
+			t.Errorf("the sixth: %v", err)
+		}
+		if s := c.Stats(); s.Waiting != 5 || s.WaitsRefused != 1 {
+			t.Errorf("%+v", s)
+		}
+		work.Wait()
+		if took := time.Since(start); took < 450*time.Millisecond || took > 650*time.Millisecond {
+			t.Errorf("five at 10/s took %v", took)
+		}
+		for i, n := range order {
+			if i != n {
+				t.Errorf("served in the order %v", order)
+				break
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		start = time.Now()
+		if err := b.WaitN(ctx, 2); !errors.Is(err, ErrTooLong) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 25*time.Millisecond {
+			t.Errorf("a context that ends before: %v after %v", err, time.Since(start))
+		}
+		for n, limit := range map[int64]string{3: "l", 1: "none"} {
+			if err := c.Bucket("web", limit, "k").WaitN(t.Context(), n); !errors.Is(err, ErrNever) {
+				t.Errorf("%d of %s: %v", n, limit, err)
+			}
+		}
+		if err := c.Bucket("web", "unknown", "k").Wait(t.Context()); !errors.Is(err, ErrNoLimit) {
+			t.Errorf("no limit: %v", err)
+		}
+		waits := make(chan error)
+		go func() { waits <- c.Bucket("web", "l", "k").WaitN(context.Background(), 2) }()
+		synctest.Wait()
+		c.Close()
+		if err := <-waits; !errors.Is(err, ErrClosed) {
+			t.Errorf("closed while waiting: %v", err)
+		}
+	})
+}
+
+// TestReserve: what is reserved and not used comes back, what is used beyond it is
+// booked; and of both only once.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bucketLimit("l", "1/h", 100, quota.Soft)
+		cl := newCluster(t, []string{"a"}, l)
+		c := attachTo(t, cl)
+		ready(t, c)
+		b := c.Bucket("web", "l", "k")
+		ctx := t.Context()
+		reserve := func(n int64) *Reservation {
+			t.Helper()
+			r, err := b.ReserveN(ctx, n)
+			if err != nil || !r.OK() || r.Delay() != 0 {
+				t.Fatal(r, err)
+			}
+			return r
+		}
+		left := func(want int64) {
+			t.Helper()
+			if res, err := b.Check(ctx, 0); err != nil || res.Remaining != want {
+				t.Errorf("%d remain (%v), want %d", res.Remaining, err, want)
+			}
+		}
+		r := reserve(30)
+		left(70)
+		for range 2 {
+			if err := r.Settle(ctx, 10); err != nil {
+				t.Error(err)
+			}
+		}
+		left(90)
+		r = reserve(10)
+		r.Cancel(ctx)
+		left(90)
+		r = reserve(10)
+		r.Settle(ctx, 25)
+		left(65)
+		if r, err := b.ReserveN(ctx, 80); err != nil || r.OK() || r.Delay() != Never || r.RetryAfter == 0 || r.Cancel(ctx) != nil {
+			t.Errorf("more than there is: %+v %v", r, err)
+		}
+		if booked, err := b.Report(ctx, 15); err != nil || booked != 15 {
+			t.Errorf("reported 15, booked %d %v", booked, err)
+		}
+		left(50)
+		if err := b.Refund(ctx, 5); err != nil {
+			t.Error(err)
+		}
+		left(55)
+		for _, n := range []int64{0, -1} {
+			if err := b.Refund(ctx, n); !errors.Is(err, ErrInvalid) {
+				t.Errorf("refunded %d: %v", n, err)
+			}
+		}
+		c.Close()
+	})
+}
+
+// TestAllOrNothing: of checks that stand or fall together, and of a request that
+// several limits match, none is charged if one refuses.
+func TestAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wide, narrow, post := bucketLimit("wide", "1/h", 100, quota.Soft), bucketLimit("narrow", "1/h", 3, quota.Soft), bucketLimit("post", "1/h", 1, quota.Soft)
+		wide.Match, narrow.Match = &quota.Match{Path: "/**"}, &quota.Match{Path: "/items/*"}
+		post.Match = &quota.Match{Methods: []string{"POST"}, Path: "/items/*"}
+		cl := newCluster(t, []string{"a"}, wide, narrow, post)
+		c := attachTo(t, cl)
+		defer c.Close()
+		ready(t, c)
+		ctx := t.Context()
+		get := HTTPCheck{Namespace: "web", Method: "GET", Path: "/items/7?x=1", Key: "k"}
+		for i := range 3 {
+			res, err := c.AllowHTTP(ctx, get)
+			if err != nil || !res.Allowed || res.Limit.Name != "narrow" || res.Remaining != int64(2-i) || len(res.Policies) != 2 {
+				t.Fatalf("%+v %v", res, err)
+			}
+		}
+		res, err := c.AllowHTTP(ctx, get)
+		if err != nil || res.Allowed || res.Limit.Name != "narrow" || res.RetryAfter == 0 {
+			t.Errorf("the fourth: %+v %v", res, err)
+		}
+		if res, err := c.AllowHTTP(ctx, HTTPCheck{Namespace: "web", Method: "GET", Path: "/", Key: "k"}); err != nil || res.Limit.Name != "wide" || res.Remaining != 96 {
+			t.Errorf("refusals charge nothing: %+v %v", res, err)
+		}
+		if res, err := c.AllowHTTP(ctx, HTTPCheck{Namespace: "other", Method: "GET", Path: "/", Key: "k"}); err != nil || !res.Allowed || res.Why != WhyNoLimit {
+			t.Errorf("nothing matches: %+v %v", res, err)
+		}
+		for _, bad := range []HTTPCheck{{Method: "GET", Path: "x"}, {Path: "/"}, {Method: "GET", Path: "/", Cost: -1}, {Method: "GET", Path: "/", Key: "\xff"}} {
+			if _, err := c.AllowHTTP(ctx, bad); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%+v: %v", bad, err)
+			}
+		}
+
+		both := []Check{{Namespace: "web", Limit: "wide", Key: "b"}, {Namespace: "web", Limit: "post", Key: "b"}}
+		all, err := c.AllowAll(ctx, both)
+		if err != nil || !all.Allowed || len(all.Results) != 2 || all.Results[0].Remaining != 99 {
+			t.Errorf("%+v %v", all, err)
+		}
+		all, err = c.AllowAll(ctx, append(both, Check{Namespace: "web", Limit: "narrow", Key: "b"}))
+		if err != nil || all.Allowed || all.RetryAfter == 0 || all.Results[1].Allowed || all.Results[2].Why != "" {
+			t.Errorf("%+v %v", all, err)
+		}
+		batch, err := c.AllowBatch(ctx, append(both, Check{Namespace: "web", Limit: "no such"}))
+		if err != nil || !batch[0].Allowed || batch[0].Remaining != 98 || batch[1].Allowed || !errors.Is(batch[2].Err, ErrInvalid) {
+			t.Errorf("%+v %v", batch, err)
+		}
+	})
+}
+
+// TestOverride: an override counts while the node says so.
+func TestOverride(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bucketLimit("l", "1/h", 100, quota.Soft)
+		cl := newCluster(t, []string{"a", "b"}, l)
+		n := cl.node("a")
+		n.overrides = append(n.overrides, bannedKey(l.LimitName, "k"))
+		c := attachTo(t, cl)
+		defer c.Close()
+		ready(t, c)
+		time.Sleep(10 * time.Millisecond)
+		if res, err := c.Allow(t.Context(), "web", "l", "k", 1); err != nil || res.Allowed || res.Why != WhyBanned || res.RetryAfter != Never {
+			t.Errorf("banned: %+v %v", res, err)
+		}
+		if res, err := c.Allow(t.Context(), "web", "l", "other", 1); err != nil || !res.Allowed {
+			t.Errorf("another: %+v %v", res, err)
+		}
+	})
+}
+
+// TestBreaker: after failures in a row calls fail at once; a probe that is answered
+// closes the circuit.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{after: 3}
+		for range 3 {
+			if !b.enter() {
+				t.Fatal("open too early")
+			}
+			b.leave(unanswered)
+		}
+		if open, times := b.state(); !open || times != 1 || b.enter() {
+			t.Errorf("open %v, %d times, after three failures", open, times)
+		}
+		time.Sleep(firstBreak)
+		if !b.enter() || b.enter() {
+			t.Error("one probe may go, and no second")
+		}
+		b.leave(unanswered)
+		time.Sleep(firstBreak / 2)
+		if b.enter() {
+			t.Error("a probe that failed makes the next wait longer")
+		}
+		time.Sleep(2 * firstBreak)
+		if !b.enter() {
+			t.Error("no second probe")
+		}
+		b.leave(withdrawn)
+		if !b.enter() {
+			t.Error("a caller that hung up has proved nothing")
+		}
+		b.leave(answered)
+		if open, _ := b.state(); open || !b.enter() || !b.enter() {
+			t.Error("an answer closes the circuit")
+		}
+		off := breaker{}
+		for range 100 {
+			off.leave(unanswered)
+		}
+		if !off.enter() {
+			t.Error("0 never opens")
+		}
+	})
+}
+
+// TestRemoteFallback: in Remote mode the client's own limits count while no node
+// answers, where there are any.
+func TestRemoteFallback(t *testing.T) {
+	n := answering(admit)
+	addr, stop := serve(t, n)
+	c := newClient(t, []string{addr}, WithTimeout(200*time.Millisecond), WithBreaker(2), WithDefaults(Default{Namespace: "web", Rate: "1/h", Burst: 4}))
+	stop()
+	passed := 0
+	for range 8 {
+		res, err := c.Allow(t.Context(), "web", "l", "k", 1)
+		if err != nil || res.Mode != ModeFallback {
+			t.Fatal(res, err)
+		}
+		if res.Allowed {
+			passed++
+		}
+	}
+	if _, err := c.Allow(t.Context(), "other", "l", "k", 1); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("no default fits: %v", err)
+	}
+	if s := c.Stats(); passed != 4 || s.Calls != 2 || !s.CircuitOpen || s.Broken != 7 || s.Decisions[ModeFallback] != 8 {
+		t.Errorf("passed %d, %+v", passed, s)
+	}
+	if got := c.Bucket("web", "l", "k"); got.Allow() {
+		t.Error("a handle follows the same default: it is used up")
+	}
+}
+
+// TestStress: callers of all kinds, while nodes come and go; for the race detector.
+func TestStress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bucketLimit("l", "2000/s", 500, quota.Soft)
+		l.Match = &quota.Match{Path: "/**"}
+		cl := newCluster(t, []string{"a", "b"}, l)
+		c := attachTo(t, cl)
+		ready(t, c)
+		b := c.Bucket("web", "l", "k")
+		var work sync.WaitGroup
+		var gross atomic.Int64
+		for i := range 8 {
+			work.Go(func() {
+				for n := range 150 {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+					switch (n + i) % 6 {
+					case 0:
+						if b.Allow() {
+							gross.Add(1)
+						}
+					case 1:
+						if res, _ := c.Allow(ctx, "web", "l", "k", 2); res.Allowed {
+							gross.Add(2)
+						}
+					case 2:
+						if b.Wait(ctx) == nil {
+							gross.Add(1)
+						}
+					case 3:
+						if r, err := b.ReserveN(ctx, 3); err == nil && r.OK() {
+							r.Settle(ctx, 1) // a refund, which nodes count by itself
+							gross.Add(3)
+						}
+					case 4:
+						if res, _ := c.AllowHTTP(ctx, HTTPCheck{Namespace: "web", Method: "GET", Path: "/x", Key: "k"}); res.Allowed {
+							gross.Add(1)
+						}
+					case 5:
+						c.Stats()
+						if res, _ := c.AllowBatch(ctx, []Check{{Namespace: "web", Limit: "l", Key: "k"}}); res[0].Allowed {
+							gross.Add(1)
+						}
+					}
+					cancel()
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		for range 3 {
+			time.Sleep(40 * time.Millisecond)
+			cl.node("a").set(false)
+			time.Sleep(30 * time.Millisecond)
+			cl.node("a").set(true)
+			cl.node("b").set(false)
+			time.Sleep(30 * time.Millisecond)
+			cl.node("b").set(true)
+		}
+		work.Wait()
+		c.Close()
+		if s := c.Stats(); s.Dropped != 0 || s.Bad != 0 || s.Errors != 0 {
+			t.Errorf("%+v", s)
+		}
+		if got := cl.booked(l.LimitName).Tokens(); got != gross.Load() {
+			t.Errorf("admitted %d, booked %d", gross.Load(), got)
+		}
+	})
+}
