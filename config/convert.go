@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -65,7 +66,7 @@ func Convert(from, source string, data []byte) (Converted, error) {
 		return Converted{}, fmt.Errorf("from: is %s; must be one of %s", clip(from), strings.Join(ConvertFrom(), ", "))
 	}
 	r := &report{source: source, data: data}
-	c := &conversion{limitFile: limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}, twins: map[quota.LimitName]int{}}
+	c := newConversion(r)
 	if root := r.root(converters[i].start); root != nil {
 		converters[i].convert(c, place{value: root})
 	}
@@ -79,8 +80,12 @@ func Convert(from, source string, data []byte) (Converted, error) {
 // conversion is a source on its way to limits.
 type conversion struct {
 	limitFile
-	notes []Note
-	twins map[quota.LimitName]int // how many limits would like to have a name
+	notes  []Note
+	domain descriptor.Domain // of envoyproxy/ratelimit: the source as rules
+}
+
+func newConversion(r *report) *conversion {
+	return &conversion{limitFile: limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}}
 }
 
 func (c *conversion) note(path, do, what string, args ...any) {

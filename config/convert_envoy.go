@@ -1,144 +1,224 @@
 package config
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 const (
 	envoyExample      = "{key: remote_address, rate_limit: {unit: second, requests_per_unit: 10}}"
 	envoyLimitExample = "{unit: second, requests_per_unit: 10}"
-	envoyMaxDepth     = 64
+	envoyMaxDepth     = descriptor.MaxEntries
 )
 
+// ParseEnvoyRateLimits reads a file of envoyproxy/ratelimit, of which every document
+// is a domain, as the rules that are served as they are. Its error is a *FileError
+// with every fault; source is what that calls the file.
+func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, error) {
+	r := &report{source: source, data: data}
+	var out []descriptor.Domain
+	first := map[string]int{} // lines of namespaces
+	for _, root := range r.roots("domain: web", maxEnvoyDomains) {
+		c := newConversion(r)
+		c.envoy(place{value: root})
+		if c.domain.Name == "" {
+			continue
+		}
+		ns := descriptor.Namespace(c.domain.Name)
+		if line, twice := first[ns]; twice {
+			r.node(root, "domain", "%s is the namespace %s, as that of line %d is; give it another name", clip(c.domain.Name), ns, line)
+		}
+		first[ns] = root.Line
+		out = append(out, c.domain)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// maxEnvoyDomains bounds the domains of one file.
+const maxEnvoyDomains = 1000
+
 // envoy converts a domain and its tree of descriptors: a limit for every one
-// that has a rate_limit.
+// that has a rate_limit, and a rule.
 func (c *conversion) envoy(p place) {
-	var domain string
+	var name string
 	var descriptors place
 	ok := c.object(p, "domain: web", []field{
-		{"domain", "domain: web", func(p place) { c.scalar(p, text(&domain, "a name")) }},
+		{"domain", "domain: web", func(p place) { c.scalar(p, bounded(&name, 1, quota.MaxKeyLen)) }},
 		{"descriptors", "", func(p place) { descriptors = p }},
 	})
 	if !ok {
 		return
 	}
-	namespace := c.envoyName(domain, join(p.path, "domain"))
+	c.domain = descriptor.Domain{Name: name, Tree: &descriptor.Tree{}}
+	namespace := descriptor.Namespace(name)
+	if namespace != name {
+		c.note(join(p.path, "domain"), "use the new name in calls, Envoy's excepted", "%s becomes %s, because names have only a-z A-Z 0-9 . _ -", clip(name), namespace)
+	}
 	if descriptors.value != nil {
-		c.envoyList(namespace, nil, descriptors)
+		c.envoyList(namespace, envoyWay{}, descriptors)
 	}
 }
 
-// envoyName makes a name of ours, and notes when it is another one.
-func (c *conversion) envoyName(name, path string) string {
-	ours := ourName(name)
-	if ours != name {
-		c.note(path, "use the new name in calls", "%s becomes %s, because names have only a-z A-Z 0-9 . _ -", clip(name), ours)
-	}
-	return ours
+// envoyWay is the path from the root to a descriptor, and what its steps say of
+// their values.
+type envoyWay struct {
+	steps         []descriptor.Step
+	share, metric []bool
 }
 
-// ourName replaces what a name of ours cannot have.
-func ourName(s string) string {
-	out := strings.Map(func(r rune) rune {
-		if quota.CheckName("", string(r)) != nil {
-			return '-'
-		}
-		return r
-	}, s)
-	if out == "" {
-		out = "-"
+func (w envoyWay) and(d *envoyDescriptor) envoyWay {
+	return envoyWay{
+		steps:  append(slices.Clone(w.steps), descriptor.Step{Key: d.key, Value: d.value}),
+		share:  append(slices.Clone(w.share), d.share),
+		metric: append(slices.Clone(w.metric), d.metric),
 	}
-	return out[:min(len(out), quota.MaxNameLen)]
 }
 
-// An envoyEntry is one descriptor on the way from the root to a limit.
-type envoyEntry struct{ key, value string }
-
-// taken reports whether the request says the value, which is then part of the
-// key of ours.
-func (e envoyEntry) taken() bool { return e.value == "" || strings.HasSuffix(e.value, "*") }
-
-func (c *conversion) envoyList(namespace string, above []envoyEntry, p place) {
-	if len(above) >= envoyMaxDepth {
+func (c *conversion) envoyList(namespace string, above envoyWay, p place) {
+	if len(above.steps) >= envoyMaxDepth {
 		c.node(p.where(), p.path, "is more than %d levels deep; must be less", envoyMaxDepth)
 		return
 	}
 	if p.value.Kind == yaml.SequenceNode && len(p.value.Content) == 0 {
 		return
 	}
-	seen := map[envoyEntry]int{}
+	seen := map[descriptor.Step]int{} // lines
+	patterns := &descriptor.Tree{}
 	c.list(p, quota.MaxLimits, "["+envoyExample+"]", func(item place) {
 		var d envoyDescriptor
 		faults := len(c.faults)
 		if !c.object(item, envoyExample, c.envoyFields(&d)) {
 			return
 		}
-		if line, twice := seen[d.envoyEntry]; twice && len(c.faults) == faults {
+		step := descriptor.Step{Key: d.key, Value: d.value}
+		if line, twice := seen[step]; twice && len(c.faults) == faults {
 			c.node(item.where(), item.path, "has the key and value of line %d again; remove one", line)
 			return
 		}
-		seen[d.envoyEntry] = item.where().Line
-		way := append(slices.Clone(above), d.envoyEntry)
-		switch {
-		case d.rateLimit.value != nil && d.key != "":
-			c.envoyLimit(namespace, way, &d, item)
-		case d.below.value == nil:
-			c.note(item.path, "", "has neither a rate_limit nor descriptors, so that it limits nothing; is not carried over")
+		seen[step] = item.where().Line
+		if step.Pattern() {
+			patterns.Touch([]descriptor.Step{step})
+		}
+		if d.share && !step.Pattern() {
+			c.node(item.where(), join(item.path, "share_threshold"), "is for a value with * in it; remove it, or write value: %s", clip(d.value+"*"))
+		}
+		way := above.and(&d)
+		if d.key != "" {
+			c.envoyOne(namespace, way, &d, item)
 		}
 		if d.below.value != nil {
 			c.envoyList(namespace, way, d.below)
 		}
 	})
 	c.envoyExact(seen, p)
+	c.envoyOrder(p, patterns)
+}
+
+// envoyOne makes the rule and the limit of one descriptor. Of what is below it
+// alone it makes nothing, but what has neither stands in the way of less exact ones.
+func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor, p place) {
+	switch {
+	case d.rateLimit.value != nil:
+		c.envoyLimit(namespace, way, d, p)
+	case d.below.value == nil || len(d.below.value.Content) == 0:
+		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}, Class: quota.Unlimited}
+		l.Rate.Per = time.Second
+		c.note(p.path, "", "has neither a rate_limit nor descriptors; becomes the unlimited limit %v, which goes before less exact ones", l.LimitName)
+		c.envoyRule(&descriptor.Rule{Steps: way.steps}, p)
+		c.keep(l, p)
+	default:
+		c.domain.Tree.Touch(way.steps)
+	}
+}
+
+// envoyRule adds a rule to the tree; that it is there twice has been reported.
+func (c *conversion) envoyRule(r *descriptor.Rule, p place) {
+	if err := c.domain.Tree.Add(r); err != nil && len(c.faults) == 0 {
+		c.node(p.where(), p.path, "%v; remove one", err)
+	}
 }
 
 // envoyExact notes that of the limits of one key only the most exact counts.
-func (c *conversion) envoyExact(seen map[envoyEntry]int, p place) {
+func (c *conversion) envoyExact(seen map[descriptor.Step]int, p place) {
 	entries, open := map[string]int{}, map[string]bool{}
-	for e := range seen {
-		entries[e.key]++
-		open[e.key] = open[e.key] || e.taken()
+	for s := range seen {
+		entries[s.Key]++
+		open[s.Key] = open[s.Key] || !s.Exact()
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if entries[key] > 1 && open[key] {
-			c.note(p.path, "check only the limit of the value where there is one, then the first in the file whose beginning fits, else the one without a value",
+			c.note(p.path, "check only the limit of the value where there is one, then the first whose value with a * fits, else the one without a value; Envoy's descriptors do",
 				"there are limits for some values of %s and for all others", clip(key))
+		}
+	}
+}
+
+// envoyOrder notes where the order of the file decides between patterns: among
+// limits, which have none, the most literal bytes do.
+func (c *conversion) envoyOrder(p place, patterns *descriptor.Tree) {
+	before := patterns.Patterns()
+	patterns.Sort()
+	after := patterns.Patterns()
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if !slices.Equal(before[key], after[key]) {
+			c.note(p.path, "see whether another limit counts then; or serve the file as it is (protocols.envoy_rls_config)",
+				"the values of %s with a * are tried in the order %s", clip(key), strings.Join(after[key], ", "))
 		}
 	}
 }
 
 // envoyDescriptor is one descriptor of the source.
 type envoyDescriptor struct {
-	envoyEntry
-	rateLimit, below place
-	shadow           bool
+	key, value                             string
+	rateLimit, below                       place
+	shadow, quota, detailed, metric, share bool
 }
 
 func (c *conversion) envoyFields(d *envoyDescriptor) []field {
-	var ignored bool
-	flag := func(what, do string) func(place) {
+	flag := func(to *bool, what, do string) func(place) {
 		return func(p place) {
-			if c.scalar(p, boolean(&ignored)) && ignored {
+			if c.scalar(p, boolean(to)) && *to {
 				c.note(p.path, do, "%s", what)
 			}
 		}
 	}
 	return []field{
 		{"key", "key: remote_address", func(p place) { c.scalar(p, bounded(&d.key, 1, quota.MaxKeyLen)) }},
-		{"value", "", func(p place) { c.scalar(p, bounded(&d.value, 1, quota.MaxKeyLen)) }},
+		{"value", "", func(p place) { c.scalar(p, bounded(&d.value, 0, quota.MaxKeyLen)) }},
 		{"rate_limit", "", func(p place) { d.rateLimit = p }},
 		{"descriptors", "", func(p place) { d.below = p }},
 		{"shadow_mode", "", func(p place) { c.scalar(p, boolean(&d.shadow)) }},
-		{"quota_mode", "", flag("refuses only when all limits of the mode are used up; is not carried over", "check these limits in calls of their own, and refuse when all do")},
-		{"detailed_metric", "", flag("is not carried over; metrics are by limit", "look at the keys of the limit for more")},
-		{"value_to_metric", "", flag("is not carried over; metrics are by limit", "look at the keys of the limit for more")},
-		{"share_threshold", "", flag("counts all values together; is not carried over", "make it a limit of its own, and call it with the key *")},
+		{"quota_mode", "", flag(&d.quota, "refuses only when all limits of the mode are used up; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or check these limits in calls of their own, and refuse when all do")},
+		{"detailed_metric", "", flag(&d.detailed, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
+		{"value_to_metric", "", flag(&d.metric, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
+		{"share_threshold", "", flag(&d.share, "counts all values together; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or make it a limit of its own, and call it with the key *")},
 		c.noted("metadata", "", "is not carried over"),
 	}
+}
+
+// envoyLimitName returns the name by which descriptors find the limit; of what has
+// none, another one, which is the name of no descriptor.
+func (c *conversion) envoyLimitName(namespace string, steps []descriptor.Step, p place) string {
+	name, err := descriptor.NameOf(steps)
+	if err == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(descriptor.Path(steps)))
+	first := descriptor.Namespace(steps[0].Key) // of which a name can have all
+	name = fmt.Sprintf("%s-%x-", first[:min(len(first), 32)], sum[:8])
+	c.note(p.path, "serve the file as it is (protocols.envoy_rls_config), or call the limit by this name",
+		"descriptors do not find the limit %s/%s by its name: the one that they look for would have more than %d bytes", namespace, name, quota.MaxNameLen)
+	return name
 }

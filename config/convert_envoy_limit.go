@@ -1,10 +1,11 @@
 package config
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -22,70 +23,46 @@ var envoyUnits = []struct {
 	{"year", 365 * 24 * time.Hour},
 }
 
-// envoyLimit makes the limit of one path through the tree.
-func (c *conversion) envoyLimit(namespace string, way []envoyEntry, d *envoyDescriptor, p place) {
-	l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way, p)}}
+// envoyLimit makes the limit and the rule of one path through the tree.
+func (c *conversion) envoyLimit(namespace string, way envoyWay, d *envoyDescriptor, p place) {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}}
+	r := &descriptor.Rule{Steps: way.steps, Share: way.share, Metric: way.metric, Detailed: d.detailed, Shadow: d.shadow, Quota: d.quota}
 	faults := len(c.faults)
-	if !c.envoyRate(&l, d.rateLimit) || len(c.faults) > faults {
+	if !c.envoyRate(&l, r, d.rateLimit) || len(c.faults) > faults {
 		return
 	}
 	if d.shadow {
 		l.Enforcement = quota.Shadow
 	}
-	request, key := describeWay(way)
+	request, key := describeWay(way.steps)
 	call := "call it with the key " + key
+	if steps, ok := descriptor.Steps(l.LimitName.Limit); ok && slices.Equal(steps, way.steps) {
+		call = "Envoy finds it by its name; others call it with the key " + key
+	}
 	if strings.Contains(key, "/") { // or a/b beside c would be a beside b/c
 		call += ", in which a value's % is written as %25 and its / as %2F"
 	}
 	c.note(p.path, call, "requests with %s become checks of the limit %v", request, l.LimitName)
+	c.envoyRule(r, p)
 	c.keep(l, p)
 }
 
-// envoyLimitName joins keys and values, and makes the name unique.
-func (c *conversion) envoyLimitName(namespace string, way []envoyEntry, p place) string {
-	var words []string
-	for _, e := range way {
-		words = append(words, e.key)
-		if e.value != "" {
-			words = append(words, strings.TrimSuffix(e.value, "*"))
-		}
-	}
-	name := ourName(strings.TrimRight(strings.Join(words, "."), "."))
-	liked := quota.LimitName{Namespace: namespace, Limit: name}
-	for unique := name; ; {
-		if _, taken := c.drafts[quota.LimitName{Namespace: namespace, Limit: unique}]; !taken {
-			if unique != name {
-				c.note(p.path, "use the new name in calls", "another limit is called %s already, so this one is %s", name, unique)
-			}
-			return unique
-		}
-		c.twins[liked]++
-		suffix := fmt.Sprintf("-%d", c.twins[liked]+1)
-		unique = name[:min(len(name), quota.MaxNameLen-len(suffix))] + suffix
-	}
-}
-
 // describeWay says which requests a path is for, and the key that they have.
-func describeWay(way []envoyEntry) (request, key string) {
-	var entries, parts []string
-	for _, e := range way {
-		if e.value == "" {
-			entries = append(entries, e.key)
-		} else {
-			entries = append(entries, e.key+"="+e.value)
-		}
-		if e.taken() {
-			parts = append(parts, "<"+e.key+">")
+func describeWay(steps []descriptor.Step) (request, key string) {
+	var parts []string
+	for _, s := range steps {
+		if !s.Exact() {
+			parts = append(parts, "<"+s.Key+">")
 		}
 	}
 	if len(parts) == 0 {
 		parts = []string{quota.WholeKey}
 	}
-	return strings.Join(entries, ", "), strings.Join(parts, "/")
+	return descriptor.Path(steps), strings.Join(parts, "/")
 }
 
 // envoyRate reads a rate_limit.
-func (c *conversion) envoyRate(l *quota.Limit, p place) bool {
+func (c *conversion) envoyRate(l *quota.Limit, r *descriptor.Rule, p place) bool {
 	var unit, requests int64
 	var unlimited bool
 	faults := len(c.faults)
@@ -93,13 +70,22 @@ func (c *conversion) envoyRate(l *quota.Limit, p place) bool {
 		{"unit", "", func(p place) { c.scalar(p, envoyUnit(&unit)) }},
 		{"requests_per_unit", "", func(p place) { c.scalar(p, whole(&requests, 0, 1<<32-1)) }},
 		{"unlimited", "", func(p place) { c.scalar(p, boolean(&unlimited)) }},
-		c.noted("name", "", "is not carried over; the limit's own name is in answers and metrics"),
-		{"replaces", "", c.envoyReplaces},
+		{"name", "", func(p place) {
+			if c.scalar(p, bounded(&r.Name, 1, quota.MaxKeyLen)) {
+				c.note(p.path, "", "is not carried over; the limit's own name is in answers and metrics")
+			}
+		}},
+		{"replaces", "", func(p place) { c.envoyReplaces(r, p) }},
 	})
 	if !ok || len(c.faults) > faults {
 		return false
 	}
+	if at, there := g["replaces"]; there && r.Name != "" && slices.Contains(r.Replaces, r.Name) {
+		c.node(at.where(), at.path, "has the limit's own name, %s; remove it", clip(r.Name))
+		return false
+	}
 	if unlimited {
+		r.Unlimited = true
 		if g.any("unit") {
 			c.node(g["unit"].where(), g["unit"].path, "stands beside unlimited; remove one of them")
 			return false
@@ -116,6 +102,11 @@ func (c *conversion) envoyRate(l *quota.Limit, p place) bool {
 	}
 	u := envoyUnits[unit]
 	l.SetFirst(quota.Window(quota.FixedWindow, requests, u.per))
+	var err error
+	if r.Limit, err = (quota.Inline{Kind: l.Kind, Rate: l.Rate, Burst: l.Burst}).Name(l.Namespace); err != nil {
+		c.node(p.where(), p.path, "%v", err)
+		return false
+	}
 	c.envoyLong(u.word, g["unit"])
 	return true
 }
@@ -145,16 +136,16 @@ func envoyUnit(to *int64) scalar {
 
 // envoyReplaces notes which limits a limit replaces for the requests that it
 // is for.
-func (c *conversion) envoyReplaces(p place) {
+func (c *conversion) envoyReplaces(r *descriptor.Rule, p place) {
 	var names []string
 	ok := c.list(p, quota.MaxLimits, "[{name: other}]", func(item place) {
 		var name string
 		c.object(item, "{name: other}", []field{
 			{"name", "name: other", func(p place) { c.scalar(p, bounded(&name, 1, quota.MaxKeyLen)) }},
 		})
-		names = append(names, clip(name))
+		names, r.Replaces = append(names, clip(name)), append(r.Replaces, name)
 	})
 	if ok {
-		c.note(p.path, "where both match, check only this limit", "replaces the limits called %s; is not carried over", strings.Join(names, ", "))
+		c.note(p.path, "serve the file as it is (protocols.envoy_rls_config), or, where both match, check only this limit", "replaces the limits called %s; is not carried over", strings.Join(names, ", "))
 	}
 }

@@ -6,20 +6,14 @@ import (
 	"github.com/quorate/quorate/internal/descriptor"
 )
 
-// Domain is the rules of one domain that are served as they are.
-type Domain struct {
-	Name string
-	Tree *descriptor.Tree
-}
-
 // Rules are domains by the namespace that they are counted in. They are never
 // changed.
-type Rules struct{ domains map[string]*Domain }
+type Rules struct{ domains map[string]*descriptor.Domain }
 
 // NewRules returns the rules of some domains. The error names two that would be
 // counted in one namespace.
-func NewRules(domains []Domain) (*Rules, error) {
-	r := &Rules{domains: make(map[string]*Domain, len(domains))}
+func NewRules(domains []descriptor.Domain) (*Rules, error) {
+	r := &Rules{domains: make(map[string]*descriptor.Domain, len(domains))}
 	for i := range domains {
 		d := &domains[i]
 		ns := descriptor.Namespace(d.Name)

@@ -308,7 +308,7 @@ var Rules = []Rule{
 	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
-		May:        []string{"internal/account", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
+		May:        []string{"internal/account", "internal/descriptor", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
 		ThirdParty: []string{yaml},
 	},
 	{

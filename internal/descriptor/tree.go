@@ -35,6 +35,12 @@ type Rule struct {
 	Replaces []string
 }
 
+// Domain is the rules of one domain, by its name.
+type Domain struct {
+	Name string
+	Tree *Tree
+}
+
 // Tree is the rules of one domain. A Tree that is complete may be asked
 // concurrently.
 type Tree struct {
@@ -132,6 +138,18 @@ func (n *node) sort() {
 	for _, to := range n.open {
 		to.sort()
 	}
+}
+
+// Patterns returns the patterns of the first step by their keys, in the order in which
+// they are tried.
+func (t *Tree) Patterns() map[string][]string {
+	out := map[string][]string{}
+	for key, list := range t.root.patterns {
+		for _, b := range list {
+			out[key] = append(out[key], b.text)
+		}
+	}
+	return out
 }
 
 // Match returns the rule for a descriptor, nil if there is none.
