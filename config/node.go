@@ -81,6 +81,11 @@ type Protocols struct {
 	// EnvoyRLSConfig is a configuration of envoyproxy/ratelimit, a file or a directory of
 	// them, that is served as it is; empty for none.
 	EnvoyRLSConfig string
+	// EnvoyRLSHeaders are the fields that Envoy is to add to its answers: one of
+	// HeadersIETF, HeadersLegacy, HeadersBoth and HeadersNone.
+	EnvoyRLSHeaders string
+	// EnvoyRLSOverrides lets callers of it bring limits along.
+	EnvoyRLSOverrides bool
 	// EnvoyRLQS is envoy.service.rate_limit_quota.v3.
 	EnvoyRLQS bool
 	// Gubernator is pb.gubernator.V1, and its HTTP paths.
@@ -88,6 +93,14 @@ type Protocols struct {
 	// ForwardAuth is the HTTP check for proxies.
 	ForwardAuth bool
 }
+
+// What Protocols.EnvoyRLSHeaders can be.
+const (
+	HeadersIETF   = "ietf"   // RateLimit, RateLimit-Policy
+	HeadersLegacy = "legacy" // RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset
+	HeadersBoth   = "both"
+	HeadersNone   = "none"
+)
 
 // TLS is how connections are secured.
 type TLS struct {
@@ -193,7 +206,7 @@ func defaults() Node {
 		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
-		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLQS: true, ForwardAuth: true},
+		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLSHeaders: HeadersIETF, EnvoyRLQS: true, ForwardAuth: true},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestDefault(t *testing.T) {
 		"QUORATE_RAFT_HEARTBEAT=1s", "QUORATE_RAFT_ELECTION=1s", "QUORATE_RAFT_LEASE=500ms",
 		"QUORATE_DEAD_AFTER=5m", "QUORATE_TLS_MODE=auto",
 		"QUORATE_CONNECTIONS_TOTAL=20000", "QUORATE_CONNECTIONS_PER_ADDRESS=4096", "QUORATE_AUTH_MODE=auto",
-		"QUORATE_PROTOCOLS_ENVOY_RLS=on", "QUORATE_PROTOCOLS_ENVOY_RLQS=on", "QUORATE_PROTOCOLS_GUBERNATOR=off", "QUORATE_PROTOCOLS_FORWARD_AUTH=on",
+		"QUORATE_PROTOCOLS_ENVOY_RLS=on", "QUORATE_PROTOCOLS_ENVOY_RLS_HEADERS=ietf", "QUORATE_PROTOCOLS_ENVOY_RLS_OVERRIDES=off", "QUORATE_PROTOCOLS_ENVOY_RLQS=on", "QUORATE_PROTOCOLS_GUBERNATOR=off", "QUORATE_PROTOCOLS_FORWARD_AUTH=on",
 	}
 	n, err = loadNode("", environ)
 	if err != nil || !reflect.DeepEqual(n, Default()) {
@@ -63,6 +63,7 @@ func TestEverySetting(t *testing.T) {
 		"access.grants":       `[{identity: "*", realm: r, permissions: [quota.accounts.read]}]`,
 		"access.bindings":     `[{identity: "*", role: checker}]`,
 		"protocols.envoy_rls": "on", "protocols.envoy_rlqs": "on", "protocols.gubernator": "on", "protocols.forward_auth": "on",
+		"protocols.envoy_rls_headers": "both", "protocols.envoy_rls_overrides": "on",
 		"listen.redis": ":7",
 		"listen.debug": ":7", "connections.total": "7", "connections.per_address": "8", "auth.mode": "on",
 	}

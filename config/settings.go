@@ -55,6 +55,8 @@ func (n *Node) settings() []setting {
 		{path: "listen.redis", scalar: listening(&n.Redis)},
 		{path: "protocols.envoy_rls", scalar: onOff(&n.Protocols.EnvoyRLS)},
 		{path: "protocols.envoy_rls_config", scalar: filePath(&n.Protocols.EnvoyRLSConfig)},
+		{path: "protocols.envoy_rls_headers", scalar: oneOf(&n.Protocols.EnvoyRLSHeaders, itself, HeadersIETF, HeadersLegacy, HeadersBoth, HeadersNone)},
+		{path: "protocols.envoy_rls_overrides", scalar: onOff(&n.Protocols.EnvoyRLSOverrides)},
 		{path: "protocols.envoy_rlqs", scalar: onOff(&n.Protocols.EnvoyRLQS)},
 		{path: "protocols.gubernator", scalar: onOff(&n.Protocols.Gubernator)},
 		{path: "protocols.forward_auth", scalar: onOff(&n.Protocols.ForwardAuth)},

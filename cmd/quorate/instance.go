@@ -113,7 +113,12 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	opts.Self = string(cfg.Self)
 	in := &instance{node: node, others: others, fault: make(chan error, 4)}
-	if err := in.secure(&opts, &who, sec, cfg.Dir); err != nil {
+	err = others.openEnvoy()
+	if err == nil {
+		err = in.secure(&opts, &who, sec, cfg.Dir)
+	}
+	if err != nil {
+		others.close()
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
@@ -128,6 +133,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	in.grpc, in.http = api.NewGRPC(node, opts, extra...), api.NewHTTP(node, opts)
 	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
 		ports.close()
+		others.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
 	go func() {

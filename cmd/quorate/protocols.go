@@ -26,6 +26,7 @@ type protocols struct {
 	reg   prometheus.Registerer
 	log   *slog.Logger
 	seen  func(*quota.Decision) // set by register
+	envoyFiles
 
 	closers []func()
 }
@@ -34,8 +35,8 @@ type protocols struct {
 func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
 	p.seen = seen
 	quotaservice.Register(srv, p.node, seen)
-	if s := p.envoyRLS(seen); s != nil {
-		s.Register(srv)
+	if p.EnvoyRLS {
+		p.envoyRLS(seen).Register(srv)
 	}
 	p.rlqs(srv)
 }
@@ -58,19 +59,8 @@ func (p *protocols) close() {
 // mount returns those that are HTTP, by their paths.
 func (p *protocols) mount(seen func(*quota.Decision)) map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
-	if s := p.envoyRLS(seen); s != nil {
-		out[envoy.JSONPath] = s.Handler(api.Permitted)
+	if p.EnvoyRLS {
+		out[envoy.JSONPath] = p.envoyRLS(seen).Handler(api.Permitted)
 	}
 	return out
-}
-
-// envoyRLS returns Envoy's rate limit service, nil if it is off.
-func (p *protocols) envoyRLS(seen func(*quota.Decision)) *envoy.Server {
-	if !p.EnvoyRLS {
-		return nil
-	}
-	return envoy.New(p.node, envoy.Options{
-		Seen:  seen,
-		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
-	})
 }
