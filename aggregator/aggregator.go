@@ -149,12 +149,17 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
 	b.saved, b.returned = 0, 0
 	a.openPlace(b, l)
-	if b.estAt == 0 { // never seen before: as good as full
+	b.meet(now, l)
+	b.others, b.ceded = 0, 0
+	a.urgent.push(b)
+}
+
+// meet begins with a key that was never seen before: it is as good as full.
+func (b *bucket) meet(now quota.Time, l *quota.Limit) {
+	if b.estAt == 0 {
 		b.est, b.estAt, b.as = l.BurstUnits(), now, l
 		b.firstWindow(now, l)
 	}
-	b.others, b.ceded = 0, 0
-	a.urgent.push(b)
 }
 
 // retryAfter is how long an unanswered report waits at most before it is sent again.

@@ -97,6 +97,7 @@ func (a *Aggregator) lend(now quota.Time, b *bucket, w Wish) (Loan, bool) {
 		return Loan{}, false
 	}
 	l := b.limit()
+	b.meet(now, l)
 	if !w.Look {
 		b.reopen(a, now, l)
 	}
@@ -274,6 +275,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 		return false
 	}
 	l := b.limit()
+	b.meet(now, l)
 	if s.counts() {
 		b.reopen(a, now, l)
 	}

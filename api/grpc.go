@@ -19,8 +19,8 @@ const (
 	maxGRPCMessage   = MaxLimitsFile + 64<<10 // a limit file and its envelope
 	maxGRPCStreams   = 1024                   // calls open on one connection
 	minKeepalive     = 5 * time.Second        // clients may not ping more often
-	keepaliveTime    = 30 * time.Second       // pings to silent clients
-	keepaliveTimeout = 10 * time.Second
+	keepaliveTime    = 5 * time.Second        // pings to silent clients: one that has vanished is missed soon
+	keepaliveTimeout = 5 * time.Second
 	connectTimeout   = 5 * time.Second
 	maxGRPCHeader    = 16 << 10
 	maxGRPCIdle      = 15 * time.Minute // without a call; clients connect again when they need to
@@ -50,6 +50,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	}
 	srv := grpc.NewServer(append(options, extra...)...)
 	quoratev1.RegisterQuotaServiceServer(srv, &quotaServer{service: s})
+	quoratev1.RegisterMemberServiceServer(srv, &memberServer{service: s})
 	quoratev1.RegisterLimitServiceServer(srv, &limitServer{service: s})
 	quoratev1.RegisterRateServiceServer(srv, &rateServer{service: s})
 	quoratev1.RegisterClusterServiceServer(srv, &clusterServer{service: s})

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -192,6 +193,7 @@ type service struct {
 	policies  PolicyStore
 	security  SecurityStore
 	operator  Operator
+	host      attach.Host
 
 	guard      *auth.Guard // nil: authentication is off
 	self       string
@@ -227,6 +229,7 @@ func newService(n Node, o Options) *service {
 	s.policies, _ = n.(PolicyStore)
 	s.security, _ = n.(SecurityStore)
 	s.operator, _ = n.(Operator)
+	s.host, _ = n.(attach.Host)
 	if s.guard != nil {
 		s.identifier, s.grants = byGuard{}, s.guard.Grants()
 	}

@@ -85,6 +85,15 @@ func New(cfg Config, t Trunk) *Branch {
 // Len returns how many clients are attached.
 func (b *Branch) Len() int { return len(b.clients) }
 
+// Keys returns how many keys clients have open together, those of attachments that
+// broke included: a key that ten of them use counts as ten.
+func (b *Branch) Keys() int { return b.holders }
+
+// Settled reports whether the attachment is known to be settled.
+func (b *Branch) Settled(id quota.NodeID, inc quota.Incarnation, term quota.Term) bool {
+	return b.settled.has(attachment{id, inc, term})
+}
+
 // Attach begins an attachment. An earlier one of the same process ends as if its
 // stream had broken; one of an earlier process is over. It returns ErrFull when
 // there is no room, and an error for an attachment that is not newer.
@@ -119,10 +128,6 @@ func (b *Branch) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 // that, what it was lent is lost now.
 func (b *Branch) part(c *client) {
 	delete(b.clients, c.id)
-	if len(c.keys) == 0 {
-		b.settled.add(b.now, c.attachment)
-		return
-	}
 	if len(b.parted) >= b.cfg.MaxClients {
 		b.end(c)
 		return
@@ -134,14 +139,14 @@ func (b *Branch) part(c *client) {
 	}
 }
 
-// end forgets an attachment, with what it was lent.
+// end forgets an attachment, with what it was lent. Should its last report come all
+// the same, it is that of an unknown one.
 func (b *Branch) end(c *client) {
 	for _, h := range c.keys {
 		b.lose(h)
 		b.drop(h)
 	}
 	delete(b.parted, c.attachment)
-	b.settled.add(b.now, c.attachment)
 }
 
 // remember is how long a broken attachment waits for its last report.

@@ -25,6 +25,9 @@ func (e *NoLeaderError) NoLeader() bool { return true }
 
 const callTimeout = 2 * time.Second
 
+// unknownCall is what every version answers to calls of later ones.
+const unknownCall = "this version does not know the call"
+
 // handle dispatches a frame of a peer. It runs on the goroutine that reads the
 // connection.
 func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
@@ -118,10 +121,17 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 		defer n.gone("its replicas are with others: it has left")
 	case *peerv1.Call_Backup:
 		out.Body = &peerv1.Call_BackupResult{BackupResult: n.onBackup(ctx, b.Backup)}
+	case *peerv1.Call_Client:
+		res, err := n.onClient(ctx, b.Client)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_ClientResult{ClientResult: res}
 	case *peerv1.Call_BackupRead:
 		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:
-		answer(&peerv1.Frame{Error: "this version does not know the call"})
+		answer(&peerv1.Frame{Error: unknownCall})
 		return
 	}
 	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: &out}})

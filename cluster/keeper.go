@@ -147,6 +147,8 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.PoliciesRevision = n.meta.policies.Load().revision
 	b.SecurityRevision = n.Security().Revision()
 	b.MembersRevision = n.meta.members.Load().Revision()
+	clients, _ := n.clients.count()
+	b.Clients = uint32(clients)
 	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
 	if b.Meta {
 		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
@@ -183,7 +185,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	}
 	n.routes.peer(from, func(p *peer) {
 		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
-		p.members = b.MembersRevision
+		p.members, p.clients = b.MembersRevision, b.Clients
 	})
 }
 
@@ -215,6 +217,7 @@ func (n *Node) limitsChanged(limits *quota.Limits) {
 		s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, limits) })
 	}
 	n.post(func(now quota.Time) { n.agg.SetLimits(now, limits) })
+	n.clients.limitsChanged()
 	n.hub.Publish(quota.Event{At: n.clock.now(), Kind: quota.EventLimitsChanged})
 	n.announce()
 }

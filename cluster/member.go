@@ -20,6 +20,7 @@ func (n *Node) memberLoop() {
 			return
 		case f := <-n.inbox:
 			n.work(f)
+			n.clients.collected()
 		case <-n.wake:
 		case <-timer.C:
 		}

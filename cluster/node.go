@@ -59,6 +59,7 @@ type Node struct {
 	catchUps catchUps
 
 	reserved reservations
+	clients  clients
 	hub      events.Hub
 	backups  backups
 	keeps    keeps
@@ -143,6 +144,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	n.agg.Afterlife(inherited)
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
+	n.clients.init(n)
 	n.stats.init(n, cfg.Registry)
 	return n
 }
@@ -238,7 +240,8 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(7)
+	n.done.Add(8)
+	go n.clientLoop()
 	go n.placer()
 	go n.mover()
 	go n.saver()
@@ -255,6 +258,7 @@ func (n *Node) run() {
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
+		n.ReleaseClients()
 		if n.host != nil {
 			n.tend(ctx)
 			errs = append(errs, n.host.Close(ctx))
@@ -283,6 +287,7 @@ const leaveGrace = 20 * time.Millisecond
 func (n *Node) Kill() error {
 	var errs []error
 	n.closed.Do(func() {
+		n.clients.cutClients()
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
 		n.accounts.Close()

@@ -13,4 +13,5 @@ func (n *Node) overridden(keys []quota.Key) {
 		s.with(func(l *leader.Ledger, now quota.Time) { l.Overridden(now, keys) })
 	}
 	n.post(func(now quota.Time) { n.agg.Overridden(now, keys) })
+	n.clients.overridden(keys)
 }

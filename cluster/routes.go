@@ -39,6 +39,7 @@ type peer struct {
 	// members is the revision of the membership that it has applied.
 	members uint64
 	since   time.Time // of up, or of not being so
+	clients uint32    // that are attached to it, as it says
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one

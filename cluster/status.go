@@ -34,6 +34,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	up := n.routes.upNodes()
 	for _, id := range v.ids {
 		s := n.nodeStatus(v, id)
+		s.Clients = n.clientsOf(id)
 		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
 		out.Nodes = append(out.Nodes, s)
 	}
@@ -108,4 +109,18 @@ func (n *Node) faults() (out []string) {
 		out = append(out, text)
 	}
 	return out
+}
+
+// clientsOf is how many client processes are attached to a node.
+func (n *Node) clientsOf(id quota.NodeID) (count int32) {
+	if id == n.cfg.Self {
+		own, _ := n.clients.count()
+		return int32(min(own, MaxClients))
+	}
+	n.routes.peer(id, func(p *peer) {
+		if p.up {
+			count = int32(min(p.clients, MaxClients))
+		}
+	})
+	return count
 }

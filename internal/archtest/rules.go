@@ -125,6 +125,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota", "internal/zone", "api/gen/..."},
 	},
 	{
+		Package: "internal/attach", Kind: Library,
+		Job: "is what a node and the server of client processes say to each other",
+		May: []string{"internal/quota", "api/gen/..."},
+	},
+	{
 		Package: "internal/filltest", Kind: Support,
 		Job: "fills values for tests of codecs",
 		May: []string{"internal/zone"},
@@ -203,7 +208,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/peerproto", "internal/limitproto", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
@@ -216,7 +221,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/audit", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{

@@ -346,7 +346,9 @@ type NodeStatus struct {
 	// What is wrong with the answering node itself, such as a full disk; empty for others.
 	Faults []string `protobuf:"bytes,14,rep,name=faults,proto3" json:"faults,omitempty"`
 	// When it joined; unset if it was there from the first.
-	JoinedAt      *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
+	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
+	// Client processes that are attached to it, as it said in the last second.
+	Clients       int32 `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +486,13 @@ func (x *NodeStatus) GetJoinedAt() *timestamppb.Timestamp {
 		return x.JoinedAt
 	}
 	return nil
+}
+
+func (x *NodeStatus) GetClients() int32 {
+	if x != nil {
+		return x.Clients
+	}
+	return 0
 }
 
 // RangeStatus is one range.
@@ -1860,7 +1869,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\aversion\x18\t \x01(\tR\aversion\x12-\n" +
 	"\x04sync\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
-	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\x84\x04\n" +
+	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\x9e\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -1879,7 +1888,8 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\breplicas\x18\f \x01(\x05R\breplicas\x121\n" +
 	"\x06silent\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x16\n" +
 	"\x06faults\x18\x0e \x03(\tR\x06faults\x127\n" +
-	"\tjoined_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bjoinedAt\"\xb0\x01\n" +
+	"\tjoined_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bjoinedAt\x12\x18\n" +
+	"\aclients\x18\x10 \x01(\x05R\aclients\"\xb0\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +

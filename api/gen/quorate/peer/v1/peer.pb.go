@@ -2349,8 +2349,10 @@ type Beacon struct {
 	MembersRevision uint64 `protobuf:"varint,7,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
 	// Revision of who may do what that the sender has applied.
 	SecurityRevision uint64 `protobuf:"varint,8,opt,name=security_revision,json=securityRevision,proto3" json:"security_revision,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How many client processes are attached to the sender.
+	Clients       uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beacon) Reset() {
@@ -2435,6 +2437,13 @@ func (x *Beacon) GetMembersRevision() uint64 {
 func (x *Beacon) GetSecurityRevision() uint64 {
 	if x != nil {
 		return x.SecurityRevision
+	}
+	return 0
+}
+
+func (x *Beacon) GetClients() uint32 {
+	if x != nil {
+		return x.Clients
 	}
 	return 0
 }
@@ -2537,6 +2546,8 @@ type Call struct {
 	//	*Call_BackupReadResult
 	//	*Call_Gone
 	//	*Call_GoneResult
+	//	*Call_Client
+	//	*Call_ClientResult
 	Body          isCall_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2903,6 +2914,24 @@ func (x *Call) GetGoneResult() *CallGoneResult {
 	return nil
 }
 
+func (x *Call) GetClient() *CallClient {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Client); ok {
+			return x.Client
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetClientResult() *CallClientResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_ClientResult); ok {
+			return x.ClientResult
+		}
+	}
+	return nil
+}
+
 type isCall_Body interface {
 	isCall_Body()
 }
@@ -3089,6 +3118,16 @@ type Call_GoneResult struct {
 	GoneResult *CallGoneResult `protobuf:"bytes,71,opt,name=gone_result,json=goneResult,proto3,oneof"`
 }
 
+type Call_Client struct {
+	// Settle an attachment of a client process, or ask about it.
+	Client *CallClient `protobuf:"bytes,72,opt,name=client,proto3,oneof"`
+}
+
+type Call_ClientResult struct {
+	// Its answer.
+	ClientResult *CallClientResult `protobuf:"bytes,73,opt,name=client_result,json=clientResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -3161,6 +3200,150 @@ func (*Call_Gone) isCall_Body() {}
 
 func (*Call_GoneResult) isCall_Body() {}
 
+func (*Call_Client) isCall_Body() {}
+
+func (*Call_ClientResult) isCall_Body() {}
+
+// CallClient is about one attachment of a client process. With a report it is to be
+// settled: the receiver is the node that it was to, or a later life of that. Without
+// one it asks whether the receiver has settled it.
+type CallClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The process, as nodes name it.
+	Client string `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	// This life of the process.
+	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The attachment.
+	Attachment uint64 `protobuf:"varint,3,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	// The life of the node that it was to.
+	NodeIncarnation uint64 `protobuf:"varint,4,opt,name=node_incarnation,json=nodeIncarnation,proto3" json:"node_incarnation,omitempty"`
+	// Its last report.
+	Report *Report `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
+	// Of each entry, what the process knows to be acknowledged, used and overdrawn
+	// together.
+	Acknowledged  []int64 `protobuf:"varint,6,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallClient) Reset() {
+	*x = CallClient{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallClient) ProtoMessage() {}
+
+func (x *CallClient) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
+func (*CallClient) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CallClient) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *CallClient) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *CallClient) GetAttachment() uint64 {
+	if x != nil {
+		return x.Attachment
+	}
+	return 0
+}
+
+func (x *CallClient) GetNodeIncarnation() uint64 {
+	if x != nil {
+		return x.NodeIncarnation
+	}
+	return 0
+}
+
+func (x *CallClient) GetReport() *Report {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+func (x *CallClient) GetAcknowledged() []int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return nil
+}
+
+// CallClientResult answers CallClient.
+type CallClientResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the attachment is settled at the receiver.
+	Settled       bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallClientResult) Reset() {
+	*x = CallClientResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallClientResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallClientResult) ProtoMessage() {}
+
+func (x *CallClientResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
+func (*CallClientResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CallClientResult) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
 // CallSecurity changes who may do what.
 type CallSecurity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3172,7 +3355,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3367,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3380,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -3222,7 +3405,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3417,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3430,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -3281,7 +3464,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3476,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3489,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 // CallGoneResult answers CallGone.
@@ -3318,7 +3501,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3513,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3526,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -3361,7 +3544,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3556,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3569,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -3423,7 +3606,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3618,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3631,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -3478,7 +3661,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3673,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3686,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -3533,7 +3716,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3728,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3741,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -3586,7 +3769,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3781,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3794,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -3638,7 +3821,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3833,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3846,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -3709,7 +3892,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3904,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3917,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -3767,7 +3950,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +3962,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +3975,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 // CallSetLimits replaces the limits.
@@ -3806,7 +3989,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4001,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4014,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -3862,7 +4045,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +4057,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4070,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -3947,7 +4130,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4142,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4155,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -4011,7 +4194,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4206,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4219,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -4075,7 +4258,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4270,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4283,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -4139,7 +4322,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4334,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4347,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -4199,7 +4382,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4394,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4224,7 +4407,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -4249,7 +4432,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4444,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4457,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -4313,7 +4496,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4508,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4521,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -4388,7 +4571,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4583,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4596,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -4484,7 +4667,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +4679,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +4692,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -4542,7 +4725,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4737,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4750,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -4634,7 +4817,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4829,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4842,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -4694,7 +4877,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4706,7 +4889,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4719,7 +4902,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -4740,7 +4923,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4752,7 +4935,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4765,7 +4948,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -4794,7 +4977,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +4989,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +5002,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -4869,7 +5052,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +5064,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +5077,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -4921,7 +5104,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +5116,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5129,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -4994,7 +5177,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5189,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5202,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -5063,7 +5246,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5075,7 +5258,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5088,7 +5271,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -5121,7 +5304,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5316,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5329,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -5182,7 +5365,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5377,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5390,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -5231,7 +5414,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +5426,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +5439,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -5284,7 +5467,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +5479,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +5492,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -5344,7 +5527,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5539,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5552,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -5449,7 +5632,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5644,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5657,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -5540,7 +5723,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +5735,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5748,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AccountName) GetApp() string {
@@ -5635,7 +5818,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5647,7 +5830,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5660,7 +5843,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -5741,7 +5924,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +5936,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +5949,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -5830,7 +6013,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5842,7 +6025,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5855,7 +6038,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -5908,7 +6091,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6103,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6116,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -5994,7 +6177,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6006,7 +6189,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6019,7 +6202,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -6143,7 +6326,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6155,7 +6338,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6168,7 +6351,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -6243,7 +6426,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6438,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6451,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -6341,7 +6524,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6353,7 +6536,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6366,7 +6549,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -6426,7 +6609,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6621,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6634,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -6486,7 +6669,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6498,7 +6681,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6511,7 +6694,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -6536,7 +6719,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6731,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6744,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -6601,7 +6784,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6613,7 +6796,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6626,7 +6809,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -6663,7 +6846,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6675,7 +6858,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6688,7 +6871,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -6887,7 +7070,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
-	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xac\x02\n" +
+	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xc6\x02\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
@@ -6896,10 +7079,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aleaving\x18\x05 \x01(\bR\aleaving\x12+\n" +
 	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\x12)\n" +
 	"\x10members_revision\x18\a \x01(\x04R\x0fmembersRevision\x12+\n" +
-	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\"0\n" +
+	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\x12\x18\n" +
+	"\aclients\x18\t \x01(\rR\aclients\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\x80\x13\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\x81\x14\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -6943,8 +7127,22 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x12backup_read_result\x18? \x01(\v2%.quorate.peer.v1.CallBackupReadResultH\x00R\x10backupReadResult\x12/\n" +
 	"\x04gone\x18F \x01(\v2\x19.quorate.peer.v1.CallGoneH\x00R\x04gone\x12B\n" +
 	"\vgone_result\x18G \x01(\v2\x1f.quorate.peer.v1.CallGoneResultH\x00R\n" +
-	"goneResultB\x06\n" +
-	"\x04body\"(\n" +
+	"goneResult\x125\n" +
+	"\x06client\x18H \x01(\v2\x1b.quorate.peer.v1.CallClientH\x00R\x06client\x12H\n" +
+	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResultB\x06\n" +
+	"\x04body\"\xe6\x01\n" +
+	"\n" +
+	"CallClient\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\x03 \x01(\x04R\n" +
+	"attachment\x12)\n" +
+	"\x10node_incarnation\x18\x04 \x01(\x04R\x0fnodeIncarnation\x12/\n" +
+	"\x06report\x18\x05 \x01(\v2\x17.quorate.peer.v1.ReportR\x06report\x12\"\n" +
+	"\facknowledged\x18\x06 \x03(\x03R\facknowledged\",\n" +
+	"\x10CallClientResult\x12\x18\n" +
+	"\asettled\x18\x01 \x01(\bR\asettled\"(\n" +
 	"\fCallSecurity\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"`\n" +
 	"\x12CallSecurityResult\x12\x18\n" +
@@ -7225,7 +7423,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -7253,58 +7451,60 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Beacon)(nil),                 // 23: quorate.peer.v1.Beacon
 	(*Lead)(nil),                   // 24: quorate.peer.v1.Lead
 	(*Call)(nil),                   // 25: quorate.peer.v1.Call
-	(*CallSecurity)(nil),           // 26: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),     // 27: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),               // 28: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),         // 29: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),            // 30: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 31: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 32: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 33: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 34: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 35: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 36: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 37: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 38: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 39: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 40: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 41: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 42: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 43: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 44: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 45: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 46: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 47: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 48: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 49: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 50: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 51: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 52: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 53: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 54: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 55: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 56: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 57: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 58: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 59: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 60: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 61: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 62: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 63: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 64: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 65: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 66: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 67: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 68: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 69: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 70: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 71: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 72: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 73: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 74: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 75: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 76: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 77: quorate.peer.v1.CallBackupReadResult
+	(*CallClient)(nil),             // 26: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),       // 27: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),           // 28: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),     // 29: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),               // 30: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),         // 31: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),            // 32: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 33: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 34: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 35: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 36: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 37: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 38: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 39: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 40: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 41: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 42: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 43: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 44: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 45: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 46: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 47: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 48: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 49: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 50: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 51: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 52: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 53: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 54: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 55: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 56: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 57: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 58: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 59: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 60: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 61: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 62: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 63: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 64: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 65: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 66: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 67: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 68: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 69: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 70: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 71: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 72: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 73: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 74: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 75: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 76: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 77: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 78: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 79: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -7337,69 +7537,72 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	21, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
 	22, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
 	24, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	38, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	39, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	42, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	43, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	44, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	45, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	46, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	48, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	50, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	51, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	57, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	59, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	52, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	53, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	54, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	55, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	60, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	61, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	66, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	67, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	30, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	31, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	32, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	33, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	34, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	35, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	36, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	37, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	26, // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	27, // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	73, // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	74, // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	76, // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	77, // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	28, // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	29, // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	40, // 66: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	41, // 67: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	47, // 68: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	49, // 69: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	56, // 70: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	58, // 71: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	62, // 72: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	63, // 73: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,  // 74: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	64, // 75: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	64, // 76: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	65, // 77: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,  // 78: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	69, // 79: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	68, // 80: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	64, // 81: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	70, // 82: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	72, // 83: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	71, // 84: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	70, // 85: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,  // 86: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	75, // 87: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	40, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	41, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	44, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	45, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	46, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	47, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	48, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	50, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	52, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	53, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	59, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	61, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	54, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	55, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	56, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	57, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	62, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	63, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	68, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	69, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	32, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	33, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	34, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	35, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	36, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	37, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	38, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	39, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	28, // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	29, // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	75, // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	76, // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	78, // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	79, // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	30, // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	31, // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	26, // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	27, // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	17, // 68: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	42, // 69: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	43, // 70: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	49, // 71: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	51, // 72: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	58, // 73: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	60, // 74: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	64, // 75: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	65, // 76: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,  // 77: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	66, // 78: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	66, // 79: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	67, // 80: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,  // 81: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	71, // 82: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	70, // 83: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	66, // 84: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	72, // 85: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	74, // 86: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	73, // 87: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	72, // 88: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,  // 89: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	77, // 90: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	91, // [91:91] is the sub-list for method output_type
+	91, // [91:91] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -7462,15 +7665,17 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_BackupReadResult)(nil),
 		(*Call_Gone)(nil),
 		(*Call_GoneResult)(nil),
+		(*Call_Client)(nil),
+		(*Call_ClientResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[62].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[64].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   75,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,334 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Bounds of attachments, besides those of package attach.
+const (
+	// attachHelloWait is how long a process may take to say who it is.
+	attachHelloWait = 5 * time.Second
+	// attachStuck is how long a process may leave one message untaken.
+	attachStuck = 5 * time.Second
+	// attachLinger is how long a process that is told to go may take for its last words.
+	attachLinger = 500 * time.Millisecond
+	// mayFor is how long it is believed that a process has a permission.
+	mayFor = time.Second
+	// maxAttachNamespaces is how many namespaces a process may name.
+	maxAttachNamespaces = 1000
+)
+
+type memberServer struct {
+	quoratev1.UnimplementedMemberServiceServer
+	*service
+}
+
+// Attach serves one attachment. The goroutine that calls it sends; another one reads.
+func (s *memberServer) Attach(stream quoratev1.MemberService_AttachServer) error {
+	if s.host == nil {
+		return notServed("let client processes attach").status()
+	}
+	a := &attachment{service: s.service, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
+	go func() { a.read <- a.reads() }()
+	return a.serve()
+}
+
+// attachment is one stream. What reads belongs to the goroutine that reads.
+type attachment struct {
+	*service
+	stream quoratev1.MemberService_AttachServer
+	ctx    context.Context
+	out    *attach.Outbox
+	read   chan error // how reading ended; nil: the process has said all
+
+	hello   *attach.Hello
+	session attach.Session
+	named   []string // namespaces; none: all
+	allowed map[permitted]time.Time
+}
+
+type permitted struct {
+	namespace  string
+	permission rbac.Permission
+}
+
+// serve sends what is in the outbox until either side ends the attachment.
+func (a *attachment) serve() error {
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		err := <-a.read
+		a.out.End(nil) // what waits is still sent
+		ended <- err
+		if err != nil {
+			cancel()
+		}
+	}()
+	err := unlessStuck(attachStuck, func(around func(func() error) error) error {
+		for {
+			m, err := a.out.Next(ctx)
+			if m == nil {
+				return err
+			}
+			if err := around(func() error { return a.stream.Send(m) }); err != nil {
+				return err
+			}
+		}
+	})
+	switch {
+	case errors.Is(err, attach.ErrSlow):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case err != nil && ctx.Err() == nil:
+		return err
+	}
+	select {
+	case err = <-ended:
+	case <-time.After(attachLinger):
+		err = nil
+	}
+	return err
+}
+
+// reads takes what the process sends, until it ends or says what is wrong.
+func (a *attachment) reads() error {
+	if f := a.begin(); f != nil {
+		return f.status()
+	}
+	defer a.session.End()
+	for {
+		m, err := a.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if f := a.take(m); f != nil {
+			return f.status()
+		}
+	}
+}
+
+// begin takes the first message.
+func (a *attachment) begin() *fault {
+	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
+	defer late.Stop()
+	m, err := a.stream.Recv()
+	if err != nil {
+		return &fault{code: codes.Canceled, http: http.StatusRequestTimeout, reason: "NO_HELLO", detail: "the stream ended before its first message"}
+	}
+	if !late.Stop() {
+		return &fault{code: codes.DeadlineExceeded, http: http.StatusRequestTimeout, reason: "NO_HELLO", detail: "the first message took too long"}
+	}
+	h := m.GetHello()
+	if h == nil {
+		return badField("hello", "is missing; it must be the first message")
+	}
+	if f := a.greet(h); f != nil {
+		return f
+	}
+	a.session, err = a.host.Attach(a.hello, a.out)
+	return attachFault(err)
+}
+
+// greet checks who attaches.
+func (a *attachment) greet(h *quoratev1.ClientHello) *fault {
+	if err := quota.CheckName("client", h.GetClient()); err != nil {
+		return badName("hello.client", err)
+	}
+	if h.GetIncarnation() == 0 {
+		return badField("hello.incarnation", "0; must be above")
+	}
+	if h.GetAttachment() == 0 {
+		return badField("hello.attachment", "0; attachments are numbered from 1")
+	}
+	if n := len(h.GetNamespaces()); n > maxAttachNamespaces {
+		return badField("hello.namespaces", "%d; at most %d", n, maxAttachNamespaces)
+	}
+	for _, ns := range h.GetNamespaces() {
+		if err := quota.CheckName("namespace", ns); err != nil {
+			return badName("hello.namespaces", err)
+		}
+		if !a.mayIn(a.ctx, rbac.Check, ns) {
+			return a.denied(ns, rbac.Check)
+		}
+	}
+	a.named, a.allowed = slices.Clone(h.GetNamespaces()), map[permitted]time.Time{}
+	slices.Sort(a.named)
+	a.hello = &attach.Hello{Client: a.name(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
+	if len(a.named) > 0 || a.guard != nil {
+		a.hello.May = a.uses
+	}
+	return nil
+}
+
+// name is what nodes call the process: where callers are known, those of others may
+// have the same name.
+func (a *attachment) name(client string) quota.NodeID {
+	if v := visitOf(a.ctx); a.guard != nil && v != nil {
+		return quota.NodeID(v.caller.Identity + "/" + client)
+	}
+	return quota.NodeID(client)
+}
+
+// uses says whether limits of a namespace are for the process.
+func (a *attachment) uses(namespace string) bool {
+	return a.names(namespace) && a.mayIn(a.ctx, rbac.Check, namespace)
+}
+
+func (a *attachment) names(namespace string) bool {
+	if len(a.named) == 0 {
+		return true
+	}
+	_, ok := slices.BinarySearch(a.named, namespace)
+	return ok
+}
+
+func (a *attachment) denied(namespace string, p rbac.Permission) *fault {
+	f := &fault{
+		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED",
+		meta: map[string]string{"permission": p.String(), "scope": string(rbac.Namespace(namespace))},
+	}
+	f.detail = "the process has no permission " + p.String() + " in " + string(rbac.Namespace(namespace))
+	if v := visitOf(a.ctx); v != nil {
+		f.meta["identity"] = v.caller.Identity
+	}
+	return f
+}
+
+// take takes one message.
+func (a *attachment) take(m *quoratev1.AttachRequest) *fault {
+	switch b := m.GetBody().(type) {
+	case *quoratev1.AttachRequest_Report:
+		r, err := peerproto.ParseReport(a.hello.Client, b.Report)
+		switch {
+		case err != nil:
+			return badField("report", "%v", err)
+		case r.Term != a.hello.Attachment:
+			return badField("report.term", "%d; the attachment is %d", r.Term, a.hello.Attachment)
+		case r.Incarnation != a.hello.Incarnation:
+			return badField("report.incarnation", "%d; that of the process is %d", r.Incarnation, a.hello.Incarnation)
+		}
+		if f := a.permit(r.Entries); f != nil {
+			return f
+		}
+		a.session.Report(&r)
+	case *quoratev1.AttachRequest_Settlement:
+		s, f := a.settlement(b.Settlement)
+		if f != nil {
+			return f
+		}
+		a.session.Settle(s)
+	case *quoratev1.AttachRequest_Hello:
+		return badField("hello", "is there again; an attachment has one")
+	default:
+		return badField("body", "is missing, or of a later version; must be a report or a settlement")
+	}
+	return nil
+}
+
+// settlement checks what an earlier attachment had counted.
+func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *fault) {
+	r, err := peerproto.ParseReport(a.hello.Client, m.GetReport())
+	if err != nil {
+		return nil, badField("settlement.report", "%v", err)
+	}
+	if err := quota.CheckName("node", m.GetNode()); err != nil {
+		return nil, badName("settlement.node", err)
+	}
+	if m.GetNodeIncarnation() == 0 {
+		return nil, badField("settlement.node_incarnation", "0; must be above")
+	}
+	if n := m.GetAttachment(); n == 0 || n >= uint64(a.hello.Attachment) {
+		return nil, badField("settlement.attachment", "%d; must be an earlier one than %d", n, a.hello.Attachment)
+	}
+	if n := len(m.GetAcknowledged()); n != len(r.Entries) {
+		return nil, badField("settlement.acknowledged", "%d amounts for %d entries", n, len(r.Entries))
+	}
+	if f := a.permit(r.Entries); f != nil {
+		return nil, f
+	}
+	r.Incarnation, r.Term, r.Full = a.hello.Incarnation, quota.Term(m.GetAttachment()), true
+	for i := range r.Entries {
+		e, known := &r.Entries[i], quota.Units(m.Acknowledged[i])
+		spent := e.Used.Plus(e.Overdrawn)
+		if known < 0 || known > spent {
+			return nil, badField("settlement.acknowledged", "%d of entry %d; must be 0 to what was used and overdrawn, %d", known, i, spent)
+		}
+		e.Unreported, e.Final = spent-known, true
+	}
+	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Life: quota.Incarnation(m.GetNodeIncarnation()), Report: r}, nil
+}
+
+// permit refuses entries of namespaces that the process has no permission in, or that
+// it has not named.
+func (a *attachment) permit(entries []quota.ReportEntry) *fault {
+	for i := range entries {
+		e := &entries[i]
+		if e.Key.Namespace == quota.Global.Namespace {
+			continue // the default of last resort is for whoever may check anything
+		}
+		if !a.names(e.Key.Namespace) {
+			return badField("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
+		}
+		if f := a.has(e.Key.Namespace, rbac.Check); f != nil {
+			return f
+		}
+		if e.Charged > 0 || e.Refunded > 0 {
+			if f := a.has(e.Key.Namespace, rbac.Report); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// has asks for a permission, and believes the answer for a while.
+func (a *attachment) has(namespace string, p rbac.Permission) *fault {
+	if a.guard == nil {
+		return nil
+	}
+	k, now := permitted{namespace, p}, time.Now()
+	if now.Before(a.allowed[k]) {
+		return nil
+	}
+	if !a.mayIn(a.ctx, p, namespace) {
+		return a.denied(namespace, p)
+	}
+	a.allowed[k] = now.Add(mayFor)
+	return nil
+}
+
+// attachFault is why a node takes no attachment; nil if it does.
+func attachFault(err error) *fault {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, attach.ErrFull):
+		return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_CLIENTS", detail: err.Error()}
+	case errors.Is(err, attach.ErrStopping):
+		return &fault{code: codes.Unavailable, http: http.StatusServiceUnavailable, reason: "STOPPING", detail: err.Error()}
+	case errors.Is(err, attach.ErrStale):
+		return &fault{code: codes.FailedPrecondition, http: http.StatusConflict, reason: "STALE_ATTACHMENT", detail: err.Error()}
+	}
+	return &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: err.Error()}
+}
+
+func goodbye(reason string) *quoratev1.AttachResponse {
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
+}

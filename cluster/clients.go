@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/branch"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// MaxClients is the most client processes that attach to one node.
+const MaxClients = 20_000
+
+// clientsGo bounds how long a node that stops waits for its clients to take up with
+// another one, and settle what they had here.
+const clientsGo = 500 * time.Millisecond
+
+// clients are the processes attached to this node. Reports are booked on the
+// goroutines that read them, under one mutex: that is about a microsecond a key. What
+// answers no report is sent by a goroutine of its own (clientLoop).
+type clients struct {
+	node *Node
+	wake chan struct{}
+
+	mu       sync.Mutex // also of the branch; taken before that of a session
+	branch   *branch.Branch
+	sessions map[quota.NodeID]*session
+	stopping bool
+	// inheriting are the attachments of dead nodes that are being settled here.
+	inheriting map[inheritance]struct{}
+	ended    chan struct{} // closed when the last session ends while the node stops
+
+	news clientNews
+}
+
+// clientNews is what the sessions have to be told, and what leaders want back.
+type clientNews struct {
+	mu       sync.Mutex
+	limits   bool
+	keys     []quota.Key // whose overrides have changed
+	allKeys  bool
+	recalled []quota.Key
+}
+
+// maxNews bounds the keys of overrides that wait to be told; beyond it all are looked at.
+const maxNews = 4096
+
+func (c *clients) init(n *Node) {
+	c.node, c.wake, c.sessions, c.inheriting = n, make(chan struct{}, 1), map[quota.NodeID]*session{}, map[inheritance]struct{}{}
+	c.branch = branch.New(branch.Config{
+		Self: n.cfg.Self, Sync: n.sync(), Lease: n.lease(), MaxClients: MaxClients, MaxKeys: n.cfg.MaxKeys,
+	}, trunk{n.agg, &c.news})
+}
+
+// trunk is the aggregator, whose recalls the member loop collects.
+type trunk struct {
+	*aggregator.Aggregator
+	news *clientNews
+}
+
+// Recalls implements branch.Trunk.
+func (t trunk) Recalls() []quota.Key {
+	t.news.mu.Lock()
+	defer t.news.mu.Unlock()
+	out := t.news.recalled
+	t.news.recalled = nil
+	return out
+}
+
+// collected is called by the member loop after it has applied grants.
+func (c *clients) collected() {
+	if keys := c.node.agg.Recalls(); len(keys) > 0 {
+		c.news.mu.Lock()
+		if len(c.news.recalled) < maxNews {
+			c.news.recalled = append(c.news.recalled, keys...)
+		}
+		c.news.mu.Unlock()
+	}
+	c.poke()
+}
+
+func (c *clients) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// count is how many are attached, and how many keys they have open.
+func (c *clients) count() (clients, keys int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.branch.Len(), c.branch.Keys()
+}
+
+// Attach begins an attachment of a client process; see attach.Host.
+func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
+	c := &n.clients
+	s := &session{clients: c, id: h.Client, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]overrideTold{}}
+	s.settling.init()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping {
+		return nil, attach.ErrStopping
+	}
+	switch err := c.branch.Attach(n.clock.now(), s.id, s.inc, s.term); {
+	case errors.Is(err, branch.ErrFull):
+		return nil, attach.ErrFull
+	case err != nil:
+		return nil, attach.ErrStale
+	}
+	if was := c.sessions[s.id]; was != nil {
+		was.out.End(goodbye("the process has attached again"))
+	}
+	c.sessions[s.id] = s
+	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: n.nodeHello()}})
+	s.tellLimits(n.meta.current(), limitsCache{})
+	return s, nil
+}
+
+func (n *Node) nodeHello() *quoratev1.NodeHello {
+	h := &quoratev1.NodeHello{
+		Node: string(n.cfg.Self), Incarnation: uint64(n.inc), Cluster: n.cfg.Cluster,
+		SyncNanos: int64(n.sync()), LeaseNanos: int64(n.lease()),
+	}
+	v := n.view.Load()
+	for _, id := range v.ids {
+		if m := v.member(id); m != nil && id != n.cfg.Self && m.GRPC != "" {
+			h.Others = append(h.Others, m.GRPC)
+		}
+	}
+	return h
+}
+
+func goodbye(reason string) *quoratev1.AttachResponse {
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
+}
+
+// clientLoop sends what answers no report: grants that came for clients who wait,
+// recalls, limits and overrides that changed.
+func (n *Node) clientLoop() {
+	defer n.done.Done()
+	c := &n.clients
+	tick := time.NewTicker(n.sync() / 2)
+	defer tick.Stop()
+	swept := n.clock.now()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-c.wake:
+		case <-tick.C:
+		}
+		c.tellNews()
+		c.mu.Lock()
+		now := n.clock.now()
+		if now.Sub(swept) >= time.Second {
+			swept = now
+			c.branch.Sweep(now)
+		}
+		c.push(now)
+		c.mu.Unlock()
+		if n.agg.Urgent() {
+			n.poke()
+		}
+	}
+}
+
+// push sends what the branch has for clients, one message to each. c.mu is held.
+func (c *clients) push(now quota.Time) {
+	pushed := c.branch.Push(now)
+	if len(pushed) == 0 {
+		return
+	}
+	merged := map[quota.NodeID]*quota.Grant{}
+	for i := range pushed {
+		g := &pushed[i]
+		m := merged[g.To]
+		if m != nil && m.Term == g.Term && m.At == g.At && len(m.Entries)+len(g.Entries) <= peerproto.MaxEntries {
+			m.Entries = append(m.Entries, g.Entries...)
+			continue
+		}
+		c.send(m)
+		merged[g.To] = g
+	}
+	for _, g := range merged {
+		c.send(g)
+	}
+}
+
+// send puts a grant into the outbox of its client. c.mu is held.
+func (c *clients) send(g *quota.Grant) {
+	if g == nil {
+		return
+	}
+	if s := c.sessions[g.To]; s != nil && s.term == g.Term {
+		s.out.Put(grantMessage(g))
+	}
+}
+
+func grantMessage(g *quota.Grant) *quoratev1.AttachResponse {
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: peerproto.EncodeGrant(g)}}
+}
+
+// ReleaseClients tells all client processes to attach to other nodes, takes no more,
+// and waits a moment until they have gone. It is for a node that is about to stop.
+func (n *Node) ReleaseClients() {
+	c := &n.clients
+	c.mu.Lock()
+	c.stopping = true
+	left := len(c.sessions)
+	if left > 0 && c.ended == nil {
+		c.ended = make(chan struct{})
+	}
+	ended := c.ended
+	for _, s := range c.sessions {
+		s.out.End(goodbye("the node stops"))
+	}
+	c.mu.Unlock()
+	if left == 0 {
+		return
+	}
+	timer := time.NewTimer(clientsGo)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		time.Sleep(clientsGo / 4) // they settle by way of others
+	case <-timer.C:
+	}
+}
+
+// cutClients ends all streams without a word.
+func (c *clients) cutClients() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	for _, s := range c.sessions {
+		s.out.End(nil)
+	}
+}

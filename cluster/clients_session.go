@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// session is one attachment of a client process.
+type session struct {
+	*clients
+	id   quota.NodeID
+	inc  quota.Incarnation
+	term quota.Term
+	may  func(namespace string) bool // nil: all
+	out  *attach.Outbox
+
+	version  uint64 // of the limits that were told; guarded by clients.mu
+	settling settling
+
+	keysMu sync.Mutex // taken last
+	open   map[quota.Key]overrideTold
+}
+
+// Report implements attach.Session.
+func (s *session) Report(r *quota.Report) {
+	n := s.node
+	n.stats.clientReports.Inc()
+	s.tellOverrides(r.Entries)
+	s.mu.Lock()
+	now := n.clock.now()
+	g, err := s.branch.Report(now, r)
+	if err == nil {
+		s.out.Put(grantMessage(&g)) // under the lock: grants are in order
+		s.push(now)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		n.stats.refusedReports.Inc()
+	}
+	if n.agg.Urgent() {
+		n.poke()
+	}
+}
+
+// End implements attach.Session.
+func (s *session) End() {
+	s.settling.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.branch.Detach(s.node.clock.now(), s.id, s.inc, s.term)
+	if s.sessions[s.id] == s {
+		delete(s.sessions, s.id)
+	}
+	if s.ended != nil && len(s.sessions) == 0 {
+		close(s.ended)
+		s.ended = nil
+	}
+}

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/limitproto"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// limitsChanged has all sessions told of the limits in force.
+func (c *clients) limitsChanged() {
+	c.news.mu.Lock()
+	c.news.limits = true
+	c.news.mu.Unlock()
+	c.poke()
+}
+
+// overridden has sessions told of overrides of keys; nil stands for all keys.
+func (c *clients) overridden(keys []quota.Key) {
+	c.news.mu.Lock()
+	if keys == nil || len(c.news.keys)+len(keys) > maxNews {
+		c.news.keys, c.news.allKeys = nil, true
+	} else if !c.news.allKeys {
+		c.news.keys = append(c.news.keys, keys...)
+	}
+	c.news.mu.Unlock()
+	c.poke()
+}
+
+// tellNews tells the sessions what has changed.
+func (c *clients) tellNews() {
+	c.news.mu.Lock()
+	limits, keys, all := c.news.limits, c.news.keys, c.news.allKeys
+	c.news.limits, c.news.keys, c.news.allKeys = false, nil, false
+	c.news.mu.Unlock()
+	if !limits && !all && len(keys) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cache := limitsCache{}
+	for _, s := range c.sessions {
+		if limits {
+			s.tellLimits(c.node.meta.current(), cache)
+		}
+		if all || len(keys) > 0 {
+			s.overridden(keys, all)
+		}
+	}
+}
+
+// limitsCache has the messages for all sets of namespaces that sessions use, of one
+// version of the limits.
+type limitsCache map[string]*quoratev1.AttachResponse
+
+// tellLimits sends the limits of the namespaces that the client uses. clients.mu is
+// held.
+func (s *session) tellLimits(limits *quota.Limits, cache limitsCache) {
+	if s.version >= limits.Version && s.version != 0 {
+		return
+	}
+	s.version = limits.Version
+	uses, key := s.namespaces(limits)
+	m := cache[key]
+	if m == nil {
+		out := &quoratev1.ClientLimits{Version: limits.Version}
+		all := limits.All()
+		for i := range all {
+			if ns := all[i].Namespace; ns == quota.Global.Namespace || uses(ns) {
+				out.Limits = append(out.Limits, limitproto.EncodeLimit(&all[i]))
+			}
+		}
+		m = &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: out}}
+		cache[key] = m
+	}
+	s.out.Put(m)
+}
+
+// namespaces says which of the limits' namespaces the session uses, and gives that
+// choice a name.
+func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key string) {
+	if s.may == nil {
+		return func(string) bool { return true }, "*"
+	}
+	var names []string
+	all := limits.All()
+	for i := range all {
+		ns := all[i].Namespace
+		if i > 0 && all[i-1].Namespace == ns { // sorted
+			continue
+		}
+		if s.may(ns) {
+			names = append(names, ns)
+		}
+	}
+	return func(ns string) bool { _, ok := slices.BinarySearch(names, ns); return ok }, strings.Join(names, "/")
+}
+
+// overrideTold is what a client was told of the override of a key that it has open.
+type overrideTold struct {
+	quota.Override      // zero: there is none
+	parted         bool // the client has let go of the key since, and may have forgotten
+}
+
+// told reports whether the client knows of an override.
+func (t *overrideTold) told() bool { return t.Key.Key != "" }
+
+// tellOverrides tells the overrides of keys that the client has opened, before their
+// first grant.
+func (s *session) tellOverrides(entries []quota.ReportEntry) {
+	s.keysMu.Lock()
+	defer s.keysMu.Unlock()
+	var list []*quoratev1.ClientOverride
+	for i := range entries {
+		k := overrideKey(entries[i].Key)
+		have, known := s.open[k]
+		switch {
+		case entries[i].Final && !have.told():
+			delete(s.open, k)
+		case entries[i].Final:
+			have.parted = true
+			s.open[k] = have
+		case !known || have.parted:
+			list = s.learn(list, k)
+		}
+	}
+	s.tell(list)
+}
+
+// learn looks an override up, and adds it to the list if there is one. keysMu is held.
+func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quoratev1.ClientOverride {
+	o := s.node.meta.Override(k)
+	if o == nil {
+		s.open[k] = overrideTold{}
+		return list
+	}
+	s.open[k] = overrideTold{Override: *o}
+	return append(list, clientOverride(k, o))
+}
+
+// overridden tells what has changed of keys, or of all that the client has.
+func (s *session) overridden(keys []quota.Key, all bool) {
+	s.keysMu.Lock()
+	defer s.keysMu.Unlock()
+	var list []*quoratev1.ClientOverride
+	if all {
+		for k, have := range s.open {
+			list = s.compare(list, k, have)
+		}
+	}
+	for _, k := range keys {
+		if have, ok := s.open[k]; ok {
+			list = s.compare(list, k, have)
+		}
+	}
+	s.tell(list)
+}
+
+// compare adds what the client does not know of a key's override yet. keysMu is held.
+func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have overrideTold) []*quoratev1.ClientOverride {
+	o := s.node.meta.Override(k)
+	switch {
+	case o == nil && !have.told(), o != nil && *o == have.Override:
+		return list
+	case o == nil && have.parted:
+		delete(s.open, k)
+	case o == nil:
+		s.open[k] = overrideTold{}
+	default:
+		s.open[k] = overrideTold{*o, have.parted}
+	}
+	return append(list, clientOverride(k, o))
+}
+
+// tell sends overrides, in messages of bounded size.
+func (s *session) tell(list []*quoratev1.ClientOverride) {
+	for len(list) > 0 {
+		n := min(len(list), peerproto.MaxEntries)
+		s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{Overrides: list[:n:n]}}})
+		list = list[n:]
+	}
+}
+
+func clientOverride(k quota.Key, o *quota.Override) *quoratev1.ClientOverride {
+	out := &quoratev1.ClientOverride{Key: limitproto.EncodeKey(k)}
+	if o != nil {
+		out.Override = &raftlogv1.StoredOverride{Key: out.Key, Rule: limitproto.EncodeRule(o)}
+	}
+	return out
+}
+
+// overrideKey is the key that an override of a counter's key has.
+func overrideKey(k quota.Key) quota.Key {
+	k.LimitName, _ = k.Base()
+	return k
+}

@@ -1,0 +1,356 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/limitproto"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// process is a client process: the real aggregator, and what drives it.
+type process struct {
+	t   testing.TB
+	id  quota.NodeID
+	agg *aggregator.Aggregator
+
+	mu      sync.Mutex
+	number  quota.Term
+	at      *attached
+	unheard []attach.Settlement
+	settled map[uint64]int
+	said    []*quoratev1.AttachResponse // but grants
+}
+
+// attached is one attachment of a process to a node.
+type attached struct {
+	node    *Node
+	number  quota.Term
+	session attach.Session
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+func newProcess(t testing.TB, id quota.NodeID) *process {
+	return &process{t: t, id: id, agg: aggregator.New(aggregator.Config{Self: id, Incarnation: 7, Ranges: 1}, procNow()), settled: map[uint64]int{}}
+}
+
+func procNow() quota.Time { return quota.Time(time.Now().UnixNano()) }
+
+// attach attaches the process to a node, after it has left the one before.
+func (p *process) attach(n *Node, namespaces ...string) error {
+	p.mu.Lock()
+	p.number++
+	out := attach.NewOutbox()
+	h := &attach.Hello{Client: p.id, Incarnation: 7, Attachment: p.number}
+	if len(namespaces) > 0 {
+		h.May = func(ns string) bool { return slices.Contains(namespaces, ns) }
+	}
+	s, err := n.Attach(h, out)
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	at := &attached{node: n, number: p.number, session: s, cancel: cancel, done: make(chan struct{})}
+	p.at = at
+	p.agg.SetLeader(0, n.cfg.Self, p.number)
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	wg.Go(func() { p.receive(ctx, at, out) })
+	wg.Go(func() { p.send(ctx, at) })
+	go func() { wg.Wait(); close(at.done) }()
+	return nil
+}
+
+func (p *process) receive(ctx context.Context, at *attached, out *attach.Outbox) {
+	for {
+		m, err := out.Next(ctx)
+		if m == nil || err != nil {
+			return
+		}
+		p.mu.Lock()
+		switch b := m.Body.(type) {
+		case *quoratev1.AttachResponse_Grant:
+			if g, err := peerproto.ParseGrant(at.node.cfg.Self, p.id, b.Grant); err != nil {
+				p.t.Errorf("grant: %v", err)
+			} else {
+				p.agg.Apply(procNow(), g)
+			}
+		case *quoratev1.AttachResponse_Limits:
+			limits, err := limitproto.DecodeLimits(b.Limits.Version, b.Limits.Limits)
+			if err != nil {
+				p.t.Errorf("limits: %v", err)
+			} else {
+				p.agg.SetLimits(procNow(), limits)
+			}
+			p.said = append(p.said, m)
+		case *quoratev1.AttachResponse_Settled:
+			p.settled[b.Settled.Attachment]++
+		default:
+			p.said = append(p.said, m)
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *process) send(ctx context.Context, at *attached) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		for _, r := range p.agg.Collect(procNow()) {
+			at.session.Report(&r)
+		}
+		p.mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// leave breaks the stream; what the attachment leaves behind is to be settled.
+func (p *process) leave() {
+	p.at.cancel()
+	<-p.at.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.agg.Leave(procNow(), 0) {
+		p.unheard = append(p.unheard, attach.Settlement{Node: p.at.node.cfg.Self, Life: p.at.node.inc, Report: r})
+	}
+	p.at.session.End()
+}
+
+// settle brings what earlier attachments left behind, as often as it takes.
+func (p *process) settle() {
+	for _, m := range p.unheard {
+		number := uint64(m.Report.Term)
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			p.at.session.Settle(&m)
+			if p.hasSettled(number) {
+				break
+			}
+			if time.Now().After(end) {
+				p.t.Fatalf("attachment %d is not settled", number)
+			}
+		}
+	}
+}
+
+func (p *process) hasSettled(number uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settled[number] > 0
+}
+
+// use decides so many requests of one token.
+func (p *process) use(k quota.Key, count int) (admitted int64) {
+	for range count {
+		if p.agg.Check(procNow, k.LimitName, k.Key, 1).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// await waits for a message that is no grant.
+func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		p.mu.Lock()
+		for _, m := range p.said {
+			if is(m) {
+				p.mu.Unlock()
+				return
+			}
+		}
+		p.mu.Unlock()
+		if time.Now().After(end) {
+			p.t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// admits waits until the leaders say that so much was admitted of a key.
+func (c *trio) admits(k quota.Key, want int64) {
+	c.t.Helper()
+	c.eventually(15*time.Second, fmt.Sprintf("%d admitted of %v", want, k), func() error {
+		r, err := c.rate(k)
+		if err == nil && r.Admitted != want {
+			err = fmt.Errorf("%d are", r.Admitted)
+		}
+		return err
+	})
+}
+
+// TestClients attaches processes to three nodes, and breaks their streams in every
+// way: what they admitted is what the leaders know, to the token.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, 4)
+	year := quota.Window(quota.FixedWindow, 1_000_000, 365*24*time.Hour)
+	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}}
+	soft.SetFirst(year)
+	other := quota.Limit{LimitName: quota.LimitName{Namespace: "api", Limit: "other"}}
+	other.SetFirst(year)
+	c.apply(soft, other)
+	n1, n2, n3 := c.nodes["n1"], c.nodes["n2"], c.nodes["n3"]
+	led := func(prefix string) quota.Key { return c.keyLedBy(soft.LimitName, "n3", prefix) }
+
+	t.Run("counted", func(t *testing.T) {
+		k := led("counted")
+		total := int64(0)
+		for i, n := range c.running() {
+			p := newProcess(t, quota.NodeID(fmt.Sprintf("counts-%d", i)))
+			if err := p.attach(n); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { p.leave() }()
+			p.await("limits", func(m *quoratev1.AttachResponse) bool { return len(m.GetLimits().GetLimits()) == 2 })
+			for range 5 {
+				total += p.use(k, 20)
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		c.admits(k, total)
+		c.eventually(5*time.Second, "every node says how many clients each has", func() error {
+			for _, s := range n1.Status().Nodes {
+				if s.Clients != 1 {
+					return fmt.Errorf("%s: %d", s.Id, s.Clients)
+				}
+			}
+			return nil
+		})
+	})
+
+	t.Run("stream broken", func(t *testing.T) {
+		k := led("broken")
+		p := newProcess(t, "breaks")
+		total := int64(0)
+		for round := range 4 {
+			if err := p.attach([]*Node{n1, n2}[round%2]); err != nil {
+				t.Fatal(err)
+			}
+			p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
+			p.settle() // at the other node, and again all that was settled before
+			total += p.use(k, 30)
+			time.Sleep(time.Duration(round) * 3 * time.Millisecond) // reported or not
+			p.leave()
+		}
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		p.settle()
+		c.admits(k, total)
+		p.leave()
+	})
+
+	t.Run("attached twice", func(t *testing.T) {
+		p := newProcess(t, "twice")
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		first := p.at
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		p.await("goodbye", func(m *quoratev1.AttachResponse) bool { return m.GetGoodbye() != nil })
+		first.cancel()
+		<-first.done
+		first.session.End() // which does not end the second
+		if own, _ := n1.clients.count(); own != 1 {
+			t.Errorf("%d are attached; want the second", own)
+		}
+		p.number = 0
+		if err := p.attach(n1); !errors.Is(err, attach.ErrStale) {
+			t.Errorf("an earlier attachment: %v", err)
+		}
+		p.leave()
+	})
+
+	t.Run("limits and overrides", func(t *testing.T) {
+		k := led("told")
+		p := newProcess(t, "told")
+		if err := p.attach(n1, "web"); err != nil {
+			t.Fatal(err)
+		}
+		defer p.leave()
+		p.await("limits of one namespace", func(m *quoratev1.AttachResponse) bool {
+			l := m.GetLimits().GetLimits()
+			return len(l) == 1 && l[0].Namespace == "web"
+		})
+		if err := n2.SetOverrides(t.Context(), []quota.Override{{Key: k, Burst: 5}, {Key: led("nobody's"), Burst: 6}}); err != nil {
+			t.Fatal(err)
+		}
+		p.use(k, 1)
+		p.await("the override", func(m *quoratev1.AttachResponse) bool {
+			o := m.GetOverrides().GetOverrides()
+			return len(o) == 1 && o[0].GetOverride().GetRule().GetBurst() == 5
+		})
+		if _, err := n2.DeleteOverrides(t.Context(), []quota.Key{k}); err != nil {
+			t.Fatal(err)
+		}
+		p.await("its end", func(m *quoratev1.AttachResponse) bool {
+			o := m.GetOverrides().GetOverrides()
+			return len(o) == 1 && o[0].GetOverride() == nil && limitproto.DecodeKey(o[0].GetKey()) == k
+		})
+		changed := soft
+		changed.Burst++
+		changed.Rate.Tokens++
+		c.apply(changed, other)
+		p.await("new limits", func(m *quoratev1.AttachResponse) bool {
+			l := m.GetLimits().GetLimits()
+			return len(l) == 1 && l[0].Burst == changed.Burst
+		})
+	})
+
+	t.Run("node killed", func(t *testing.T) {
+		k := led("killed")
+		p := newProcess(t, "survivor")
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
+		total := p.use(k, 50)
+		c.admits(k, total) // n1 has told it before it dies
+		c.kill("n1")
+		total += p.use(k, 30)
+		p.leave()
+		if err := p.attach(n2); err != nil {
+			t.Fatal(err)
+		}
+		p.settle()
+		c.admits(k, total)
+		p.leave()
+		if err := p.attach(n3); err != nil { // which does not know that n2 has booked it
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		clear(p.settled)
+		p.mu.Unlock()
+		p.settle()
+		total += p.use(k, 3)
+		c.admits(k, total)
+		p.leave()
+	})
+
+	t.Run("node stops", func(t *testing.T) {
+		p := newProcess(t, "leaves")
+		if err := p.attach(n2); err != nil {
+			t.Fatal(err)
+		}
+		stopped := make(chan struct{})
+		go func() { n2.ReleaseClients(); close(stopped) }()
+		p.await("goodbye", func(m *quoratev1.AttachResponse) bool { return m.GetGoodbye().GetReason() != "" })
+		p.leave()
+		<-stopped
+		if err := p.attach(n2); !errors.Is(err, attach.ErrStopping) {
+			t.Errorf("a node that stops: %v", err)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// Bounds of an outbox.
+const (
+	// MaxQueued is the most messages that wait.
+	MaxQueued = 256
+	// MaxQueuedKeys is the most keys in grants and overrides that wait.
+	MaxQueuedKeys = 65_536
+)
+
+// ErrSlow says that a process has taken too little of what was sent to it.
+var ErrSlow = errors.New("the process takes nothing: too much waits for it")
+
+// Outbox is what waits to be sent to one process. Any goroutine puts messages in,
+// one takes them out.
+type Outbox struct {
+	wake chan struct{}
+
+	mu     sync.Mutex
+	list   []*quoratev1.AttachResponse
+	keys   int
+	ended  bool
+	failed error
+}
+
+// NewOutbox returns an empty one.
+func NewOutbox() *Outbox { return &Outbox{wake: make(chan struct{}, 1)} }
+
+// Put adds a message and never blocks. New limits replace limits that still wait.
+// When there is no room the outbox ends with ErrSlow; after its end messages are
+// dropped. Messages are never changed after they were put in.
+func (o *Outbox) Put(m *quoratev1.AttachResponse) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	if _, ok := m.Body.(*quoratev1.AttachResponse_Limits); ok && o.replace(m) {
+		return
+	}
+	if n := keysOf(m); len(o.list) >= MaxQueued || o.keys > 0 && o.keys+n > MaxQueuedKeys {
+		o.end(ErrSlow)
+		return
+	}
+	o.add(m)
+}
+
+// End adds a last message, if it is not nil, and ends the outbox.
+func (o *Outbox) End(last *quoratev1.AttachResponse) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	if last != nil {
+		o.list = append(o.list, last)
+	}
+	o.end(nil)
+}
+
+// end is called with o.mu held.
+func (o *Outbox) end(err error) {
+	o.ended, o.failed = true, err
+	if err != nil {
+		o.list, o.keys = nil, 0
+	}
+	o.ring()
+}
+
+func (o *Outbox) add(m *quoratev1.AttachResponse) {
+	o.list = append(o.list, m)
+	o.keys += keysOf(m)
+	o.ring()
+}
+
+func (o *Outbox) ring() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// replace puts newer limits in the place of older ones.
+func (o *Outbox) replace(m *quoratev1.AttachResponse) bool {
+	for i, have := range o.list {
+		if _, ok := have.Body.(*quoratev1.AttachResponse_Limits); ok {
+			o.list[i] = m
+			return true
+		}
+	}
+	return false
+}
+
+func keysOf(m *quoratev1.AttachResponse) int {
+	return len(m.GetGrant().GetEntries()) + len(m.GetOverrides().GetOverrides())
+}
+
+// Next waits for the next message. It returns nil and no error after the last one,
+// ErrSlow, or the context's error.
+func (o *Outbox) Next(ctx context.Context) (*quoratev1.AttachResponse, error) {
+	for {
+		if m, done, err := o.take(); m != nil || done {
+			return m, err
+		}
+		select {
+		case <-o.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (o *Outbox) take() (m *quoratev1.AttachResponse, done bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.list) == 0 {
+		return nil, o.ended, o.failed
+	}
+	m = o.list[0]
+	o.list[0] = nil
+	if o.list = o.list[1:]; len(o.list) == 0 {
+		o.list = nil
+	}
+	o.keys -= keysOf(m)
+	return m, false, nil
+}
