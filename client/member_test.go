@@ -164,7 +164,7 @@ func TestSurvivesTheCluster(t *testing.T) {
 // TestExactOverBrokenStreams: streams break all the time, nodes go down and come
 // back, and one dies; what clients admitted is what nodes booked in the end.
 func TestExactOverBrokenStreams(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { exactOverBrokenStreams(t, seed) })
 	}
 }
@@ -202,7 +202,7 @@ func exactOverBrokenStreams(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	for range 12 {
+	for range 8 {
 		n := cl.node([]string{"a", "b", "c"}[rnd.IntN(3)])
 		n.set(false)
 		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)

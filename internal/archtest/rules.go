@@ -55,6 +55,7 @@ const (
 	bbolt    = "go.etcd.io/bbolt"
 	btree    = "github.com/tidwall/btree"
 	oidc     = "github.com/coreos/go-oidc/v3"
+	backoff  = "github.com/cenkalti/backoff/v5"
 	envoy    = "github.com/envoyproxy/go-control-plane/envoy"
 	pace     = "golang.org/x/time"
 )
@@ -303,6 +304,23 @@ var Rules = []Rule{
 		Job:        "is middleware for gRPC, linked into other people's services; it knows the client's interface only",
 		May:        []string{"client", "client/extract", "client/internal/fields", "client/internal/gate"},
 		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
+		Package: "client/requester", Kind: Library, Closed: true,
+		Job: "limits functions: one takes a token before it runs",
+		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+	},
+	{
+		Package: "client/retry", Kind: Library, Closed: true,
+		Job:        "calls again what was refused, with exponential pauses and full jitter",
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		ThirdParty: []string{grpc, genproto, backoff},
+	},
+	{
+		Package: "client/promclient", Kind: Library, Closed: true,
+		Job:        "makes Prometheus metrics of what a client does",
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		ThirdParty: []string{metrics},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,

@@ -1,0 +1,191 @@
+// Package requester limits functions: one takes a token before it runs. It is the
+// small interface that services write their own limits against, on a Quorate
+// cluster.
+//
+//	r := requester.New(c, "web", "per_client", "acme", requester.WithQueue(100))
+//	fetch := requester.Limit(ctx, r, func(ctx context.Context) (string, error) { ... })
+//	page, err := fetch(ctx)
+//	if errors.Is(err, requester.ErrRefused) { ... }
+package requester
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/client"
+)
+
+// TokenRequester takes tokens out of a bucket that it knows.
+type TokenRequester interface {
+	// RequestToken returns nil if a token was taken, and an error if not. It is
+	// safe for concurrent use.
+	RequestToken(ctx context.Context) error
+}
+
+// Action is a function to be limited.
+type Action[T any] func(context.Context) (T, error)
+
+// Limit returns the action behind the requester: each call takes a token first, and
+// returns the requester's error if there is none. When ctx ends, so do calls of the
+// action, and further ones are refused with its error.
+func Limit[T any](ctx context.Context, r TokenRequester, action Action[T]) Action[T] {
+	return func(call context.Context) (out T, err error) {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		call, cancel := context.WithCancelCause(call)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		if err := r.RequestToken(call); err != nil {
+			return out, err
+		}
+		return action(call)
+	}
+}
+
+// The kinds of errors, besides those of package client.
+var (
+	// ErrRefused: the limit is used up. The error is a [*Refused].
+	ErrRefused = errors.New("refused")
+	// ErrQueueFull: as many calls wait as may. The error is a [*Refused], too.
+	ErrQueueFull = errors.New("too many calls wait")
+)
+
+// Refused is the error of a call that got no token.
+type Refused struct {
+	Result client.Result // how it was decided
+	full   bool
+}
+
+// Error implements error.
+func (r *Refused) Error() string {
+	why := string(r.Result.Why)
+	if r.full {
+		why = "too many calls wait"
+	}
+	if r.Result.RetryAfter == client.Never {
+		return fmt.Sprintf("quorate: %s/%s: %s", r.Result.Limit.Namespace, r.Result.Limit.Name, why)
+	}
+	return fmt.Sprintf("quorate: %s/%s: %s; again in %v", r.Result.Limit.Namespace, r.Result.Limit.Name, why, r.Result.RetryAfter)
+}
+
+// Is makes errors.Is find the kinds.
+func (r *Refused) Is(target error) bool {
+	return target == ErrRefused || r.full && target == ErrQueueFull
+}
+
+// RetryAfter is when the same call could pass if nobody else asked;
+// [client.Never] if it never can.
+func (r *Refused) RetryAfter() time.Duration { return r.Result.RetryAfter }
+
+// Option changes how a requester works.
+type Option func(*bucket)
+
+// WithCost sets how many tokens a call takes, 1 or more. The default is 1.
+func WithCost(tokens int64) Option { return func(b *bucket) { b.cost = tokens } }
+
+// WithQueue lets up to n calls wait for tokens, each until its context ends; without
+// it a call that is refused fails at once. Those that wait are served in the order
+// in which they came.
+func WithQueue(n int) Option { return func(b *bucket) { b.most = int64(n) } }
+
+// WithErrors makes calls fail that nobody has decided: no node answered, or there is
+// no such limit. The default is to let them pass.
+func WithErrors() Option { return func(b *bucket) { b.strict = true } }
+
+// bucket is a TokenRequester of one key.
+type bucket struct {
+	limiter               client.Limiter
+	namespace, limit, key string
+
+	cost    int64
+	strict  bool
+	most    int64
+	waiting atomic.Int64
+	turn    chan struct{}
+}
+
+// New returns a requester of tokens of one key of a limit. Tokens to come, which
+// limits with max_wait give, are waited for.
+func New(l client.Limiter, namespace, limit, key string, opts ...Option) TokenRequester {
+	b := &bucket{limiter: l, namespace: namespace, limit: limit, key: key, cost: 1, turn: make(chan struct{}, 1)}
+	for _, opt := range opts {
+		opt(b)
+	}
+	return b
+}
+
+// RequestToken implements TokenRequester.
+func (b *bucket) RequestToken(ctx context.Context) error {
+	if b.waiting.Load() == 0 { // nobody was here before
+		if r, err := b.ask(ctx); err != nil || r == nil {
+			return err
+		} else if b.most == 0 {
+			return r
+		}
+	}
+	return b.queue(ctx)
+}
+
+// ask takes the tokens, or says why not.
+func (b *bucket) ask(ctx context.Context) (*Refused, error) {
+	res, err := b.limiter.Allow(ctx, b.namespace, b.limit, b.key, b.cost)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, err
+	case err != nil && (b.strict || errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrClosed)):
+		return nil, err
+	case err != nil:
+		return nil, nil // nobody has decided
+	case !res.Allowed:
+		return &Refused{Result: res}, nil
+	}
+	return nil, pause(ctx, res.Wait)
+}
+
+// queue waits for the call's turn, and then for the tokens.
+func (b *bucket) queue(ctx context.Context) error {
+	if b.waiting.Add(1) > b.most {
+		b.waiting.Add(-1)
+		return &Refused{Result: client.Result{Limit: client.Limit{Namespace: b.namespace, Name: b.limit}, Why: client.WhyOverLimit}, full: true}
+	}
+	defer b.waiting.Add(-1)
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		r, err := b.ask(ctx)
+		if err != nil || r == nil {
+			return err
+		}
+		if r.Result.RetryAfter == client.Never {
+			return r
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.Result.RetryAfter {
+			return r // it would come too late
+		}
+		if err := pause(ctx, max(r.Result.RetryAfter, time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,127 @@
+// Package retry calls again what was refused for want of tokens, or not answered:
+// behind exponential pauses with full jitter, so that those who were refused together
+// do not come back together.
+//
+//	page, err := retry.Do(ctx, func(ctx context.Context) (string, error) { return fetch(ctx) }, retry.Times(5))
+//
+// It is a package of its own so that the client has no further dependency.
+package retry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/client"
+)
+
+// Defaults.
+const (
+	DefaultFirst = 100 * time.Millisecond // bound of the first pause
+	DefaultMost  = 10 * time.Second       // bound of every pause
+	DefaultTimes = 5                      // calls in all
+)
+
+// Option changes how Do works.
+type Option func(*options)
+
+type options struct {
+	first, most time.Duration
+	times       int
+	again       func(error) bool
+}
+
+// Times bounds the calls, the first included, 1 or more.
+func Times(n int) Option { return func(o *options) { o.times = max(n, 1) } }
+
+// Pauses sets what bounds the pauses: chance takes each between 0 and first, then
+// twice, four times as much, up to most. Both are more than 0.
+func Pauses(first, most time.Duration) Option {
+	return func(o *options) { o.first, o.most = first, most }
+}
+
+// If says which errors are worth another call; the default is [Worth].
+func If(again func(error) bool) Option { return func(o *options) { o.again = again } }
+
+// Do calls f until it returns no error, one that is not worth another call, as often
+// as it may, or ctx ends. An error that says when to come back (a method RetryAfter,
+// or RetryInfo of gRPC) is obeyed: the pause begins there. If that is beyond the
+// deadline of ctx there is no further call. It returns what the last call returned.
+func Do[T any](ctx context.Context, f func(context.Context) (T, error), opts ...Option) (T, error) {
+	o := options{first: DefaultFirst, most: DefaultMost, times: DefaultTimes, again: Worth}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	pauses := &jitter{ctx: ctx, random: &backoff.ExponentialBackOff{
+		// The interval, all of it to chance: from 0 to twice as much.
+		InitialInterval: max(o.first/2, 1), MaxInterval: max(o.most/2, 1), Multiplier: 2, RandomizationFactor: 1,
+	}}
+	var out T
+	var last error
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		out, last = f(ctx)
+		if last != nil && !o.again(last) {
+			return struct{}{}, backoff.Permanent(last)
+		}
+		pauses.from, _ = After(last)
+		return struct{}{}, last
+	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(uint(o.times)), backoff.WithMaxElapsedTime(0))
+	if err != nil && last == nil {
+		return out, err
+	}
+	return out, last
+}
+
+// jitter is how long to pause: from is what the last error asked for.
+type jitter struct {
+	ctx    context.Context
+	random *backoff.ExponentialBackOff
+	from   time.Duration
+}
+
+func (j *jitter) Reset() { j.random.Reset() }
+
+func (j *jitter) NextBackOff() time.Duration {
+	d := j.from + j.random.NextBackOff()
+	if deadline, ok := j.ctx.Deadline(); ok && time.Until(deadline) < j.from {
+		return backoff.Stop
+	}
+	return d
+}
+
+// Worth reports whether an error says that the same call may pass later: it was
+// refused and not for ever, no node answered, or too many were waiting.
+func Worth(err error) bool {
+	if after, ok := After(err); ok {
+		return after != client.Never
+	}
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.Unavailable:
+		return true
+	}
+	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrTooManyWaiting)
+}
+
+// After returns when an error says to come back, and whether it says so.
+func After(err error) (time.Duration, bool) {
+	if err == nil {
+		return 0, false
+	}
+	var r interface{ RetryAfter() time.Duration }
+	if errors.As(err, &r) {
+		return r.RetryAfter(), true
+	}
+	if st, ok := status.FromError(err); ok {
+		for _, d := range st.Details() {
+			if info, ok := d.(*errdetails.RetryInfo); ok {
+				return info.GetRetryDelay().AsDuration(), true
+			}
+		}
+	}
+	return 0, false
+}
