@@ -37,8 +37,8 @@ test: ## run the tests (PKG=./leader for one package)
 race: ## run the tests under the race detector; needs a C compiler
 	CI=true go test -race $(PKG)
 
-system: ## run only the tests of whole nodes, with their figures; needs iproute2 and root
-	CI=true go test -count=1 -v ./systemtest
+system: ## run only the tests of whole nodes, with their figures, held to their targets of time; needs iproute2 and root
+	CI=true SOAK_TARGETS=1 go test -count=1 -v ./systemtest
 
 headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
 	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest

@@ -65,6 +65,9 @@ type Config struct {
 	// DeadAfter is how long a node must have been silent before its replicas are
 	// given to others; 0 is DefaultDeadAfter, below 0 is never.
 	DeadAfter time.Duration
+	// BalanceAfter is how long a node must have been connected to be given leadership;
+	// 0 is 10 s.
+	BalanceAfter time.Duration
 }
 
 // DefaultDeadAfter is longer than a restart of a machine takes.

@@ -180,6 +180,8 @@ type Raft struct {
 	Heartbeat time.Duration // without one for so long, a follower stands for election
 	Election  time.Duration // how long a candidate waits for votes; at least Heartbeat
 	Lease     time.Duration // how long a leader leads without its quorum; at most Heartbeat
+
+	BalanceAfter time.Duration // how long a node must have been connected to be given leadership
 }
 
 // Default returns the settings of a node that is given none: a cluster of one.
@@ -203,7 +205,7 @@ func defaults() Node {
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DeadAfter:   5 * time.Minute,
 		TLS:         TLS{Mode: TLSAuto},
-		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond},
+		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, BalanceAfter: 10 * time.Second},
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
 		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLSHeaders: HeadersIETF, EnvoyRLQS: true, ForwardAuth: true},

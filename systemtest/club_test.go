@@ -45,6 +45,7 @@ func found(t *testing.T, ranges, room int) *club {
 	if out, msg, code := quorate(t, args...); code != 0 {
 		t.Fatalf("init: exit code %d\n%s%s", code, out, msg)
 	}
+	t.Setenv("QUORATE_RAFT_BALANCE_AFTER", "1s") // its nodes are many, and come and go
 	t.Setenv("QUORATE_TLS_DIR", filepath.Join(first.dir, "admin"))
 	c.creds = c.credentials("admin")
 	for _, s := range c.nodes {

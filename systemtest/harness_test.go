@@ -472,18 +472,32 @@ func get(url string, to any) error {
 	return json.Unmarshal(body, to)
 }
 
+// eventually waits for what should be so within that time. Beside others on a machine a
+// node may get no processor for seconds, which says nothing of the product: so it waits for a
+// minute at least, and tells of what came late. Held to the time itself are only tests that
+// have the machine for themselves: make system.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) {
 	t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+	began, limit := time.Now(), max(within, leastPatience)
+	if soak("SOAK_TARGETS", 0) > 0 {
+		limit = within
+	}
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		err := check()
+		took := time.Since(began)
 		if err == nil {
+			if took > within {
+				t.Logf("late, after %v instead of %v: %s", took, within, what)
+			}
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s: %v", within, what, err)
+		if took > limit {
+			t.Fatalf("not after %v; wanted within %v: %s: %v", took, within, what, err)
 		}
 	}
 }
+
+const leastPatience = time.Minute
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
