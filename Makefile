@@ -11,6 +11,9 @@ FILES := git ls-files -co --exclude-standard '*.go' ':!api/gen'
 PKG       ?= ./...
 # FUZZTIME is how long each fuzz target runs.
 FUZZTIME  ?= 10s
+# FUZZBUILD is how their binaries are built: guided by coverage. Set to nothing it saves
+# compiling all once more; in a second the guide would have learned nothing yet.
+FUZZBUILD ?= -fuzz .
 # BENCH and COUNT choose and repeat benchmarks: make bench BENCH=Check COUNT=10
 BENCH     ?= .
 COUNT     ?= 1
@@ -46,8 +49,8 @@ headline: ## play three scenarios on real processes, with the simulator's predic
 upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
 	CI=true go test -tags upgrade -count=1 -v -run 'TestUpgrade' ./systemtest
 
-soak: ## kill leaders and whole clusters KILLS times, with the figures; minutes
-	CI=true SOAK_KILLS=$(KILLS) go test -count=1 -timeout 1h -v -run 'TestDurable' ./systemtest
+soak: ## kill leaders and whole clusters KILLS times, under counts and transfers, and change limits 1000 times, with the figures; minutes
+	CI=true SOAK_KILLS=$(KILLS) SOAK_CHANGES=1000 SOAK_BANK_SECONDS=60 go test -count=1 -timeout 1h -v -run 'TestDurable|TestThousandChanges|TestBank' ./systemtest
 
 # A row is written when its fault is over. An interrupted run leaves the old table;
 # one in which a target was missed writes the new one, and fails.
@@ -136,7 +139,8 @@ bench: ## run benchmarks; compare two outputs with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 # The tests of a package are built once for all its targets: as go test does it,
-# which would link them again for each.
+# which would link them again for each. Then two targets run at a time, on half the
+# processors each: a target also starts and ends, and waits meanwhile.
 #
 # When the time is over in the middle of an input, a target may say that its own
 # deadline was exceeded and call that a failure, without a failing input and in a
@@ -145,20 +149,30 @@ fuzz: ## run each fuzz target for FUZZTIME
 	@work=$$(mktemp -d)
 	trap 'rm -rf "$$work"' EXIT
 	cache=$$(go env GOCACHE)/fuzz/$$(go list -m)
-	built=
-	while IFS=: read -r dir name; do
-		if [[ $$dir != "$$built" ]]; then
-			go test -c -vet=off -fuzz . -o "$$work/test" "$$dir"
-			built=$$dir
-		fi
-		echo "fuzz $${dir#./} $$name $(FUZZTIME)"
+	workers=$$(( ($$(nproc) + 1) / 2 ))
+	target() {
+		local dir=$$1 name=$$2 log=$$work/$$2.log try
 		for try in 1 2 3; do
-			if (cd "$$dir" && "$$work/test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) \
-				-test.fuzzminimizetime 10x -test.fuzzcachedir "$$cache/$${dir#./}") </dev/null 2>&1 | tee "$$work/log"; then
-				break
+			if (cd "$$dir" && "$$work/test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.parallel "$$workers" \
+				-test.fuzzminimizetime 10x -test.fuzzcachedir "$$cache/$${dir#./}") </dev/null >"$$log" 2>&1; then
+				echo "fuzz $${dir#./} $$name $(FUZZTIME): $$(grep -E '^fuzz: elapsed' "$$log" | tail -1)"
+				return
 			fi
-			if [[ $$try -eq 3 ]] || grep -q 'Failing input written' "$$work/log" || ! grep -qE '^ +context deadline exceeded$$' "$$work/log"; then
-				exit 1
+			if [[ $$try -eq 3 ]] || grep -q 'Failing input written' "$$log" || ! grep -qE '^ +context deadline exceeded$$' "$$log"; then
+				echo "fuzz $${dir#./} $$name failed"
+				cat "$$log"
+				return 1
 			fi
 		done
-	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func |:|' | sort)
+	}
+	status=0
+	while read -r dir names; do
+		go test -c -vet=off $(FUZZBUILD) -o "$$work/test" "$$dir"
+		for name in $$names; do
+			while [[ $$(jobs -rp | wc -l) -ge 2 ]]; do wait -n || status=1; done
+			target "$$dir" "$$name" &
+		done
+		while [[ -n $$(jobs -rp) ]]; do wait -n || status=1; done
+	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort |
+		awk '{ of[$$1] = of[$$1] " " $$2 } END { for (dir in of) print dir of[dir] }' | sort)
+	exit "$$status"

@@ -2,7 +2,7 @@
 # of each test that failed, and each skipped test with its reason. Writes
 # "passed failed skipped" to the file named by counts. A package that fails
 # without a failed test (it does not build, it crashed, it timed out) counts as
-# one. Exits 1 when a test skipped for something missing.
+# one. Of the stage "race" only the number of skipped tests is told. Exits 1 when a test skipped for something missing.
 
 # str returns the string value of a field of the event, still escaped.
 function str(field,   at, rest) {
@@ -60,7 +60,8 @@ function plain(s) {
 { print } # not an event: what the go command itself says
 
 END {
-	for (id in reason) printf "skipped: %s\n%s", id, reason[id]
+	if (stage == "race") printf "%d tests left out by -short: they run in the next stage\n", skipped
+	else for (id in reason) printf "skipped: %s\n%s", id, reason[id]
 	if (lacking != "") printf "skipped for something missing; install it in .ci/run:%s\n", lacking
 	printf "%d %d %d\n", passed, failed, skipped > counts
 	exit lacking != ""

@@ -160,7 +160,7 @@ func TestAccountsEnd(t *testing.T) {
 		if err == nil {
 			t.Error("it was applied without a quorum")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the call outlives the node")
 	}
 }

@@ -99,11 +99,11 @@ func (c *trio) leave(id quota.NodeID) {
 	}
 	select {
 	case <-c.nodes[id].Out():
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * patience):
 		res, _ := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.GetPlanRequest{})
 		c.t.Fatalf("%s has not left: %v", id, res)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.nodes[id].Close(ctx); err != nil {
 		c.t.Error(err)

@@ -30,6 +30,7 @@ namespaces:
 // them all, and restores it: a process that starts from it has everything, and the sums
 // are right. Copies with a byte changed, or cut off, are refused.
 func TestBackup(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run(backupLimits)
 	c.apply(backupLimits + "      more: {rate: 1/s, burst: 5}\n")

@@ -15,6 +15,7 @@ func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 8)
 // are killed and stand still: what everybody was told is linearizable, no request
 // is charged twice, and no reading ever sees half of a transfer.
 func TestBank(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
 	b := openBank(t, c)
@@ -43,6 +44,7 @@ func TestBank(t *testing.T) {
 
 // TestBankPartition does so while one node after the other is cut off.
 func TestBankPartition(t *testing.T) {
+	t.Parallel() // it mostly waits
 	needBinary(t)
 	nets := newIslands(t)
 	c := newIslandServers(t, nets, 8)
@@ -63,6 +65,7 @@ func TestBankPartition(t *testing.T) {
 
 // TestBankAllKilled kills all nodes at once: what was told holds.
 func TestBankAllKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
 	b := openBank(t, c)

@@ -38,6 +38,7 @@ func builds(t *testing.T, program string, args ...string) (out string, code int)
 // TestBuilds plays the example: ten builds a day, through any node, none charged
 // twice, and after kill -9 of all nodes just the same.
 func TestBuilds(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	program := filepath.Join(t.TempDir(), "builds")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/builds").CombinedOutput(); err != nil {
@@ -87,6 +88,7 @@ func TestBuilds(t *testing.T) {
 // TestAccountsThroughKills charges accounts with the Go client while nodes are
 // killed one after the other: no call fails, and each is charged once.
 func TestAccountsThroughKills(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const workers, each, start = 4, 5, 1_000_000
@@ -138,6 +140,12 @@ func TestAccountsThroughKills(t *testing.T) {
 		c.start(s)
 		c.awaitReady(s, 15*time.Second)
 	}
+	eventually(t, time.Second, "a hundred requests were answered", func() error {
+		if n := done.Load(); n < 100 && !t.Failed() {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 	close(stop)
 	wg.Wait()
 	res, err := app.GetAccounts(t.Context(), ids)
@@ -149,7 +157,7 @@ func TestAccountsThroughKills(t *testing.T) {
 		spent += start - a.ProjectedBalance
 	}
 	t.Logf("%d requests through three deaths", done.Load())
-	if spent != 3*done.Load() || done.Load() < 100 {
+	if spent != 3*done.Load() {
 		t.Errorf("%d units are spent; %d requests of 3 were answered", spent, done.Load())
 	}
 	if res, err := charge("r0", 0); err != nil || !res.Repeated {

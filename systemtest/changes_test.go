@@ -12,12 +12,12 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestThousandChanges changes the limits a thousand times under load, raising
-// and lowering all of them: no decision is lost, nothing is refilled, and windows
+// TestThousandChanges changes the limits 200 times (make soak: a thousand) under load,
+// raising and lowering all of them: no decision is lost, nothing is refilled, and windows
 // keep their counts.
 func TestThousandChanges(t *testing.T) {
 	const most, least = 600, 300
-	changes := 1000
+	changes := soak("SOAK_CHANGES", 200)
 	file := func(n int) string {
 		return fmt.Sprintf(`version: 1
 namespaces:
@@ -33,7 +33,7 @@ namespaces:
 	c := newServers(t, 16)
 	c.run(file(most))
 	keys := c.keysLedBy("n1", "api/soft", "api/hard", "api/day", "api/sliding", "api/tiers")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	l := startLoad(ctx, t, c.nodes, 500, keys...)
 	began := time.Now()

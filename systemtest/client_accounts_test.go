@@ -33,6 +33,7 @@ func slotPolicy(limit uint64) *quoratev1.PolicyConfig {
 // TestPoliciesOnAllNodes: what was loaded through one node is used through each
 // other one at once, and what was purged through one is used through none.
 func TestPoliciesOnAllNodes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const realm = "project:test"
@@ -79,6 +80,7 @@ func TestPoliciesOnAllNodes(t *testing.T) {
 
 // TestAccountsClient: each answer that the Go client tells apart, from real nodes.
 func TestAccountsClient(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)
 	const realm = "project:test"

@@ -159,37 +159,50 @@ func TestReplay(t *testing.T) {
 		limits := filepath.Join(t.TempDir(), "limits.yaml")
 		write(t, limits, fmt.Sprintf("version: 1\nnamespaces:\n  web:\n    limits:\n      per_client: {rate: 10/s, burst: 20, ceiling: %s}\n", ceiling))
 		for _, skew := range []string{"even", "90/5/5"} {
-			out, msg, code := quorate(t, "replay", "--log", "../examples/access.log", "--limits", limits, "--limit", "web/per_client",
-				"--key", "ip", "--speed", "20000", "--skew", skew, "--base-port", strconv.Itoa(base), "-o", "json")
-			if code != 0 {
-				t.Fatalf("exit code %d\n%s", code, msg)
-			}
-			var r struct {
-				Requests, Admitted, Refused, Errors *int64
-				Ideal                               int64    `json:"ideal_admitted"`
-				OverPct                             *float64 `json:"over_pct"`
-				UnderPct                            *float64 `json:"under_pct"`
-				KeysOver                            *int64   `json:"keys_over_tokens"`
-				KeysUnder                           int64    `json:"keys_under_tokens"`
-				WorstExcess                         int64    `json:"worst_excess_tokens"`
-			}
-			if err := json.Unmarshal([]byte(out), &r); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if r.Requests == nil || r.Admitted == nil || r.Refused == nil || r.Errors == nil || r.OverPct == nil || r.UnderPct == nil || r.KeysOver == nil {
-				t.Fatalf("fields are missing in\n%s", out)
-			}
-			t.Logf("%s, %s: %d requests, admitted %d, refused %d, ideal %d; over %.2f %%, under %.2f %%; keys over %d, under %d; worst excess %d",
-				ceiling, skew, *r.Requests, *r.Admitted, *r.Refused, r.Ideal, *r.OverPct, *r.UnderPct, *r.KeysOver, r.KeysUnder, r.WorstExcess)
-			if *r.Requests != 1500 || *r.Errors != 0 || *r.Admitted+*r.Refused != 1500 {
-				t.Errorf("%s, %s: not all of the 1500 requests were decided", ceiling, skew)
-			}
-			if r.Ideal < 1000 || r.Ideal > 1400 || *r.Admitted < r.Ideal*7/10 || *r.Admitted > r.Ideal*12/10 {
-				t.Errorf("%s, %s: admitted %d, ideal %d", ceiling, skew, *r.Admitted, r.Ideal)
-			}
-			if ceiling == "hard" && (*r.KeysOver > r.Ideal*3/100 || r.WorstExcess > 1) {
-				t.Errorf("hard, %s: keys over %d, worst excess %d", skew, *r.KeysOver, r.WorstExcess)
+			for speed := 20000; !replay(t, base, limits, ceiling, skew, speed, speed < 2000); speed /= 2 {
+				time.Sleep(2 * time.Second) // until the buckets are full again
 			}
 		}
 	}
+}
+
+// replay plays the log. False: far too little was admitted, as on a machine that has no time;
+// at half the speed less of it is needed. The last time that is an error.
+func replay(t *testing.T, base int, limits, ceiling, skew string, speed int, last bool) bool {
+	t.Helper()
+	out, msg, code := quorate(t, "replay", "--log", "../examples/access.log", "--limits", limits, "--limit", "web/per_client",
+		"--key", "ip", "--speed", strconv.Itoa(speed), "--skew", skew, "--base-port", strconv.Itoa(base), "-o", "json")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, msg)
+	}
+	var r struct {
+		Requests, Admitted, Refused, Errors *int64
+		Ideal                               int64    `json:"ideal_admitted"`
+		OverPct                             *float64 `json:"over_pct"`
+		UnderPct                            *float64 `json:"under_pct"`
+		KeysOver                            *int64   `json:"keys_over_tokens"`
+		KeysUnder                           int64    `json:"keys_under_tokens"`
+		WorstExcess                         int64    `json:"worst_excess_tokens"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if r.Requests == nil || r.Admitted == nil || r.Refused == nil || r.Errors == nil || r.OverPct == nil || r.UnderPct == nil || r.KeysOver == nil {
+		t.Fatalf("fields are missing in\n%s", out)
+	}
+	t.Logf("%s, %s: %d requests, admitted %d, refused %d, ideal %d; over %.2f %%, under %.2f %%; keys over %d, under %d; worst excess %d",
+		ceiling, skew, *r.Requests, *r.Admitted, *r.Refused, r.Ideal, *r.OverPct, *r.UnderPct, *r.KeysOver, r.KeysUnder, r.WorstExcess)
+	if *r.Requests != 1500 || *r.Errors != 0 || *r.Admitted+*r.Refused != 1500 {
+		t.Errorf("%s, %s: not all of the 1500 requests were decided", ceiling, skew)
+	}
+	if *r.Admitted < r.Ideal*7/10 && !last {
+		return false
+	}
+	if r.Ideal < 1000 || speed == 20000 && r.Ideal > 1400 || *r.Admitted < r.Ideal*7/10 || *r.Admitted > r.Ideal*12/10 {
+		t.Errorf("%s, %s: admitted %d, ideal %d", ceiling, skew, *r.Admitted, r.Ideal)
+	}
+	if ceiling == "hard" && (*r.KeysOver > r.Ideal*3/100 || r.WorstExcess > 1) {
+		t.Errorf("hard, %s: keys over %d, worst excess %d", skew, *r.KeysOver, r.WorstExcess)
+	}
+	return true
 }

@@ -144,15 +144,16 @@ func soak(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestDurableLeaderKilled kills the leader of four windows under load, 20 times,
-// and starts it again each time. In every other round nobody asks the victim in
+// TestDurableLeaderKilled kills the leader of four windows under load, 10 times (make
+// soak: 200), and starts it again each time. In every other round nobody asks the victim in
 // the moment of its death: then every request of the round has its answer.
 func TestDurableLeaderKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const few, many, raised, perNode = 2000, 1_000_000, 2_000_000, 60
-	rounds := soak("SOAK_KILLS", 20)
+	rounds := soak("SOAK_KILLS", 10)
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
-	per := youngWindow(time.Duration(max(20, rounds)*3) * time.Second)
+	per := youngWindow(time.Duration(max(60, rounds)*3) * time.Second)
 	c.apply(durableLimits(per, few, many))
 	began := time.Now()
 	keys := c.oneLeader(durableNames...)
@@ -192,13 +193,14 @@ func TestDurableLeaderKilled(t *testing.T) {
 
 // TestDurableAllKilled kills all nodes at once under load, and starts them again.
 func TestDurableAllKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const few, many, raised, perNode = 300, 1_000_000, 2_000_000, 60
 	per := youngWindow(time.Hour)
 	c := newServers(t, 8)
 	c.run(durableLimits(per, few, many))
 	keys := c.oneLeader(durableNames...)
 	callers := startCallers(t, c.nodes, perNode, keys)
-	rounds := max(3, soak("SOAK_KILLS", 20)/7)
+	rounds := max(3, soak("SOAK_KILLS", 10)/7)
 	for range rounds {
 		time.Sleep(1300 * time.Millisecond)
 		for _, s := range c.nodes {

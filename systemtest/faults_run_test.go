@@ -364,9 +364,9 @@ func (ft *fault) want() fault {
 
 // patience is how many times as long as the targets say things may take where CI
 // runs: beside others on the same machine a pause of a second says nothing of the
-// product. The campaign, make faults, holds the targets themselves.
+// product. The campaign, make faults, and make system hold the targets themselves.
 func patience() time.Duration {
-	if longFaults() {
+	if longFaults() || soak("SOAK_TARGETS", 0) > 0 {
 		return 1
 	}
 	return 6

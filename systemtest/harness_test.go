@@ -62,15 +62,29 @@ func freeBase(t *testing.T) int { return freeBaseOf(t, 3) }
 // freeBaseOf is freeBase for up to nine nodes.
 func freeBaseOf(t *testing.T, nodes int) int {
 	t.Helper()
+	bases.Lock()
+	defer bases.Unlock()
 	for range 100 {
 		base := 10_000 + 100*rand.IntN(200) // below the ports that the system gives out
-		if portsFree(base, nodes) {
+		if !bases.given[base] && portsFree(base, nodes) {
+			bases.given[base] = true
+			t.Cleanup(func() {
+				bases.Lock()
+				defer bases.Unlock()
+				delete(bases.given, base)
+			})
 			return base
 		}
 	}
 	t.Fatal("no free ports")
 	return 0
 }
+
+// bases are those of tests that run, whose nodes may not have started yet.
+var bases = struct {
+	sync.Mutex
+	given map[int]bool
+}{given: map[int]bool{}}
 
 func portsFree(base, nodes int) bool {
 	for k := 1; k <= nodes; k++ {
@@ -207,6 +221,7 @@ type servers struct {
 	dir    string
 	ranges int
 	seed   string // first limits, if any
+	quick  bool   // who comes back leads again after a second
 	nodes  []*server
 }
 
@@ -252,6 +267,9 @@ func (c *servers) start(s *server) {
 	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\n", s.httpAddr, s.grpc)
 	if s.earlier == "" {
 		b.WriteString("tls: {mode: off}\n")
+	}
+	if c.quick {
+		b.WriteString("raft: {balance_after: 1s}\n")
 	}
 	if c.seed != "" {
 		seed := filepath.Join(c.dir, "seed.yaml")

@@ -69,13 +69,13 @@ func TestKillLeader(t *testing.T) {
 	for _, s := range c.others(victim) {
 		n := l.nodes[s.grpc]
 		t.Logf("%s: %v, %v after the kill (the load itself stalled for %v in all); all ranges ready again after %v", s.id, n, n.gapAt.Sub(killed).Round(time.Millisecond), l.stalled.Round(time.Millisecond), recovered[s.id].Round(time.Millisecond))
-		if n.gap >= 250*time.Millisecond {
+		if n.gap >= patience()*250*time.Millisecond {
 			t.Errorf("%s did not answer for %v", s.id, n.gap)
 		}
 		if n.errors > 0 {
 			t.Errorf("%s: %d errors, the last: %v", s.id, n.errors, n.lastErr)
 		}
-		if recovered[s.id] >= 2*time.Second {
+		if recovered[s.id] >= patience()*2*time.Second {
 			t.Errorf("%s: not all ranges had leaders until %v after the kill", s.id, recovered[s.id])
 		}
 	}
@@ -97,7 +97,7 @@ func watchRecovery(l *load, nodes []*server, victim string) func(t *testing.T, k
 		r := &result{}
 		results[s.id] = r
 		wg.Go(func() {
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(leastPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				st, err := s.status()
 				mu.Lock()
 				switch {
@@ -132,7 +132,9 @@ func watchRecovery(l *load, nodes []*server, victim string) func(t *testing.T, k
 
 // TestKillRestart: a node that was killed comes back with its data.
 func TestKillRestart(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 16)
+	c.quick = true
 	c.run(killLimits)
 	before := c.awaitReady(c.nodes[0], time.Second)
 	slow := c.keysLedBy("n2", "api/slow")[0]
@@ -195,6 +197,7 @@ func TestKillRestart(t *testing.T) {
 // TestRestartAll: limits and counts survive the end of every process, and the
 // limits that a new cluster begins with do not come back.
 func TestRestartAll(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newServers(t, 16)
 	c.seed = "version: 1\nnamespaces:\n  api:\n    limits:\n      first: {rate: 1/s, burst: 1}\n"
 	c.run(killLimits)

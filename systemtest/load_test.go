@@ -125,7 +125,7 @@ func (l *load) drive(ctx context.Context, c *client.Client, addr string, perNode
 		wg.Go(func() {
 			defer func() { <-slots }()
 			sent := time.Now()
-			within, cancel := context.WithTimeout(context.Background(), time.Second)
+			within, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			res, err := c.AllowBatch(within, checks)
 			l.answer(addr, keys, sent, res, err)

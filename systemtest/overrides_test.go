@@ -20,6 +20,7 @@ namespaces:
 // TestOverrides sets 20,000 overrides while the cluster is busy, and looks at
 // when all nodes follow some of them.
 func TestOverrides(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const many, batch = 20_000, 1000
 	c := newServers(t, 8)
 	c.run(overrideLimits)

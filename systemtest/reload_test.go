@@ -12,14 +12,14 @@ import (
 // TestReload changes the limits again and again under load: no request fails
 // and no change refills a bucket.
 func TestReload(t *testing.T) {
-	const changes, most, least = 20, 600, 300 // tokens, and tokens per second
+	const changes, most, least = 10, 600, 300 // tokens, and tokens per second
 	file := func(n int, ceiling string) string {
 		return fmt.Sprintf("version: 1\nnamespaces:\n  api:\n    limits:\n      soft: {rate: %d/s, burst: %d}\n      hard: {rate: %d/s, burst: %d, ceiling: %s}\n", n, n, n, n, ceiling)
 	}
 	c := newServers(t, 16)
 	c.run(file(most, "hard"))
 	keys := c.keysLedBy("n1", "api/soft", "api/hard")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l := startLoad(ctx, t, c.nodes, 500, keys...)
 	time.Sleep(time.Second)

@@ -234,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 
 func await(t *testing.T, j *Journal, what string, is func(Stats) bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(j.Stats()); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(j.Stats()); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("is not %s: %+v", what, j.Stats())
 		}

@@ -29,6 +29,7 @@ func backupOf(t *testing.T, g *Group) (index, term uint64, data []byte) {
 // TestBackupAndSeed: what a leader or a follower backs up starts a new cluster
 // of one node, which others can join.
 func TestBackupAndSeed(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newGrowing(t, 2, nil)
 	c.join(1)
 	c.apply(0, 50)
@@ -101,6 +102,7 @@ func (*brokenReader) Read([]byte) (int, error) { return 0, errors.New("injected:
 // TestDiskUseIsBounded: the log and the snapshots of a group that takes 10,000
 // entries of 1 KiB stay small.
 func TestDiskUseIsBounded(t *testing.T) {
+	t.Parallel() // it mostly waits
 	if testing.Short() {
 		t.Skip("fills a log; left out by -short")
 	}

@@ -15,11 +15,12 @@ import (
 // from before the question says nothing about now: every confirmation takes at least
 // one whole way there and back.
 func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const delay = 150 * time.Millisecond
 	c := newCluster(t, 1, nil)
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
-	if err := lead.groups[0].Confirm(within(t, 5*time.Second)); err != nil {
+	if err := lead.groups[0].Confirm(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range c.members {
@@ -30,7 +31,7 @@ func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 	for i := range 12 {
 		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // somewhere between two heartbeats
 		start := time.Now()
-		if err := lead.groups[0].Confirm(within(t, 5*time.Second)); err != nil {
+		if err := lead.groups[0].Confirm(within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took < delay {
@@ -40,6 +41,7 @@ func TestConfirmCountsOnlyNewAnswers(t *testing.T) {
 }
 
 func TestConfirmNeedsAQuorum(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })
@@ -73,6 +75,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 
 // TestConfirmIsShared asks from many sides at once: they share rounds.
 func TestConfirmIsShared(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	var lead *member
 	c.eventually(5*time.Second, "a leader", func() bool { lead = c.leader(0); return lead != nil })

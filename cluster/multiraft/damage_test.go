@@ -23,7 +23,7 @@ func damagedNode(t *testing.T) (c *cluster, m *member, log, snaps string) {
 	m = c.members[0]
 	for range 2 {
 		c.apply(0, 50)
-		if err := m.groups[0].Snapshot(within(t, 5*time.Second)); err != nil {
+		if err := m.groups[0].Snapshot(within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 	}

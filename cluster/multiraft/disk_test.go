@@ -245,6 +245,7 @@ func TestLittleSpace(t *testing.T) {
 // TestSnapshotThatCannotBeWritten leaves nothing behind, is reported, and is no
 // trouble any more when one has been written.
 func TestSnapshotThatCannotBeWritten(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newGrowing(t, 1, nil)
 	c.apply(0, 10)
 	m := c.members[0]
@@ -269,7 +270,7 @@ func TestSnapshotThatCannotBeWritten(t *testing.T) {
 	if !m.ails("snapshot") {
 		t.Errorf("health: %+v", m.host.Health())
 	}
-	if err := m.groups[0].Snapshot(within(t, 5*time.Second)); err != nil {
+	if err := m.groups[0].Snapshot(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	if h := m.host.Health(); len(h) > 0 {

@@ -124,6 +124,7 @@ func TestGrowAndShrink(t *testing.T) {
 }
 
 func TestChangesAreGuarded(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newGrowing(t, 4, nil)
 	ctx := within(t, 20*time.Second)
 	first := c.members[0].groups[0]
@@ -192,6 +193,7 @@ func (c *cluster) staleChangeIsRefused(g *Group) {
 // TestRemovedReplicaIsQuiet: a replica that was removed while it could not be
 // reached, and is still open, deposes nobody when it is back.
 func TestRemovedReplicaIsQuiet(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newGrowing(t, 3, nil)
 	c.join(1)
 	c.join(2)
@@ -237,7 +239,7 @@ func TestConfigurationSurvivesRestart(t *testing.T) {
 	c.join(1)
 	c.join(2)
 	c.apply(0, 10)
-	if err := c.members[1].groups[0].Snapshot(within(t, 5*time.Second)); err != nil {
+	if err := c.members[1].groups[0].Snapshot(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	for n := range c.members {
@@ -261,6 +263,7 @@ func TestConfigurationSurvivesRestart(t *testing.T) {
 }
 
 func TestPreferredAndShunned(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 50*time.Millisecond, 100*time.Millisecond })
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	shun := func(ids ...quota.NodeID) {
@@ -321,7 +324,7 @@ func TestCloseAndDrop(t *testing.T) {
 	if err := m.host.DropFiles("g1"); err == nil {
 		t.Error("files of an open group were deleted")
 	}
-	if err := m.groups[1].Snapshot(within(t, 5*time.Second)); err != nil {
+	if err := m.groups[1].Snapshot(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	c.crash(2)

@@ -58,6 +58,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 
 // TestLostAppendsAreSentAgain: the same, with the link at fault.
 func TestLostAppendsAreSentAgain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 50)
@@ -80,6 +81,7 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 // TestTransferToSilentPeerIsRefused: hashicorp/raft#696. Transfers to a peer
 // that does not answer, then a step-down, made a node refuse every later write.
 func TestTransferToSilentPeerIsRefused(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 10)
@@ -116,6 +118,7 @@ func TestTransferToSilentPeerIsRefused(t *testing.T) {
 }
 
 func TestTransfer(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 10)
@@ -144,7 +147,7 @@ func TestWatchdogRestartsReplica(t *testing.T) {
 	c.eventually(5*time.Second, "leaders", c.preferred)
 	c.apply(0, 40)
 	g := c.members[0].groups[0]
-	if err := g.Snapshot(within(t, 5*time.Second)); err != nil {
+	if err := g.Snapshot(within(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	c.apply(0, 40)
