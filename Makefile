@@ -168,11 +168,16 @@ fuzz: ## run each fuzz target for FUZZTIME
 	status=0
 	while read -r dir names; do
 		go test -c -vet=off $(FUZZBUILD) -o "$$work/test" "$$dir"
+		under_way=()
 		for name in $$names; do
-			while [[ $$(jobs -rp | wc -l) -ge 2 ]]; do wait -n || status=1; done
 			target "$$dir" "$$name" &
+			under_way+=("$$!")
+			if [[ $${#under_way[@]} -ge 2 ]]; then
+				wait "$${under_way[0]}" || status=1
+				under_way=("$${under_way[@]:1}")
+			fi
 		done
-		while [[ -n $$(jobs -rp) ]]; do wait -n || status=1; done
+		for pid in "$${under_way[@]}"; do wait "$$pid" || status=1; done
 	done < <(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort |
 		awk '{ of[$$1] = of[$$1] " " $$2 } END { for (dir in of) print dir of[dir] }' | sort)
 	exit "$$status"
