@@ -329,6 +329,12 @@ func (b *bucket) voidLoans() {
 	b.loans, b.unbacked = 0, 0
 }
 
+// goesOn reports whether the window of a periodic limit only seems to begin anew:
+// the leader knows of no use in it, but of what is lent some may be used.
+func (b *bucket) goesOn(l *quota.Limit, e *quota.GrantEntry) bool {
+	return l.Kind == quota.PeriodicRefill && b.loans > 0 && e.WindowStart < b.win.Add(l.Rate.Per)
+}
+
 // wants is what the leader is to be asked for: beyond what is lent, since that
 // counts as held.
 func (b *bucket) wants() quota.Units {

@@ -145,7 +145,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	if now >= until || b.told && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
 		return false
 	}
-	if e.WindowStart > b.win && b.told { // a new one
+	if e.WindowStart > b.win && b.told && !b.goesOn(l, e) { // a new one
 		spent := b.counts().spent()
 		b.keep(0)
 		b.voidLoans()

@@ -176,9 +176,17 @@ func (b *Branch) sweep(c *client) {
 		if h.lent > 0 && b.now >= h.lease.Add(leaseSlack) {
 			b.lose(h)
 		}
+		if h.closed && c.since == 0 && b.now.Sub(h.reported) >= closedFor {
+			b.drop(h)
+			continue
+		}
 		h.a.fade(b.now, h, b.cfg.Sync)
 	}
 }
+
+// closedFor is how long a key that a client has let go of is remembered: longer than
+// a report is repeated on a stream that lives.
+const closedFor = 5 * time.Second
 
 // leaseSlack is how much later than the node a client may see its lease end, and
 // how long its last words take.

@@ -42,7 +42,11 @@ const (
 // learn takes over what the node knows of the key.
 func (a *account) learn(l *aggregator.Loan) {
 	a.limit = l.Limit
-	if win := window(l); l.Gen != a.gen || a.win == 0 || l.Limit.Kind == quota.SlidingWindow {
+	win := window(l)
+	switch {
+	case l.Limit.Kind == quota.PeriodicRefill && a.win != 0 && win < a.win.Add(l.Limit.Rate.Per):
+		// It begins anew, unnoticed, as long as the leader knows of no use.
+	case l.Gen != a.gen || a.win == 0 || l.Limit.Kind == quota.SlidingWindow:
 		a.win = win
 	}
 	a.gen = l.Gen

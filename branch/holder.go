@@ -30,6 +30,7 @@ type holder struct {
 	flight   []flight    // grants of tokens that are not acknowledged
 	grants   quota.Seq
 
+	closed   bool    // the client has let go of it: it stays so that a repeated report is not counted again
 	demand   float64 // attempted Units per second
 	reported quota.Time
 	again    time.Duration

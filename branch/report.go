@@ -65,9 +65,11 @@ func (b *Branch) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 	if e.Final {
 		g := b.told(h, &loan)
 		g.Ack, g.Closed = seq, true
-		b.drop(h)
+		h.closed, h.reported = true, b.now
+		h.quiet()
 		return g, true
 	}
+	h.closed = false
 	g, ok := b.grant(h, e, &loan, d.attempted > 0)
 	g.Ack = seq
 	return g, ok
