@@ -178,6 +178,12 @@ func grpcMethods(t testing.TB, s *secured) map[string]bool {
 func TestEveryCallHasARule(t *testing.T) {
 	s := newSecured(t, nil)
 	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true}
+	for _, m := range []string{ // of fronts, which cmd/quorate registers
+		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "/json",
+		"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",
+	} {
+		want[m] = true
+	}
 	for m := range grpcMethods(t, s) {
 		want[m] = true
 	}

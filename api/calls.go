@@ -94,7 +94,7 @@ func (s *service) noLimitIn(p *plan) *fault {
 			continue
 		}
 		s.meter.noLimit.Inc()
-		f := noSuchLimit(p.reqs[i].Key.LimitName, s.node.Limits())
+		f := s.noLimit(p.reqs[i].Key.LimitName)
 		if len(p.ends) > 1 {
 			n := 0
 			for p.ends[n] <= i {
@@ -267,7 +267,7 @@ func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quor
 
 func (s *service) missing(k quota.Key) *fault {
 	s.meter.noLimit.Inc()
-	return noSuchLimit(k.LimitName, s.node.Limits())
+	return s.noLimit(k.LimitName)
 }
 
 func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, *fault) {

@@ -43,7 +43,7 @@ func (s *service) decide(c *check) (quota.Decision, *rule, *fault) {
 	d := s.node.Check(c.key, cost)
 	if d.Limit == nil {
 		s.meter.noLimit.Inc()
-		return d, nil, noSuchLimit(c.key.LimitName, s.node.Limits())
+		return d, nil, s.noLimit(c.key.LimitName)
 	}
 	r := s.count(&d)
 	return d, r, nil

@@ -269,3 +269,19 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 		t.Errorf("the connection was not closed: %v", err)
 	}
 }
+
+// TestNotReady: a node that has just joined knows no limits; that is no word on
+// whether there are any.
+func TestNotReady(t *testing.T) {
+	n := newFake(t)
+	n.limits, n.reason = mustLimits(t, 0), "the limits of the meta group have not arrived yet"
+	srv := serveHTTP(t, n)
+	body := `{"namespace":"web","limit":"per_client","key":"k"}`
+	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusServiceUnavailable || !strings.Contains(a.body, n.reason) {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	n.reason = ""
+	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusNotFound {
+		t.Errorf("a cluster without limits: %d %s", a.code, a.body)
+	}
+}
