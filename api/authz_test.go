@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/quorate/quorate/api/auth"
+	gubernatorpb "github.com/quorate/quorate/api/gen/pb/gubernator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	pb "github.com/quorate/quorate/api/gen/quotaservice"
 	"github.com/quorate/quorate/internal/pki"
@@ -123,6 +124,7 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	s.opts = Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
 	s.opts.Register = func(srv *grpc.Server, _ func(*quota.Decision)) {
 		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
+		gubernatorpb.RegisterV1Server(srv, gubernatorpb.UnimplementedV1Server{})
 	}
 	s.opts.Mount = map[string]http.Handler{"/api": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}
 	return s
@@ -181,6 +183,7 @@ func TestEveryCallHasARule(t *testing.T) {
 	for _, m := range []string{ // of fronts, which cmd/quorate registers
 		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "/json",
 		"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",
+		"/v1/GetRateLimits", "/v1/HealthCheck", "/v1/LiveCheck",
 	} {
 		want[m] = true
 	}

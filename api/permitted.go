@@ -11,11 +11,16 @@ import (
 // over HTTP with status 401 or 403. It is for protocols whose requests do not say the
 // namespace in a field of that name; where authentication is off everybody may.
 func Permitted(ctx context.Context, namespace string) error {
+	return PermittedTo(ctx, rbac.Check, namespace)
+}
+
+// PermittedTo is Permitted for another permission than that to have requests decided.
+func PermittedTo(ctx context.Context, p rbac.Permission, namespace string) error {
 	v := visitOf(ctx)
 	if v == nil || v.guard == nil {
 		return nil
 	}
-	if err := v.guard.Check(v.caller, rbac.Check, rbac.Namespace(namespace), v.method); err != nil {
+	if err := v.guard.Check(v.caller, p, rbac.Namespace(namespace), v.method); err != nil {
 		return fromAuth(err).status()
 	}
 	return nil

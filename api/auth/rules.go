@@ -60,6 +60,7 @@ const (
 	changed   = "in each namespace that changes"
 	shown     = "in some namespace; shows what is in those"
 	realm     = "in the realm of each"
+	givesBack = "in namespace gubernator; there `report` to give back, `keys.reset` to reset"
 	adminOf   = "in the realm, or in @internal:APP"
 )
 
@@ -135,7 +136,13 @@ var rules = map[string]Rule{
 	"/quotaservice.QuotaService/Allow": hot(rbac.Check, byNamespace, namespace),
 
 	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": hot(rbac.Check, byDomain, "in the domain's namespace"),
-	"/json": hot(rbac.Check, nil, "in the domain's namespace"),
+	"/pb.gubernator.V1/GetRateLimits":                              hot(rbac.Check, inGubernator, givesBack),
+	"/pb.gubernator.V1/HealthCheck":                                {Need: Open},
+	"/pb.gubernator.V1/LiveCheck":                                  {Need: Open},
+	"/v1/GetRateLimits":                                            hot(rbac.Check, nil, givesBack),
+	"/v1/HealthCheck":                                              {Need: Open},
+	"/v1/LiveCheck":                                                {Need: Open},
+	"/json":                                                        hot(rbac.Check, nil, "in the domain's namespace"),
 
 	"/grpc.health.v1.Health/Check":                                   {Need: Open},
 	"/grpc.health.v1.Health/List":                                    {Need: Open},

@@ -88,3 +88,6 @@ func each[T any](list []T, scope func(T) rbac.Scope) (out []rbac.Scope) {
 	}
 	return out
 }
+
+// inGubernator is of gubernator's API, whose limits are all in one namespace.
+func inGubernator(proto.Message) []rbac.Scope { return []rbac.Scope{rbac.Namespace("gubernator")} }

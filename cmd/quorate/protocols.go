@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/api/front"
+	"github.com/quorate/quorate/api/gubernator"
 	"github.com/quorate/quorate/api/quotaservice"
 	"github.com/quorate/quorate/api/rlqs"
 	"github.com/quorate/quorate/cluster"
@@ -39,6 +41,9 @@ func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
 		p.envoyRLS(seen).Register(srv)
 	}
 	p.rlqs(srv)
+	if s := p.gubernator(seen); s != nil {
+		s.Register(srv)
+	}
 }
 
 // rlqs serves Envoy's rate limit quota service. Its decisions are made by the proxies.
@@ -56,11 +61,25 @@ func (p *protocols) close() {
 	}
 }
 
+// gubernator returns what serves gubernator's API, nil if it is off.
+func (p *protocols) gubernator(seen func(*quota.Decision)) *gubernator.Server {
+	if !p.Gubernator {
+		return nil
+	}
+	return gubernator.New(p.node, gubernator.Options{
+		Seen: seen, May: api.PermittedTo,
+		Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
+	})
+}
+
 // mount returns those that are HTTP, by their paths.
 func (p *protocols) mount(seen func(*quota.Decision)) map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
 	if p.EnvoyRLS {
 		out[envoy.JSONPath] = p.envoyRLS(seen).Handler(api.Permitted)
+	}
+	if s := p.gubernator(seen); s != nil {
+		maps.Copy(out, s.Handlers())
 	}
 	return out
 }

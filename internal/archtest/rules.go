@@ -269,6 +269,12 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, grpc},
 	},
 	{
+		Package: "api/gubernator", Kind: Library,
+		Job:        "serves the wire protocol of gubernator; it declares the interface that it needs",
+		May:        []string{"internal/quota", "internal/rbac", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
 		Package: "api/resp", Kind: Library,
 		Job: "serves the Redis protocol; it declares the interface that it needs",
 		May: []string{"api/auth", "internal/quota", "internal/rbac"},

@@ -426,7 +426,8 @@ type RateLimitResp struct {
 	Limit int64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// How many are left in the whole cluster, as far as the node knows.
 	Remaining int64 `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// When the bucket is full again, in milliseconds since 1970; 0 if it is full.
+	// When the bucket is full again, in milliseconds since 1970; 0 after
+	// RESET_REMAINING.
 	ResetTime int64 `protobuf:"varint,4,opt,name=reset_time,json=resetTime,proto3" json:"reset_time,omitempty"`
 	// What is wrong with the request; if it is not empty, nothing else counts.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`

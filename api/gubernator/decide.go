@@ -1,0 +1,161 @@
+package gubernator
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// decide answers one request. The error is what its answer says.
+func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
+	if err := c.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("not decided: %w", err)
+	}
+	a, err := c.read(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Behavior&reset != 0:
+		return c.reset(&a)
+	case a.hits < 0:
+		return c.giveBack(&a)
+	case a.forgets:
+		return c.unremembered(&a), nil
+	}
+	d, err := c.ask(&a, a.hits)
+	if err != nil {
+		return nil, err
+	}
+	res := c.response(&a, d)
+	if r.Behavior&drain != 0 && a.hits > 0 && !d.Allowed && d.Remaining > 0 {
+		if d, err = c.ask(&a, d.Remaining); err != nil {
+			return nil, err
+		}
+		// What others took meanwhile is theirs.
+		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(d)
+	}
+	return res, nil
+}
+
+// ask has hits decided. The decision is valid until the next one.
+func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
+	c.req[0] = quota.Request{Key: a.key, Cost: hits}
+	c.node.Decide(c.req[:], c.dec[:])
+	d := &c.dec[0]
+	c.opts.Seen(d)
+	return d, decided(a, d)
+}
+
+// decided returns why a decision is none.
+func decided(a *asked, d *quota.Decision) error {
+	switch {
+	case d.Why == quota.WhyUnknown:
+		return errors.New("the node could not decide")
+	case d.Limit == nil && a.ours:
+		return fmt.Errorf("there is no limit %v any more", a.key.LimitName)
+	case d.Limit == nil:
+		return errors.New("the node follows as many different limits of callers as it may; give some of them the same numbers, or define them")
+	}
+	return nil
+}
+
+// unremembered answers for a limit that lasts no time, or lets nothing pass.
+func (c *call) unremembered(a *asked) *pb.RateLimitResp {
+	res := &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity, ResetTime: c.opts.Now().UnixMilli()}
+	if a.capacity == 0 || a.hits > a.capacity {
+		res.Status = pb.Status_OVER_LIMIT
+		res.Metadata = map[string]string{"why": quota.WhyOverBurst.String()}
+		return res
+	}
+	res.Remaining -= a.hits
+	return res
+}
+
+// response says a decision in their words.
+func (c *call) response(a *asked, d *quota.Decision) *pb.RateLimitResp {
+	res := &pb.RateLimitResp{Limit: c.limitOf(a, d), Remaining: d.Remaining, ResetTime: c.resetTime(d)}
+	if d.Allowed {
+		return res
+	}
+	res.Status = pb.Status_OVER_LIMIT
+	res.Metadata = map[string]string{"why": d.Why.String()}
+	if a.ours {
+		base, _ := d.Limit.Base()
+		res.Metadata["limit"] = base.String()
+	}
+	if d.RetryAfter != math.MaxInt64 {
+		res.Metadata["retry_after_ms"] = strconv.FormatInt(millisUp(d.RetryAfter), 10)
+	}
+	return res
+}
+
+// limitOf is what the answer calls the limit: of ours, what fits at once.
+func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
+	if !a.ours {
+		return a.limit
+	}
+	if i := d.Tier - 2; i >= 0 && i < len(d.Limit.More) {
+		return d.Limit.More[i].Burst
+	}
+	return d.Limit.Burst
+}
+
+// resetTime is when the bucket is full again, in milliseconds since 1970.
+func (c *call) resetTime(d *quota.Decision) int64 {
+	now := c.opts.Now()
+	if d.ResetAfter > math.MaxInt64-time.Duration(now.UnixNano()) {
+		return math.MaxInt64
+	}
+	return millisUp(time.Duration(now.UnixNano()) + d.ResetAfter)
+}
+
+// giveBack answers for hits below 0.
+func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
+	if err := c.opts.May(c.ctx, rbac.Report, Namespace); err != nil {
+		return nil, fmt.Errorf("hits: %d: %w", a.hits, err)
+	}
+	if a.forgets {
+		return &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity, ResetTime: c.opts.Now().UnixMilli()}, nil
+	}
+	d := c.node.Refund(a.key, -a.hits)
+	if d.Limit == nil {
+		return nil, decided(a, &quota.Decision{Why: quota.WhyNoLimit})
+	}
+	return &pb.RateLimitResp{Limit: c.limitOf(a, &d), Remaining: d.Remaining, ResetTime: c.resetTime(&d)}, nil
+}
+
+// reset answers for RESET_REMAINING.
+func (c *call) reset(a *asked) (*pb.RateLimitResp, error) {
+	if err := c.opts.May(c.ctx, rbac.KeysReset, Namespace); err != nil {
+		return nil, fmt.Errorf("behavior: RESET_REMAINING: %w", err)
+	}
+	if a.ours {
+		l, ok := c.node.Limits().Find(a.key.LimitName)
+		if !ok {
+			return nil, decided(a, &quota.Decision{Why: quota.WhyNoLimit})
+		}
+		a.limit, a.capacity = l.Burst, l.Burst
+	}
+	if !a.forgets {
+		if err := c.node.ResetKey(c.ctx, a.key); err != nil {
+			return nil, fmt.Errorf("behavior: RESET_REMAINING: %w", err)
+		}
+	}
+	return &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity}, nil
+}
+
+// millisUp returns whole milliseconds, rounded up: rounded down, callers would
+// come too early.
+func millisUp(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
+}

@@ -1,0 +1,115 @@
+package gubernator
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Paths of the HTTP form.
+const (
+	PathGetRateLimits = "/v1/GetRateLimits"
+	PathHealthCheck   = "/v1/HealthCheck"
+	PathLiveCheck     = "/v1/LiveCheck"
+)
+
+// maxBody bounds the JSON of a call.
+const maxBody = 4 << 20
+
+// The JSON is what its gateway speaks: field names as in the proto file, 64-bit
+// numbers as strings, fields that are empty too; fields that nobody knows are
+// passed over.
+var (
+	toJSON   = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
+	fromJSON = protojson.UnmarshalOptions{DiscardUnknown: true}
+)
+
+// Handlers returns the HTTP form by its paths.
+func (s *Server) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		PathGetRateLimits: s.handler(PathGetRateLimits, http.MethodPost, s.postRateLimits),
+		PathHealthCheck: s.handler(PathHealthCheck, http.MethodGet, func(r *http.Request) (proto.Message, error) {
+			return s.HealthCheck(r.Context(), &pb.HealthCheckReq{})
+		}),
+		PathLiveCheck: s.handler(PathLiveCheck, http.MethodGet, func(r *http.Request) (proto.Message, error) {
+			return s.LiveCheck(r.Context(), &pb.LiveCheckReq{})
+		}),
+	}
+}
+
+func (s *Server) handler(path, method string, serve func(*http.Request) (proto.Message, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != path:
+			write(w, nil, status.Errorf(codes.NotFound, "there is nothing at this path; use %s", path))
+		case r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead):
+			w.Header().Set("Allow", method)
+			write(w, nil, status.Errorf(codes.Unimplemented, "use %s", method))
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			res, err := serve(r)
+			write(w, res, err)
+		}
+	})
+}
+
+func (s *Server) postRateLimits(r *http.Request) (proto.Message, error) {
+	if err := s.opts.May(r.Context(), rbac.Check, Namespace); err != nil {
+		s.opts.Ended(codeDenied)
+		return nil, err
+	}
+	req := &pb.GetRateLimitsReq{}
+	body, err := io.ReadAll(r.Body)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		s.opts.Ended(codeInvalid)
+		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d bytes", maxBody)
+	}
+	if err == nil && len(body) > 0 {
+		err = fromJSON.Unmarshal(body, req)
+	}
+	if err != nil {
+		s.opts.Ended(codeInvalid)
+		return nil, status.Errorf(codes.InvalidArgument, "the body: %v", err)
+	}
+	return s.GetRateLimits(r.Context(), req)
+}
+
+// httpCodes are those of gRPC in HTTP, where it is not 500.
+var httpCodes = map[codes.Code]int{
+	codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
+	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
+	codes.NotFound: http.StatusNotFound, codes.Unimplemented: http.StatusMethodNotAllowed, codes.Unavailable: http.StatusServiceUnavailable,
+}
+
+// write answers with a message, or with what is wrong.
+func write(w http.ResponseWriter, res proto.Message, err error) {
+	st := status.Convert(err)
+	if err != nil {
+		// What is wrong with JSON is told with a piece of it, which may be no text.
+		res = &statuspb.Status{Code: int32(st.Code()), Message: strings.ToValidUTF8(st.Message(), "?")}
+	}
+	code, ok := httpCodes[st.Code()]
+	if !ok {
+		code = http.StatusInternalServerError
+	}
+	data, err := toJSON.Marshal(res)
+	if err != nil { // invariant: texts that were read are UTF-8, and so are ours
+		code, data = http.StatusInternalServerError, []byte(`{"code":13,"message":"the answer has no JSON form","details":[]}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(code)
+	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+}

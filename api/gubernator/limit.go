@@ -1,0 +1,130 @@
+package gubernator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bits of Behavior.
+const (
+	gregorian = pb.Behavior_DURATION_IS_GREGORIAN
+	reset     = pb.Behavior_RESET_REMAINING
+	drain     = pb.Behavior_DRAIN_OVER_LIMIT
+	known     = pb.Behavior_NO_BATCHING | pb.Behavior_GLOBAL | gregorian | reset | pb.Behavior_MULTI_REGION | drain
+)
+
+// asked is a request that has been read.
+type asked struct {
+	key  quota.Key
+	hits int64
+	// ours says that a limit of the namespace decides, and what the caller says of
+	// one does not count.
+	ours bool
+	// capacity is the most that the caller's limit lets pass at once, and limit what
+	// the answer calls it.
+	capacity, limit int64
+	// forgets says that the caller's limit remembers nothing: it lasts no time, or
+	// lets nothing pass.
+	forgets bool
+}
+
+// read checks a request and finds the limit that it is for. The error names the
+// field.
+func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
+	switch {
+	case r.GetName() == "":
+		return a, errors.New("name: is empty; say what is limited")
+	case r.GetUniqueKey() == "":
+		return a, errors.New("unique_key: is empty; say whom it is counted for")
+	case r.Hits < -quota.MaxTokens || r.Hits > quota.MaxTokens:
+		return a, fmt.Errorf("hits: %d; must be %d to %d", r.Hits, -quota.MaxTokens, quota.MaxTokens)
+	case r.Behavior&^known != 0:
+		return a, fmt.Errorf("behavior: %d; must be a sum of 1, 2, 4, 8, 16 and 32", r.Behavior)
+	}
+	a.hits = r.Hits
+	if name := (quota.LimitName{Namespace: Namespace, Limit: r.Name}); quota.CheckName("name", r.Name) == nil {
+		_, a.ours = s.node.Limits().Find(name)
+		a.key = quota.Key{LimitName: name, Key: r.UniqueKey}
+	}
+	if !a.ours {
+		if err = a.brought(r); err != nil {
+			return a, err
+		}
+	}
+	if n := len(a.key.Key); n > quota.MaxKeyLen {
+		return a, fmt.Errorf("unique_key: with the name %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
+	}
+	return a, nil
+}
+
+// brought reads the limit that the caller brings along.
+func (a *asked) brought(r *pb.RateLimitReq) error {
+	a.limit, a.capacity = r.Limit, r.Limit
+	if r.Algorithm == pb.Algorithm_LEAKY_BUCKET && r.Burst != 0 {
+		a.capacity = r.Burst
+	}
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{{"limit", r.Limit}, {"burst", r.Burst}} {
+		if f.value < 0 || f.value > quota.MaxTokens {
+			return fmt.Errorf("%s: %d; must be 0 to %d", f.name, f.value, quota.MaxTokens)
+		}
+	}
+	in, err := inline(r, a.capacity)
+	switch {
+	case err != nil:
+		return err
+	case r.Limit == 0:
+		a.forgets, a.capacity = true, 0
+		return nil
+	case in.Rate.Per == 0:
+		a.forgets = true
+		return nil
+	}
+	a.key.Key = keyOf(r.Name, r.UniqueKey)
+	if a.key.LimitName, err = in.Name(Namespace); err != nil {
+		return fmt.Errorf("limit %d, duration %d, burst %d: %w", r.Limit, r.Duration, r.Burst, err)
+	}
+	return nil
+}
+
+// units are what a Gregorian duration counts.
+var units = quota.CalendarUnits()
+
+// inline is the limit that a request describes.
+func inline(r *pb.RateLimitReq, capacity int64) (in quota.Inline, err error) {
+	in = quota.Inline{Burst: capacity, Rate: quota.Rate{Tokens: r.Limit}}
+	switch {
+	case r.Behavior&gregorian != 0 && (r.Duration < 0 || r.Duration >= int64(len(units))):
+		return in, fmt.Errorf("duration: %d with DURATION_IS_GREGORIAN; must be 0 to %d: minute, hour, day, week, month, year", r.Duration, len(units)-1)
+	case r.Behavior&gregorian != 0:
+		in.Calendar = units[r.Duration]
+		in.Rate.Per = in.Calendar.Nominal()
+	case r.Duration < 0 || r.Duration > quota.MaxPause.Milliseconds():
+		return in, fmt.Errorf("duration: %d ms; must be 0 to %d", r.Duration, quota.MaxPause.Milliseconds())
+	default:
+		in.Rate.Per = time.Duration(r.Duration) * time.Millisecond
+	}
+	switch {
+	case r.Algorithm == pb.Algorithm_LEAKY_BUCKET:
+		in.Kind, in.Calendar = quota.TokenBucket, quota.NoUnit
+	case r.Algorithm != pb.Algorithm_TOKEN_BUCKET:
+		return in, fmt.Errorf("algorithm: %d; must be TOKEN_BUCKET (0) or LEAKY_BUCKET (1)", r.Algorithm)
+	case in.Calendar != quota.NoUnit:
+		in.Kind = quota.CalendarWindow
+	default:
+		in.Kind = quota.PeriodicRefill
+	}
+	return in, nil
+}
+
+var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// keyOf joins a name and a key so that no two pairs meet.
+func keyOf(name, key string) string { return escaper.Replace(name) + "/" + key }

@@ -1,0 +1,125 @@
+package gubernator
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Namespace is the one that all limits of this protocol are in: whoever may check
+// there may call.
+const Namespace = "gubernator"
+
+// maxRequests bounds the requests of one call.
+const maxRequests = 1000
+
+// Options are what a server needs besides a node. The zero value will do.
+type Options struct {
+	// Seen is called with every decision, concurrently, for whoever counts them.
+	Seen func(*quota.Decision)
+	// Ended is called with the code of every request and of every call that was
+	// none, concurrently: see Codes.
+	Ended func(code string)
+	// May returns nil if the caller of the call that ctx is of has a permission in a
+	// namespace, or a status error. Nil: everybody may everything.
+	May func(ctx context.Context, p rbac.Permission, namespace string) error
+	// Now is the clock; nil is that of the machine.
+	Now func() time.Time
+}
+
+// Codes of requests, for metrics.
+const (
+	codeUnder   = "under_limit"
+	codeOver    = "over_limit"
+	codeError   = "error"   // of one request
+	codeInvalid = "invalid" // of a whole call
+	codeDenied  = "denied"  // likewise
+)
+
+// Server serves the protocol. Its methods are safe for concurrent use.
+type Server struct {
+	pb.UnimplementedV1Server
+	node Node
+	opts Options
+}
+
+// New returns a server that answers from a node.
+func New(n Node, o Options) *Server {
+	if o.Seen == nil {
+		o.Seen = func(*quota.Decision) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(string) {}
+	}
+	if o.May == nil {
+		o.May = func(context.Context, rbac.Permission, string) error { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Server{node: n, opts: o}
+}
+
+// Register adds the service to a gRPC server, which has to see to it that callers
+// of GetRateLimits may check in Namespace.
+func (s *Server) Register(srv grpc.ServiceRegistrar) { pb.RegisterV1Server(srv, s) }
+
+// GetRateLimits decides each request for itself.
+func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*pb.GetRateLimitsResp, error) {
+	if n := len(req.Requests); n > maxRequests {
+		s.opts.Ended(codeInvalid)
+		return nil, status.Errorf(codes.OutOfRange, "requests: %d; at most %d in one call", n, maxRequests)
+	}
+	out := &pb.GetRateLimitsResp{Responses: make([]*pb.RateLimitResp, len(req.Requests))}
+	c := call{Server: s, ctx: ctx}
+	for i, r := range req.Requests {
+		out.Responses[i] = c.answer(r)
+	}
+	return out, nil
+}
+
+// call decides the requests of one call, one after the other.
+type call struct {
+	*Server
+	ctx context.Context
+	req [1]quota.Request
+	dec [1]quota.Decision
+}
+
+// answer decides one request and counts it.
+func (c *call) answer(r *pb.RateLimitReq) *pb.RateLimitResp {
+	res, err := c.decide(r)
+	switch {
+	case err != nil:
+		c.opts.Ended(codeError)
+		return &pb.RateLimitResp{Error: err.Error()}
+	case res.Status == pb.Status_OVER_LIMIT:
+		c.opts.Ended(codeOver)
+	default:
+		c.opts.Ended(codeUnder)
+	}
+	return res
+}
+
+// HealthCheck says whether the node sees leaders for everything. It decides
+// without them too.
+func (s *Server) HealthCheck(context.Context, *pb.HealthCheckReq) (*pb.HealthCheckResp, error) {
+	st := s.node.Status()
+	out := &pb.HealthCheckResp{Status: "healthy", PeerCount: int32(len(st.GetNodes()))}
+	if !st.GetReady() {
+		out.Status, out.Message = "unhealthy", st.GetReason()
+	}
+	return out, nil
+}
+
+// LiveCheck answers.
+func (s *Server) LiveCheck(context.Context, *pb.LiveCheckReq) (*pb.LiveCheckResp, error) {
+	return &pb.LiveCheckResp{}, nil
+}
