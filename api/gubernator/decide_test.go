@@ -34,10 +34,10 @@ type step struct {
 func TestConversations(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		req   pb.RateLimitReq //nolint:govet // a template, copied by its fields
+		req   *pb.RateLimitReq
 		steps []step
 	}{
-		{"token bucket: all is back at once", pb.RateLimitReq{Limit: 5, Duration: minute}, []step{
+		{"token bucket: all is back at once", &pb.RateLimitReq{Limit: 5, Duration: minute}, []step{
 			{hits: 1, left: 4, reset: time.Minute},
 			{after: 10 * time.Second, hits: 3, left: 1, reset: 50 * time.Second},
 			{hits: 2, over: true, left: 1, reset: 50 * time.Second, why: "over_limit"},
@@ -45,45 +45,45 @@ func TestConversations(t *testing.T) {
 			{after: 49 * time.Second, hits: 1, over: true, reset: time.Second, why: "over_limit"},
 			{after: time.Second, hits: 1, left: 4, reset: time.Minute},
 		}},
-		{"token bucket: burst does not count", pb.RateLimitReq{Limit: 5, Duration: minute, Burst: 50}, []step{{hits: 6, over: true, left: 5, why: "over_burst"}}},
-		{"leaky bucket: one after the other", pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute, Burst: 2}, []step{
+		{"token bucket: burst does not count", &pb.RateLimitReq{Limit: 5, Duration: minute, Burst: 50}, []step{{hits: 6, over: true, left: 5, why: "over_burst"}}},
+		{"leaky bucket: one after the other", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute, Burst: 2}, []step{
 			{hits: 2, left: 0, reset: 2 * time.Second},
 			{hits: 1, over: true, reset: 2 * time.Second, why: "over_limit"},
 			{after: time.Second, hits: 1, left: 0, reset: 2 * time.Second},
 			{after: time.Hour, hits: 2, left: 0, reset: 2 * time.Second},
 		}},
-		{"leaky bucket: burst is limit if it is not said", pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute}, []step{{hits: 60, left: 0, reset: time.Minute}}},
-		{"peek", pb.RateLimitReq{Limit: 2, Duration: minute}, []step{
+		{"leaky bucket: burst is limit if it is not said", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute}, []step{{hits: 60, left: 0, reset: time.Minute}}},
+		{"peek", &pb.RateLimitReq{Limit: 2, Duration: minute}, []step{
 			{left: 2}, {hits: 2, left: 0, reset: time.Minute}, {over: true, left: 0, reset: time.Minute, why: "over_limit"},
 		}},
-		{"refund, up to the limit", pb.RateLimitReq{Limit: 5, Duration: minute}, []step{
+		{"refund, up to the limit", &pb.RateLimitReq{Limit: 5, Duration: minute}, []step{
 			{hits: 3, left: 2, reset: time.Minute}, {hits: -2, left: 4, reset: time.Minute}, {hits: -9, left: 5}, {hits: 5, left: 0, reset: time.Minute},
 		}},
-		{"drain", pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
+		{"drain", &pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
 			{hits: 2, left: 3, reset: time.Minute}, {hits: 4, over: true, left: 0, reset: time.Minute, why: "over_limit"}, {hits: 1, over: true, reset: time.Minute, why: "over_limit"},
 		}},
-		{"drain of what never fits", pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
+		{"drain of what never fits", &pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
 			{hits: 6, over: true, left: 0, reset: time.Minute, why: "over_burst"},
 		}},
-		{"Gregorian day", pb.RateLimitReq{Limit: 5, Duration: 2, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
+		{"Gregorian day", &pb.RateLimitReq{Limit: 5, Duration: 2, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
 			{after: 23 * time.Hour, hits: 5, left: 0, reset: time.Hour}, {after: time.Hour, hits: 1, left: 4, reset: 24 * time.Hour},
 		}},
-		{"Gregorian month", pb.RateLimitReq{Limit: 5, Duration: 4, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 31 * 24 * time.Hour}}},
-		{"Gregorian week, which begins on Monday", pb.RateLimitReq{Limit: 5, Duration: 3, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 3 * 24 * time.Hour}}},
-		{"Gregorian leaky bucket", pb.RateLimitReq{Algorithm: leaky, Limit: 60, Burst: 1, Duration: 1, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
+		{"Gregorian month", &pb.RateLimitReq{Limit: 5, Duration: 4, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 31 * 24 * time.Hour}}},
+		{"Gregorian week, which begins on Monday", &pb.RateLimitReq{Limit: 5, Duration: 3, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 3 * 24 * time.Hour}}},
+		{"Gregorian leaky bucket", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Burst: 1, Duration: 1, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
 			{hits: 1, left: 0, reset: time.Minute}, {after: time.Minute, hits: 1, left: 0, reset: time.Minute},
 		}},
-		{"limit 0", pb.RateLimitReq{Duration: minute}, []step{{hits: 1, over: true, why: "over_burst"}, {over: true, why: "over_burst"}}},
-		{"limit 0 of a leaky bucket", pb.RateLimitReq{Algorithm: leaky, Duration: minute, Burst: 5}, []step{{hits: 1, over: true, why: "over_burst"}}},
-		{"no duration", pb.RateLimitReq{Limit: 5}, []step{{hits: 5, left: 0}, {hits: 4, left: 1}, {hits: 6, over: true, left: 5, why: "over_burst"}, {hits: -1, left: 5}, {left: 5}}},
-		{"flags without effect", pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: 1 | 2 | 16}, []step{{hits: 5, left: 0, reset: time.Minute}}},
+		{"limit 0", &pb.RateLimitReq{Duration: minute}, []step{{hits: 1, over: true, why: "over_burst"}, {over: true, why: "over_burst"}}},
+		{"limit 0 of a leaky bucket", &pb.RateLimitReq{Algorithm: leaky, Duration: minute, Burst: 5}, []step{{hits: 1, over: true, why: "over_burst"}}},
+		{"no duration", &pb.RateLimitReq{Limit: 5}, []step{{hits: 5, left: 0}, {hits: 4, left: 1}, {hits: 6, over: true, left: 5, why: "over_burst"}, {hits: -1, left: 5}, {left: 5}}},
+		{"flags without effect", &pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: 1 | 2 | 16}, []step{{hits: 5, left: 0, reset: time.Minute}}},
 	} {
 		n := newSole(t)
 		s := New(n, n.options())
 		for i, st := range c.steps {
 			n.now = n.now.Add(st.after)
 			c.req.Name, c.req.UniqueKey, c.req.Hits = "login", "ann", st.hits
-			got := one(t, s, &c.req)
+			got := one(t, s, c.req)
 			wantStatus := pb.Status_UNDER_LIMIT
 			if st.over {
 				wantStatus = pb.Status_OVER_LIMIT
