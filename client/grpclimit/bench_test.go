@@ -30,7 +30,7 @@ func BenchmarkCall(b *testing.B) {
 	}{
 		{"bare", nil},
 		{"limit", grpclimit.Server(&instant{passed(19)}, calls)},
-		{"limit/no-metadata", grpclimit.Server(&instant{passed(19)}, calls, grpclimit.NoMetadata())},
+		{"limit-no-metadata", grpclimit.Server(&instant{passed(19)}, calls, grpclimit.NoMetadata())},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			c, _ := serve(b, bc.server, nil)

@@ -44,11 +44,11 @@ func BenchmarkServer(b *testing.B) {
 		{"bare", bare},
 		{"limit", httplimit.New(&instant{passed(19)}, limit)(bare)},
 		{"rules", httplimit.New(&instant{passed(19)}, httplimit.Rules("web"))(bare)},
-		{"limit/no-fields", httplimit.New(&instant{passed(19)}, limit, httplimit.Headers(0))(bare)},
-		{"limit/both-fields", httplimit.New(&instant{passed(19)}, limit, httplimit.Headers(httplimit.IETF|httplimit.XRateLimit))(bare)},
-		{"limit/header-key", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.Header("X-Tenant")))(bare)},
-		{"limit/proxies", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.RemoteIP(proxies)))(bare)},
-		{"limit/joined", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.Join(extract.Header("X-Tenant"), extract.Method())))(bare)},
+		{"limit-no-fields", httplimit.New(&instant{passed(19)}, limit, httplimit.Headers(0))(bare)},
+		{"limit-both-fields", httplimit.New(&instant{passed(19)}, limit, httplimit.Headers(httplimit.IETF|httplimit.XRateLimit))(bare)},
+		{"limit-header-key", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.Header("X-Tenant")))(bare)},
+		{"limit-proxies", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.RemoteIP(proxies)))(bare)},
+		{"limit-joined", httplimit.New(&instant{passed(19)}, limit, httplimit.Key(extract.Join(extract.Header("X-Tenant"), extract.Method())))(bare)},
 		{"refused", httplimit.New(&instant{refused(time.Second)}, limit)(bare)},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
