@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,80 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%d tokens of 10,000:\n%s", took, out)
 		}
 	})
+}
+
+// TestServices runs the services that have the middleware in front, and calls
+// them as their first lines say: each caller gets its burst and then is told when
+// to come again.
+func TestServices(t *testing.T) {
+	needBinary(t)
+	base := freeBase(t)
+	startDev(t, base, t.TempDir(), "--ranges", "4", "--limits", "../examples/clients.yaml")
+	nodes := fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", base+12, base+22, base+32)
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../examples/http-service", "../examples/grpc-service").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	t.Run("http", func(t *testing.T) {
+		t.Parallel()
+		admitted := 0
+		for range 2 { // processes
+			addr := freeAddr(t)
+			startProcess(t, []string{filepath.Join(dir, "http-service"), "-nodes", nodes, "-listen", addr})
+			eventually(t, 10*time.Second, "it refuses", func() error {
+				res, err := httpGet(t, addr, "/")
+				if err != nil {
+					return err
+				}
+				left := res.Header.Get("RateLimit") // none while it does not know the limit
+				if res.StatusCode == http.StatusOK && left != "" {
+					admitted++
+				}
+				if res.StatusCode != http.StatusTooManyRequests {
+					return fmt.Errorf("status %d, RateLimit %q", res.StatusCode, left)
+				}
+				if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || s < 1 || s > 60 || !strings.HasPrefix(left, `"per_client";r=0;t=`) {
+					t.Errorf("refused with %v", res.Header)
+				}
+				return nil
+			})
+			if res, err := httpGet(t, addr, "/healthz"); err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("what is skipped: %v, %v", res, err)
+			}
+		}
+		// The second process may lend itself its part before it knows of the first.
+		if admitted < 1 || admitted > 22 {
+			t.Errorf("%d requests were admitted, of a burst of 10", admitted)
+		}
+	})
+	t.Run("grpc", func(t *testing.T) {
+		t.Parallel()
+		addr := freeAddr(t)
+		startProcess(t, []string{filepath.Join(dir, "grpc-service"), "-nodes", nodes, "-listen", addr})
+		began := time.Now()
+		out := run(t, filepath.Join(dir, "grpc-service"), "-nodes", nodes, "-listen", addr, "-call", "30")
+		m := regexp.MustCompile(`^30 calls in .* s: map\[OK:(\d+) ResourceExhausted:(\d+)\]`).FindStringSubmatch(out)
+		if m == nil {
+			t.Fatalf("got %q", out)
+		}
+		// 30 calls at 20/s and a burst of 5 take 1.25 s, in which the server's limit
+		// of 10/m yields nothing; on a slow machine, little.
+		if ok, _ := strconv.Atoi(m[1]); ok > 13 || ok == 0 || time.Since(began) < 1200*time.Millisecond {
+			t.Errorf("after %v: %s", time.Since(began), out)
+		}
+	})
+}
+
+func httpGet(t *testing.T, addr, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err == nil {
+		res.Body.Close()
+	}
+	return res, err
 }
 
 func run(t *testing.T, program string, args ...string) string {

@@ -1,0 +1,35 @@
+// Command http-service is a web service with a limit for each of its callers, by
+// address: all its processes together keep it.
+//
+//	quorate dev --limits examples/clients.yaml
+//	go run ./examples/http-service
+//	curl -i localhost:8080
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/httplimit"
+)
+
+func main() {
+	nodes := flag.String("nodes", "127.0.0.1:7412,127.0.0.1:7422,127.0.0.1:7432", "gRPC addresses of the nodes")
+	listen := flag.String("listen", "127.0.0.1:8080", "where to serve")
+	flag.Parse()
+
+	c, err := client.New(context.Background(), strings.Split(*nodes, ","))
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello from", r.URL.Path) })
+
+	limited := httplimit.New(c, httplimit.Limit("web", "per_client"), httplimit.SkipPaths("/healthz"))
+	log.Fatal(http.ListenAndServe(*listen, limited(mux)))
+}
