@@ -38,7 +38,7 @@ func asIs(t testing.TB, text string, options ...func(*Options)) (client, *loneNo
 	t.Helper()
 	rules := rulesOf(t, text)
 	n := newNode(t)
-	o := Options{Rules: func() *Rules { return rules }}
+	o := Options{Rules: func() *Rules { return rules }, Now: n.wall}
 	for _, f := range options {
 		f(&o)
 	}
@@ -270,6 +270,22 @@ descriptors:
 	for i, per := range []int64{1, 60, 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400} {
 		if got, want := res.Statuses[i].DurationUntilReset.AsDuration(), time.Duration(per-now%per)*time.Second; got != want {
 			t.Errorf("%s is reset after %v, want %v", req.Descriptors[i].Entries[0].Key, got, want)
+		}
+	}
+}
+
+// TestUntilReset: a window's end is told in whole seconds, also before its first
+// hit, and of a limit of 0.
+func TestUntilReset(t *testing.T) {
+	c, n := asIs(t, readme)
+	n.now = quota.Time(time.Date(2026, 11, 22, 12, 0, 17, 600e6, time.UTC).UnixNano())
+	for _, text := range []string{"remote_address=a #0", "remote_address=a", "remote_address=50.0.0.5", "remote_address=a #9"} {
+		res, err := c.ShouldRateLimit(t.Context(), &request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Statuses[0].DurationUntilReset.AsDuration(); got != 43*time.Second {
+			t.Errorf("%s: %v, want 43s", text, got)
 		}
 	}
 }

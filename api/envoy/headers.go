@@ -38,23 +38,23 @@ type policy struct {
 	burst     int64
 	window    time.Duration // 0: not told
 	remaining int64
-	after     time.Duration // never: not told
+	after     time.Duration
 	refused   bool
 }
 
-func (h *headers) add(t *target, d *quota.Decision) {
+func (h *headers) add(t *target, d *quota.Decision, now time.Time) {
 	if d.Limit == nil || d.Limit.Class != quota.Counted || d.Why == quota.WhyNotEnforced {
 		return
 	}
 	tier := tierOf(d)
-	p := policy{name: t.policyName(d), burst: tier.Burst, remaining: max(d.Remaining, 0), after: againAfter(d), refused: !d.Allowed}
+	p := policy{name: t.policyName(d), burst: tier.Burst, remaining: max(d.Remaining, 0), after: againAfter(d, now), refused: !d.Allowed}
 	switch {
 	case tier.Kind.Windowed():
 		p.window = tier.Rate.Per
 	case tier.Kind == quota.TokenBucket:
 		p.window = tier.Rate.TimeFor(tier.BurstUnits())
-		if d.Allowed && d.Remaining < tier.Burst {
-			p.after = tier.Rate.TimeFor(quota.Token)
+		if one := tier.Rate.TimeFor(quota.Token); d.Allowed && d.Remaining < tier.Burst && one < never {
+			p.after = one
 		}
 	}
 	h.list = append(h.list, p)
@@ -89,9 +89,9 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 	if which == HeadersLegacy || which == HeadersBoth {
 		add("RateLimit-Limit", strconv.FormatInt(first.burst, 10))
 		add("RateLimit-Remaining", strconv.FormatInt(first.remaining, 10))
-		add("RateLimit-Reset", strconv.FormatInt(wholeSeconds(min(first.after, quota.MaxPause)), 10))
+		add("RateLimit-Reset", strconv.FormatInt(wholeSeconds(first.after), 10))
 	}
-	if code == overCode && first.after < never {
+	if code == overCode {
 		add("Retry-After", strconv.FormatInt(max(wholeSeconds(h.longest()), 1), 10))
 	}
 	return out
@@ -111,7 +111,7 @@ func tighter(a, b policy) int {
 // longest is when the last of the limits that refused has more.
 func (h *headers) longest() (wait time.Duration) {
 	for i := range h.list {
-		if p := &h.list[i]; p.refused && p.after < never {
+		if p := &h.list[i]; p.refused {
 			wait = max(wait, p.after)
 		}
 	}
@@ -134,11 +134,7 @@ func (h *headers) ietf() (policies, state string) {
 			one += ";w=" + strconv.FormatInt(wholeSeconds(p.window), 10)
 		}
 		ps = append(ps, one)
-		one = quoted + ";r=" + strconv.FormatInt(p.remaining, 10)
-		if p.after < never {
-			one += ";t=" + strconv.FormatInt(wholeSeconds(p.after), 10)
-		}
-		ss = append(ss, one)
+		ss = append(ss, quoted+";r="+strconv.FormatInt(p.remaining, 10)+";t="+strconv.FormatInt(wholeSeconds(p.after), 10))
 	}
 	return strings.Join(ps, ", "), strings.Join(ss, ", ")
 }

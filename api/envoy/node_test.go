@@ -51,6 +51,8 @@ func (n *loneNode) pass(d time.Duration) {
 	n.now = n.now.Add(d)
 }
 
+func (n *loneNode) wall() time.Time { return time.Unix(0, int64(n.now)) }
+
 func (n *loneNode) clock() quota.Time { return n.now }
 
 func (n *loneNode) Decide(reqs []quota.Request, out []quota.Decision) bool {

@@ -120,7 +120,8 @@ func nativeLimits() []quota.Limit {
 }
 
 func TestNative(t *testing.T) {
-	c := dial(t, New(newNode(t, nativeLimits()...), Options{}))
+	n := newNode(t, nativeLimits()...)
+	c := dial(t, New(n, Options{Now: n.wall}))
 	for _, tc := range []struct{ descriptor, want string }{
 		{"ip=1.1.1.1", "OK: | OK ip 3/MINUTE 2"},
 		{"ip=1.1.1.1", "OK: | OK ip 3/MINUTE 1"},
@@ -136,6 +137,7 @@ func TestNative(t *testing.T) {
 		{"bucket=1", "OK: | OK bucket 10/SECOND 19"},
 		{"tiers=1", "OK: | OK tiers 2/10MINUTE 1"}, // the tighter tier
 		{"shadow=1 #2", "OK: | OK shadow 1/MINUTE 0"},
+		{"off=1", "OK: | OK 0"},
 		{"flight=1", "rpc error: code = FailedPrecondition desc = descriptors[0]: the limit web/flight counts what is in flight, which a proxy cannot give back; use a rate for it"},
 	} {
 		expect(t, tc.descriptor, ask(t, c, "web", 0, tc.descriptor), tc.want)

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -40,6 +41,9 @@ type Options struct {
 	// Ended is called with the outcome of every request: ok, over_limit, or the
 	// name of a gRPC code; nil: nobody.
 	Ended func(code string)
+	// Now is the clock by which windows end of which nothing is used; nil is that of
+	// the machine.
+	Now func() time.Time
 	// Hits counts by the rules that are served as they are; nil: nobody does.
 	Hits *Hits
 }
@@ -62,6 +66,9 @@ func New(n Node, o Options) *Server {
 	}
 	if o.Ended == nil {
 		o.Ended = func(string) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	return &Server{node: n, o: o}
 }
@@ -99,15 +106,16 @@ func (s *Server) decide(req *request) (*response, error) {
 	res := &response{Statuses: make([]*statusOf, len(targets))}
 	var total overall
 	var told headers
+	now := s.o.Now()
 	for i := range targets {
 		t := &targets[i]
 		code, d := s.charge(t)
-		res.Statuses[i] = t.status(code, d)
+		res.Statuses[i] = t.status(code, d, now)
 		total.add(t, code)
 		if d != nil {
 			s.o.Seen(d)
 			s.o.Hits.add(t, d)
-			told.add(t, d)
+			told.add(t, d, now)
 		}
 	}
 	res.OverallCode = total.code()

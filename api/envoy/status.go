@@ -12,21 +12,19 @@ import (
 )
 
 // status says what became of a target. What nothing limits is OK and no more.
-func (t *target) status(code statusCode, d *quota.Decision) *statusOf {
+func (t *target) status(code statusCode, d *quota.Decision, now time.Time) *statusOf {
 	st := &statusOf{Code: code}
 	switch {
 	case t.rule != nil && t.rule.Unlimited:
 		st.LimitRemaining = math.MaxUint32
-	case d == nil || d.Limit == nil:
+	case d == nil || d.Limit == nil || d.Why == quota.WhyNotEnforced:
 	case d.Limit.Class == quota.Unlimited:
 		st.LimitRemaining = math.MaxUint32
 	default:
 		st.CurrentLimit = currentLimit(tierOf(d))
 		st.CurrentLimit.Name = t.limitName(d)
 		st.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
-		if wait := againAfter(d); wait < never {
-			st.DurationUntilReset = &durationpb.Duration{Seconds: wholeSeconds(wait)}
-		}
+		st.DurationUntilReset = &durationpb.Duration{Seconds: wholeSeconds(againAfter(d, now))}
 	}
 	return st
 }
@@ -57,10 +55,14 @@ func tierOf(d *quota.Decision) quota.Tier {
 
 const never = time.Duration(math.MaxInt64)
 
-// againAfter is when there is more: for a window, its end.
-func againAfter(d *quota.Decision) time.Duration {
+// againAfter is when there is more: for a window, its end, also where nothing has
+// been used of it, or nothing ever passes.
+func againAfter(d *quota.Decision, now time.Time) time.Duration {
 	if !d.Allowed && d.RetryAfter > 0 && d.RetryAfter < never {
 		return d.RetryAfter
+	}
+	if t := tierOf(d); d.ResetAfter <= 0 && t.Kind == quota.FixedWindow && t.Rate.Per > 0 {
+		return t.Rate.Per - time.Duration(now.UnixNano())%t.Rate.Per
 	}
 	return max(d.ResetAfter, 0)
 }
