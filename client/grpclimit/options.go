@@ -148,6 +148,13 @@ func OnError(f func(context.Context, error)) Option {
 // of the call.
 func PerMessage() Option { return option(func(c *config) { c.message = true }) }
 
+// Jitter tells refused callers to come back up to most later, at random, at most
+// 24 hours, so that those of a window do not all come at its end. By default it
+// adds nothing.
+func Jitter(most time.Duration) ServerOption {
+	return serverOption(func(c *config) { c.Gate.Jitter = most })
+}
+
 // NoMetadata leaves ratelimit and ratelimit-policy out of the metadata.
 func NoMetadata() ServerOption { return serverOption(func(c *config) { c.silent = true }) }
 

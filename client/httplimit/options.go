@@ -128,6 +128,13 @@ func Headers(f Fields) Option {
 	return serverOption(func(h *handler) { h.fields = f })
 }
 
+// Jitter tells refused callers to come back up to most later, at random, at most
+// 24 hours, so that those of a window do not all come at its end. By default it
+// adds nothing.
+func Jitter(most time.Duration) Option {
+	return serverOption(func(h *handler) { h.Gate.Jitter = most })
+}
+
 // ShadowHeader names a field that tells the limit on answers to requests that
 // passed only because it is not enforced yet. By default there is none.
 func ShadowHeader(name string) Option {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -247,12 +248,38 @@ func (hanging) Allow(ctx context.Context, _, _, _ string, _ int64) (client.Resul
 	return client.Result{}, ctx.Err()
 }
 
+// TestJitter: refused callers come back at different times, never too early, and
+// both fields say the same.
+func TestJitter(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		w := do(always(refused(10*time.Second)), get("/"), httplimit.Jitter(5*time.Second))
+		retry := w.Header().Get("Retry-After")
+		if got, want := w.Header().Get("RateLimit"), `"per_client";r=0;t=`+retry; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		seen[retry] = true
+	}
+	for s := 11; s <= 15; s++ {
+		if !seen[strconv.Itoa(s)] {
+			t.Errorf("never %d seconds: %v", s, seen)
+		}
+	}
+	if delete(seen, "10"); len(seen) != 5 {
+		t.Errorf("got %v, want 10 to 15 seconds", seen)
+	}
+	if w := do(always(refused(client.Never)), get("/"), httplimit.Jitter(5*time.Second)); w.Header().Get("Retry-After") != "" {
+		t.Errorf("no waiting helps, but %v", w.Header())
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for want, f := range map[string]func(){
 		"httplimit: New: the limiter is nil; must be a client.Limiter":                                  func() { httplimit.New(nil, httplimit.Limit("a", "b")) },
 		"httplimit: New: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)":          func() { httplimit.New(&fake{}) },
 		`httplimit: New: the namespace of the limit "b" is empty`:                                       func() { httplimit.New(&fake{}, httplimit.Limit("", "b")) },
 		"httplimit: New: the timeout is -1ns; must be more than 0":                                      func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Timeout(-1)) },
+		"httplimit: New: the jitter is 25h0m0s; must be 0 to 24h0m0s":                                   func() { httplimit.New(&fake{}, httplimit.Rules(""), httplimit.Jitter(25*time.Hour)) },
 		"httplimit: NewTransport: nothing to ask for; give Limit(namespace, limit) or Rules(namespace)": func() { httplimit.NewTransport(&fake{}, nil) },
 		"httplimit: NewTransport: Wait: -1ns, Honour: 0s; must not be negative":                         func() { httplimit.NewTransport(&fake{}, nil, httplimit.Rules(""), httplimit.Wait(-1)) },
 	} {

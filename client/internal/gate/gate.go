@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,7 @@ import (
 const (
 	MaxMethod = 64      // bytes of a method
 	MaxPath   = 8 << 10 // bytes of a path
+	MaxJitter = 24 * time.Hour
 )
 
 // Outcome says what is to become of a request.
@@ -51,6 +53,7 @@ type Gate struct {
 	Cost       extract.Cost  // nil for 1
 	Timeout    time.Duration // 0 leaves it to the limiter
 	FailClosed bool
+	Jitter     time.Duration                // added to RetryAfter at random, up to this
 	OnError    func(context.Context, error) // may be nil
 }
 
@@ -65,6 +68,8 @@ func (g *Gate) Validate(rules bool) error {
 		return fmt.Errorf("the namespace of the limit %q is empty", g.Limit)
 	case g.Timeout < 0:
 		return fmt.Errorf("the timeout is %v; must be more than 0", g.Timeout)
+	case g.Jitter < 0 || g.Jitter > MaxJitter:
+		return fmt.Errorf("the jitter is %v; must be 0 to %v", g.Jitter, MaxJitter)
 	}
 	return nil
 }
@@ -94,6 +99,7 @@ func (g *Gate) Ask(r extract.Request, method, path string) (client.Result, Outco
 		return g.failed(ctx, err)
 	}
 	if !res.Allowed {
+		res.RetryAfter = later(res.RetryAfter, g.Jitter)
 		return res, Refuse, nil
 	}
 	if res.Wait > 0 {
@@ -114,6 +120,14 @@ func (g *Gate) ask(ctx context.Context, method, path, key string, cost int64) (c
 		return g.Limiter.Allow(ctx, g.Namespace, g.Limit, key, cost)
 	}
 	return g.Limiter.AllowHTTP(ctx, client.HTTPCheck{Namespace: g.Namespace, Method: method, Path: path, Key: key, Cost: cost})
+}
+
+// later adds up to jitter, at random.
+func later(d, jitter time.Duration) time.Duration {
+	if jitter == 0 || d >= client.Never-MaxJitter {
+		return d
+	}
+	return d + rand.N(jitter+1)
 }
 
 // failed decides without an answer. Who runs out of time while asking does not
