@@ -56,7 +56,9 @@ func Limit(namespace, limit string) CommonOption {
 
 // Rules asks for all limits of a namespace whose match is for the method and the
 // path of the request: all are charged, or none. What matches none passes. ""
-// is the namespace of the HTTP rules of limit files, "slas".
+// is the namespace of the HTTP rules of limit files, "slas". The path is compared
+// decoded and otherwise as it came: a router that serves unclean paths, such as
+// //a, should clean them before. http.ServeMux redirects them.
 func Rules(namespace string) CommonOption {
 	return commonOption(func(a *asking) { a.Namespace, a.Gate.Limit, a.rules = namespace, "", true })
 }
