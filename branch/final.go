@@ -97,7 +97,9 @@ func (b *Branch) Inherit(now quota.Time, r *quota.Report) {
 			Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: b.ended(e, fresh),
 		})
 	}
-	b.inherited.add(now, inherited{at, r.Seq})
+	if b.inherited.add(now, inherited{at, r.Seq}); r.Full {
+		b.settled.add(now, at)
+	}
 }
 
 // inherited names a last report.

@@ -46,8 +46,9 @@ type lastReport struct {
 	rep  quota.Report
 }
 
-// clientsKnown is how many members a client takes the cluster to have: one of many.
-const clientsKnown = 1000
+// membersPerNode is how many members a client takes each node to have: as the real
+// one does (package client).
+const membersPerNode = 1000
 
 // reconnect is how long a client takes to find another node, at most.
 const reconnect = 20 * time.Millisecond
@@ -66,7 +67,7 @@ func (r *run) startClients() {
 		}
 		p.clock = func() quota.Time { return r.now + skew }
 		phase := quota.Time(r.cl.rng.Int64N(int64(r.Sync)))
-		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: clientsKnown, Ranges: 1, Sync: r.Sync}, p.clock()-phase)
+		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: membersPerNode * r.Nodes, Ranges: 1, Sync: r.Sync}, p.clock()-phase)
 		p.agg.SetLimits(p.clock(), r.limits)
 		p.asleep = true
 		r.cl.procs = append(r.cl.procs, p)

@@ -22,6 +22,9 @@ func Format(s sim.Scenario) []byte {
 	line("seed: %d", s.Seed)
 	line("duration: %v", s.Duration)
 	line("nodes: %d", s.Nodes)
+	if s.Clients > 0 {
+		line("clients: %d", s.Clients)
+	}
 	line("sync: %v", s.Sync)
 	line("network: {delay: %v, jitter: %v, loss: %s, duplicate: %s, reorder: %s}", s.Delay, s.Jitter, num(s.Loss), num(s.Repeat), num(s.Reorder))
 	line("keys: {count: %d, zipf: %s}", max(1, s.Keys.Count), num(s.Keys.Zipf))

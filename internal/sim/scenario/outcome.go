@@ -27,8 +27,9 @@ type Outcome struct {
 
 	ReportsPerSecond     float64  `json:"reports_per_second"` // by all nodes
 	ReportsPerNodeSecond float64  `json:"reports_per_node_second"`
-	BytesPerSecond       float64  `json:"bytes_per_second"` // reports and grants, of all nodes
-	LearningMS           float64  `json:"learning_ms"`      // from the last leader's death until the next has learned
+	ClientReports        float64  `json:"client_reports_per_second,omitempty"` // by all clients, to their nodes
+	BytesPerSecond       float64  `json:"bytes_per_second"`                    // reports and grants, of all nodes
+	LearningMS           float64  `json:"learning_ms"`                         // from the last leader's death until the next has learned
 	NodeSeconds          float64  `json:"node_seconds"`
 	CPUSeconds           float64  `json:"cpu_seconds"`
 	Violations           []string `json:"violations"` // of what must hold at every step: the first ten of a run
@@ -52,6 +53,7 @@ func (s *Scenario) outcome(seed uint64, r *sim.Result) Outcome {
 		OverPct: 100 * float64(r.Over) / ideal, UnderPct: 100 * float64(r.Under) / ideal, NetPct: 100 * r.Error(),
 		WrongRefused:     r.WrongRefusals,
 		ReportsPerSecond: float64(r.Reports) / seconds, ReportsPerNodeSecond: float64(r.Reports) / seconds / float64(s.Nodes),
+		ClientReports:  float64(r.ClientReports) / seconds,
 		BytesPerSecond: float64(r.Bytes) / seconds, LearningMS: float64(r.Learned.Microseconds()) / 1000,
 		NodeSeconds: r.NodeSeconds, Violations: append([]string{}, r.Violations...), Series: r.Series, Each: r.Each,
 	}

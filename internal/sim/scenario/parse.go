@@ -98,7 +98,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 
 // scenarioFields are all fields of a document.
 var scenarioFields = []string{
-	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "sweep", "sync", "network", "keys", "limit*",
+	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "limit*",
 	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
 }
 
@@ -223,6 +223,9 @@ func (p *parser) cluster(d part) {
 	d.duration("duration", &p.Duration, time.Millisecond, MaxDuration)
 	d.read("nodes", func(v config.Value) { v.Whole(&nodes, 1, MaxNodes) })
 	p.Nodes = int(nodes)
+	clients := int64(0)
+	d.read("clients", func(v config.Value) { v.Whole(&clients, 0, MaxClients) })
+	p.Clients = int(clients)
 	d.duration("sync", &p.Sync, MinSync, MaxSync)
 	p.Network.Delay = DefaultDelay
 	d.read("network", p.network)

@@ -11,6 +11,7 @@ import (
 const (
 	MaxDocuments = 1000
 	MaxNodes     = 1000
+	MaxClients   = 100_000
 	MaxDuration  = 24 * time.Hour
 	MaxKeys      = 10_000_000
 	MaxZipf      = 10
@@ -59,6 +60,7 @@ type Scenario struct {
 
 	Duration time.Duration
 	Nodes    int
+	Clients  int // processes one level below the nodes, of all; 0 is none
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func clientScenario(c quota.Ceiling, clients int, loads ...Load) Scenario {
+	return Scenario{
+		Seed: 1, Nodes: 3, Clients: clients, Duration: 3 * time.Second, Delay: time.Millisecond, Hop: 20 * time.Millisecond, Skew: -1, Near: true, Check: true,
+		Limit: quota.Limit{
+			LimitName: quota.LimitName{Namespace: "web", Limit: "l"}, Rate: quota.Rate{Tokens: 500, Per: time.Second}, Burst: 500, Ceiling: c,
+		},
+		Loads: loads,
+	}
+}
+
+// TestClients: processes one level below the nodes share the limit, and what leaders
+// hear does not depend on how many there are. examples/sim/clients has 10,000.
+func TestClients(t *testing.T) {
+	loads := map[string]struct {
+		load       Load
+		soft, hard float64 // the most that is admitted too little
+	}{
+		"even":   {Load{Rate: 1500}, 0.04, 0.08},
+		"skewed": {Load{Rate: 1500, Spread: Spread{Skew: 0.9}}, 0.02, 0.08},
+		"on-off": {Load{Rate: 1500, On: time.Second, Off: time.Second}, 0.06, 0.2},
+		"below":  {Load{Rate: 400}, 0.001, 0.02},
+	}
+	for name, l := range loads {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			t.Run(name+" "+c.String(), func(t *testing.T) {
+				few, many := Run(clientScenario(c, 30, l.load)), Run(clientScenario(c, 300, l.load))
+				for _, r := range []Result{few, many} {
+					t.Logf("net %+.2f%%, excess %.1f, %d reports of %d keys to leaders, %d to nodes", 100*r.Error(), r.Excess, r.Reports, r.Entries, r.ClientReports)
+					least := -l.soft
+					if c == quota.Hard {
+						least = -l.hard
+					}
+					if r.Error() < least || r.Error() > 0.02 {
+						t.Errorf("admitted %+.2f%% against the ideal; at least %.2f%%", 100*r.Error(), 100*least)
+					}
+					if c == quota.Hard && r.Excess > Exact || r.Excess > 0.15*500 {
+						t.Errorf("%.2f tokens beyond the limit", r.Excess)
+					}
+					if len(r.Violations) > 0 {
+						t.Error(r.Violations)
+					}
+				}
+				if many.Reports > 4*few.Reports || many.Reports > 60*3*3 {
+					t.Errorf("%d reports to leaders of 30 clients, %d of 300", few.Reports, many.Reports)
+				}
+			})
+		}
+	}
+}
+
+// TestClientsCountedOnce: streams break all the time, and what clients admitted is in
+// the leader's books once.
+func TestClientsCountedOnce(t *testing.T) {
+	for seed := range uint64(2) {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			s := clientScenario(c, 50, Load{Rate: 700, To: 2 * time.Second})
+			s.Seed, s.Breaks, s.Duration, s.Loss = seed, 0.5, 10*time.Second, 0.02*float64(seed%2)
+			r := Run(s)
+			if r.Lost != 0 {
+				t.Errorf("seed %d, %v: %d of %d admitted tokens are not in the books", seed, c, r.Lost, r.Admitted)
+			}
+			if len(r.Violations) > 0 || r.Admitted < 500 {
+				t.Errorf("seed %d, %v: %d admitted, %v", seed, c, r.Admitted, r.Violations)
+			}
+		}
+	}
+}
+
+// TestClientsOfDeadNode: a node dies under its clients. Hard is not exceeded, and what
+// its clients had counted and it had not heard is booked by others.
+func TestClientsOfDeadNode(t *testing.T) {
+	for seed := range uint64(2) {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			s := clientScenario(c, 50, Load{Rate: 700})
+			s.Seed, s.Faults = seed, []Fault{{At: time.Second, Kind: Kill, Nodes: []int{1 + int(seed%3)}}}
+			r := Run(s)
+			if c == quota.Hard && r.Excess > Exact || len(r.Violations) > 0 {
+				t.Errorf("seed %d, %v: %.2f tokens beyond the limit, %v", seed, c, r.Excess, r.Violations)
+			}
+			if after := r.Series[2].Admitted; after < 250 {
+				t.Errorf("seed %d, %v: %d of 500 tokens were admitted a second after a node's death", seed, c, after)
+			}
+		}
+	}
+}
