@@ -59,7 +59,7 @@
 //     what it held of a hard limit counts as used;
 //   - a node dies after it has booked a report and before it has answered: that may be
 //     booked twice. Callers are refused a little early then, never admitted too often;
-//   - more than 4096 keys were open on a stream that broke: those with the least that
+//   - more than 32,768 keys were open on a stream that broke: those with the least that
 //     is not acknowledged are left out. Stats.Dropped counts them;
 //   - no node was to be had within the time of [Client.Close].
 //

@@ -11,14 +11,12 @@ import (
 )
 
 const (
-	// maxUnsettled bounds the last reports of earlier attachments that no node has
-	// taken yet; beyond it the oldest are dropped.
+	// maxUnsettled bounds the attachments that are not settled yet; beyond it the
+	// oldest are dropped.
 	maxUnsettled = 16
-	// maxSettled and maxSettlement bound one of them, in keys and in bytes: a node
-	// takes messages of 4 MiB. entrySize is the most that numbers of a key take.
-	maxSettled    = peerproto.MaxEntries
-	maxSettlement = 3 << 20
-	entrySize     = 160
+	// maxParts bounds the messages of one, of at most 4096 keys each: a node takes no
+	// more. Of more keys those go first that have the least to tell.
+	maxParts = 8
 	// settleAgain and settleLate bound how long an answer is waited for before a
 	// settlement is sent again: twice as long each time.
 	settleAgain = time.Second
@@ -32,42 +30,31 @@ type settlements struct {
 }
 
 type settlement struct {
-	msg   *quoratev1.Settlement
-	by    uint64 // attachment that it was sent by last; 0 is none
-	again quota.Time
-	tries int
+	attachment uint64
+	parts      []*quoratev1.Settlement // in this order; the last says so
+	by         uint64                  // attachment that it was sent by last; 0 is none
+	again      quota.Time
+	tries      int
 }
 
-// add takes over what an attachment leaves behind, in one message, as a node settles
-// an attachment once. It returns how many messages and keys were dropped for want of
-// room: of keys those go first that have nothing new to tell.
+// add takes over what an attachment leaves behind. It returns how many attachments
+// and keys were dropped for want of room.
 func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64) {
+	lasts, dropped = inParts(lasts)
 	if len(lasts) == 0 {
-		return 0
+		return dropped
 	}
-	all := lasts[len(lasts)-1]
-	for _, r := range lasts[:len(lasts)-1] {
-		all.Entries = append(all.Entries, r.Entries...)
+	o := &settlement{attachment: at.number}
+	for i := range lasts {
+		msg := &quoratev1.Settlement{
+			Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number, Report: peerproto.EncodeReport(&lasts[i]),
+		}
+		for _, e := range lasts[i].Entries {
+			msg.Acknowledged = append(msg.Acknowledged, int64(e.Used+e.Overdrawn-e.Unreported))
+		}
+		o.parts = append(o.parts, msg)
 	}
-	if len(all.Entries) == 0 {
-		return 0
-	}
-	slices.SortStableFunc(all.Entries, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
-	size, fit := 0, 0
-	for ; fit < len(all.Entries) && fit < maxSettled && size < maxSettlement; fit++ {
-		k := &all.Entries[fit].Key
-		size += entrySize + len(k.Namespace) + len(k.LimitName.Limit) + len(k.Key)
-	}
-	dropped = uint64(len(all.Entries) - fit)
-	all.Entries = all.Entries[:fit]
-	msg := &quoratev1.Settlement{
-		Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number, Report: peerproto.EncodeReport(&all),
-	}
-	for i := range all.Entries {
-		e := &all.Entries[i]
-		msg.Acknowledged = append(msg.Acknowledged, int64(e.Used+e.Overdrawn-e.Unreported))
-	}
-	s.list = append(s.list, &settlement{msg: msg})
+	s.list = append(s.list, o)
 	if n := len(s.list) - maxUnsettled; n > 0 {
 		s.list = slices.Delete(s.list, 0, n)
 		dropped += uint64(n)
@@ -75,9 +62,32 @@ func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64)
 	return dropped
 }
 
+// inParts prepares last reports to be settled: the last of them is full, none is
+// empty, and there are no more than a node takes.
+func inParts(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
+	lasts = slices.DeleteFunc(lasts, func(r quota.Report) bool { return len(r.Entries) == 0 })
+	if len(lasts) > maxParts {
+		var all []quota.ReportEntry
+		for i := range lasts {
+			all = append(all, lasts[i].Entries...)
+		}
+		slices.SortStableFunc(all, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
+		lasts = lasts[:maxParts]
+		for i := range lasts {
+			n := min(len(all), peerproto.MaxEntries)
+			lasts[i].Entries, all = all[:n:n], all[n:]
+		}
+		dropped = uint64(len(all))
+	}
+	for i := range lasts {
+		lasts[i].Full = i == len(lasts)-1
+	}
+	return lasts, dropped
+}
+
 // answered forgets the report of that attachment.
 func (s *settlements) answered(attachment uint64) {
-	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.msg.GetAttachment() == attachment })
+	s.list = slices.DeleteFunc(s.list, func(o *settlement) bool { return o.attachment == attachment })
 }
 
 // next is when one is to be sent by that attachment.
@@ -104,8 +114,11 @@ func (m *member) settle(now quota.Time, at *attachment) {
 		}
 		o.by, o.again = at.number, now.Add(min(settleAgain<<min(o.tries, 10), settleLate))
 		o.tries++
-		if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Settlement{Settlement: o.msg}}) {
-			o.again = now.Add(settleAgain / 10)
+		for _, p := range o.parts {
+			if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Settlement{Settlement: p}}) {
+				o.again = now.Add(settleAgain / 10) // all of it, from the first
+				break
+			}
 		}
 	}
 }
