@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// A service asks before it works, and lets requests pass when nobody answers.
+// A service decides before it works, and lets requests pass when nobody knows.
 func Example() {
 	c, err := client.New(context.Background(), []string{"127.0.0.1:7412", "127.0.0.1:7422", "127.0.0.1:7432"}, client.WithTimeout(50*time.Millisecond))
 	if err != nil {
@@ -53,4 +53,70 @@ func ExampleClient_AllowBatch() {
 	for _, r := range results {
 		fmt.Println(r.Allowed, r.Remaining, r.Err)
 	}
+}
+
+// A hot path keeps a handle: a decision costs some nanoseconds and allocates nothing.
+func ExampleClient_Bucket() {
+	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	tenant := c.Bucket("api", "per_tenant", "acme")
+	if !tenant.Allow() {
+		fmt.Println("too many")
+	}
+}
+
+// A worker waits for tokens, in turn, no longer than its context.
+func ExampleBucket_Wait() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := client.New(ctx, []string{"127.0.0.1:7412"}, client.WithMaxWaiting(100))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	outbound := c.Bucket("api", "outbound", "partner")
+	for range 10 {
+		if err := outbound.Wait(ctx); err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Println("call the partner")
+	}
+}
+
+// What a call will take is known when it is over: reserve the most, settle what was
+// used.
+func ExampleBucket_ReserveN() {
+	ctx := context.Background()
+	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	r, err := c.Bucket("llm", "tokens", "acme").ReserveN(ctx, 4000)
+	if err != nil || !r.OK() {
+		return
+	}
+	used := int64(1234) // of the answer
+	if err := r.Settle(ctx, used); err != nil {
+		log.Print(err)
+	}
+}
+
+// Before the first node has answered the client's own limits count.
+func ExampleWithDefaults() {
+	c, err := client.New(context.Background(), []string{"127.0.0.1:7412"}, client.WithDefaults(
+		client.Default{Namespace: "web", Rate: "100/s", Burst: 200},
+		client.Default{Namespace: "web", Limit: "login", Hard: true}, // rather refused than exceeded
+	))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
 }

@@ -95,21 +95,23 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 // refused, or the one that has least left.
 func (r *rules) tightest(out []quota.Decision) Result {
 	var all Result
+	var policies []Policy
 	for i := range out {
 		if out[i].Limit == nil {
 			break // it was not decided any more
 		}
 		one := r.result(&out[i])
-		policies := append(all.Policies, one.Policies...)
+		policies = append(policies, one.Policies...)
 		wait, near, shadow := max(all.Wait, one.Wait), all.Near || one.Near, all.Shadow || one.Shadow
 		if i == 0 || !one.Allowed || one.Remaining < all.Remaining {
 			all = one
 		}
-		all.Policies, all.Near, all.Shadow = policies, near, shadow
+		all.Near, all.Shadow = near, shadow
 		if all.Wait = wait; !all.Allowed {
 			all.Wait = 0
 		}
 	}
+	all.Policies = policies
 	return all
 }
 

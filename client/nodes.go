@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +69,7 @@ func (n *nodes) add(addr string) error {
 	if err != nil {
 		return err
 	}
-	next := append(old[:len(old):len(old)], &node{addr: addr, conn: conn, quota: quoratev1.NewQuotaServiceClient(conn)})
+	next := slices.Concat(old, []*node{{addr: addr, conn: conn, quota: quoratev1.NewQuotaServiceClient(conn)}})
 	n.list.Store(&next)
 	return nil
 }

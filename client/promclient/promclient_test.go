@@ -22,8 +22,8 @@ func TestMetrics(t *testing.T) {
 	s.Decisions = map[client.DecisionMode]uint64{client.ModeGranted: 11, client.ModeFallback: 12}
 	v := reflect.ValueOf(&s).Elem()
 	next := uint64(1000)
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
+	for _, f := range v.Fields() {
+		switch f.Kind() {
 		case reflect.Uint64:
 			f.SetUint(next)
 		case reflect.Int:
