@@ -17,6 +17,8 @@
 //     timers;
 //   - member.go: the member loop. A node where no key is open sleeps until the
 //     next request, so that a log of days is played in seconds;
+//   - clients.go: processes one level below the nodes, with real aggregators, attached
+//     to the real branch of a node by streams that may break;
 //   - requests.go: the way of a request, the wait for a grant, questions;
 //   - network.go: messages. One that is on its way when a partition begins is lost
 //     with even odds. Leaders announce themselves when elected and every second;
