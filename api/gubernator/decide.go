@@ -46,6 +46,7 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 // ask has hits decided. The decision is valid until the next one.
 func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
 	c.req[0] = quota.Request{Key: a.key, Cost: hits}
+	c.at = c.opts.Now()
 	c.node.Decide(c.req[:], c.dec[:])
 	d := &c.dec[0]
 	c.opts.Seen(d)
@@ -106,13 +107,15 @@ func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
 	return d.Limit.Burst
 }
 
-// resetTime is when the bucket is full again, in milliseconds since 1970.
+// resetTime is when the bucket is full again, in milliseconds since 1970. It counts
+// from just before the decision: counted from behind it, the end of a month would be
+// a millisecond late.
 func (c *call) resetTime(d *quota.Decision) int64 {
-	now := c.opts.Now()
-	if d.ResetAfter > math.MaxInt64-time.Duration(now.UnixNano()) {
+	now := time.Duration(c.at.UnixNano())
+	if d.ResetAfter > math.MaxInt64-now {
 		return math.MaxInt64
 	}
-	return millisUp(time.Duration(now.UnixNano()) + d.ResetAfter)
+	return millisUp(now + d.ResetAfter)
 }
 
 // giveBack answers for hits below 0.
@@ -123,6 +126,7 @@ func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
 	if a.forgets {
 		return &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity, ResetTime: c.opts.Now().UnixMilli()}, nil
 	}
+	c.at = c.opts.Now()
 	d := c.node.Refund(a.key, -a.hits)
 	if d.Limit == nil {
 		return nil, decided(a, &quota.Decision{Why: quota.WhyNoLimit})

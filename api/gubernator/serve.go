@@ -89,6 +89,7 @@ func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*
 type call struct {
 	*Server
 	ctx context.Context
+	at  time.Time // just before the last decision
 	req [1]quota.Request
 	dec [1]quota.Decision
 }
