@@ -33,7 +33,7 @@ type clients struct {
 	stopping bool
 	// inheriting are the attachments of dead nodes that are being settled here.
 	inheriting map[inheritance]struct{}
-	ended    chan struct{} // closed when the last session ends while the node stops
+	ended      chan struct{} // closed when the last session ends while the node stops
 
 	news clientNews
 }

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 	}
 	gauges := map[string]float64{}
 	present := map[string]bool{}
-	reasons := map[string]int{"quorate_keys_not_journalled_total": 2, "quorate_over_admitted_tokens_total": 2, "quorate_account_ops_total": 7, "quorate_account_transactions_total": 8} // a series each
+	reasons := map[string]int{"quorate_keys_not_journalled_total": 2, "quorate_over_admitted_tokens_total": 2, "quorate_account_ops_total": 7, "quorate_account_transactions_total": 8, "quorate_client_settlements_total": len(settlementOutcomes)} // a series each
 	for _, f := range families {
 		present[f.GetName()] = len(f.GetMetric()) == max(1, reasons[f.GetName()])
 		gauges[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
@@ -47,6 +47,7 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_ops_total", "quorate_account_transactions_total", "quorate_account_overloads_total", "quorate_account_held_waits_total",
 		"quorate_account_transactions_recovered_total", "quorate_account_batch_commands", "quorate_account_commit_seconds", "quorate_accounts",
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
+		"quorate_client_reports_total", "quorate_client_settlements_total", "quorate_clients", "quorate_client_keys",
 	}
 	for _, name := range want {
 		if !present[name] {
