@@ -52,7 +52,7 @@ func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 		a.key = quota.Key{LimitName: name, Key: r.UniqueKey}
 	}
 	if !a.ours {
-		if err = a.brought(r); err != nil {
+		if err := a.brought(r); err != nil {
 			return a, err
 		}
 	}
