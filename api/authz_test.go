@@ -428,7 +428,7 @@ func TestScopes(t *testing.T) {
 	found := 0
 	for method, stream := range grpcMethods(t, s) {
 		rule, _ := auth.RuleOf(method)
-		if rule.Scopes == nil || strings.Contains(method, "Account") {
+		if rule.Scopes == nil || strings.Contains(method, "Account") || strings.Contains(method, "gubernator") { // whose namespace is its own
 			continue
 		}
 		found++
