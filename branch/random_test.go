@@ -37,7 +37,6 @@ type storm struct {
 	flying []func()
 	lasts  []quota.Report // of attachments that broke, until they are settled
 	bad    float64        // part of messages that something happens to
-	deaths int
 	sum    int64
 	most   limiter.Meter // what may be admitted
 	tier   quota.Tier
