@@ -13,11 +13,13 @@ const (
 	// prior is the part of the limit that a node counts as asking for more than it
 	// does, when what nobody asks for is divided: so that a surge finds something.
 	prior = 0.1
+	// more is what a part may grow by while the bucket is half full.
+	more = 1.05
 	// room is how much more than is asked for is paid for in advance.
 	room = 1.5
-	// steady, in seconds, is over how long this node's part, and what others ask for, is
-	// averaged.
-	steady = 1.0
+	// quick and steady, in seconds, are over how long what is asked for and what is
+	// left over are averaged.
+	quick, steady = 0.4, 1.0
 )
 
 // part is this node's part of the limit, tokens per second: what its leader grants
@@ -35,13 +37,18 @@ func (p *pot) part() float64 {
 	case p.windowed():
 		rate = min(room*d+weight*p.limit, max(level, 0)*weight/soon)
 	case d+p.others > p.limit:
-		if rate = tokens(p.st.Rate); rate == 0 {
-			rate = p.able
+		if rate = p.granted; rate == 0 { // tokens come one by one, by turns
+			rate = min(p.able, p.limit*max(d/(d+p.others), 1/float64(max(p.st.Nodes, 1))))
+		}
+		// What is paid for in advance may be more than the limit's rate while there is
+		// something left: nobody is cut before it is.
+		if p.hard() && !p.starve && level > float64(p.st.Tier.Burst)/2 {
+			rate = max(rate, p.rate*more)
 		}
 	default:
 		rate = d + (p.limit-d-p.others)*weight
 	}
-	if p.starve && tokens(p.st.Rate) == 0 {
+	if p.starve && p.granted == 0 {
 		rate = min(rate, p.able)
 	}
 	if p.heard == 0 { // nobody has told what the others do
@@ -100,7 +107,15 @@ func (p *pot) smooth(part, dt float64) {
 		p.rate = part
 		return
 	}
-	p.rate = max(p.rate, min(part, p.demand()))
+	if part < p.rate {
+		p.rate += (part - p.rate) * min(dt/quick, 1)
+		return
+	}
+	if asked := min(part, p.demand()); p.rate == 0 {
+		p.rate = asked
+	} else {
+		p.rate += max(asked-p.rate, 0) * min(dt/quick, 1)
+	}
 	p.rate += (part - p.rate) * min(dt/steady, 1)
 }
 
@@ -191,7 +206,20 @@ func (p *pot) burst(h *holding, rate float64) float64 {
 	if h.demand <= rate {
 		least = max(least, min(2*math.Sqrt(rate), most))
 	}
-	return max(1, least, min(max(tokens(p.st.Level), 0)*part, most))
+	if p.hard() { // it is paid for at once, which looks like a surge
+		return max(1, least)
+	}
+	left := tokens(p.st.Level) - p.lent()
+	return max(1, least, min(max(left, 0)*part, most))
+}
+
+// lent is what full buckets held that were handed out since their members last said
+// what they had spent.
+func (p *pot) lent() (sum float64) {
+	for _, h := range p.holdings {
+		sum += h.lent
+	}
+	return sum
 }
 
 // pay takes what a full bucket holds out of the purse first; what cannot be paid is
@@ -231,5 +259,6 @@ func (p *pot) give(now quota.Time, h *holding, a Assignment, cfg Config) Assignm
 	a.Member, a.Key, a.TTL = h.id, p.key, cfg.TTL
 	h.was = max(h.charged(now, cfg.Settle), 0)
 	h.rate, h.given, h.pushed = a.Rate(), a, now
+	h.lent += float64(a.Max)
 	return a
 }

@@ -28,7 +28,7 @@ type holding struct {
 	rate   float64    // as assigned
 	was    float64    // what it may still go by until settled
 	pushed quota.Time // when given was last sent
-	fresh  quota.Time // when its bucket was last replaced, and so full
+	lent   float64    // what its buckets held when they were new, since its last report
 	booked float64    // taken out of the purse for it and not reported yet
 
 	want float64 // its part, as of the last division
@@ -72,7 +72,7 @@ func (h *holding) measure(now quota.Time, u Usage) {
 		return
 	}
 	rate := n / gap.Seconds()
-	if h.known && rate < h.demand {
+	if h.known && rate < h.demand && rate > h.demand/2 {
 		rate = h.demand + (rate-h.demand)*fall
 	}
 	h.demand, h.known = rate, true
@@ -85,7 +85,8 @@ func (h *holding) measure(now quota.Time, u Usage) {
 const (
 	// short is less than what a rate can be read from.
 	short = 50 * time.Millisecond
-	// fall is how much of a fall of demand is believed at once; a rise is all.
+	// fall is how much of a small fall of demand is believed at once; of a rise, or of a
+	// fall by half, all is.
 	fall = 0.5
 )
 

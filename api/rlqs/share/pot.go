@@ -3,6 +3,7 @@ package share
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -13,16 +14,20 @@ type pot struct {
 	holdings []*holding
 	at       quota.Time // of the last tick
 
-	st     quota.Standing
-	limit  float64    // tokens per second
-	told   median     // the other nodes' demand, as told
-	others float64    // the same, averaged
-	heard  quota.Time // when that was last told; 0 is never
-	purse  float64    // drawn, and not known to be spent
-	missed float64    // refused, and not counted yet
-	able   float64    // what draws yielded lately, per second
-	starve bool       // the last draw got less than it asked for
-	rate   float64    // this node's part of the limit, per second
+	st      quota.Standing
+	limit   float64 // tokens per second
+	told    median  // the other nodes' demand, as told
+	others  float64 // the same, averaged
+	rates   median  // granted to this node, as told
+	granted float64
+	heard   quota.Time // when that was last told; 0 is never
+	purse   float64    // drawn, and not known to be spent
+	missed  float64    // refused, and not counted yet
+	spare   float64    // part of the purse that is drawn for what chance needs
+	spared  quota.Time // when that was last given back
+	able    float64    // what draws yielded lately, per second
+	starve  bool       // the last draw got less than it asked for
+	rate    float64    // this node's part of the limit, per second
 }
 
 // mode is how a key is treated.
@@ -99,8 +104,9 @@ func (p *pot) look(now quota.Time, purse Purse, dt float64) {
 	if told := p.told.add(tokens(p.st.Others)); p.heard == 0 {
 		p.others = told
 	} else {
-		p.others += (told - p.others) * min(dt/steady, 1)
+		p.others += (told - p.others) * min(dt/quick, 1)
 	}
+	p.granted = p.rates.add(tokens(p.st.Rate))
 	p.heard = now
 }
 
@@ -116,7 +122,7 @@ func (m *median) add(v float64) float64 {
 	sorted := m.last
 	list := sorted[:min(m.n, len(sorted))]
 	slices.Sort(list)
-	return list[len(list)/2]
+	return list[(len(list)-1)/2]
 }
 
 func (p *pot) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
@@ -144,7 +150,7 @@ func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
 		keep = min(max(h.booked-spent, 0), h.keep(t.cfg.Settle))
 	}
 	p.purse += h.booked - spent - keep
-	h.booked = keep
+	h.booked, h.lent = keep, 0
 	if floor := -p.debt(); p.purse < floor {
 		t.Unpaid += floor - p.purse
 		p.purse = floor
@@ -172,7 +178,7 @@ func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	}
 	if p.mode() == sharing && dt > 0 {
 		p.spend(now, t, dt)
-		p.draw(t, dt)
+		p.draw(now, t, dt)
 	}
 	p.divide(now, t.cfg, dt)
 	for _, h := range p.holdings {
@@ -209,8 +215,9 @@ func (p *pot) demand() (sum float64) {
 // draw gets the tokens for it from the node. What is owed is asked for little by
 // little while others want the same tokens: each time that it is refused counts as
 // demand.
-func (p *pot) draw(t *Table, dt float64) {
-	owed := -p.purse
+func (p *pot) draw(now quota.Time, t *Table, dt float64) {
+	p.spare += p.chance() * dt
+	owed := p.spare - p.purse
 	if p.hard() {
 		owed += p.charges() * reserve
 	}
@@ -229,10 +236,38 @@ func (p *pot) draw(t *Table, dt float64) {
 		t.purse.Miss(p.key, n)
 		p.missed -= float64(n)
 	}
-	if spare := int64(p.purse - max(few, 2*reserve*p.charges())); spare > 0 {
-		t.purse.Refund(p.key, spare)
-		p.purse -= float64(spare)
+	if now.Sub(p.spared) >= time.Second {
+		p.refund(t)
+		p.spared = now
 	}
+}
+
+// refund gives back what is not needed.
+func (p *pot) refund(t *Table) {
+	keep := 0.0
+	if p.hard() {
+		keep = p.charges() * reserve
+	}
+	if n := int64(p.purse - keep); n > 0 {
+		t.purse.Refund(p.key, n)
+		p.purse -= float64(n)
+	}
+	p.spare = 0
+}
+
+// chance is what members whose part is enough for them need beyond what they ask for,
+// while there is not enough for all: the node gets no more than it asks for then, so
+// it is asked for, and given back.
+func (p *pot) chance() (sum float64) {
+	if p.windowed() || p.demand()+p.others <= p.limit {
+		return 0
+	}
+	for _, h := range p.holdings {
+		if !h.gone && h.want >= 0.8*h.demand {
+			sum += h.asks() - h.demand
+		}
+	}
+	return sum
 }
 
 // charges is what the members' assignments yield, per second.
@@ -259,8 +294,6 @@ const (
 	repay = 1.0
 	// reserve, in seconds, is how much of what may be spent lies ready under hard.
 	reserve = 0.2
-	// few tokens are not worth giving back.
-	few = 2
 	// manyTokens say what a rate is.
 	manyTokens = 10
 )

@@ -226,7 +226,7 @@ type proxy struct {
 	admit, asked    int64
 	unassigned      int64 // admitted without an assignment
 	pushes          int
-	deny            bool // what it does after the end of an assignment
+	deny            bool // after the end of an assignment
 }
 
 func (w *world) proxy(n int, report time.Duration, load func(time.Duration) float64) *proxy {
@@ -276,7 +276,7 @@ func (p *proxy) request() {
 	}
 	ok := true
 	switch {
-	case !p.assigned && p.deny:
+	case !p.assigned && p.open && p.deny:
 		ok = false
 	case !p.assigned:
 		p.unassigned++

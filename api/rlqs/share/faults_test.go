@@ -1,0 +1,199 @@
+package share_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/api/rlqs/share"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// exact fails if more was admitted than a hard limit's bucket has, but for requests
+// for which there was no assignment yet.
+func exact(t *testing.T, w *world) {
+	t.Helper()
+	if w.limit.Ceiling != quota.Hard {
+		return
+	}
+	free := int64(0)
+	for _, p := range w.proxies {
+		free += p.unassigned
+	}
+	if w.lowest < -float64(free)-1 {
+		t.Errorf("%.0f tokens more than the bucket had, of which %d without an assignment", -w.lowest, free)
+	}
+}
+
+// each runs a test under both ceilings, in a world where proxies deny what they have
+// no assignment for.
+func each(t *testing.T, nodes int, f func(t *testing.T, w *world)) {
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		t.Run(c.String(), func(t *testing.T) {
+			w := newWorld(t, 7, nodes, perSecond(1000, 1000, c))
+			f(t, w)
+			t.Logf("excess %.0f of a burst of %d", max(0, -w.lowest), w.limit.Burst)
+			exact(t, w)
+		})
+	}
+}
+
+func (w *world) add(n int, rate float64) *proxy {
+	p := w.proxy(n, 2*time.Second, flat(rate))
+	p.deny = true
+	return p
+}
+
+// got is what a proxy admits per second in a time.
+func (w *world) got(p *proxy, d time.Duration) float64 {
+	was := p.admit
+	w.run(d)
+	return float64(p.admit-was) / d.Seconds()
+}
+
+// A stream that breaks keeps its part until the assignment has ended; then the others
+// have it.
+func TestDisconnect(t *testing.T) {
+	each(t, 2, func(t *testing.T, w *world) {
+		a, b := w.add(0, 900), w.add(1, 900)
+		w.run(8 * time.Second)
+		b.disconnect()
+		kept := b.admit
+		if got := w.got(a, 4*time.Second); got > 650 {
+			t.Errorf("while the assignment of the other lasts, it admits %.0f/s; the limit is 1000", got)
+		}
+		if b.admit == kept {
+			t.Error("without its stream, the proxy stopped at once; its assignment lasts longer")
+		}
+		w.run(10 * time.Second)
+		kept = b.admit
+		if got := w.got(a, 5*time.Second); got < 850 {
+			t.Errorf("afterwards it admits %.0f/s of 900", got)
+		}
+		if b.admit != kept {
+			t.Error("a proxy whose assignment has ended still admits")
+		}
+		b.connect(1)
+		w.run(6 * time.Second)
+		if got := w.got(b, 5*time.Second); got < 450 {
+			t.Errorf("it is back and admits %.0f/s", got)
+		}
+	})
+}
+
+// A proxy that comes back before its assignment ends takes it over.
+func TestReconnect(t *testing.T) {
+	each(t, 2, func(t *testing.T, w *world) {
+		a, b := w.add(0, 900), w.add(1, 900)
+		w.run(8 * time.Second)
+		b.disconnect()
+		w.run(2 * time.Second)
+		b.connect(1)
+		w.run(3 * time.Second)
+		if n := w.nodes[1].table.Len(); n != 1 {
+			t.Errorf("the node knows %d buckets of one proxy", n)
+		}
+		if x, y := w.got(a, 5*time.Second), w.got(b, 0*time.Second+time.Second); x < 420 || y < 420 {
+			t.Errorf("after that they admit %.0f/s and %.0f/s", x, y)
+		}
+	})
+}
+
+// Proxies move to another node, whose own then share with them.
+func TestNodeChange(t *testing.T) {
+	each(t, 3, func(t *testing.T, w *world) {
+		var all []*proxy
+		for i := range 6 {
+			all = append(all, w.add(i%3, 400))
+		}
+		w.run(8 * time.Second)
+		for i, p := range all {
+			if i%3 == 2 {
+				p.disconnect()
+				p.connect(i % 2)
+			}
+		}
+		w.run(14 * time.Second)
+		was := int64(0)
+		for _, p := range all {
+			was += p.admit
+		}
+		w.run(10 * time.Second)
+		now := int64(0)
+		for _, p := range all {
+			now += p.admit
+		}
+		if got := float64(now-was) / 10; got < 930 || got > 1070 {
+			t.Errorf("after the move they admit %.0f/s of 1000", got)
+		}
+	})
+}
+
+// A hot spot that moves every five seconds, which is about two reports.
+func TestMovingSpot(t *testing.T) {
+	each(t, 3, func(t *testing.T, w *world) {
+		for i := range 3 {
+			p := w.add(i, 0)
+			p.load = func(since time.Duration) float64 {
+				if int(since/(5*time.Second))%3 == i {
+					return 2000
+				}
+				return 20
+			}
+		}
+		w.run(5 * time.Second)
+		passed, admit := w.passed, int64(0)
+		for _, p := range w.proxies {
+			admit -= p.admit
+		}
+		w.run(30 * time.Second)
+		for _, p := range w.proxies {
+			admit += p.admit
+		}
+		off := 100 * float64(admit-(w.passed-passed)) / float64(w.passed-passed)
+		t.Logf("%+.1f %% of the ideal", off)
+		if off < -65 || off > 10 {
+			t.Errorf("%+.1f %% of what the ideal admits", off)
+		}
+		if w.lowest < -1000 {
+			t.Errorf("%.0f tokens more than the bucket had; bound: the burst", -w.lowest)
+		}
+	})
+}
+
+// A window's limit is not exceeded by more than what a cut needs to arrive.
+func TestWindow(t *testing.T) {
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		t.Run(c.String(), func(t *testing.T) {
+			l := quota.Limit{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 5000, Per: 10 * time.Second}, Burst: 5000, Ceiling: c}
+			w := newWorld(t, 3, 3, l)
+			a, b, z := w.add(0, 900), w.add(1, 300), w.add(2, 10)
+			w.run(10 * time.Second)
+			for range 3 {
+				was := a.admit + b.admit + z.admit
+				w.run(10 * time.Second)
+				got := a.admit + b.admit + z.admit - was
+				t.Logf("%d in a window", got)
+				if most := map[quota.Ceiling]int64{quota.Soft: 5250, quota.Hard: 5000}[c]; got > most || got < 4000 {
+					t.Errorf("%d in a window of 5000", got)
+				}
+			}
+		})
+	}
+}
+
+// Nobody is sent more than a message or so in a second.
+func TestFewMessages(t *testing.T) {
+	w := newWorld(t, 5, 3, perSecond(1000, 1000, quota.Soft))
+	for i := range 12 {
+		w.add(i%3, float64(10+i*40))
+	}
+	w.run(30 * time.Second)
+	for i, p := range w.proxies {
+		if p.pushes > 45 {
+			t.Errorf("proxy %d was sent %d messages in 30s", i, p.pushes)
+		}
+		if !p.assigned || p.has.Action != share.Bucket {
+			t.Errorf("proxy %d has %+v", i, p.has)
+		}
+	}
+}
