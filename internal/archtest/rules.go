@@ -251,6 +251,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "api/rlqs/rlqstest", Kind: Support,
+		Job:        "is a proxy for tests, which behaves as Envoy's filter does",
+		ThirdParty: []string{protobuf, grpc, envoy},
+	},
+	{
 		Package: "api/rlqs", Kind: Library,
 		Job:        "serves Envoy's rate limit quota service; it declares the interface that it needs",
 		May:        []string{"api/rlqs/share", "api/front", "internal/quota"},

@@ -158,7 +158,7 @@ func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignme
 	first = first || h.pushed == 0
 	switch p.mode() {
 	case nothing:
-		if h.given.Action == Abandon && h.idle == 0 && h.heard > h.pushed { // it is in use: do not have it subscribe with every request
+		if h.back { // it is in use: do not have it subscribe with every request
 			return p.blanket(now, h, AllowAll, t.cfg)
 		}
 		return p.blanket(now, h, Abandon, t.cfg)

@@ -17,6 +17,7 @@ type holding struct {
 	id     MemberID
 	origin string
 	gone   bool
+	back   bool // it was told to abandon the key, and uses it
 
 	demand float64 // requests per second, admitted or not
 	known  bool    // measured, not supposed

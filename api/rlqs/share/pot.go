@@ -131,6 +131,7 @@ func (p *pot) windowed() bool { return p.st.Tier.Kind != quota.TokenBucket }
 // owed, as far as debt goes; what it has not spent comes back.
 func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
 	h.measure(now, u)
+	h.back = h.back || h.given.Action == Abandon && u.Allowed+u.Denied > 0
 	spent := float64(u.Allowed)
 	if p.st.Limit == nil {
 		p.look(now, t.purse, 0)
