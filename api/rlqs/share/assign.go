@@ -60,11 +60,6 @@ func bucketOf(rate, burst float64) Assignment {
 	return Assignment{Action: DenyAll}
 }
 
-// differs reports whether a client would replace what it has by a.
-func (a Assignment) differs(o Assignment) bool {
-	return a.Action != o.Action || a.Max != o.Max || a.PerFill != o.PerFill || a.Fill != o.Fill
-}
-
 // tellApart makes a bucket look different from the last one where a client would not
 // see it: Envoy compares the time between fills only below the second.
 func (a *Assignment) tellApart(last Assignment) {

@@ -166,8 +166,7 @@ func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	dt := min(now.Sub(p.at).Seconds(), 1)
 	p.at = now
 	p.look(now, t.purse, dt)
-	for i := len(p.holdings) - 1; i >= 0; i-- {
-		h := p.holdings[i]
+	for _, h := range slices.Clone(p.holdings) {
 		switch {
 		case h.gone && h.expired(now, t.cfg), h.silent(now, t.cfg), h.given.Action == Abandon && p.mode() != nothing:
 			t.drop(p, h)

@@ -59,7 +59,7 @@ func TestDivision(t *testing.T) {
 				off *= 3
 			}
 			t.Run(c.name+" "+ceiling.String(), func(t *testing.T) {
-				w := newWorld(t, 3, c.nodes, perSecond(c.rate, c.rate, ceiling))
+				w := newWorld(t, 1, c.nodes, perSecond(c.rate, c.rate, ceiling))
 				for i, l := range c.loads {
 					w.proxy(i%c.nodes, 2*time.Second, flat(l))
 				}
