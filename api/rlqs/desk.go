@@ -43,6 +43,16 @@ type stream struct {
 	queue []*subscription // have something to be sent, each once
 	since time.Time       // of the oldest that waits, or is being sent; zero: none
 	wake  chan struct{}
+
+	dropped map[string]time.Time // abandoned, by name
+}
+
+// drop notes what was abandoned: the last few, up to a bound.
+func (st *stream) drop(name string, most int) {
+	if st.dropped == nil || len(st.dropped) >= most {
+		st.dropped = map[string]time.Time{}
+	}
+	st.dropped[name] = time.Now()
 }
 
 // subscription is one bucket of a stream.
@@ -108,7 +118,7 @@ func (d *desk) leave(st *stream) {
 func (d *desk) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	sub := d.subscribe(st, u.GetBucketId())
+	sub := d.subscribe(st, u.GetBucketId(), u.GetNumRequestsAllowed() > 0 || u.GetNumRequestsDenied() > 0)
 	if sub == nil {
 		return
 	}
@@ -132,13 +142,19 @@ func (d *desk) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUs
 // clamp bounds a count to what a limit can be.
 func clamp(n uint64) int64 { return int64(min(n, uint64(quota.MaxTokens), math.MaxInt64)) }
 
-func (d *desk) subscribe(st *stream, id *pb.BucketId) *subscription {
+// subscribe returns the subscription of a bucket id, a new one if there is none; nil if
+// there can be none. A report without requests of what has just been abandoned is an
+// old one: the proxy will not know what it would be answered.
+func (d *desk) subscribe(st *stream, id *pb.BucketId, used bool) *subscription {
 	name := ""
 	if checkID(id.GetBucket()) == nil {
 		name = canonical(id.GetBucket())
 	}
 	if sub := st.subs[name]; sub != nil {
 		return sub
+	}
+	if at, ok := st.dropped[name]; ok && !used && time.Since(at) < d.opts.Slow {
+		return nil
 	}
 	key, err := keyOf(st.domain, id.GetBucket())
 	switch {
@@ -237,6 +253,7 @@ func (d *desk) beat() bool {
 		d.post(sub, a)
 		if a.Action == share.Abandon && !a.Unknown {
 			d.forget(sub)
+			sub.stream.drop(sub.name, d.opts.MaxPerStream)
 		}
 	}
 	for st := range d.streams {
