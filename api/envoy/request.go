@@ -4,7 +4,6 @@ import (
 	"time"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -82,7 +81,7 @@ const day = 24 * time.Hour
 func periodOf(l *commonv3.RateLimitDescriptor_RateLimitOverride) (time.Duration, error) {
 	unit, ok := units[l.Unit.String()]
 	if !ok {
-		return 0, badf("unit: is %v; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR", typev3.RateLimitUnit(l.Unit))
+		return 0, badf("unit: is %v; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR", l.Unit)
 	}
 	if l.UnitMultiplier == nil {
 		return unit, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func told(res *response) string {
 		if l := s.CurrentLimit; l != nil {
 			w += fmt.Sprintf(" %s%d/", l.Name+" ", l.RequestsPerUnit)
 			if l.UnitMultiplier != nil {
-				w += fmt.Sprint(l.UnitMultiplier.Value)
+				w += strconv.FormatUint(uint64(l.UnitMultiplier.Value), 10)
 			}
 			w += l.Unit.String()
 		}
