@@ -35,7 +35,8 @@ type clients struct {
 	inheriting map[inheritance]struct{}
 	ended      chan struct{} // closed when the last session ends while the node stops
 
-	news clientNews
+	news    clientNews
+	journal clientJournal
 }
 
 // clientNews is what the sessions have to be told, and what leaders want back.
@@ -162,9 +163,11 @@ func (n *Node) clientLoop() {
 		if now.Sub(swept) >= time.Second {
 			swept = now
 			c.branch.Sweep(now)
+			c.journal.sweep(now)
 		}
 		c.push(now)
 		c.mu.Unlock()
+		n.correct()
 		if n.agg.Urgent() {
 			n.poke()
 		}

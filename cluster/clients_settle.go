@@ -178,6 +178,7 @@ func (n *Node) settleOwn(ctx context.Context, m *attach.Settlement) error {
 		n.inheritNow(&m.Report)
 		return nil
 	}
+	n.clients.journal.know(m)
 	return n.inherit(ctx, m)
 }
 
@@ -185,7 +186,11 @@ func (n *Node) final(r *quota.Report) error {
 	n.clients.mu.Lock()
 	defer n.clients.mu.Unlock()
 	defer n.clients.poke()
-	return n.clients.branch.Final(n.clock.now(), r)
+	err := n.clients.branch.Final(n.clock.now(), r)
+	if err == nil {
+		n.clients.journal.drop(inheritance{r.From, r.Incarnation, r.Term})
+	}
+	return err
 }
 
 func (n *Node) inheritNow(r *quota.Report) {
@@ -199,7 +204,10 @@ func (n *Node) inheritNow(r *quota.Report) {
 // done so: the client may have begun to settle with that.
 func (n *Node) inherit(ctx context.Context, m *attach.Settlement) error {
 	done, err := n.beginInheriting(&m.Report)
-	if err != nil {
+	switch {
+	case errors.Is(err, errSettled): // it is repeated
+		return nil
+	case err != nil:
 		return err
 	}
 	defer done()
@@ -220,6 +228,9 @@ func (n *Node) inherit(ctx context.Context, m *attach.Settlement) error {
 		return err
 	}
 	n.inheritNow(&m.Report)
+	if m.Node != n.cfg.Self {
+		n.clients.journal.owe(n.clock.now(), m)
+	}
 	return nil
 }
 
@@ -230,7 +241,10 @@ type inheritance struct {
 	term   quota.Term
 }
 
-var errInheriting = errors.New("it is being settled just now")
+var (
+	errInheriting = errors.New("it is being settled just now")
+	errSettled    = errors.New("it has been settled here")
+)
 
 // beginInheriting sees to it that an attachment is inherited once at a time: others
 // that ask are told so. It ends with done.
@@ -240,6 +254,9 @@ func (n *Node) beginInheriting(r *quota.Report) (done func(), err error) {
 	defer c.mu.Unlock()
 	if _, busy := c.inheriting[key]; busy {
 		return nil, errInheriting
+	}
+	if c.branch.Settled(r.From, r.Incarnation, r.Term) {
+		return nil, errSettled
 	}
 	c.inheriting[key] = struct{}{}
 	return func() {
@@ -276,6 +293,9 @@ func (n *Node) onClient(ctx context.Context, c *peerv1.CallClient) (*peerv1.Call
 	}
 	r := peerproto.DecodeReport(at.From, c.GetReport())
 	r.Incarnation, r.Term, r.Full = at.Incarnation, at.Term, true
+	if c.GetBooked() {
+		return &peerv1.CallClientResult{Booked: n.clients.journal.booked(quota.Incarnation(c.GetNodeIncarnation()), &r)}, nil
+	}
 	err := n.settleOwn(ctx, &attach.Settlement{Node: n.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r})
 	return &peerv1.CallClientResult{Settled: err == nil}, err
 }

@@ -176,6 +176,9 @@ func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 	}
 }
 
+// yearly is what the limits of the test allow.
+const yearly = 1_000_000
+
 // admits waits until the leaders say that so much was admitted of a key.
 func (c *trio) admits(k quota.Key, want int64) {
 	c.t.Helper()
@@ -188,19 +191,38 @@ func (c *trio) admits(k quota.Key, want int64) {
 	})
 }
 
+// leaves waits until a key has so much less than its limit allows.
+func (c *trio) leaves(k quota.Key, want int64) {
+	c.t.Helper()
+	c.eventually(15*time.Second, fmt.Sprintf("%d taken of %v", want, k), func() error {
+		r, err := c.running()[0].Key(c.t.Context(), k)
+		switch {
+		case err != nil:
+			return err
+		case len(r) != 1:
+			return fmt.Errorf("%d counters", len(r))
+		case yearly-r[0].Remaining != want:
+			return fmt.Errorf("%d are: %v", yearly-r[0].Remaining, r[0])
+		}
+		return nil
+	})
+}
+
 // TestClients attaches processes to three nodes, and breaks their streams in every
 // way: what they admitted is what the leaders know, to the token.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, 4)
-	year := quota.Window(quota.FixedWindow, 1_000_000, 365*24*time.Hour)
-	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}}
+	year := quota.Window(quota.FixedWindow, yearly, 365*24*time.Hour)
+	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}, Durable: true}
 	soft.SetFirst(year)
 	other := quota.Limit{LimitName: quota.LimitName{Namespace: "api", Limit: "other"}}
 	other.SetFirst(year)
 	c.apply(soft, other)
 	n1, n2, n3 := c.nodes["n1"], c.nodes["n2"], c.nodes["n3"]
 	led := func(prefix string) quota.Key { return c.keyLedBy(soft.LimitName, "n3", prefix) }
+
+	lost := led("lost") // now, while everybody leads what it is to lead
 
 	t.Run("counted", func(t *testing.T) {
 		k := led("counted")
@@ -300,12 +322,11 @@ func TestClients(t *testing.T) {
 			return len(o) == 1 && o[0].GetOverride() == nil && limitproto.DecodeKey(o[0].GetKey()) == k
 		})
 		changed := soft
-		changed.Burst++
-		changed.Rate.Tokens++
+		changed.Near = 50
 		c.apply(changed, other)
 		p.await("new limits", func(m *quoratev1.AttachResponse) bool {
 			l := m.GetLimits().GetLimits()
-			return len(l) == 1 && l[0].Burst == changed.Burst
+			return len(l) == 1 && l[0].Near == changed.Near
 		})
 	})
 
@@ -336,6 +357,33 @@ func TestClients(t *testing.T) {
 		p.settle()
 		total += p.use(k, 3)
 		c.admits(k, total)
+		p.leave()
+	})
+
+	t.Run("answer lost with the node", func(t *testing.T) {
+		c.start("n1", nil)
+		c.awaitReady(30 * time.Second)
+		k := lost
+		p := newProcess(t, "unheard")
+		if err := p.attach(c.nodes["n1"]); err != nil {
+			t.Fatal(err)
+		}
+		p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
+		total := p.use(k, 50)
+		c.admits(k, total)
+		c.kill("n1")
+		p.leave()
+		for i := range p.unheard[0].Report.Entries { // as if n1 had booked it, and its answers had been lost
+			e := &p.unheard[0].Report.Entries[i]
+			e.Unreported = e.Used + e.Overdrawn
+		}
+		if err := p.attach(n2); err != nil {
+			t.Fatal(err)
+		}
+		p.settle()
+		c.admits(k, 2*total)
+		c.start("n1", nil) // its journal knows better
+		c.leaves(k, total)
 		p.leave()
 	})
 

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/aggregator"
@@ -32,10 +34,11 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.Afterlife {
 }
 
 func (n *Node) closeJournal() error {
+	err := n.clients.journal.close()
 	if n.journal == nil {
-		return nil
+		return err
 	}
-	return n.journal.Close()
+	return errors.Join(err, n.journal.Close())
 }
 
 // journalStats are those of the journal; without one, of one that has no room.

@@ -145,6 +145,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
+	n.clients.journal.open(&cfg, inc, n.log)
 	n.stats.init(n, cfg.Registry)
 	return n
 }

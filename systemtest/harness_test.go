@@ -29,6 +29,9 @@ var binary string // the built quorate
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	if args := os.Getenv(clientProcessEnv); args != "" {
+		return runAsClient(args)
+	}
 	flag.Parse()
 	if testing.Short() {
 		return m.Run()

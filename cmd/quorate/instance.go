@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/api/resp"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -85,6 +86,7 @@ var (
 	_ api.PolicyStore   = (*cluster.Node)(nil)
 	_ api.Backuper      = (*cluster.Node)(nil)
 	_ api.SecurityStore = (*cluster.Node)(nil)
+	_ attach.Host       = (*cluster.Node)(nil)
 )
 
 // lintLimits returns what is probably not meant in limits, as text.
@@ -169,6 +171,7 @@ const stopTime = 10 * time.Second
 
 // stop drains the servers, hands leaderships over and stops the node.
 func (in *instance) stop(ctx context.Context) error {
+	in.node.ReleaseClients() // before the streams end by themselves
 	in.others.close()
 	drained := make(chan struct{})
 	go func() {

@@ -3219,9 +3219,9 @@ type CallClient struct {
 	NodeIncarnation uint64 `protobuf:"varint,4,opt,name=node_incarnation,json=nodeIncarnation,proto3" json:"node_incarnation,omitempty"`
 	// Its last report.
 	Report *Report `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
-	// Of each entry, what the process knows to be acknowledged, used and overdrawn
-	// together.
-	Acknowledged  []int64 `protobuf:"varint,6,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Settles nothing, and asks what the journal of that earlier life of the receiver
+	// has of each entry.
+	Booked        bool `protobuf:"varint,6,opt,name=booked,proto3" json:"booked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3291,18 +3291,21 @@ func (x *CallClient) GetReport() *Report {
 	return nil
 }
 
-func (x *CallClient) GetAcknowledged() []int64 {
+func (x *CallClient) GetBooked() bool {
 	if x != nil {
-		return x.Acknowledged
+		return x.Booked
 	}
-	return nil
+	return false
 }
 
 // CallClientResult answers CallClient.
 type CallClientResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the attachment is settled at the receiver.
-	Settled       bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	Settled bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	// Of each entry, what was booked of it, used and overdrawn together; -1 is not
+	// known.
+	Booked        []int64 `protobuf:"varint,2,rep,packed,name=booked,proto3" json:"booked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3342,6 +3345,13 @@ func (x *CallClientResult) GetSettled() bool {
 		return x.Settled
 	}
 	return false
+}
+
+func (x *CallClientResult) GetBooked() []int64 {
+	if x != nil {
+		return x.Booked
+	}
+	return nil
 }
 
 // CallSecurity changes who may do what.
@@ -7130,7 +7140,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"goneResult\x125\n" +
 	"\x06client\x18H \x01(\v2\x1b.quorate.peer.v1.CallClientH\x00R\x06client\x12H\n" +
 	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResultB\x06\n" +
-	"\x04body\"\xe6\x01\n" +
+	"\x04body\"\xda\x01\n" +
 	"\n" +
 	"CallClient\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12 \n" +
@@ -7139,10 +7149,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"attachment\x18\x03 \x01(\x04R\n" +
 	"attachment\x12)\n" +
 	"\x10node_incarnation\x18\x04 \x01(\x04R\x0fnodeIncarnation\x12/\n" +
-	"\x06report\x18\x05 \x01(\v2\x17.quorate.peer.v1.ReportR\x06report\x12\"\n" +
-	"\facknowledged\x18\x06 \x03(\x03R\facknowledged\",\n" +
+	"\x06report\x18\x05 \x01(\v2\x17.quorate.peer.v1.ReportR\x06report\x12\x16\n" +
+	"\x06booked\x18\x06 \x01(\bR\x06booked\"D\n" +
 	"\x10CallClientResult\x12\x18\n" +
-	"\asettled\x18\x01 \x01(\bR\asettled\"(\n" +
+	"\asettled\x18\x01 \x01(\bR\asettled\x12\x16\n" +
+	"\x06booked\x18\x02 \x03(\x03R\x06booked\"(\n" +
 	"\fCallSecurity\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"`\n" +
 	"\x12CallSecurityResult\x12\x18\n" +

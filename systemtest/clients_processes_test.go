@@ -1,0 +1,147 @@
+package systemtest
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var clientProcesses = flag.Int("client-processes", 20, "how many processes TestClientProcesses runs")
+
+// clientProcessEnv, if it is set, makes this program one of those processes: the
+// addresses of the nodes, how long it asks, and the key.
+const clientProcessEnv = "QUORATE_TEST_CLIENT_PROCESS"
+
+// runAsClient is such a process: it prints how many tokens were admitted.
+func runAsClient(args string) int {
+	f := strings.Split(args, " ")
+	d, err := time.ParseDuration(f[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d+20*time.Second)
+	defer cancel()
+	c, err := client.New(ctx, strings.Split(f[0], ","), client.WithName("process-"+strconv.Itoa(os.Getpid())))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	select {
+	case <-c.Ready():
+	case <-ctx.Done():
+		fmt.Fprintf(os.Stderr, "no node has told its limits: %+v\n", c.Stats())
+		return 1
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // all are
+		return 1
+	}
+	told := 0
+	b := c.Bucket("api", f[3], f[2])
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if b.Allow() {
+			told++
+		}
+	}
+	if err := c.Close(); err != nil || c.Stats().Dropped > 0 {
+		fmt.Fprintf(os.Stderr, "close: %v, %+v\n", err, c.Stats())
+		return 1
+	}
+	fmt.Println(told)
+	return 0
+}
+
+// TestClientProcesses runs processes that all use one key of a limit that they exceed
+// and one of a limit that they do not: of the second all is counted once, of the first
+// they get what it has, together.
+func TestClientProcesses(t *testing.T) {
+	s := newServers(t, 4)
+	s.run(clientLimits + `
+      tight: {rate: 300/s, burst: 300}
+`)
+	for _, limit := range []string{"soft", "tight"} {
+		k := s.keysLedBy("n2", "api/"+limit)[0]
+		const asking = time.Second
+		told, took := s.runProcesses(k, asking)
+		t.Logf("api/%s: %d processes admitted %d in %v", limit, *clientProcesses, told, took.Round(10*time.Millisecond))
+		if limit == "soft" {
+			c := &fleet{t: t}
+			c.told.Store(told)
+			s.agree(c, k)
+			continue
+		}
+		ideal := 300 + 300*took.Seconds()
+		if asked := int64(*clientProcesses) * 90; asked > int64(1.5*ideal) && (float64(told) < 0.85*ideal-30 || float64(told) > 1.15*ideal+30) {
+			t.Errorf("admitted %d; an ideal bucket admits %.0f", told, ideal)
+		}
+	}
+}
+
+// runProcesses runs the processes, from the moment when all are ready.
+func (s *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took time.Duration) {
+	s.t.Helper()
+	type one struct {
+		cmd *exec.Cmd
+		in  interface{ Write([]byte) (int, error) }
+		out *bufio.Reader
+		msg *output
+	}
+	var all []one
+	for i := range *clientProcesses {
+		addrs := []string{s.nodes[i%3].grpc, s.nodes[(i+1)%3].grpc, s.nodes[(i+2)%3].grpc}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), clientProcessEnv+"="+strings.Join([]string{strings.Join(addrs, ","), d.String(), k.Key, k.Limit}, " "))
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		o := one{cmd, in, bufio.NewReader(out), &output{}}
+		cmd.Stderr = o.msg
+		if err := cmd.Start(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = cmd.Process.Kill() })
+		all = append(all, o)
+	}
+	for _, o := range all {
+		if line, err := o.out.ReadString('\n'); err != nil || line != "ready\n" {
+			s.t.Fatalf("%q, %v\n%s", line, err, o.msg)
+		}
+	}
+	start := time.Now()
+	for _, o := range all {
+		if _, err := o.in.Write([]byte("\n")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, o := range all {
+		line, err := o.out.ReadString('\n')
+		n, bad := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil || bad != nil {
+			s.t.Fatalf("%q, %v\n%s", line, err, o.msg)
+		}
+		told += n
+	}
+	took = time.Since(start)
+	for _, o := range all {
+		if err := o.cmd.Wait(); err != nil {
+			s.t.Errorf("%v\n%s", err, o.msg)
+		}
+	}
+	return told, took
+}
