@@ -35,7 +35,7 @@ func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 // takes longer.
 func TestAccountsNeverStale(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := newTrio(t, 1)
+	c := newTrio(t, 1, quick)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

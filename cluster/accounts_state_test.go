@@ -201,7 +201,7 @@ func (c *trio) sameReplicas(r quota.RangeID) {
 
 // TestAccountsStale reads replicas that cannot be sure: only the stale reading answers.
 func TestAccountsStale(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	ids := []account.ID{accountIn(t, 0, 2, 0), accountIn(t, 1, 2, 0)}
 	mustApply(t, c.nodes["n1"], "", create(ids[0], 3), create(ids[1], 4))
 	for _, n := range c.running() {

@@ -115,7 +115,7 @@ func TestAccountsBank(t *testing.T) {
 
 func bank(t *testing.T, fault func(c *trio)) {
 	const ranges, count, each = 4, 8, 1000
-	c := newTrio(t, ranges)
+	c := newTrio(t, ranges, quick)
 	var ids []account.ID
 	var ops []account.Op
 	for i := range count {
@@ -197,7 +197,7 @@ func bank(t *testing.T, fault func(c *trio)) {
 // TestAccountsOnceThroughElections sends each request through two nodes while leaders
 // die: each is applied once.
 func TestAccountsOnceThroughElections(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	id := accountIn(t, 0, 2, 0)
 	far := accountIn(t, 1, 2, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0), create(far, 0))

@@ -130,7 +130,7 @@ func (p *process) leave() {
 func (p *process) settle() {
 	for _, m := range p.unheard {
 		number := uint64(m.Report.Term)
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 			p.at.session.Settle(&m)
 			if p.hasSettled(number) {
 				break
@@ -161,7 +161,7 @@ func (p *process) use(k quota.Key, count int) (admitted int64) {
 // await waits for a message that is no grant.
 func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
 		for _, m := range p.said {
 			if is(m) {
@@ -212,7 +212,7 @@ func (c *trio) leaves(k quota.Key, want int64) {
 // way: what they admitted is what the leaders know, to the token.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, 4)
+	c := newTrio(t, 4) // leaders that stay: they count what was admitted
 	year := quota.Window(quota.FixedWindow, yearly, 365*24*time.Hour)
 	soft := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}, Durable: true}
 	soft.SetFirst(year)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestDirectoryOfAnother(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newTrio(t, 4, quick)
 	for _, tc := range []struct {
 		name string
 		edit func(*Config)

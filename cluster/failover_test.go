@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
@@ -16,7 +18,7 @@ import (
 
 // TestKill: the survivors go on deciding, and no bucket is refilled.
 func TestKill(t *testing.T) {
-	c := newTrio(t, 6)
+	c := newTrio(t, 6, quick)
 	soft, hard, busy := limit("soft", 30, quota.Soft), limit("hard", 30, quota.Hard), limit("busy", 1_000_000, quota.Soft)
 	busy.Rate = quota.Rate{Tokens: 1_000_000, Per: time.Second}
 	c.apply(soft, hard, busy)
@@ -52,15 +54,16 @@ func TestKill(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	gaps := make(map[quota.NodeID]time.Duration)
+	late := lateness()
 	var mu sync.Mutex
 	for _, n := range c.running() {
 		if n.cfg.Self == victim {
 			continue
 		}
 		wg.Go(func() {
-			var gap time.Duration
+			var gap time.Duration // of one check: how late the next begins is the machine's affair
 			refused := 0
-			for last := time.Now(); ; {
+			for {
 				select {
 				case <-stop:
 					mu.Lock()
@@ -72,10 +75,11 @@ func TestKill(t *testing.T) {
 					return
 				case <-time.After(time.Millisecond):
 				}
+				began := time.Now()
 				if !n.Check(hot, 1).Allowed {
 					refused++
 				}
-				gap, last = max(gap, time.Since(last)), time.Now()
+				gap = max(gap, time.Since(began))
 			}
 		})
 	}
@@ -96,28 +100,26 @@ func TestKill(t *testing.T) {
 	took := time.Since(began)
 	close(stop)
 	wg.Wait()
-	t.Logf("ready again %v after the kill; longest gap between checks %v", took.Round(time.Millisecond), gaps)
-	if took > 2*time.Second {
-		t.Errorf("the ranges have leaders again after %v; at most 2s", took)
+	stalled := late()
+	t.Logf("ready again %v after the kill; longest check %v; the machine stalled for %v", took.Round(time.Millisecond), gaps, stalled)
+	// Every step of an election may meet a stall: three rounds between nodes, and a write.
+	if most := 2*time.Second + 20*stalled; took > most {
+		t.Errorf("the ranges have leaders again after %v; at most %v", took, most)
 	}
 	for id, gap := range gaps {
-		if gap > 250*time.Millisecond {
+		if gap > 250*time.Millisecond+stalled {
 			t.Errorf("%s did not decide for %v", id, gap)
 		}
 	}
 	for _, n := range c.running() {
 		for _, k := range keys {
-			if d := n.Check(k, 1); d.Allowed {
-				t.Errorf("%v was used up; after the failover %s says %+v", k, n.cfg.Self, d)
-			}
+			c.stillUsedUp(n, k, "after the failover")
 		}
 	}
 	time.Sleep(500 * time.Millisecond)
 	for _, n := range c.running() {
 		for _, k := range keys {
-			if d := n.Check(k, 1); d.Allowed {
-				t.Errorf("%v was used up; half a second later %s says %+v", k, n.cfg.Self, d)
-			}
+			c.stillUsedUp(n, k, "half a second later")
 		}
 	}
 	c.start(victim, nil)
@@ -132,10 +134,37 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// stillUsedUp checks that nothing passes. Of a soft limit a node may guess, but only when no grant
+// came in the time that checks wait for one.
+func (c *trio) stillUsedUp(n *Node, k quota.Key, when string) {
+	c.t.Helper()
+	vain := expired(c.t, n)
+	d := n.Check(k, 1)
+	if d.Allowed && (k.Limit != "soft" || d.Why != quota.WhyEstimate || expired(c.t, n) == vain) {
+		c.t.Errorf("%v was used up; %s %s says %+v", k, when, n.cfg.Self, d)
+	}
+}
+
+// expired is how many checks of a node have waited for a grant in vain.
+func expired(t testing.TB, n *Node) float64 {
+	t.Helper()
+	families, err := n.cfg.Registry.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "quorate_grant_waits_expired_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("no count of waits in vain")
+	return 0
+}
+
 // TestCutOff: a node without a way to the others does not say that it is ready,
 // and knows no leaders; the others do without it.
 func TestCutOff(t *testing.T) {
-	c := newTrio(t, 3)
+	c := newTrio(t, 3, quick)
 	lone := c.nodes["n3"]
 	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) wire.Fault {
 		return func(id quota.NodeID, _ peerv1.Lane) wire.Fault { return wire.Fault{Cut: to == "" || id == to} }

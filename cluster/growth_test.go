@@ -21,7 +21,7 @@ func newOne(t testing.TB, ranges int) *trio {
 		t.Fatal(err)
 	}
 	c.addrs["n1"] = l.Addr().String()
-	t.Cleanup(c.stop)
+	t.Cleanup(c.end)
 	c.start("n1", l)
 	c.awaitReady(15 * time.Second)
 	c.eventually(10*time.Second, "a membership", func() error {

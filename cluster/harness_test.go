@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,9 +34,21 @@ func modelSeeds(all uint64) uint64 {
 	return all
 }
 
-// testGrantWait is long, so that a busy machine refuses nothing that a free one
-// would allow.
-const testGrantWait = 500 * time.Millisecond
+// testGrantWait and testAskWait are long, so that a busy machine refuses nothing that a
+// free one would allow.
+const (
+	testGrantWait = time.Second
+	testAskWait   = 5 * time.Second
+)
+
+// steadyTiming is for tests that are not about elections: a busy machine that leaves a node
+// without a core for a second or more costs no leader. The first election waits for none of it.
+func steadyTiming() multiraft.Timing {
+	return multiraft.Timing{Heartbeat: 2500 * time.Millisecond, Election: 2500 * time.Millisecond, Lease: 2 * time.Second, Commit: time.Second}
+}
+
+// quick is for tests that wait for elections: leaders are lost as fast as by default.
+func quick(cfg *Config) { cfg.Timing = multiraft.DefaultTiming() }
 
 // trio is a cluster of three nodes in this process.
 type trio struct {
@@ -43,12 +57,14 @@ type trio struct {
 	dir    string
 	addrs  map[quota.NodeID]string
 	nodes  map[quota.NodeID]*Node // those that run
+	change []func(*Config)        // settings of its own
 }
 
 // newTrio starts three nodes and waits until all are ready.
-func newTrio(t testing.TB, ranges int) *trio {
+func newTrio(t testing.TB, ranges int, change ...func(*Config)) *trio {
 	t.Helper()
 	c, listeners := bookTrio(t, ranges)
+	c.change = change
 	for _, id := range c.ids() {
 		c.start(id, listeners[id])
 	}
@@ -68,7 +84,7 @@ func bookTrio(t testing.TB, ranges int) (*trio, map[quota.NodeID]net.Listener) {
 		}
 		listeners[id], c.addrs[id] = l, l.Addr().String()
 	}
-	t.Cleanup(c.stop)
+	t.Cleanup(c.end)
 	return c, listeners
 }
 
@@ -96,11 +112,15 @@ func (c *trio) config(id quota.NodeID, l net.Listener) Config {
 	if os.Getenv("QUORATE_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", id)
 	}
-	return Config{
+	cfg := Config{
 		Cluster: "test", Self: id, Nodes: c.addrs, Listener: l, Dir: filepath.Join(c.dir, string(id)),
 		Ranges: c.ranges, Replicas: 3, Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute,
-		GrantWait: testGrantWait, Timing: multiraft.DefaultTiming(), Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
+		GrantWait: testGrantWait, AskWait: testAskWait, Timing: steadyTiming(), Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
 	}
+	for _, change := range c.change {
+		change(&cfg)
+	}
+	return cfg
 }
 
 func (c *trio) start(id quota.NodeID, l net.Listener) {
@@ -121,6 +141,29 @@ func (c *trio) stop() {
 			c.t.Errorf("close %s: %v", n.cfg.Self, err)
 		}
 	}
+	c.nodes = map[quota.NodeID]*Node{}
+}
+
+// end ends a test: one node is closed, the others at once, as those that are left would wait
+// for each other.
+func (c *trio) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, n := range c.running() {
+		if i == 0 {
+			if err := n.Close(ctx); err != nil {
+				c.t.Errorf("close %s: %v", n.cfg.Self, err)
+			}
+			continue
+		}
+		wg.Go(func() {
+			if err := n.Kill(); err != nil {
+				c.t.Errorf("kill %s: %v", n.cfg.Self, err)
+			}
+		})
+	}
+	wg.Wait()
 	c.nodes = map[quota.NodeID]*Node{}
 }
 
@@ -167,9 +210,13 @@ func (c *trio) eventually(within time.Duration, what string, check func() error)
 // apply sets the limits through any node.
 func (c *trio) apply(limits ...quota.Limit) {
 	c.t.Helper()
-	if _, _, err := c.running()[0].SetLimits(c.t.Context(), limits); err != nil {
-		c.t.Fatalf("limits: %v", err)
-	}
+	c.eventually(patience, "limits are applied", func() error {
+		_, _, err := c.running()[0].SetLimits(c.t.Context(), limits)
+		if none := (*NoLeaderError)(nil); err != nil && !errors.As(err, &none) {
+			c.t.Fatalf("limits: %v", err)
+		}
+		return err
+	})
 }
 
 // leaderOf returns the node that leads the range of a key.
@@ -213,6 +260,38 @@ func (c *trio) awaitRemaining(k quota.Key, want int64) {
 		}
 		return err
 	})
+}
+
+// awaitAdmitted waits until the leader has booked so much of a key.
+func (c *trio) awaitAdmitted(k quota.Key, want int64) {
+	c.t.Helper()
+	c.eventually(30*time.Second, fmt.Sprintf("%d of %v are booked", want, k), func() error {
+		r, err := c.rate(k)
+		if err == nil && r.Admitted != want {
+			err = fmt.Errorf("it has %d (%v)", r.Admitted, r)
+		}
+		return err
+	})
+}
+
+// lateness measures how much later than it wants a goroutine goes on: what the machine,
+// and not the product, makes others wait. The result ends it and returns the longest.
+func lateness() (end func() time.Duration) {
+	const pause = time.Millisecond
+	stop, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-stop:
+				longest <- most
+				return
+			case <-time.After(pause):
+				most = max(most, time.Since(last)-pause)
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-longest }
 }
 
 // limit is one that yields nothing while a test runs.

@@ -18,22 +18,22 @@ func TestKeysOfALimit(t *testing.T) {
 	k := key("test", "tiers", "tenant/user")
 	use(t, nodes[0], k, 8)
 	use(t, nodes[1], k, 4)
-	told := func(n *Node) map[string]int64 {
+	told := func(n *Node) (map[string]int64, error) {
 		lines, err := n.Key(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
 		out := map[string]int64{}
 		for _, r := range lines {
 			out[r.Limit+" "+r.Key] = r.Remaining
 		}
-		return out
+		return out, err
 	}
 	await := func(first, second, above int64) {
 		t.Helper()
 		for _, n := range nodes {
 			c.eventually(5*time.Second, "the counters are known everywhere", func() error {
-				got := told(n)
+				got, err := told(n)
+				if err != nil {
+					return err
+				}
 				if got["tiers tenant/user"] != first || got["tiers#2 tenant/user"] != second || got["parent tenant"] != above || len(got) != 3 {
 					return errCounters(got)
 				}
@@ -42,9 +42,7 @@ func TestKeysOfALimit(t *testing.T) {
 		}
 	}
 	await(8, 18, 38)
-	if err := nodes[2].ResetKey(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	c.eventually(5*time.Second, "the key is reset", func() error { return nodes[2].ResetKey(t.Context(), k) })
 	await(20, 30, 38)
 	use(t, nodes[1], k, 15) // more than was left before
 	if lines, err := nodes[0].Key(t.Context(), key("test", "nothing", "k")); err != nil || len(lines) != 0 {

@@ -98,7 +98,7 @@ func (c *trio) checkHistory(made map[uint64]string, want int) {
 // of the meta group moves: an answer that is lost, and a proposal that is made
 // again, must neither conflict with itself nor be made twice.
 func TestChangeMeetsElections(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func TestChangeMeetsElections(t *testing.T) {
 
 // TestChangeAfterKill: the leader of the meta group dies while others propose.
 func TestChangeAfterKill(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
 	survivors := c.others()
 	victim := quota.NodeID(survivors[0].Status().MetaLeader)
@@ -284,7 +284,7 @@ func (c *trio) awaitExpiry(o quota.Override, left int) time.Duration {
 }
 
 func TestOverridesWithoutQuorum(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.apply(limit("a", 10, quota.Soft))
 	c.kill("n2")
 	c.kill("n3")

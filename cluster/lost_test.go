@@ -60,7 +60,7 @@ func TestWipedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.apply(limit("daily", 100, quota.Hard))
 	c.seeded()
 	for _, id := range c.ids() {
@@ -104,7 +104,7 @@ func TestTwoWipedNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.apply(limit("daily", 100, quota.Hard))
 	c.seeded()
 	c.wipe("n2")

@@ -57,6 +57,7 @@ func TestGlobalLimit(t *testing.T) {
 			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)}
 			var admitted atomic.Int64
 			var wg sync.WaitGroup
+			late := lateness()
 			for _, n := range c.running() {
 				wg.Go(func() {
 					for range burst {
@@ -68,18 +69,33 @@ func TestGlobalLimit(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			stalled := late()
+			// What is left, if the machine was slow to bring it to who asked, passes now.
+			c.eventually(patience, fmt.Sprintf("%v is used up", k), func() error {
+				for _, n := range c.running() {
+					d := n.Check(k, 1)
+					if d.Allowed {
+						admitted.Add(1)
+						return fmt.Errorf("%s says %+v", n.cfg.Self, d)
+					}
+					if d.RetryAfter <= 0 {
+						t.Errorf("%v: %s refuses with %+v", k, n.cfg.Self, d)
+					}
+				}
+				if got := admitted.Load(); got < burst*98/100 {
+					return fmt.Errorf("%d admitted of %d", got, burst)
+				}
+				return nil
+			})
 			got := admitted.Load()
-			t.Logf("%v: admitted %d of %d, burst %d", k, got, 3*burst, burst)
+			t.Logf("%v: admitted %d of %d, burst %d, stalled for %v", k, got, 3*burst, burst, stalled)
 			if l.Ceiling == quota.Hard && got > burst {
 				t.Errorf("%v: admitted %d; hard: at most %d", k, got, burst)
 			}
-			if got < burst*98/100 || got > burst*115/100 { // soft overshoots a little, more on a busy machine
-				t.Errorf("%v: admitted %d; want about %d", k, got, burst)
-			}
-			for _, n := range c.running() {
-				if d := n.Check(k, 1); d.Allowed || d.RetryAfter <= 0 {
-					t.Errorf("%v is used up, but %s says %+v", k, n.cfg.Self, d)
-				}
+			// Soft overshoots a little; by what is asked, once in 3 ms on every node, while the
+			// machine lets nobody tell it.
+			if most := burst*115/100 + int64(stalled/time.Millisecond); got > most {
+				t.Errorf("%v: admitted %d; want about %d, at most %d", k, got, burst, most)
 			}
 		}
 	}
@@ -124,15 +140,28 @@ func TestSetLimits(t *testing.T) {
 		}
 	}
 	first := []quota.Limit{limit("a", 10, quota.Soft), limit("b", 20, quota.Hard)}
+	began := time.Now()
 	version, changed, err := other.SetLimits(t.Context(), first)
 	if err != nil || version != 1 || !changed {
 		t.Fatalf("first limits: version %d, changed %v, %v", version, changed, err)
 	}
-	for _, n := range c.running() { // SetLimits has waited for them
-		if got := n.Limits(); got.Version != 1 || len(got.All()) != 2 || !got.All()[1].Equal(&first[1]) {
-			t.Errorf("%s has version %d: %v", n.cfg.Self, got.Version, got.All())
+	spread := func(began time.Time, what string, check func(n *Node) error) {
+		t.Helper()
+		took := time.Since(began)
+		for _, n := range c.running() {
+			err := check(n)
+			if err != nil && took < spreadWait { // so long SetLimits waits for them
+				t.Errorf("after %v: %v", took, err)
+			}
+			c.eventually(patience, what, func() error { return check(n) })
 		}
 	}
+	spread(began, "all have version 1", func(n *Node) error {
+		if got := n.Limits(); got.Version != 1 || len(got.All()) != 2 || !got.All()[1].Equal(&first[1]) {
+			return fmt.Errorf("%s has version %d: %v", n.cfg.Self, got.Version, got.All())
+		}
+		return nil
+	})
 	version, changed, err = other.SetLimits(t.Context(), []quota.Limit{first[1], first[0]})
 	if err != nil || version != 1 || changed {
 		t.Errorf("the same limits: version %d, changed %v, %v", version, changed, err)
@@ -149,15 +178,17 @@ func TestSetLimits(t *testing.T) {
 	if v := other.Limits().Version; v != 1 {
 		t.Errorf("bad limits made version %d", v)
 	}
+	began = time.Now()
 	version, changed, err = other.SetLimits(t.Context(), nil)
 	if err != nil || version != 2 || !changed {
 		t.Errorf("no limits: version %d, changed %v, %v", version, changed, err)
 	}
-	for _, n := range c.running() {
+	spread(began, "nobody knows the limit", func(n *Node) error {
 		if d := n.Check(key("test", "a", "k"), 1); d.Why != quota.WhyNoLimit {
-			t.Errorf("%s still knows the limit: %+v", n.cfg.Self, d)
+			return fmt.Errorf("%s still knows the limit: %+v", n.cfg.Self, d)
 		}
-	}
+		return nil
+	})
 }
 
 // TestLimitChangeRefillsNothing watches the level that the leader knows.
@@ -183,7 +214,8 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 			d := n.Check(k, 1)
 			for ; d.Allowed && ceiling == quota.Soft && extra < 10; d = n.Check(k, 1) {
 				extra++
-				time.Sleep(100 * time.Millisecond)
+				c.awaitAdmitted(k, 100+int64(extra))
+				time.Sleep(100 * time.Millisecond) // the answer to the report
 			}
 			if d.Allowed {
 				t.Errorf("%v: %s allows more than is left: %+v", ceiling, n.cfg.Self, d)
@@ -198,7 +230,7 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 // TestLimitsMeetElections changes limits while leaderships move: a ledger that
 // begins just then must not keep the old ones.
 func TestLimitsMeetElections(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newTrio(t, 4, quick)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -294,7 +326,7 @@ func TestTopRates(t *testing.T) {
 }
 
 func TestSetLimitsWithoutQuorum(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	c.kill("n2")
 	c.kill("n3")
 	n := c.nodes["n1"]

@@ -12,7 +12,7 @@ import (
 
 // TestFullStatus: what others know is there, whichever node is asked.
 func TestFullStatus(t *testing.T) {
-	c := newTrio(t, 4)
+	c := newTrio(t, 4, quick)
 	c.eventually(20*time.Second, "lags of the ranges led here", func() error {
 		for _, n := range c.running() {
 			st := n.FullStatus(t.Context())

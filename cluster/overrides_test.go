@@ -285,7 +285,7 @@ func heap() uint64 {
 func TestMillionOverrides(t *testing.T) {
 	count := 1_000_000
 	if testing.Short() {
-		count = 50_000
+		count = 10_000
 	}
 	before := heap()
 	m := quietMeta()

@@ -146,7 +146,7 @@ func TestUncounted(t *testing.T) {
 // TestAcquire: what is in flight is limited over all nodes, released on any, and
 // under hard kept for the lease of a node that died.
 func TestAcquire(t *testing.T) {
-	c := newTrio(t, 2)
+	c := newTrio(t, 2, quick)
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "flight"}, Kind: quota.Concurrency, Burst: 3,
 		Ceiling: quota.Hard, Lease: 20 * time.Second,
