@@ -14,7 +14,7 @@ const maxInline = 10_000
 
 // inline holds their slots. One is made when its name is first asked for, and goes
 // when it has had no keys and no callers between two sweeps.
-type inline struct { //nolint:govet // made in place, never copied after
+type inline struct {
 	slots *xsync.Map[quota.LimitName, *slot]
 	size  atomic.Int64
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ func TestAttach(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the goodbye: %v", err)
 	}
 	select {
@@ -145,7 +146,11 @@ func TestAttach(t *testing.T) {
 func TestAttachRefused(t *testing.T) {
 	bent := func(bend func(*quoratev1.ClientHello)) *quoratev1.ClientHello { h := clientHello(); bend(h); return h }
 	report := func(bend func(*peerv1.Report)) *peerv1.Report { r := clientReport(); bend(r); return r }
-	settle := func(bend func(*quoratev1.Settlement)) *quoratev1.Settlement { s := clientSettlement(); bend(s); return s }
+	settle := func(bend func(*quoratev1.Settlement)) *quoratev1.Settlement {
+		s := clientSettlement()
+		bend(s)
+		return s
+	}
 	web := bent(func(h *quoratev1.ClientHello) { h.Namespaces = []string{"api"} })
 	for want, messages := range map[string][]any{
 		"hello: is missing":                     {clientReport()},

@@ -78,7 +78,8 @@ func readForward(q url.Values) (f forwardQuery, fa *fault) {
 	case f.key != nil && len(f.keys) > 0:
 		return f, badField("key", "is given beside key_header; give either")
 	}
-	return f, f.readRest(q)
+	fa = f.readRest(q)
+	return f, fa
 }
 
 func (f *forwardQuery) readRest(q url.Values) *fault {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/peerproto"

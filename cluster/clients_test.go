@@ -163,13 +163,11 @@ func (p *process) await(what string, is func(*quoratev1.AttachResponse) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
-		for _, m := range p.said {
-			if is(m) {
-				p.mu.Unlock()
-				return
-			}
-		}
+		said := slices.ContainsFunc(p.said, is)
 		p.mu.Unlock()
+		if said {
+			return
+		}
 		if time.Now().After(end) {
 			p.t.Fatalf("%s did not come", what)
 		}

@@ -89,8 +89,8 @@ func TestClientProcesses(t *testing.T) {
 }
 
 // runProcesses runs the processes, from the moment when all are ready.
-func (s *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took time.Duration) {
-	s.t.Helper()
+func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took time.Duration) {
+	c.t.Helper()
 	type one struct {
 		cmd *exec.Cmd
 		in  interface{ Write([]byte) (int, error) }
@@ -99,48 +99,48 @@ func (s *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 	}
 	var all []one
 	for i := range *clientProcesses {
-		addrs := []string{s.nodes[i%3].grpc, s.nodes[(i+1)%3].grpc, s.nodes[(i+2)%3].grpc}
+		addrs := []string{c.nodes[i%3].grpc, c.nodes[(i+1)%3].grpc, c.nodes[(i+2)%3].grpc}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), clientProcessEnv+"="+strings.Join([]string{strings.Join(addrs, ","), d.String(), k.Key, k.Limit}, " "))
 		in, err := cmd.StdinPipe()
 		if err != nil {
-			s.t.Fatal(err)
+			c.t.Fatal(err)
 		}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
-			s.t.Fatal(err)
+			c.t.Fatal(err)
 		}
 		o := one{cmd, in, bufio.NewReader(out), &output{}}
 		cmd.Stderr = o.msg
 		if err := cmd.Start(); err != nil {
-			s.t.Fatal(err)
+			c.t.Fatal(err)
 		}
-		s.t.Cleanup(func() { _ = cmd.Process.Kill() })
+		c.t.Cleanup(func() { _ = cmd.Process.Kill() })
 		all = append(all, o)
 	}
 	for _, o := range all {
 		if line, err := o.out.ReadString('\n'); err != nil || line != "ready\n" {
-			s.t.Fatalf("%q, %v\n%s", line, err, o.msg)
+			c.t.Fatalf("%q, %v\n%s", line, err, o.msg)
 		}
 	}
 	start := time.Now()
 	for _, o := range all {
 		if _, err := o.in.Write([]byte("\n")); err != nil {
-			s.t.Fatal(err)
+			c.t.Fatal(err)
 		}
 	}
 	for _, o := range all {
 		line, err := o.out.ReadString('\n')
 		n, bad := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 		if err != nil || bad != nil {
-			s.t.Fatalf("%q, %v\n%s", line, err, o.msg)
+			c.t.Fatalf("%q, %v\n%s", line, err, o.msg)
 		}
 		told += n
 	}
 	took = time.Since(start)
 	for _, o := range all {
 		if err := o.cmd.Wait(); err != nil {
-			s.t.Errorf("%v\n%s", err, o.msg)
+			c.t.Errorf("%v\n%s", err, o.msg)
 		}
 	}
 	return told, took

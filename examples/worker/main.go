@@ -27,8 +27,9 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, strings.Split(*nodes, ","), count); err != nil {
+	err = run(ctx, strings.Split(*nodes, ","), count)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -39,7 +40,7 @@ func run(ctx context.Context, nodes []string, count int) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // nothing is left to do about it
 	select {
 	case <-c.Ready(): // or the first mails would go out without a limit
 	case <-ctx.Done():
