@@ -113,7 +113,7 @@ func (c *trio) config(id quota.NodeID, l net.Listener) Config {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", id)
 	}
 	cfg := Config{
-		Cluster: "test", Self: id, Nodes: c.addrs, Listener: l, Dir: filepath.Join(c.dir, string(id)),
+		Cluster: "test", Self: id, Nodes: maps.Clone(c.addrs), Listener: l, Dir: filepath.Join(c.dir, string(id)),
 		Ranges: c.ranges, Replicas: 3, Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute,
 		GrantWait: testGrantWait, AskWait: testAskWait, Timing: steadyTiming(), Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
 	}
