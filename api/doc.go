@@ -16,6 +16,10 @@
 // the field, the value and what would be right. Numbers of 64 bits may come in
 // strings, as libraries for protos write them.
 //
+// MemberService, by which client processes attach to a node, and the protocols of
+// others (packages envoy, rlqs, gubernator, resp, quotaservice; forward.go) are on one
+// wire only, or have paths of their own.
+//
 // # Errors
 //
 // Every refused call becomes one *fault, which maps to a gRPC status with

@@ -106,6 +106,17 @@
 // asked to confirm itself before it is read (multiraft.Group.Confirm); of what is
 // held there for a transaction of another home, that home is asked first.
 //
+// # Clients
+//
+// Client processes attach to a node (clients.go): what they count is booked in the
+// branch (package branch) on the goroutines that read their streams, and settled into
+// this node's aggregator; a goroutine of its own sends what answers no report, the limits
+// and the overrides. An attachment whose stream broke is settled here if it was here,
+// over the peer link if its node lives, and otherwise inherited: what the dead node had
+// not acknowledged is booked here. Which reports a node had booked is in a journal of
+// its own (clients_journal.go), so that, when it comes back, what was booked there and
+// inherited here is given back once. A node that stops sends its clients away first.
+//
 // # Bounds
 //
 // The history keeps the newest 1000 versions and at most 64 MiB of encoded
@@ -116,6 +127,7 @@
 // Inbox: 4096 messages; a grant that finds it full is dropped, and the member
 // asks again. A checkpoint holds at most 4096 levels. Checks that wait for a
 // grant (at most Config.GrantWait): 1024; more do not wait.
+// Attached clients: 20,000, and as many attachments that broke.
 // Members: 256; join tokens: 1000. Groups that move at a time: 4, a step at most ten
 // seconds. A change of the cluster is tried for ten seconds.
 package cluster
