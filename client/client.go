@@ -146,7 +146,6 @@ func (n *nodes) open(ctx context.Context, addr string) (stream, error) {
 	if o == nil {
 		return nil, errClosed()
 	}
-	o.conn.ResetConnectBackoff()
 	s, err := quoratev1.NewMemberServiceClient(o.conn).Attach(ctx)
 	if err != nil {
 		return nil, err
