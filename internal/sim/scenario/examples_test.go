@@ -22,8 +22,11 @@ func playExamples(t *testing.T, files []file) {
 		all = append(all, f.all...)
 	}
 	seeds := MaxSeeds
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		seeds = 1
+	case os.Getenv("CI") != "": // all of them: go test ./internal/sim/scenario
+		seeds = 2
 	}
 	played := playAll(all, seeds)
 	for _, s := range all {
