@@ -65,6 +65,8 @@ func result(v any) string {
 	switch r := v.(type) {
 	case limitsResult:
 		return fmt.Sprintf("%+v %v %v", r.version, r.changed, r.err)
+	case membersResult: // the table is in the snapshots
+		return fmt.Sprint(r.err)
 	case overridesResult:
 		return fmt.Sprint(r.count, r.revision, r.err)
 	case policiesResult:
