@@ -27,8 +27,8 @@ func (h *Host) balance() {
 		h.mu.Unlock()
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
-			to := g.successor(func(id quota.NodeID) bool { return h.settled(since, id, now) })
-			if to == "" || !g.moves.due(now) {
+			to, must := g.successor(func(id quota.NodeID) bool { return h.settled(since, id, now) })
+			if to == "" || !must && !g.moves.due(now) {
 				continue
 			}
 			if _, _, serving := g.Leader(); !serving {
@@ -59,24 +59,26 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 }
 
 // successor is whom this node should give the group's leadership to: the
-// preferred leader, or when this node is shunned anybody who is not. "" is
-// nobody.
-func (g *Group) successor(settled func(quota.NodeID) bool) quota.NodeID {
+// preferred leader, or when this node must not lead anybody who may. "" is
+// nobody. A node that must give it away neither spares the group a second move
+// nor rests long after one that failed.
+func (g *Group) successor(settled func(quota.NodeID) bool) (to quota.NodeID, must bool) {
 	h := g.host
+	must = h.shuns(h.cfg.Self) || h.tight.Load() != nil
 	if to := *g.preferred.Load(); to != "" && to != h.cfg.Self && !h.shuns(to) {
 		if g.isVoter(to) && settled(to) {
-			return to
+			return to, must
 		}
 	}
-	if !h.shuns(h.cfg.Self) && h.tight.Load() == nil {
-		return ""
+	if !must {
+		return "", false
 	}
 	for _, id := range g.heirs(h.cfg.Self) {
 		if !h.shuns(id) && settled(id) {
-			return id
+			return id, true
 		}
 	}
-	return ""
+	return "", true
 }
 
 func (g *Group) giveBack(to quota.NodeID) {
