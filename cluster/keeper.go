@@ -149,7 +149,12 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.MembersRevision = n.meta.members.Load().Revision()
 	clients, _ := n.clients.count()
 	b.Clients = uint32(clients)
-	b.LimitsVersion = n.meta.current().Version // after asking who serves: a leader's is complete
+	b.LimitsVersion = n.Limits().Version
+	// After asking who serves: a leader's limits are complete. While its own table is still to take
+	// them over it is no leader to anybody who asks for the newest.
+	if b.Meta && b.LimitsVersion < n.meta.current().Version {
+		b.Meta, b.MetaTerm = false, 0
+	}
 	if b.Meta {
 		n.routes.setMeta(n.cfg.Self, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
@@ -210,14 +215,18 @@ func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 	}
 }
 
-// limitsChanged applies limits that the meta group has committed.
+// limitsChanged applies limits that the meta group has committed. Nobody is told that they are in
+// force before this node decides by them: a request that is sent then would find no limit.
 func (n *Node) limitsChanged(limits *quota.Limits) {
-	n.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
 	for _, s := range n.seats {
 		s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, limits) })
 	}
-	n.post(func(now quota.Time) { n.agg.SetLimits(now, limits) })
+	n.post(func(now quota.Time) {
+		n.agg.SetLimits(now, limits)
+		n.inForce.Store(limits)
+		n.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
+		n.hub.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
+		n.announce()
+	})
 	n.clients.limitsChanged()
-	n.hub.Publish(quota.Event{At: n.clock.now(), Kind: quota.EventLimitsChanged})
-	n.announce()
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Limits returns the limits in force on this node.
-func (n *Node) Limits() *quota.Limits { return n.meta.current() }
+func (n *Node) Limits() *quota.Limits { return n.inForce.Load() }
 
 // SetLimits is ChangeLimits whatever version is in force, by nobody.
 func (n *Node) SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error) {
@@ -157,7 +157,7 @@ func (n *Node) waitSpread(ctx context.Context, version uint64) {
 	behind := func() []quota.NodeID {
 		return n.routes.where(func(p *peer) bool { return p.up && p.version < version })
 	}
-	spread := func() bool { return n.meta.current().Version >= version && len(behind()) == 0 }
+	spread := func() bool { return n.Limits().Version >= version && len(behind()) == 0 }
 	if n.waitHere(ctx, spread); !spread() {
 		n.log.Warn("limits are not in force everywhere yet", "version", version, "behind", behind())
 	}

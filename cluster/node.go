@@ -50,7 +50,10 @@ type Node struct {
 	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
 	accounts *accounts.Service
 
-	agg    *aggregator.Aggregator
+	agg *aggregator.Aggregator
+	// inForce are the limits that agg decides by: those of the meta group, a moment later.
+	inForce atomic.Pointer[quota.Limits]
+
 	inbox  chan func(now quota.Time)
 	wake   chan struct{}
 	wait   waiters
@@ -142,6 +145,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	inherited := n.openJournal(&ac)
 	n.agg = aggregator.New(ac, n.clock.now())
 	n.agg.Afterlife(inherited)
+	n.inForce.Store(n.meta.current())
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)

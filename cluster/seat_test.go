@@ -54,6 +54,30 @@ func TestLimitsChangeWhileLeading(t *testing.T) {
 	}
 }
 
+// TestLimitsInForce: a node tells nobody that it has limits before it decides by them. Requests
+// that are sent on the strength of it would find no limit, and pass.
+func TestLimitsInForce(t *testing.T) {
+	n := loneNode()
+	l := limit("a", 10, quota.Hard)
+	k := quota.Key{LimitName: l.LimitName, Key: "k"}
+	tells := func(want uint64) {
+		t.Helper()
+		if got := [...]uint64{n.Limits().Version, n.Status().LimitsVersion, n.beacon().LimitsVersion}; got != [...]uint64{want, want, want} {
+			t.Errorf("it has version %d of the limits, tells %d, and %d to its peers; want %d", got[0], got[1], got[2], want)
+		}
+	}
+	setLimits(n, l)
+	if d := n.Check(k, 0); d.Why != quota.WhyNoLimit {
+		t.Fatalf("before the member loop has run: %+v", d)
+	}
+	tells(0)
+	n.work(<-n.inbox)
+	if d := n.Check(k, 0); d.Why == quota.WhyNoLimit {
+		t.Errorf("after the member loop has run: %+v", d)
+	}
+	tells(1)
+}
+
 // TestCheckpointWithoutGroup: the groups may be closed while a checkpoint is
 // being made, and it is made again if the log did not take it.
 func TestCheckpointWithoutGroup(t *testing.T) {

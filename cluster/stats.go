@@ -68,7 +68,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		_, keys := n.clients.count()
 		return float64(keys)
 	})
-	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.meta.current().Version) })
+	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
 	s.initJournal(n, reg)
 	reg.MustRegister(newErrorMetrics(n))
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })

@@ -16,7 +16,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	ranges, meta := n.routes.snapshot()
 	out := &quoratev1.GetStatusResponse{
 		Cluster: n.cfg.Cluster, Node: string(n.cfg.Self), MetaLeader: string(meta),
-		LimitsVersion: n.meta.current().Version, Version: n.cfg.Version,
+		LimitsVersion: n.Limits().Version, Version: n.cfg.Version,
 		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
 	v := n.view.Load()
