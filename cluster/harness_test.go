@@ -247,7 +247,7 @@ func (c *trio) rate(k quota.Key) (*quoratev1.KeyRate, error) {
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("no leader reports %v", k)
+	return nil, fmt.Errorf("no leader reports %v; %d of %d ranges were heard", k, res.RangesCovered, res.RangesTotal)
 }
 
 // awaitRemaining waits until the leader says that so much of a key is left.

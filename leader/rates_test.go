@@ -50,3 +50,46 @@ func TestShownRates(t *testing.T) {
 		t.Errorf("10 s of silence: demand %.1f/s, rate %.1f/s; want them gone", k.Demand, k.Rate)
 	}
 }
+
+// TestRatesOfTheLog: a key that was used up before its leader died is shown by the next one,
+// though nobody has asked for it since; after those that are used, and no more than asked for.
+func TestRatesOfTheLog(t *testing.T) {
+	limits, err := quota.NewLimits(1, []quota.Limit{{
+		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 5, Per: time.Hour}, Burst: 5,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := quota.Time(1_000_000_000_000)
+	var log []quota.KeyLevel
+	for _, name := range []string{"b", "a", "c"} {
+		k := quota.Key{LimitName: limits.All()[0].LimitName, Key: name}
+		log = append(log, quota.KeyLevel{Key: k, At: now, Full: quota.FromTokens(5), FullAt: now.Add(time.Hour)})
+	}
+	l := New(Config{}, 0, 2, "a", []quota.NodeID{"a"}, limits, log, now)
+	used := quota.ReportEntry{Key: log[2].Key, Epoch: 1, Refused: quota.FromTokens(1), Want: quota.FromTokens(1)}
+	if _, err := l.Report(now, quota.Report{Term: 2, From: "a", Seq: 1, Entries: []quota.ReportEntry{used}}); err != nil {
+		t.Fatal(err)
+	}
+	for top, want := range []string{"", "c", "c a", "c a b", "c a b"} {
+		got := ""
+		for i, k := range l.Rates(now, top, func(quota.LimitName) bool { return true }) {
+			if i > 0 {
+				got += " "
+			}
+			got += k.Key.Key
+			if k.Remaining != 0 {
+				t.Errorf("%s has %d left, it was used up", k.Key.Key, k.Remaining)
+			}
+		}
+		if got != want {
+			t.Errorf("top %d: %q, want %q", top, got, want)
+		}
+	}
+	if got := l.Rates(now, 9, func(quota.LimitName) bool { return false }); len(got) != 0 {
+		t.Errorf("of no limit: %v", got)
+	}
+	if len(l.saved) != 2 || len(l.accounts) != 1 {
+		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), len(l.accounts))
+	}
+}

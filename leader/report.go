@@ -36,7 +36,9 @@ func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return out
 }
 
-// Rates returns the keys with the highest demand that match, best first.
+// Rates returns the keys with the highest demand that match, best first. Keys that
+// only the range's log remembers, since nobody has used them under this leader, come
+// after those that are used, as far as there is room.
 func (l *Ledger) Rates(now quota.Time, top int, match func(quota.LimitName) bool) []quota.KeyRate {
 	var out []quota.KeyRate
 	for _, a := range l.accounts {
@@ -47,7 +49,27 @@ func (l *Ledger) Rates(now quota.Time, top int, match func(quota.LimitName) bool
 		out = append(out, a.keyRate(now))
 	}
 	slices.SortFunc(out, CompareRates)
-	return out[:min(top, len(out))]
+	return l.withSaved(now, out[:min(top, len(out))], top, match)
+}
+
+// withSaved fills the rates up to top with keys of the log, in the order of their names.
+func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, top int, match func(quota.LimitName) bool) []quota.KeyRate {
+	if len(out) == top || len(l.saved) == 0 {
+		return out
+	}
+	var keys []quota.Key
+	for k, kl := range l.saved {
+		if match(k.LimitName) && now < kl.FullAt {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, quota.Key.Compare)
+	for _, k := range keys[:min(top-len(out), len(keys))] {
+		if r, ok := l.Key(now, k); ok {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // CompareRates orders by demand, highest first, and then by key.
