@@ -70,9 +70,11 @@ func (c *confirms) heard(id quota.NodeID, term, number uint64) bool {
 	return a.term == term && a.round >= number
 }
 
-// Confirm returns nil when this replica led, at a moment after the call began, and
-// has applied all that was committed before that: what its state machine holds
-// then is linearizable. It costs a round to a quorum, which all calls that wait
+// Confirm returns nil when this replica led, at a moment after the call began: what its
+// state machine holds then is linearizable. For every write that was answered before the
+// call is in it: those of this term are answered after they are applied here, and those of
+// earlier terms lie before the fence, without which this replica does not serve. Writes
+// that are committed and not answered yet may be missing. It costs a round to a quorum, which all calls that wait
 // share, and nothing in the log. Errors: ErrNotLeader, ErrClosed, the context's.
 func (g *Group) Confirm(ctx context.Context) error {
 	c := &g.confirms
