@@ -25,7 +25,7 @@ SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline upgrade-test soak faults reach campaign lint generate verify bench fuzz
+.PHONY: help build test race system headline upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -137,6 +137,10 @@ check-arch: ## imports run one way, pure packages are pure
 
 bench: ## run benchmarks; compare two outputs with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+bench-peers: ## run Quorate beside its peers and write docs/performance; QUICK=1 prints tables after three minutes
+	cd bench
+	go run ./cmd/peers $(if $(QUICK),-quick,-out ../docs/performance) $(if $(ONLY),-only '$(ONLY)')
 
 # The tests of a package are built once for all its targets: as go test does it,
 # which would link them again for each. Then two targets run at a time, on half the

@@ -1,0 +1,180 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a child that runs until it is closed.
+type Process struct {
+	cmd   *exec.Cmd
+	out   output
+	ended chan struct{}
+}
+
+// output is the last of what a child printed.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+const mostOutput = 1 << 20
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.b.Len() > mostOutput {
+		o.b.Reset()
+	}
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Start runs a program.
+func Start(name string, args ...string) (*Process, error) {
+	//nolint:noctx // it runs until it is closed
+	p := &Process{cmd: exec.Command(name, args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// PID of the child.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends it with kill -9.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Close ends it with SIGTERM, and after ten seconds with kill -9.
+func (p *Process) Close() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		p.Kill()
+	}
+	return nil
+}
+
+// Output is the last of what it printed.
+func (p *Process) Output() string { return p.out.String() }
+
+// Await asks until f has no error, for half a minute at most.
+func (p *Process) Await(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s: it has ended\n%s", what, p.Output())
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w\n%s", what, err, p.Output())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// AwaitPort waits until something listens there.
+func (p *Process) AwaitPort(ctx context.Context, addr string) error {
+	return p.Await(ctx, addr, func(ctx context.Context) error {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// FreePort returns a port of 127.0.0.1 on which nothing listens.
+func FreePort() (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// ErrNotFound is that of Find.
+var ErrNotFound = errors.New("not installed")
+
+// Find returns where a program is; an error says which package of Debian has it.
+func Find(program, pkg string) (string, error) {
+	at, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w (apt install %s)", program, ErrNotFound, pkg)
+	}
+	return at, nil
+}
+
+// CPU is the processor time that the processes have used so far, all threads, user
+// and system, in clock ticks of 10 ms.
+func CPU(ps ...*Process) (time.Duration, error) {
+	var all time.Duration
+	for _, p := range ps {
+		f, err := stat(p.PID())
+		if err != nil {
+			return 0, err
+		}
+		all += f
+	}
+	return all, nil
+}
+
+func stat(pid int) (time.Duration, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may hold blanks.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	var ticks int64
+	for _, at := range []int{11, 12} {
+		n, err := strconv.ParseInt(fields[at], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// RSS is the memory of a process that is in RAM, in bytes.
+func RSS(pid int) (int64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0, err
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}

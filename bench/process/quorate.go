@@ -1,0 +1,198 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// built is the program of this checkout, built once.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "quorate-bench-")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "quorate")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", out, "github.com/quorate/quorate/cmd/quorate")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+// Quorate is the path of the program, built from this checkout.
+func Quorate() (string, error) { return built() }
+
+// Cleanup removes what was built.
+func Cleanup() {
+	if out, err := built(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(out))
+	}
+}
+
+// Node is one "quorate serve".
+type Node struct {
+	*Process
+	ID               string
+	HTTP, GRPC, Peer string // addresses, host:port
+	Redis            string // address of the Redis protocol
+	config           string
+}
+
+// Cluster is nodes of Quorate on loopback, without TLS, that know each other.
+type Cluster struct {
+	Nodes []*Node
+	dir   string
+}
+
+// Options of a cluster.
+type Options struct {
+	Nodes  int
+	Ranges int    // 0 is 16
+	Limits string // a limit file's text
+	More   string // further lines of each node's settings
+}
+
+// NewCluster starts nodes and waits until all are ready and have the limits.
+func NewCluster(ctx context.Context, o Options) (c *Cluster, err error) {
+	dir, err := os.MkdirTemp("", "quorate-nodes-")
+	if err != nil {
+		return nil, err
+	}
+	c = &Cluster{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	for k := range o.Nodes {
+		n := &Node{ID: fmt.Sprintf("n%d", k+1), config: filepath.Join(dir, fmt.Sprintf("n%d.yaml", k+1))}
+		for _, at := range []*string{&n.HTTP, &n.GRPC, &n.Peer, &n.Redis} {
+			port, err := FreePort()
+			if err != nil {
+				return c, err
+			}
+			*at = fmt.Sprintf("127.0.0.1:%d", port)
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	for _, n := range c.Nodes {
+		if err := os.WriteFile(n.config, []byte(c.settings(n, o)), 0o600); err != nil {
+			return c, err
+		}
+		if err := n.Start(); err != nil {
+			return c, err
+		}
+	}
+	for _, n := range c.Nodes {
+		if err := n.Ready(ctx); err != nil {
+			return c, err
+		}
+	}
+	err = c.Apply(ctx, o.Limits)
+	return c, err
+}
+
+func (c *Cluster) settings(n *Node, o Options) string {
+	var b strings.Builder
+	ranges := o.Ranges
+	if ranges == 0 {
+		ranges = 16
+	}
+	fmt.Fprintf(&b, "cluster: bench\nnode: %s\ndata: %s\nranges: %d\nnodes:\n", n.ID, filepath.Join(c.dir, n.ID), ranges)
+	for _, m := range c.Nodes {
+		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", m.ID, m.Peer)
+	}
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, redis: %q}\nlog: {level: warn}\ntls: {mode: off}\n%s", n.HTTP, n.GRPC, n.Redis, o.More)
+	return b.String()
+}
+
+// Start runs the node; it was stopped, or never ran.
+func (n *Node) Start() error {
+	program, err := Quorate()
+	if err != nil {
+		return err
+	}
+	n.Process, err = Start(program, "serve", "--config", n.config)
+	return err
+}
+
+// Ready waits until the node sees a leader for every range.
+func (n *Node) Ready(ctx context.Context) error {
+	return n.Await(ctx, n.ID, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTP+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return errors.New(res.Status)
+		}
+		return nil
+	})
+}
+
+// Apply gives the cluster a limit file.
+func (c *Cluster) Apply(ctx context.Context, limits string) error {
+	if limits == "" {
+		return nil
+	}
+	file := filepath.Join(c.dir, "limits.yaml")
+	if err := os.WriteFile(file, []byte(limits), 0o600); err != nil {
+		return err
+	}
+	_, err := c.Command(ctx, "limits", "apply", file, "--addr", strings.Join(c.Addrs(), ","))
+	return err
+}
+
+// Command runs the program to its end and returns what it printed.
+func (c *Cluster) Command(ctx context.Context, args ...string) (string, error) {
+	program, err := Quorate()
+	if err != nil {
+		return "", err
+	}
+	text, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("quorate %s: %w\n%s", strings.Join(args, " "), err, text)
+	}
+	return string(text), err
+}
+
+// Addrs are the gRPC addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	out := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		out[i] = n.GRPC
+	}
+	return out
+}
+
+// Processes of the cluster, for [CPU].
+func (c *Cluster) Processes() []*Process {
+	out := make([]*Process, len(c.Nodes))
+	for i, n := range c.Nodes {
+		out[i] = n.Process
+	}
+	return out
+}
+
+// Close ends the nodes and removes their data.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, n := range c.Nodes {
+		if n.Process != nil {
+			errs = append(errs, n.Process.Close())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+}

@@ -1,0 +1,35 @@
+package process
+
+import (
+	"fmt"
+	"os"
+)
+
+// Roles of this program: what it does when it was started by [Role]. A package adds
+// its own in init, and nothing else writes here.
+var Roles = map[string]func(args []string) error{}
+
+// roleFlag comes first among the arguments of a program in a role.
+const roleFlag = "-role"
+
+// Role starts this program again, to play one of [Roles] with those arguments.
+func Role(name string, args ...string) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return Start(self, append([]string{roleFlag, name}, args...)...)
+}
+
+// Play plays the role that the program was started for, if it was; main calls it
+// before anything else.
+func Play() (played bool, err error) {
+	if len(os.Args) < 3 || os.Args[1] != roleFlag {
+		return false, nil
+	}
+	f, ok := Roles[os.Args[2]]
+	if !ok {
+		return true, fmt.Errorf("no role %q", os.Args[2])
+	}
+	return true, f(os.Args[3:])
+}

@@ -1,0 +1,122 @@
+package suite
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// WriteMarkdown writes a table: median and spread of each measure, the ratio to the
+// reference, and the targets.
+func (t *Table) WriteMarkdown(w io.Writer) {
+	fmt.Fprintf(w, "### %s\n\n%s\n\n", t.Title, t.Note)
+	head, line := "|", "|---|"
+	for _, m := range t.Measures {
+		head += " | " + m.label()
+		line += "---|"
+	}
+	ratios := t.Reference != ""
+	if ratios {
+		head += " | x " + t.Reference
+		line += "---|"
+	}
+	fmt.Fprintf(w, "%s | target | met |\n%s---|---|\n", head, line)
+	for _, r := range t.Rows {
+		fmt.Fprintln(w, t.line(r, ratios))
+	}
+	fmt.Fprintln(w)
+}
+
+func (m Measure) label() string {
+	if m.Unit == "" {
+		return m.Name
+	}
+	return m.Name + ", " + m.Unit
+}
+
+func (t *Table) line(r Row, ratios bool) string {
+	name := r.Name
+	if r.Ours {
+		name = "**" + name + "**"
+	}
+	cells := []string{name}
+	if r.Absent != "" {
+		return "| " + name + " | not run: " + r.Absent + " |"
+	}
+	for _, m := range t.Measures {
+		f, ok := r.Figures[m.Name]
+		cells = append(cells, cell(f, ok))
+	}
+	if ratios {
+		var f Figure
+		if r.Ratio != nil {
+			f = *r.Ratio
+		}
+		cells = append(cells, cell(f, r.Ratio != nil))
+	}
+	cells = append(cells, r.targets(), r.met())
+	return "| " + strings.Join(cells, " | ") + " |"
+}
+
+// cell is the median, and the spread where there is one to be seen.
+func cell(f Figure, ok bool) string {
+	if !ok {
+		return ""
+	}
+	low, mid, high := Number(f.Low), Number(f.Median), Number(f.High)
+	if low == mid && mid == high {
+		return mid
+	}
+	return mid + " (" + low + "-" + high + ")"
+}
+
+func (r *Row) targets() string {
+	var out []string
+	for _, v := range r.Verdict {
+		sign, bound := "<=", v.AtMost
+		if v.AtLeast > 0 {
+			sign, bound = ">=", v.AtLeast
+		}
+		text := v.Measure + " " + sign + " " + Number(bound)
+		if v.Times != "" {
+			text += " x " + v.Times
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (r *Row) met() string {
+	var out []string
+	for _, v := range r.Verdict {
+		word := "yes"
+		if !v.Met {
+			word = "**no**"
+		}
+		out = append(out, word+", "+Number(v.Got.Median))
+	}
+	return strings.Join(out, "; ")
+}
+
+// Number is a figure with three digits that count.
+func Number(x float64) string {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	digits := min(max(2-int(math.Floor(math.Log10(math.Abs(x)))), 0), 3)
+	s := strconv.FormatFloat(x, 'f', digits, 64)
+	if strings.Contains(s, ".") {
+		return strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return thousands(s)
+}
+
+// thousands puts commas in a whole number.
+func thousands(s string) string {
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

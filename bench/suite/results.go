@@ -1,0 +1,93 @@
+package suite
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Results are the tables of one run.
+type Results struct {
+	Time   time.Time `json:"time"`
+	Go     string    `json:"go"`
+	CPU    string    `json:"cpu"`
+	CPUs   int       `json:"cpus"`
+	Load   string    `json:"load"` // of the machine when the run ended, for who reads the spread
+	Quick  bool      `json:"quick"`
+	Tables []Table   `json:"tables"`
+}
+
+// NewResults adds where and when to the tables.
+func NewResults(tables []Table, quick bool) *Results {
+	return &Results{
+		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPU: model(), CPUs: runtime.NumCPU(), Load: load(),
+		Quick: quick, Tables: tables,
+	}
+}
+
+// model is what the machine's processors are called.
+func model() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(data))
+	return strings.Join(fields[:min(3, len(fields))], " ")
+}
+
+// WriteMarkdown writes all tables, and before them where they were measured.
+func (r *Results) WriteMarkdown(w io.Writer) {
+	mode := "full"
+	if r.Quick {
+		mode = "quick"
+	}
+	fmt.Fprintf(w, "%s, %d CPUs (%s), %s, %s mode; load of the machine at the end: %s.\n\n",
+		r.Time.Format(time.RFC3339), r.CPUs, r.CPU, r.Go, mode, r.Load)
+	for i := range r.Tables {
+		r.Tables[i].WriteMarkdown(w)
+	}
+}
+
+// Write writes results.md, results.json and a chart for each table into the
+// directory.
+func (r *Results) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var md bytes.Buffer
+	fmt.Fprint(&md, "<!-- Written by \"make bench-peers\". Do not edit. -->\n\n# Quorate beside its peers\n\n")
+	r.WriteMarkdown(&md)
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	errs := []error{
+		os.WriteFile(filepath.Join(dir, "results.md"), md.Bytes(), 0o644),
+		os.WriteFile(filepath.Join(dir, "results.json"), append(data, '\n'), 0o644),
+	}
+	for i := range r.Tables {
+		t := &r.Tables[i]
+		errs = append(errs, os.WriteFile(filepath.Join(dir, t.Name+".svg"), t.Chart(), 0o644))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,62 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+)
+
+// Options say how a group is run.
+type Options struct {
+	Quick    bool
+	Progress io.Writer
+}
+
+// Run plays the rounds of a group. A subject that does not start is a row without
+// figures that says why; one that fails in a round is an error.
+func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
+	if g.Procs > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(g.Procs))
+	}
+	runners := make([]Runner, len(g.Subjects))
+	samples := make([][]Sample, len(g.Subjects))
+	absent := make([]string, len(g.Subjects))
+	defer func() { err = errors.Join(err, closeAll(runners)) }()
+	for i, s := range g.Subjects {
+		fmt.Fprintf(o.Progress, "%s: starting %s\n", g.Name, s.Name)
+		if runners[i], err = s.Start(ctx); err != nil {
+			if ctx.Err() != nil || s.Ours {
+				return table, fmt.Errorf("%s: %s: %w", g.Name, s.Name, err)
+			}
+			absent[i], runners[i] = err.Error(), nil
+		}
+	}
+	for round := range g.rounds(o.Quick) {
+		fmt.Fprintf(o.Progress, "%s: round %d of %d\n", g.Name, round+1, g.rounds(o.Quick))
+		runtime.GC()
+		for n := range g.Subjects {
+			i := (n + round) % len(g.Subjects) // nobody is always first
+			if runners[i] == nil {
+				continue
+			}
+			s, err := runners[i].Round(ctx, g.each(o.Quick))
+			if err != nil {
+				return table, fmt.Errorf("%s: %s: %w", g.Name, g.Subjects[i].Name, err)
+			}
+			samples[i] = append(samples[i], s)
+		}
+	}
+	return tabulate(g, samples, absent), nil
+}
+
+func closeAll(runners []Runner) error {
+	var errs []error
+	for _, r := range runners {
+		if r != nil {
+			errs = append(errs, r.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
