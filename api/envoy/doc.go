@@ -14,9 +14,10 @@
 //     have the domain. Each makes a limit of its own numbers ([quota.Inline]), which
 //     all nodes make alike, counted by all keys and values of the descriptor. No limit file
 //     is needed, and none is asked: a domain has one source.
-//   - Else the limits of the limit file (native.go), by their names.
+//   - Else the limits of the limit file, by their names, or because the descriptor names
+//     them: descriptor.Index, the rule that package rlqs has too.
 //
-// What no limit is named for is OK, without current_limit: a namespace's default and
+// What no limit is for is OK, without current_limit: a namespace's default and
 // template, and the global default, are for names, and a descriptor is none.
 //
 // # What is charged

@@ -57,15 +57,14 @@ func TestExample(t *testing.T) {
 	if !ok {
 		t.Fatalf("ratelimit.yaml has no domain %s", filter.Domain)
 	}
-	var s Server
-	native := s.native.tree(n.limits, filter.Domain)
+	native := descriptor.NewIndex(n.limits)
 	route := manager.GetRouteConfig().VirtualHosts[0].Routes[0].GetRoute()
 	if len(route.RateLimits) < 3 {
 		t.Fatalf("%d descriptors", len(route.RateLimits))
 	}
 	for _, r := range route.RateLimits {
 		entries := entriesOfActions(t, r)
-		if tree.Match(entries) == nil || native.Match(entries) == nil {
+		if tree.Match(entries) == nil || native.Match(filter.Domain, entries) == nil {
 			t.Errorf("no limit is for %q", entries)
 		}
 	}

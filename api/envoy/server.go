@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -53,7 +54,7 @@ type Server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 	node   Node
 	o      Options
-	native native
+	finder front.Finder
 }
 
 // New returns a server for a node.

@@ -31,9 +31,6 @@ func (s *Server) targets(req *request) ([]target, error) {
 	tree, asIs := s.o.Rules().tree(req.Domain)
 	namespace := descriptor.Namespace(req.Domain)
 	limits := s.node.Limits()
-	if !asIs {
-		tree = s.native.tree(limits, namespace)
-	}
 	out := make([]target, len(req.Descriptors))
 	for i, d := range req.Descriptors {
 		t := &out[i]
@@ -44,8 +41,11 @@ func (s *Server) targets(req *request) ([]target, error) {
 			}
 			continue
 		}
-		t.asIs = asIs
-		t.follow(tree.Match(t.entries))
+		if t.asIs = asIs; asIs {
+			t.follow(tree.Match(t.entries))
+		} else {
+			t.follow(s.finder.Of(limits).Match(req.Domain, t.entries))
+		}
 		if l, ok := limits.Find(t.key.LimitName); ok && l.Kind == quota.Concurrency {
 			return nil, status.Errorf(codes.FailedPrecondition, "descriptors[%d]: the limit %v %v", i, l.LimitName, errAcquired)
 		}

@@ -1,5 +1,5 @@
 // Package front is what the protocols of others have in common on a node: how their
-// requests are counted.
+// requests are counted, and how Envoy's find their limits.
 //
 // Each protocol is a package beside this one. It turns its requests into
 // quota.Requests, asks the node through the small interface that it declares, and

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/rlqs/share"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -17,9 +18,11 @@ import (
 // desk owns the division: streams bring reports to it and fetch assignments. Its
 // goroutine lives while there is anything to divide.
 type desk struct {
-	opts  Options
-	m     *metrics
-	began time.Time
+	opts   Options
+	node   Node
+	finder front.Finder
+	m      *metrics
+	began  time.Time
 
 	mu      sync.Mutex
 	table   *share.Table
@@ -37,7 +40,7 @@ type stream struct {
 	grpc   pb.RateLimitQuotaService_StreamRateLimitQuotasServer
 	cancel context.CancelCauseFunc
 	origin string
-	domain string
+	domain string // empty until the first message
 
 	subs  map[string]*subscription
 	queue []*subscription // have something to be sent, each once
@@ -62,6 +65,7 @@ type subscription struct {
 	id     *pb.BucketId
 	name   string // canonical
 	key    quota.Key
+	limits *quota.Limits     // in force when the key was found
 	due    *share.Assignment // to be sent: the newest only
 }
 
@@ -71,9 +75,18 @@ type purse struct{ Node }
 // Refund implements share.Purse.
 func (p purse) Refund(k quota.Key, cost int64) { p.Node.Refund(k, cost) }
 
+// Standing implements share.Purse: of a key without a limit there is nothing to tell,
+// whatever defaults there are for names.
+func (p purse) Standing(k quota.Key) quota.Standing {
+	if !named(k) {
+		return quota.Standing{}
+	}
+	return p.Node.Standing(k)
+}
+
 func newDesk(n Node, opts Options, m *metrics) *desk {
 	d := &desk{
-		opts: opts, m: m, began: time.Now(),
+		opts: opts, node: n, m: m, began: time.Now(),
 		table:   share.New(share.Config{TTL: opts.TTL, Idle: opts.Idle, MaxBuckets: opts.MaxBuckets, Settle: settle}, purse{n}),
 		streams: map[*stream]struct{}{}, subs: map[share.MemberID]*subscription{},
 	}
@@ -151,24 +164,48 @@ func (d *desk) subscribe(st *stream, id *pb.BucketId, used bool) *subscription {
 		name = canonical(id.GetBucket())
 	}
 	if sub := st.subs[name]; sub != nil {
+		d.follow(sub)
 		return sub
 	}
 	if at, ok := st.dropped[name]; ok && !used && time.Since(at) < d.opts.Slow {
 		return nil
 	}
-	key, err := keyOf(st.domain, id.GetBucket())
 	switch {
-	case err != nil:
+	case name == "":
 		d.m.badBucket.Inc()
 		return nil
 	case len(st.subs) >= d.opts.MaxPerStream:
 		d.m.tooMany.Inc()
 		return nil
 	}
-	d.next++
-	sub := &subscription{stream: st, member: d.next, id: id, name: name, key: key}
-	st.subs[name], d.subs[sub.member] = sub, sub
+	sub := &subscription{stream: st, id: id, name: name}
+	d.place(sub, d.node.Limits())
+	st.subs[name] = sub
 	return sub
+}
+
+// place finds what a bucket is counted by, and makes it a member of that.
+func (d *desk) place(sub *subscription, limits *quota.Limits) {
+	sub.key, sub.limits = keyOf(d.finder.Of(limits), sub.stream.domain, sub.id.GetBucket()), limits
+	d.next++
+	sub.member = d.next
+	d.subs[sub.member] = sub
+}
+
+// follow looks again when the limits have changed: another one may be for the bucket
+// now. What it was assigned of the last stays its own until that expires.
+func (d *desk) follow(sub *subscription) {
+	limits := d.node.Limits()
+	if limits == sub.limits {
+		return
+	}
+	if keyOf(d.finder.Of(limits), sub.stream.domain, sub.id.GetBucket()) == sub.key {
+		sub.limits = limits
+		return
+	}
+	d.table.Gone(sub.key, sub.member)
+	delete(d.subs, sub.member)
+	d.place(sub, limits)
 }
 
 func (d *desk) forget(sub *subscription) {

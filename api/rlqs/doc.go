@@ -15,12 +15,9 @@
 //
 // # Which limit
 //
-// The domain is the namespace. The value of the bucket id's key "limit", or else
-// "name", names the limit; without either the name is all keys in order, joined by
-// ".", with "_" for what no name can have. The values of the keys that are left, in
-// the order of the keys and joined by "/" (in them %2F), are the key; none is "*". The
-// limit is then found as for any call: itself, the namespace's template, its default,
-// the global default.
+// A bucket id is a descriptor whose entries are in the order of their keys; its limit is
+// found as that of any other of Envoy's descriptors, by descriptor.Index. When limits
+// change it is found anew with the bucket's next report.
 //
 // # What Envoy makes of it
 //

@@ -20,6 +20,8 @@ type Node interface {
 	Refund(k quota.Key, cost int64) quota.Decision
 	// Standing tells what the node knows of a key.
 	Standing(k quota.Key) quota.Standing
+	// Limits returns the limits in force, nil if there are none yet.
+	Limits() *quota.Limits
 }
 
 // Options of a server. The zero value of a field means its default.
@@ -71,6 +73,7 @@ func (o Options) withDefaults() Options {
 
 // Bounds of what a stream may send.
 const (
+	maxDomain = 1024 // bytes
 	maxUsages = 4096 // buckets in one message
 	perSecond = 200  // messages; more are read later
 	atOnce    = 2000 // messages: a proxy reports every new bucket by itself

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api/rlqs/share"
-	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/descriptor"
 )
 
 // Server serves the protocol on one node.
@@ -88,10 +88,10 @@ func (s *Server) read(ctx context.Context, st *stream) error {
 func (s *Server) take(ctx context.Context, st *stream, msg *pb.RateLimitQuotaUsageReports) error {
 	switch {
 	case st.domain == "":
-		if err := quota.CheckName("domain", msg.GetDomain()); err != nil {
-			return status.Errorf(codes.InvalidArgument, "the first report of a stream must name its domain: %v", err)
+		if n := len(msg.GetDomain()); n == 0 || n > maxDomain {
+			return status.Errorf(codes.InvalidArgument, "the first report of a stream must name its domain: it is %d bytes; must be 1 to %d", n, maxDomain)
 		}
-		if err := s.opts.Permitted(ctx, msg.GetDomain()); err != nil {
+		if err := s.opts.Permitted(ctx, descriptor.Namespace(msg.GetDomain())); err != nil {
 			return err
 		}
 		st.domain = msg.GetDomain()

@@ -32,6 +32,7 @@ type fakeNode struct {
 	limits *quota.Limits
 	drawn  map[quota.Key]int64
 	missed map[quota.Key]int64
+	looked map[quota.Key]bool // whose standing was asked for
 }
 
 func newFake(t *testing.T, limits ...quota.Limit) *fakeNode {
@@ -39,10 +40,14 @@ func newFake(t *testing.T, limits ...quota.Limit) *fakeNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fakeNode{limits: l, drawn: map[quota.Key]int64{}, missed: map[quota.Key]int64{}}
+	return &fakeNode{limits: l, drawn: map[quota.Key]int64{}, missed: map[quota.Key]int64{}, looked: map[quota.Key]bool{}}
 }
 
-func (n *fakeNode) Limits() *quota.Limits { return n.limits }
+func (n *fakeNode) Limits() *quota.Limits {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.limits
+}
 
 func (n *fakeNode) Draw(k quota.Key, want int64) int64 {
 	n.mu.Lock()
@@ -65,7 +70,10 @@ func (n *fakeNode) Refund(k quota.Key, cost int64) quota.Decision {
 }
 
 func (n *fakeNode) Standing(k quota.Key) quota.Standing {
-	l, _ := n.limits.Resolve(k.LimitName, k.Key)
+	l, _ := n.Limits().Resolve(k.LimitName, k.Key)
+	n.mu.Lock()
+	n.looked[k] = true
+	n.mu.Unlock()
 	if l == nil {
 		return quota.Standing{}
 	}
@@ -255,13 +263,13 @@ func TestProtocol(t *testing.T) {
 		answers int // assigned buckets
 	}{
 		"no domain":       {[]*msg{{BucketQuotaUsages: good}}, codes.InvalidArgument, "must name its domain", 0},
-		"bad domain":      {[]*msg{{Domain: "a b"}}, codes.InvalidArgument, "domain", 0},
+		"long domain":     {[]*msg{{Domain: strings.Repeat("d", 1025)}}, codes.InvalidArgument, "domain: it is 1025 bytes", 0},
 		"forbidden":       {[]*msg{{Domain: "secret", BucketQuotaUsages: good}}, codes.PermissionDenied, "", 0},
 		"domain once":     {[]*msg{{Domain: "web"}, {BucketQuotaUsages: good}}, codes.OK, "", 1},
 		"domain always":   {[]*msg{{Domain: "web"}, {Domain: "web", BucketQuotaUsages: good}}, codes.OK, "", 1},
 		"other domain":    {[]*msg{{Domain: "web"}, {Domain: "web2", BucketQuotaUsages: good}}, codes.InvalidArgument, "another stream", 0},
 		"too many usages": {[]*msg{{Domain: "web", BucketQuotaUsages: make([]*pb.RateLimitQuotaUsageReports_BucketQuotaUsage, 5000)}}, codes.InvalidArgument, "at most 4096", 0},
-		"bad buckets":     {[]*msg{{Domain: "web", BucketQuotaUsages: append(usage(id{}, id{"limit": "a b"}, nil), good...)}}, codes.OK, "", 1},
+		"bad buckets":     {[]*msg{{Domain: "web", BucketQuotaUsages: append(usage(id{}, id{"": "x"}, nil), good...)}}, codes.OK, "", 1},
 		"too many":        {[]*msg{{Domain: "web", BucketQuotaUsages: usage(id{"limit": "l", "u": "1"}, id{"limit": "l", "u": "2"}, id{"limit": "l", "u": "3"})}}, codes.OK, "", 2},
 		"other order":     {[]*msg{{Domain: "web", BucketQuotaUsages: usage(id{"limit": "l", "u": "1"}, id{"u": "1", "limit": "l"})}}, codes.OK, "", 1},
 		"odd times": {[]*msg{{Domain: "web", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{

@@ -242,7 +242,7 @@ var Rules = []Rule{
 	{
 		Package: "api/envoy", Kind: Library,
 		Job:        "serves Envoy's rate limit service; it declares the interface that it needs",
-		May:        []string{"internal/descriptor", "internal/quota"},
+		May:        []string{"api/front", "internal/descriptor", "internal/quota"},
 		ThirdParty: []string{envoy, protobuf, grpc, metrics},
 	},
 	{
@@ -258,13 +258,13 @@ var Rules = []Rule{
 	{
 		Package: "api/rlqs", Kind: Library,
 		Job:        "serves Envoy's rate limit quota service; it declares the interface that it needs",
-		May:        []string{"api/rlqs/share", "api/front", "internal/quota"},
+		May:        []string{"api/rlqs/share", "api/front", "internal/descriptor", "internal/quota"},
 		ThirdParty: []string{protobuf, grpc, metrics, envoy, pace},
 	},
 	{
 		Package: "api/front", Kind: Library,
 		Job:        "is what the protocols of others have in common on a node",
-		May:        []string{"internal/quota"},
+		May:        []string{"internal/descriptor", "internal/quota"},
 		ThirdParty: []string{metrics},
 	},
 	{

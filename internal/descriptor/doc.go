@@ -29,6 +29,20 @@
 // value of a request can be read as further steps. [Steps] reads a name, [NameOf]
 // writes it. Patterns of one key are tried with the most literal bytes first.
 //
+// # Which limit
+//
+// [Index] is the one rule for all of Envoy's protocols, wherever limits are those of a
+// limit file. The domain is the namespace ([Namespace]). Then
+//
+//   - the limit whose name fits the descriptor best, as above; else
+//   - the limit that the descriptor names: the value of its entry "limit", or, if it
+//     has none, of its entry "name", where such a limit is. The other entries count.
+//   - Else there is none. Defaults and templates are for names that somebody has
+//     written, not for what a request happens to carry.
+//
+// A bucket id of the quota service is a map: its entries are taken in the order of
+// their keys ([Sorted]), and then it is a descriptor as any other.
+//
 // # Keys
 //
 // What a rule is counted for are the values of those steps that have no exact one;

@@ -1,6 +1,8 @@
 package descriptor
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -11,6 +13,16 @@ const MaxEntries = 64
 
 // Entry is one part of a descriptor of a request.
 type Entry struct{ Key, Value string }
+
+// Sorted returns what has no order of its own as a descriptor: in the order of the
+// keys.
+func Sorted(pairs map[string]string) []Entry {
+	out := make([]Entry, 0, len(pairs))
+	for _, k := range slices.Sorted(maps.Keys(pairs)) {
+		out = append(out, Entry{k, pairs[k]})
+	}
+	return out
+}
 
 // Step is one part of the path to a rule.
 type Step struct {
