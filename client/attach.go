@@ -260,7 +260,7 @@ func (m *member) ended(now quota.Time, at *attachment, complete bool) {
 			m.parting = nil // it has heard everything
 		}
 		m.stats.lost.Add(1)
-		m.wait.notifyAll()
+		m.wait.NotifyAll()
 		m.retry.order = nil
 		if now.Sub(at.since) >= lasting {
 			m.retry.round = 0

@@ -96,7 +96,7 @@ func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *
 	var w chan struct{}
 	waits := false
 	if left > 0 && m.attached.Load() != nil && ctx.Err() == nil {
-		w, waits = m.wait.add(p.Key)
+		w, waits = m.wait.Add(p.Key)
 	}
 	if !waits {
 		p.Final = true
@@ -105,7 +105,7 @@ func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *
 	k := p.Key
 	// The grant may have come before the wait began.
 	if ok := agg.Decide(m.clock.now, &p.Call); p.Need != aggregator.Grant || p.Key != k {
-		m.wait.remove(k, w)
+		m.wait.Remove(k, w)
 		return ok
 	}
 	m.stats.grantWaits.Add(1)
@@ -116,9 +116,9 @@ func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *
 	case <-w:
 		p.Woken()
 	case <-timer.C:
-		m.wait.remove(k, w)
+		m.wait.Remove(k, w)
 	case <-ctx.Done():
-		m.wait.remove(k, w)
+		m.wait.Remove(k, w)
 		p.Final = true
 	}
 	return agg.Decide(m.clock.now, &p.Call)

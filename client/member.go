@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -21,7 +22,7 @@ type member struct {
 	clock       *clock
 	stats       *stats
 	link        link
-	wait        waiters
+	wait        grantwait.Waiters
 	own         overrides
 
 	agg      atomic.Pointer[aggregator.Aggregator] // nil until the first node has answered
@@ -218,7 +219,7 @@ func (m *member) apply(now quota.Time, at *attachment, body *quoratev1.AttachRes
 		agg.Overridden(now, gone)
 	}
 	agg.Apply(now, g)
-	m.wait.notify(&g)
+	m.wait.Notify(&g)
 }
 
 func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {

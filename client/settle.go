@@ -178,5 +178,5 @@ func (m *member) leave() {
 		}
 	}
 	m.attached.Store(nil)
-	m.wait.notifyAll()
+	m.wait.NotifyAll()
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
@@ -100,7 +99,7 @@ func (n *Node) pursue(c *aggregator.Call) (ok bool) {
 // wait is over.
 func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	left := deadline.Sub(n.clock.now())
-	w, waits := n.wait.add(c.Key)
+	w, waits := n.wait.Add(c.Key)
 	if !waits || left == 0 {
 		n.stats.waitTimeouts.Inc()
 		c.Final = true
@@ -109,7 +108,7 @@ func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	k := c.Key
 	// The grant may have come before the wait began.
 	if ok := n.agg.Decide(n.clock.now, c); c.Need != aggregator.Grant || c.Key != k {
-		n.wait.remove(k, w)
+		n.wait.Remove(k, w)
 		return ok
 	}
 	n.poke()
@@ -119,9 +118,9 @@ func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	case <-w:
 		c.Woken()
 	case <-timer.C:
-		n.wait.remove(k, w)
+		n.wait.Remove(k, w)
 	case <-n.stop:
-		n.wait.remove(k, w)
+		n.wait.Remove(k, w)
 		c.Final = true
 	}
 	return n.agg.Decide(n.clock.now, c)
@@ -141,61 +140,4 @@ func (n *Node) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 	booked, d := n.agg.Charge(n.clock.now, k.LimitName, k.Key, used)
 	n.poke()
 	return booked, d
-}
-
-// maxWaiters bounds the checks that wait at one time.
-const maxWaiters = 1024
-
-// waiters are checks that wait for a grant of their key.
-type waiters struct {
-	n    atomic.Int64
-	mu   sync.Mutex
-	keys map[quota.Key][]chan struct{}
-}
-
-func (w *waiters) add(k quota.Key) (chan struct{}, bool) {
-	if w.n.Add(1) > maxWaiters {
-		w.n.Add(-1)
-		return nil, false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.keys == nil {
-		w.keys = map[quota.Key][]chan struct{}{}
-	}
-	c := make(chan struct{})
-	w.keys[k] = append(w.keys[k], c)
-	return c, true
-}
-
-func (w *waiters) remove(k quota.Key, c chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, o := range w.keys[k] {
-		if o == c {
-			w.keys[k] = append(w.keys[k][:i:i], w.keys[k][i+1:]...)
-			w.n.Add(-1)
-			break
-		}
-	}
-	if len(w.keys[k]) == 0 {
-		delete(w.keys, k)
-	}
-}
-
-// notify wakes the checks that wait for a key of the grant.
-func (w *waiters) notify(g *quota.Grant) {
-	if w.n.Load() == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range g.Entries {
-		k := g.Entries[i].Key
-		for _, c := range w.keys[k] {
-			close(c)
-			w.n.Add(-1)
-		}
-		delete(w.keys, k)
-	}
 }

@@ -175,5 +175,5 @@ func (n *Node) onGrants(from quota.NodeID, msg *peerv1.Grants) {
 
 func (n *Node) apply(now quota.Time, g *quota.Grant) {
 	n.agg.Apply(now, *g)
-	n.wait.notify(g)
+	n.wait.Notify(g)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
+	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -56,7 +57,7 @@ type Node struct {
 
 	inbox  chan func(now quota.Time)
 	wake   chan struct{}
-	wait   waiters
+	wait   grantwait.Waiters
 	askers []asker // by range
 
 	catchUps catchUps

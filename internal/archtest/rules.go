@@ -116,6 +116,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/grantwait", Kind: Library,
+		Job: "lets decisions wait for the next grant of their key",
+		May: []string{"internal/quota"},
+	},
+	{
 		Package: "internal/peerproto", Kind: Library,
 		Job: "writes reports and grants as messages, and reads them",
 		May: []string{"internal/quota", "api/gen/..."},
@@ -209,7 +214,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
@@ -287,7 +292,7 @@ var Rules = []Rule{
 	{
 		Package: "client", Kind: Library, Closed: true,
 		Job:        "is linked into other people's services, so it stays thin",
-		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, xsync},
 	},
 	{
@@ -319,24 +324,24 @@ var Rules = []Rule{
 	{
 		Package: "client/requester", Kind: Library, Closed: true,
 		Job: "limits functions: one takes a token before it runs",
-		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 	},
 	{
 		Package: "client/retry", Kind: Library, Closed: true,
 		Job:        "calls again what was refused, with exponential pauses and full jitter",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{grpc, genproto, backoff},
 	},
 	{
 		Package: "client/promclient", Kind: Library, Closed: true,
 		Job:        "makes Prometheus metrics of what a client does",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{metrics},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto},
 	},
 	{

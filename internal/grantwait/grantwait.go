@@ -1,0 +1,83 @@
+// Package grantwait lets decisions wait for the next grant of their key: those of a
+// node and those of a client in process alike. Whoever applies grants wakes them.
+package grantwait
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Max bounds the decisions that wait at one time; more are decided at once.
+const Max = 1024
+
+// Waiters are decisions that wait. The zero value is ready; methods may be called
+// from many goroutines.
+type Waiters struct {
+	n    atomic.Int64
+	mu   sync.Mutex
+	keys map[quota.Key][]chan struct{}
+}
+
+// Add begins to wait for a grant of the key: the channel is closed when there is one.
+// It returns false when as many wait as may. Whoever gives up calls Remove.
+func (w *Waiters) Add(k quota.Key) (chan struct{}, bool) {
+	if w.n.Add(1) > Max {
+		w.n.Add(-1)
+		return nil, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys == nil {
+		w.keys = map[quota.Key][]chan struct{}{}
+	}
+	c := make(chan struct{})
+	w.keys[k] = append(w.keys[k], c)
+	return c, true
+}
+
+// Remove ends a wait that Add began. One that was woken is no more: nothing happens.
+func (w *Waiters) Remove(k quota.Key, c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, o := range w.keys[k] {
+		if o == c {
+			w.keys[k] = append(w.keys[k][:i:i], w.keys[k][i+1:]...)
+			w.n.Add(-1)
+			break
+		}
+	}
+	if len(w.keys[k]) == 0 {
+		delete(w.keys, k)
+	}
+}
+
+// Notify wakes the decisions that wait for a key of the grant.
+func (w *Waiters) Notify(g *quota.Grant) {
+	if w.n.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range g.Entries {
+		w.wake(g.Entries[i].Key)
+	}
+}
+
+// NotifyAll wakes all: no grant will come soon.
+func (w *Waiters) NotifyAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range w.keys {
+		w.wake(k)
+	}
+}
+
+func (w *Waiters) wake(k quota.Key) {
+	for _, c := range w.keys[k] {
+		close(c)
+		w.n.Add(-1)
+	}
+	delete(w.keys, k)
+}
