@@ -46,7 +46,7 @@ func (n *Node) firstOf(id quota.NodeID) quota.Incarnation {
 }
 
 // unsure says whether this node has to ask others before it makes groups.
-func (n *Node) unsure(v *view) bool { return n.founds() && n.first == n.inc && len(v.ids) > 1 }
+func (n *Node) unsure(v *view) bool { return n.founds(v) && n.first == n.inc && len(v.ids) > 1 }
 
 // found asks the others, and makes the groups when nobody knows this node from
 // before: as soon as all are here, or a majority has been for a while. False if it

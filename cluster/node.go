@@ -203,7 +203,7 @@ func (n *Node) openAll(v *view) error {
 func (n *Node) openMeta(v *view) error {
 	others := slices.DeleteFunc(slices.Clone(v.ids), func(id quota.NodeID) bool { return slices.Contains(v.meta.Voters, id) })
 	_, err := n.host.Open(multiraft.GroupOptions{
-		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(), FSM: n.meta, Commit: 100 * time.Millisecond,
+		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(v), FSM: n.meta, Commit: 100 * time.Millisecond,
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
@@ -214,12 +214,14 @@ func (n *Node) openMeta(v *view) error {
 }
 
 // founds says whether groups that are not there yet are made here: by the nodes
-// that the settings name, before there is a membership.
-func (n *Node) founds() bool { return !n.stored && !n.cfg.Join && !n.view.Load().table.Seeded() }
+// that the settings name, before there is a membership. v is the view in which
+// their opening began: with a slow disk there is a membership before the last is
+// open, and nobody else would make it.
+func (n *Node) founds(v *view) bool { return !n.stored && !n.cfg.Join && !v.table.Seeded() }
 
-func (n *Node) openRange(s *seat, voters []quota.NodeID) error {
+func (n *Node) openRange(s *seat, v *view) error {
 	_, err := n.host.Open(multiraft.GroupOptions{
-		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: voters, Join: !n.founds(), FSM: s.fsm,
+		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: v.ranges[s.id].Voters, Join: !n.founds(v), FSM: s.fsm,
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},

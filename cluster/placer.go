@@ -83,7 +83,7 @@ func (n *Node) openMissing(v *view) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := n.openRange(s, v.ranges[s.id].Voters); err != nil {
+			if err := n.openRange(s, v); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// A disk can be so slow that there is a membership before a new cluster's groups are all
+// open. Those that come late are made nevertheless: nobody else would.
+func TestGroupsOpenedLateAreMade(t *testing.T) {
+	c := newOne(t, 2)
+	n := c.any()
+	late := group(quota.RangeID(1))
+	if err := n.host.DropGroup(late); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(time.Minute, "no leader of the group that is gone", func() error {
+		if n.Status().Ready {
+			return errors.New("there is one")
+		}
+		return nil
+	})
+	began, err := staticView(&n.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.openMissing(began); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitReady(time.Minute)
+}
