@@ -19,7 +19,13 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "quorate")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", out, "github.com/quorate/quorate/cmd/quorate")
+	// Built by its own go.mod, so that it is what users get.
+	root, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m, which must run in the module bench: %w", err)
+	}
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", out, "./cmd/quorate")
+	build.Dir = strings.TrimSpace(string(root))
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, text)
 	}

@@ -1,6 +1,89 @@
 package server
 
-import "github.com/quorate/quorate/bench/suite"
+import (
+	"time"
+
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// What the loads are, as the table of targets has them.
+const (
+	unaryCallers  = 64
+	batchCallers  = 16
+	batchSize     = 1000
+	streams       = 64
+	grpcConns     = 4
+	redisConns    = 64
+	redisPipeline = 16
+	openRate      = 8000 // calls per second, where the loop is open
+)
+
+// Measures of all tables here.
+const (
+	cpu  = "CPU"
+	rate = "rate"
+	p50  = "p50"
+	p99  = "p99"
+)
+
+var measures = []suite.Measure{
+	{Name: cpu, Unit: "us"},
+	{Name: rate, Unit: "1/s", More: true},
+	{Name: p50, Unit: "us"},
+	{Name: p99, Unit: "us"},
+}
+
+const (
+	empty   = "empty server"
+	quorate = "Quorate"
+)
 
 // Groups are the tables of this package.
-func Groups() []suite.Group { return nil }
+func Groups() []suite.Group {
+	return []suite.Group{unary(), batch(), open(), web(), redis()}
+}
+
+func group(name, title, note string, subjects ...suite.Subject) suite.Group {
+	return suite.Group{
+		Name: name, Title: title, Note: note + " CPU is the servers' for each operation.",
+		Measures: measures, Reference: subjects[0].Name, Subjects: subjects,
+		Full: 2 * time.Second, Quick: 500 * time.Millisecond,
+	}
+}
+
+func atMost(measure string, most float64, times string) suite.Target {
+	return suite.Target{Measure: measure, AtMost: most, Times: times}
+}
+
+func atLeast(measure string, least float64, times string) suite.Target {
+	return suite.Target{Measure: measure, AtLeast: least, Times: times}
+}
+
+func unary() suite.Group {
+	load := func(d *dialled) load { return d.closed(unaryCallers, allowMethod, singles(), 1) }
+	return group("grpc-unary", "gRPC, one check a call, 64 callers", "10,000 keys of 24 bytes, none of which runs out.",
+		emptyGRPC(load),
+		ours(quorate, 1, overGRPC(load), atMost(cpu, 1.15, empty), atLeast(rate, .85, empty)),
+		ours(quorate+", any of 3 nodes", 3, overGRPC(load), atMost(cpu, 1.2, empty)))
+}
+
+func batch() suite.Group {
+	load := func(d *dialled) load { return d.closed(batchCallers, batchMethod, batches(), batchSize) }
+	return group("grpc-batch", "gRPC, 1000 checks a call, 16 callers", "An operation is one check.",
+		emptyGRPC(load),
+		ours(quorate, 1, overGRPC(load), atMost(cpu, .35, ""), atLeast(rate, 2.5e6, "")))
+}
+
+func streamed() suite.Group {
+	load := func(d *dialled) load { return d.streamed(streams, singles()) }
+	return group("grpc-stream", "gRPC, checks on 64 streams", "One check is in flight on each stream.",
+		emptyGRPC(load),
+		ours(quorate, 1, overGRPC(load), atLeast(rate, .7, empty)))
+}
+
+func open() suite.Group {
+	load := func(d *dialled) load { return d.paced(openRate, singles()) }
+	return group("grpc-open", "gRPC, 8000 calls a second, open loop", "Calls come whether others are answered or not; times count from when a call was due.",
+		emptyGRPC(load),
+		ours(quorate, 1, overGRPC(load), atMost(p99, 1.3, empty)))
+}

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tally is what many callers did together.
+type tally struct {
+	mu   sync.Mutex
+	took []time.Duration
+	errs []error
+}
+
+func (t *tally) add(took []time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.took, t.errs = append(t.took, took...), append(t.errs, err)
+}
+
+// crowd runs callers for a while. begin makes one of them; a call is that many
+// operations.
+func crowd(callers int, length time.Duration, begin func(i int, rng *rand.Rand) (call func() error, err error), operations int) (int, []time.Duration, error) {
+	var stop atomic.Bool
+	var wait sync.WaitGroup
+	var all tally
+	defer time.AfterFunc(length, func() { stop.Store(true) }).Stop()
+	for i := range callers {
+		wait.Go(func() {
+			var took []time.Duration
+			call, err := begin(i, rand.New(rand.NewPCG(uint64(i), 1)))
+			for err == nil && !stop.Load() {
+				start := time.Now()
+				if err = call(); err == nil {
+					took = append(took, time.Since(start))
+				}
+			}
+			all.add(took, err)
+		})
+	}
+	wait.Wait()
+	return len(all.took) * operations, all.took, errors.Join(all.errs...)
+}
+
+// paceEvery is how often calls that are due are let go.
+const paceEvery = 200 * time.Microsecond
+
+// paced calls at a rate, whether answers come or not. Times count from when a call
+// was due, so that what waits for a slow server is counted too.
+func (d *dialled) paced(perSecond float64, reqs []*raw) load {
+	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
+		due := make(chan time.Time, int(perSecond)) // a second behind: then the pace is the server's
+		go func() {
+			defer close(due)
+			start, n := time.Now(), 0
+			for ; time.Since(start) < length; time.Sleep(paceEvery) {
+				for ; n < int(time.Since(start).Seconds()*perSecond); n++ {
+					due <- start.Add(time.Duration(float64(n) / perSecond * float64(time.Second)))
+				}
+			}
+		}()
+		var wait sync.WaitGroup
+		var all tally
+		for i := range 4 * unaryCallers {
+			wait.Go(func() {
+				call := caller(ctx, d.conns[i%len(d.conns)], rand.New(rand.NewPCG(uint64(i), 3)), allowMethod, reqs, 1)
+				var took []time.Duration
+				var err error
+				for at := range due {
+					if e := call(); e != nil {
+						err = e // the pace is kept to the end
+						continue
+					}
+					took = append(took, time.Since(at))
+				}
+				all.add(took, err)
+			})
+		}
+		wait.Wait()
+		return len(all.took), all.took, errors.Join(all.errs...)
+	}
+}

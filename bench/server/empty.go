@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// The role in which this program is the empty server: at an address for gRPC and one
+// for HTTP.
+const emptyRole = "empty"
+
+func init() {
+	process.Roles[emptyRole] = func(args []string) error { return serveEmpty(args[0], args[1]) }
+}
+
+// raw is a message that is not looked at.
+type raw struct{ data []byte }
+
+// ignored is a message that is not even copied.
+type ignored struct{}
+
+// rawCodec passes messages on as they are, under the name of the usual codec.
+type rawCodec struct{}
+
+var _ encoding.CodecV2 = rawCodec{}
+
+func (rawCodec) Name() string { return "proto" }
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.(*raw).data)}, nil
+}
+
+// Unmarshal keeps the bytes where they fit, so that it allocates nothing.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	r, ok := v.(*raw)
+	if !ok {
+		return nil
+	}
+	n := data.Len()
+	if cap(r.data) < n {
+		r.data = make([]byte, n)
+	}
+	r.data = r.data[:n]
+	data.CopyTo(r.data)
+	return nil
+}
+
+func emptyCall(answer *raw) func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+	return func(_ any, _ context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		return answer, dec(ignored{})
+	}
+}
+
+func emptyStream(answer *raw) grpc.StreamHandler {
+	return func(_ any, s grpc.ServerStream) error {
+		for {
+			if err := s.RecvMsg(ignored{}); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := s.SendMsg(answer); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func serveEmpty(grpcAddr, httpAddr string) error {
+	l, err := net.Listen("tcp", grpcAddr)
+	if err != nil {
+		return err
+	}
+	one := &raw{sampleAnswer()}
+	srv := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
+	srv.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "quorate.v1.QuotaService",
+		Methods: []grpc.MethodDesc{
+			{MethodName: "Allow", Handler: emptyCall(one)},
+			{MethodName: "AllowBatch", Handler: emptyCall(&raw{sampleBatchAnswer()})},
+		},
+		Streams: []grpc.StreamDesc{{StreamName: "AllowStream", Handler: emptyStream(one), ServerStreams: true, ClientStreams: true}},
+	}, nil)
+	failed := make(chan error, 2)
+	go func() { failed <- srv.Serve(l) }()
+	go func() {
+		failed <- http.ListenAndServe(httpAddr, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	}()
+	return <-failed
+}
+
+// emptyServer is the empty server under the load that on makes of its addresses.
+func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
+	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
+		return begin(ctx, func(r *runner) error {
+			addrs, err := freeAddrs(2)
+			if err != nil {
+				return err
+			}
+			p, err := process.Role(emptyRole, addrs...)
+			if err != nil {
+				return err
+			}
+			r.servers = []*process.Process{p}
+			r.closers = append(r.closers, p.Close)
+			for _, a := range addrs {
+				if err := p.AwaitPort(ctx, a); err != nil {
+					return err
+				}
+			}
+			return on(r, addrs[0], addrs[1])
+		})
+	}}
+}
+
+func emptyGRPC(load func(*dialled) load) suite.Subject {
+	return emptyServer(empty, func(r *runner, addr, _ string) error { return r.dial([]string{addr}, load) })
+}

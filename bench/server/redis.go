@@ -1,0 +1,161 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// Subjects of the table of the Redis protocol.
+const (
+	incr   = "redis-server, INCR"
+	script = "redis-server, a bucket in Lua"
+)
+
+// bucketScript is a token bucket as people write it for Redis: two numbers in a hash,
+// the time of the server, and an end of its life.
+const bucketScript = `
+local at = redis.call('TIME')
+local now = at[1] + at[2] / 1000000
+local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local was = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens = math.min(burst, (tonumber(was[1]) or burst) + (now - (tonumber(was[2]) or now)) * rate)
+local allowed = 0
+if tokens >= 1 then
+  tokens, allowed = tokens - 1, 1
+end
+redis.call('HSET', KEYS[1], 'tokens', tokens, 'at', now)
+redis.call('EXPIRE', KEYS[1], 60)
+return {allowed, math.floor(tokens)}`
+
+func redis() suite.Group {
+	return group("redis", "Redis protocol, 64 connections, pipelines of 16", "redis-server has one thread for commands; the bucket in Lua does for a key what Quorate does.",
+		redisServer(incr, func(_ net.Conn) (pipeline, error) {
+			return pipelineOf(func(k string) []byte { return command("INCR", k) }), nil
+		}),
+		redisServer(script, func(c net.Conn) (pipeline, error) {
+			sha, err := ask(c, command("SCRIPT", "LOAD", bucketScript))
+			return pipelineOf(func(k string) []byte { return command("EVALSHA", sha, "1", "b"+k, "1000000", "1000000") }), err
+		}),
+		overRedis(quorate+", QUORATE.ALLOW", func(k string) []byte { return command("QUORATE.ALLOW", "bench", "check", k) }),
+		overRedis(quorate+", CL.THROTTLE", func(k string) []byte { return command("CL.THROTTLE", k, "999999", "1000000", "1") }))
+}
+
+func overRedis(name string, cmd func(key string) []byte) suite.Subject {
+	return ours(name, 1, func(r *runner, c *process.Cluster) error {
+		r.load = pipelineOf(cmd).to(c.Nodes[0].Redis)
+		return nil
+	}, atLeast(rate, .8, incr), atLeast(rate, 5, script))
+}
+
+// pipeline is a load of commands.
+type pipeline [][]byte
+
+func pipelineOf(cmd func(key string) []byte) pipeline {
+	out := make(pipeline, keys)
+	for i := range out {
+		out[i] = cmd(key(i))
+	}
+	return out
+}
+
+func (p pipeline) to(addr string) load {
+	return (&wire{addr: addr, conns: redisConns, pipeline: redisPipeline, requests: p, read: readRESP}).run
+}
+
+// redisServer is redis-server under a load that is made when it runs.
+func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subject {
+	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
+		path, err := process.Find("redis-server", "redis-server")
+		if err != nil {
+			return nil, err
+		}
+		return begin(ctx, func(r *runner) error {
+			addrs, err := freeAddrs(1)
+			if err != nil {
+				return err
+			}
+			host, port, _ := strings.Cut(addrs[0], ":")
+			p, err := process.Start(path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+			if err != nil {
+				return err
+			}
+			r.servers = []*process.Process{p}
+			r.closers = append(r.closers, p.Close)
+			if err := p.AwaitPort(ctx, addrs[0]); err != nil {
+				return err
+			}
+			c, err := net.Dial("tcp", addrs[0])
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			commands, err := make(c)
+			r.load = commands.to(addrs[0])
+			return err
+		})
+	}}
+}
+
+// command is a command of the Redis protocol.
+func command(args ...string) []byte {
+	out := fmt.Appendf(nil, "*%d\r\n", len(args))
+	for _, a := range args {
+		out = fmt.Appendf(out, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return out
+}
+
+// ask returns the string that a command is answered with.
+func ask(c net.Conn, cmd []byte) (string, error) {
+	if _, err := c.Write(cmd); err != nil {
+		return "", err
+	}
+	in := bufio.NewReader(c)
+	line, err := in.ReadString('\n')
+	if err == nil && !strings.HasPrefix(line, "$") {
+		err = fmt.Errorf("answered %q", line)
+	}
+	if err == nil {
+		line, err = in.ReadString('\n')
+	}
+	return strings.TrimSpace(line), err
+}
+
+// readRESP reads one answer, and arrays of plain ones.
+func readRESP(in *bufio.Reader) error {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	switch line[0] {
+	case ':', '+':
+		return nil
+	case '-':
+		return fmt.Errorf("answered %q", line)
+	}
+	n := 0
+	for _, c := range bytes.TrimSpace(line[1:]) {
+		if c < '0' || c > '9' {
+			return errors.New("an answer of no length")
+		}
+		n = 10*n + int(c-'0')
+	}
+	if line[0] == '$' {
+		_, err := in.Discard(n + len("\r\n"))
+		return err
+	}
+	for range n {
+		if err := readRESP(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// load works for about that long. It returns how many operations were done, and how
+// long the calls took.
+type load func(ctx context.Context, d time.Duration) (done int, took []time.Duration, err error)
+
+// runner is servers under a load.
+type runner struct {
+	load    load
+	servers []*process.Process
+	closers []func() error
+}
+
+// Round implements suite.Runner.
+func (r *runner) Round(ctx context.Context, d time.Duration) (suite.Sample, error) {
+	before, err := process.CPU(r.servers...)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	done, took, err := r.load(ctx, d)
+	lasted := time.Since(start)
+	if err != nil {
+		return nil, err
+	}
+	after, err := process.CPU(r.servers...)
+	if err != nil {
+		return nil, err
+	}
+	if done == 0 {
+		return nil, errors.New("nothing was answered")
+	}
+	slices.Sort(took)
+	return suite.Sample{
+		cpu: micros(after-before) / float64(done), rate: float64(done) / lasted.Seconds(),
+		p50: micros(took[len(took)/2]), p99: micros(took[len(took)*99/100]),
+	}, nil
+}
+
+func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }
+
+// Close implements suite.Runner. What was opened last is closed first.
+func (r *runner) Close() error {
+	var errs []error
+	for _, c := range slices.Backward(r.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// warmUp is how long a load runs before it counts: buckets are opened, pools filled.
+const warmUp = 500 * time.Millisecond
+
+// begin warms a runner that build has put together, or closes what there is of it.
+func begin(ctx context.Context, build func(r *runner) error) (suite.Runner, error) {
+	r := &runner{}
+	err := build(r)
+	if err == nil {
+		_, err = r.Round(ctx, warmUp)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// limits are never reached by anything here.
+const limits = `version: 1
+namespaces:
+  bench:
+    limits:
+      check: {rate: 1000000/s, burst: 1000000}
+`
+
+// ours is Quorate's nodes under the load that on makes of them.
+func ours(name string, nodes int, on func(r *runner, c *process.Cluster) error, targets ...suite.Target) suite.Subject {
+	return suite.Subject{Name: name, Ours: true, Targets: targets, Start: func(ctx context.Context) (suite.Runner, error) {
+		return begin(ctx, func(r *runner) error {
+			c, err := process.NewCluster(ctx, process.Options{Nodes: nodes, Limits: limits})
+			if err != nil {
+				return err
+			}
+			r.servers = c.Processes()
+			r.closers = append(r.closers, c.Close)
+			return on(r, c)
+		})
+	}}
+}
+
+// overGRPC dials all nodes, by turns.
+func overGRPC(load func(*dialled) load) func(*runner, *process.Cluster) error {
+	return func(r *runner, c *process.Cluster) error { return r.dial(c.Addrs(), load) }
+}
+
+func (r *runner) dial(addrs []string, load func(*dialled) load) error {
+	d, err := dial(addrs)
+	if err != nil {
+		return err
+	}
+	r.load = load(d)
+	r.closers = append(r.closers, d.close)
+	return nil
+}
