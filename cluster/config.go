@@ -68,6 +68,9 @@ type Config struct {
 	// BalanceAfter is how long a node must have been connected to be given leadership;
 	// 0 is 10 s.
 	BalanceAfter time.Duration
+	// SlowDisk is how long an append to a log may take, on average, until this node gives
+	// what it leads to others; 0 is multiraft.DefaultSlowDisk, below 0 is never.
+	SlowDisk time.Duration
 }
 
 // DefaultDeadAfter is longer than a restart of a machine takes.

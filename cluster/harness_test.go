@@ -115,7 +115,7 @@ func (c *trio) config(id quota.NodeID, l net.Listener) Config {
 	cfg := Config{
 		Cluster: "test", Self: id, Nodes: maps.Clone(c.addrs), Listener: l, Dir: filepath.Join(c.dir, string(id)),
 		Ranges: c.ranges, Replicas: 3, Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute,
-		GrantWait: testGrantWait, AskWait: testAskWait, Timing: steadyTiming(), Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
+		GrantWait: testGrantWait, AskWait: testAskWait, Timing: steadyTiming(), SlowDisk: -1, Logger: log, Registry: prometheus.NewRegistry(), Version: "test",
 	}
 	for _, change := range c.change {
 		change(&cfg)

@@ -182,6 +182,7 @@ type Raft struct {
 	Lease     time.Duration // how long a leader leads without its quorum; at most Heartbeat
 
 	BalanceAfter time.Duration // how long a node must have been connected to be given leadership
+	SlowDisk     time.Duration // appends that take so long, on average, make it give leadership away
 }
 
 // Default returns the settings of a node that is given none: a cluster of one.
@@ -205,7 +206,7 @@ func defaults() Node {
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DeadAfter:   5 * time.Minute,
 		TLS:         TLS{Mode: TLSAuto},
-		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, BalanceAfter: 10 * time.Second},
+		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, BalanceAfter: 10 * time.Second, SlowDisk: 500 * time.Millisecond},
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
 		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLSHeaders: HeadersIETF, EnvoyRLQS: true, ForwardAuth: true},

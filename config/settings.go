@@ -41,6 +41,7 @@ func (n *Node) settings() []setting {
 		{path: "raft.election", scalar: duration(&n.Raft.Election, 20*time.Millisecond, time.Minute)},
 		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
 		{path: "raft.balance_after", scalar: duration(&n.Raft.BalanceAfter, time.Second, time.Hour)},
+		{path: "raft.slow_disk", scalar: duration(&n.Raft.SlowDisk, 10*time.Millisecond, time.Hour)},
 		{path: "join", scalar: addresses(&n.Join), read: readAddresses(&n.Join)},
 		{path: "token_file", scalar: filePath(&n.TokenFile)},
 		{path: "bootstrap", scalar: name(&n.Bootstrap)},

@@ -2,6 +2,7 @@ package multiraft
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,13 +23,14 @@ func (h *Host) balance() {
 	for h.sleep(h.cfg.BalanceEvery) {
 		now := time.Now()
 		h.watchSpace()
+		h.watchPace()
 		h.mu.Lock()
 		h.expire(now)
 		h.mu.Unlock()
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
-			to, must := g.successor(func(id quota.NodeID) bool { return h.settled(since, id, now) })
-			if to == "" || !must && !g.moves.due(now) {
+			to, must := g.successors(func(id quota.NodeID) bool { return h.settled(since, id, now) })
+			if len(to) == 0 || !must && !g.moves.due(now) {
 				continue
 			}
 			if _, _, serving := g.Leader(); !serving {
@@ -58,37 +60,42 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 	return now.Sub(since[id]) >= h.cfg.BalanceAfter
 }
 
-// successor is whom this node should give the group's leadership to: the
-// preferred leader, or when this node must not lead anybody who may. "" is
-// nobody. A node that must give it away neither spares the group a second move
-// nor rests long after one that failed.
-func (g *Group) successor(settled func(quota.NodeID) bool) (to quota.NodeID, must bool) {
+// successors are whom this node should give the group's leadership to, the best
+// first: the preferred leader, or when this node must not lead anybody who may. A
+// node that must give it away neither spares the group a second move nor rests long
+// after one that failed.
+func (g *Group) successors(settled func(quota.NodeID) bool) (to []quota.NodeID, must bool) {
 	h := g.host
-	must = h.shuns(h.cfg.Self) || h.tight.Load() != nil
-	if to := *g.preferred.Load(); to != "" && to != h.cfg.Self && !h.shuns(to) {
-		if g.isVoter(to) && settled(to) {
-			return to, must
+	may := func(id quota.NodeID) bool { return id != h.cfg.Self && !h.shuns(id) && settled(id) }
+	if must = h.mustNotLead(); must {
+		for _, id := range g.heirs(h.cfg.Self) {
+			if may(id) {
+				to = append(to, id)
+			}
 		}
+		return to, true
 	}
-	if !must {
-		return "", false
+	if id := *g.preferred.Load(); id != "" && g.isVoter(id) && may(id) {
+		to = append(to, id)
 	}
-	for _, id := range g.heirs(h.cfg.Self) {
-		if !h.shuns(id) && settled(id) {
-			return id, true
-		}
-	}
-	return "", true
+	return to, false
 }
 
-func (g *Group) giveBack(to quota.NodeID) {
+// giveBack gives leadership to the first that is ready for it.
+func (g *Group) giveBack(to []quota.NodeID) {
 	ctx, cancel := context.WithTimeout(g.host.ctx, 2*g.host.cfg.Timing.rpcTimeout())
 	defer cancel()
-	if err := g.TransferTo(ctx, to); err != nil {
-		g.log.Debug("leadership not given back", "to", to, "error", err)
-		return
+	for _, id := range to {
+		err := g.TransferTo(ctx, id)
+		if err == nil {
+			g.log.Info("leadership given back", "to", id)
+			return
+		}
+		g.log.Debug("leadership not given back", "to", id, "error", err)
+		if !errors.Is(err, ErrNotReady) {
+			return
+		}
 	}
-	g.log.Info("leadership given back", "to", to)
 }
 
 // snapshotIfLarge bounds the log by bytes, and by entries sooner than raft

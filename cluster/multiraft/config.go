@@ -105,6 +105,9 @@ func (t Timing) Validate() error {
 // lets a hanging transfer block a later leader for ever.
 func (t Timing) rpcTimeout() time.Duration { return 2 * t.Election }
 
+// DefaultSlowDisk is when a disk counts as slow: half of what a leader may be silent for.
+const DefaultSlowDisk = 500 * time.Millisecond
+
 // Config is what a Host needs to know.
 type Config struct {
 	Self   quota.NodeID
@@ -122,6 +125,11 @@ type Config struct {
 	// write does not come back. DefaultMinFree when zero; below zero is never.
 	MinFree int64
 
+	// SlowDisk is how long an append to the logs may take, on average of the last few,
+	// until this node gives what it leads to others whose disks are faster, and takes
+	// nothing until its own has been for a minute. 500ms when zero; below zero is never.
+	SlowDisk time.Duration
+
 	BalanceEvery time.Duration // how often the balancer looks; 1s when zero
 	BalanceAfter time.Duration // a node must be up so long to be given leadership; 10s when zero
 }
@@ -135,6 +143,9 @@ func (c *Config) fill() {
 	}
 	if c.MinFree == 0 {
 		c.MinFree = DefaultMinFree
+	}
+	if c.SlowDisk == 0 {
+		c.SlowDisk = DefaultSlowDisk
 	}
 	if c.BalanceEvery <= 0 {
 		c.BalanceEvery = time.Second

@@ -32,6 +32,7 @@ type disk struct {
 	trans  *transport
 	fsm    *fsm
 	onFail func(error) // called once, on the goroutine that wrote
+	pace   *pace       // of the node's disk
 
 	condemned atomic.Bool
 	torn      atomic.Uint64 // first index of an append that failed; 0 is none
@@ -81,7 +82,9 @@ func (d *disk) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) 
 // StoreLogs appends.
 func (d *disk) StoreLogs(l []*raft.Log) error {
 	return d.write("append to the log", func() error {
+		began := time.Now()
 		err := d.timed(func() error { return d.logs.StoreLogs(l) })
+		d.pace.note(time.Now(), time.Since(began))
 		if err != nil && len(l) > 0 {
 			d.torn.Store(l[0].Index)
 		}

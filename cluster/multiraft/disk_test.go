@@ -22,6 +22,8 @@ type fullDisk struct {
 	full atomic.Bool
 	torn atomic.Bool // an append that fails has been written all the same
 	hang atomic.Pointer[chan struct{}]
+
+	delay atomic.Int64 // nanoseconds that an append takes longer
 }
 
 func (d *fullDisk) err() error {
@@ -42,6 +44,7 @@ type fullLog struct {
 func (l fullLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l fullLog) StoreLogs(e []*raft.Log) error {
+	time.Sleep(time.Duration(l.disk.delay.Load()))
 	err := l.disk.err()
 	if err == nil || l.disk.torn.Load() {
 		return errors.Join(err, l.LogStore.StoreLogs(e))

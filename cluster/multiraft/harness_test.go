@@ -174,7 +174,7 @@ func (c *cluster) start(n int, l net.Listener) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	cfg := Config{Self: m.id, Dir: m.dir, Net: m.net, Logger: testLog(m.id), ReplicaProgress: askProgress(m.net)}
+	cfg := Config{Self: m.id, Dir: m.dir, Net: m.net, Logger: testLog(m.id), ReplicaProgress: askProgress(m.net), SlowDisk: -1}
 	if c.edit != nil {
 		c.edit(&cfg)
 	}

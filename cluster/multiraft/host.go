@@ -35,6 +35,8 @@ type Host struct {
 	probed   time.Time // last probe of the disk, and what came of it
 	probeErr error
 
+	pace    pace
+	pacing  atomic.Bool                           // a slow disk is being tried
 	tight   atomic.Pointer[illness]               // little space is left
 	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
 }
@@ -48,6 +50,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone: map[uint32]bool{}, names: map[uint32]string{},
+		pace:  pace{limit: cfg.SlowDisk},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	if err := h.sweepAll(); err != nil {

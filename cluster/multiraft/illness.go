@@ -46,6 +46,9 @@ func (h *Host) Health() []Trouble {
 	if t := h.tight.Load(); t != nil {
 		out = append(out, Trouble{Err: t.err, Since: t.since})
 	}
+	if t := h.pace.illness(); t != nil {
+		out = append(out, Trouble{Err: t.err, Since: t.since})
+	}
 	for _, g := range h.all() {
 		if t := g.ill.Load(); t != nil {
 			out = append(out, Trouble{Group: g.opts.Name, Err: t.err, Since: t.since, Out: true})
@@ -251,4 +254,24 @@ func (h *Host) watchSpace() {
 		h.log.Info("there is space again", "after", time.Since(old.since).Round(time.Second))
 		h.tight.Store(nil)
 	}
+}
+
+// mustNotLead says that this node has to give up what it leads: it is shunned, or its
+// disk is nearly full or slow.
+func (h *Host) mustNotLead() bool {
+	return h.shuns(h.cfg.Self) || h.tight.Load() != nil || h.pace.illness() != nil
+}
+
+// watchPace tries a slow disk to which nothing is written any more.
+func (h *Host) watchPace() {
+	if !h.pace.idle(time.Now()) || !h.pacing.CompareAndSwap(false, true) {
+		return
+	}
+	h.spawn(func() {
+		defer h.pacing.Store(false)
+		began := time.Now()
+		if probe(filepath.Join(h.cfg.Dir, "raft")) == nil {
+			h.pace.note(time.Now(), time.Since(began))
+		}
+	})
 }

@@ -95,7 +95,7 @@ func (g *Group) start(again bool) error {
 func (g *Group) newDisk(i *instance) *disk {
 	d := &disk{
 		logs: wrapLogStore(g.host.cfg.Self, g.store), stable: wrapStableStore(g.host.cfg.Self, g.store),
-		trans: i.trans, fsm: g.fsm, onFail: func(err error) { g.sicken(i, err) },
+		trans: i.trans, fsm: g.fsm, pace: &g.host.pace, onFail: func(err error) { g.sicken(i, err) },
 	}
 	g.fsm.halted.Store(false)
 	return d

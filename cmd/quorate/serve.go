@@ -254,7 +254,7 @@ func nodeConfig(s config.Node) cluster.Config {
 	return cluster.Config{
 		Cluster: s.Cluster, Self: s.Node, Nodes: nodes, Dir: s.Data, Ranges: s.Ranges, Replicas: s.Replicas,
 		Sync: s.Sync, MaxKeys: s.MaxKeys, Idle: s.Idle, GrantWait: cluster.DefaultGrantWait, Timing: t,
-		Zone: s.Zone, GRPC: at.GRPC, HTTP: at.HTTP, DeadAfter: dead, BalanceAfter: s.Raft.BalanceAfter,
+		Zone: s.Zone, GRPC: at.GRPC, HTTP: at.HTTP, DeadAfter: dead, BalanceAfter: s.Raft.BalanceAfter, SlowDisk: s.Raft.SlowDisk,
 	}
 }
 

@@ -1,0 +1,87 @@
+package multiraft
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestPace: one slow append is none, several are; and it takes a minute of fast ones
+// until a disk counts as fast again.
+func TestPace(t *testing.T) {
+	p := pace{limit: 500 * time.Millisecond}
+	now := time.Unix(1000, 0)
+	note := func(n int, every, took time.Duration) {
+		for range n {
+			now = now.Add(every)
+			p.note(now, took)
+		}
+	}
+	expect := func(what string, slow bool) {
+		t.Helper()
+		if got := p.illness(); (got != nil) != slow {
+			t.Errorf("%s: %+v, want slow %v", what, got, slow)
+		}
+	}
+	note(100, time.Second, 10*time.Millisecond)
+	note(1, time.Second, time.Second)
+	expect("one append of a second", false)
+	note(20, time.Second, 10*time.Millisecond)
+	note(3, time.Second, time.Second)
+	expect("three in a row", true)
+	note(1, time.Second, time.Millisecond)
+	note(50, time.Second, time.Millisecond)
+	expect("50 fast ones within a minute", true)
+	note(1, time.Second, 4*time.Second)
+	note(50, time.Second, time.Millisecond)
+	expect("the minute begins anew", true)
+	if p.idle(now) || !p.idle(now.Add(saveAgain)) {
+		t.Error("it is idle after a pause and not before")
+	}
+	note(20, time.Second, time.Millisecond)
+	expect("a minute of fast ones", false)
+	off := pace{}
+	off.note(now, time.Hour)
+	if off.illness() != nil {
+		t.Error("without a limit nothing is slow")
+	}
+}
+
+// set makes a disk slow since then; not slow when that is zero.
+func (p *pace) set(since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow, p.at = since, time.Now()
+}
+
+// TestSlowDisk: a leader whose disk has become slow has another lead, says why, is given
+// nothing back, and keeps what it has when the others are no better.
+func TestSlowDisk(t *testing.T) {
+	disk := withFullDisk(t, "n0")
+	c := newCluster(t, 2, func(c *Config) {
+		c.BalanceEvery, c.BalanceAfter, c.SlowDisk = 50*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	})
+	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.apply(0, 5)
+	sick := c.members[0]
+	for _, m := range c.members[1:] {
+		m.host.pace.set(time.Now()) // as if theirs were slow too
+	}
+	disk.delay.Store(int64(200 * time.Millisecond))
+	c.apply(0, 8)
+	if !sick.ails("slow disk") {
+		t.Fatalf("health: %+v", sick.host.Health())
+	}
+	if c.leader(0) != sick {
+		t.Error("leadership went to a node whose disk is no faster")
+	}
+	c.members[2].host.pace.set(time.Time{})
+	c.eventually(5*time.Second, "the one whose disk is fast leads", func() bool { return c.leader(0) == c.members[2] })
+	disk.delay.Store(0)
+	c.apply(0, 20)
+	if err := c.members[2].groups[0].TransferTo(within(t, time.Second), quota.NodeID("n0")); err == nil {
+		t.Error("it is given leadership at once, and may flap")
+	}
+	c.eventually(10*time.Second, "all replicas are equal", func() bool { return c.equal(0, 33) })
+}
