@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/aggregator"
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/peerproto"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// BenchmarkPipe is the whole way of a count in one process: the members collect,
+// encode, the leader decodes, books, divides, encodes, and the members decode and
+// apply. Every key changes at every member in every interval. It tells what that
+// costs for each key and interval, in processor time, the garbage collector's included:
+// the requests themselves, the member's part, the leader's part, and the bytes of
+// reports and of grants.
+//
+//	go test ./cluster -run xxx -bench Pipe
+func BenchmarkPipe(b *testing.B) {
+	for _, bc := range []struct {
+		name          string
+		keys, members int
+		limit         quota.Limit
+		cost          int64 // what a member takes in each interval
+	}{
+		{"soft/3members", 10_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, 3},
+		{"hard/3members", 10_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100, Ceiling: quota.Hard}, 3},
+		{"slow/3members", 10_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 30, Per: time.Second}, Burst: 30}, 1},
+		{"soft/10members", 3_000, 10, quota.Limit{Rate: quota.Rate{Tokens: 300, Per: time.Second}, Burst: 300}, 3},
+		{"soft/100kkeys", 100_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, 3},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			p := newPipe(b, bc.keys, bc.members, bc.limit)
+			for range 30 { // until demand is known
+				p.interval(bc.cost)
+			}
+			p.sum = pipeSum{}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for b.Loop() {
+				p.interval(bc.cost)
+			}
+			p.sum.report(b)
+		})
+	}
+}
+
+// pipeSum is what the stages have taken.
+type pipeSum struct {
+	count, member, leader time.Duration
+	keys, reports, grants int64 // reported keys, bytes
+	mallocs               uint64
+}
+
+func (s *pipeSum) report(b *testing.B) {
+	n := float64(s.keys)
+	b.ReportMetric(float64(s.count)/n, "count-ns/key")
+	b.ReportMetric(float64(s.member)/n, "member-ns/key")
+	b.ReportMetric(float64(s.leader)/n, "leader-ns/key")
+	b.ReportMetric(float64(s.reports)/n, "report-B/key")
+	b.ReportMetric(float64(s.grants)/n, "grant-B/key")
+	b.ReportMetric(float64(s.mallocs)/n, "allocs/key")
+	b.ReportMetric(n/float64(b.N), "keys/op")
+	b.ReportMetric(0, "allocs/op")
+	b.ReportMetric(0, "B/op")
+}
+
+// pipe is members and a leader, with nothing between them but bytes.
+type pipe struct {
+	b       *testing.B
+	now     quota.Time
+	names   []string
+	members []*aggregator.Aggregator
+	ledgers []*leader.Ledger
+	sum     pipeSum
+}
+
+const pipeRanges = 16
+
+var pipeLimit = quota.LimitName{Namespace: "api", Limit: "per_tenant"}
+
+func newPipe(b *testing.B, keys, members int, limit quota.Limit) *pipe {
+	b.Helper()
+	limit.LimitName = pipeLimit
+	limits, err := quota.NewLimits(1, []quota.Limit{limit})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &pipe{b: b, now: quota.Time(time.Hour)}
+	for k := range keys {
+		p.names = append(p.names, fmt.Sprintf("tenant-%017d", k))
+	}
+	var ids []quota.NodeID
+	for m := range members {
+		ids = append(ids, quota.NodeID(fmt.Sprintf("n%d", m+1)))
+	}
+	for r := range quota.RangeID(pipeRanges) {
+		p.ledgers = append(p.ledgers, leader.New(leader.Config{}, r, 1, "leader", ids, limits, nil, p.now))
+	}
+	for _, id := range ids {
+		a := aggregator.New(aggregator.Config{Self: id, Incarnation: 1, Nodes: members, Ranges: pipeRanges}, p.now)
+		a.SetLimits(p.now, limits)
+		for r := range quota.RangeID(pipeRanges) {
+			a.SetLeader(r, "leader", 1)
+		}
+		p.members = append(p.members, a)
+	}
+	return p
+}
+
+// spent is the processor time of the process: unlike the clock's it says the same on a
+// busy machine.
+func spent() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// interval has every member use every key, one after the other.
+func (p *pipe) interval(cost int64) {
+	clock := func() quota.Time { return p.now }
+	for i, a := range p.members {
+		p.now = p.now.Add(100 * time.Millisecond / time.Duration(len(p.members)))
+		began := spent()
+		for _, k := range p.names {
+			a.Check(clock, pipeLimit, k, cost)
+		}
+		p.sum.count += spent() - began
+		p.exchange(quota.NodeID(fmt.Sprintf("n%d", i+1)), a)
+	}
+	for _, l := range p.ledgers {
+		l.Sweep(p.now)
+	}
+}
+
+// exchange carries what a member has to tell to the leader, and the answer back.
+func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := spent()
+	reports := a.Collect(p.now)
+	frame := &peerv1.Reports{}
+	for i := range reports {
+		p.sum.keys += int64(len(reports[i].Entries))
+		frame.Reports = append(frame.Reports, peerproto.EncodeReport(&reports[i]))
+	}
+	sent := p.marshal(&peerv1.Frame{Body: &peerv1.Frame_Reports{Reports: frame}})
+	p.sum.member += spent() - began
+	p.sum.reports += int64(len(sent))
+
+	p.now = p.now.Add(200 * time.Microsecond)
+	began = spent()
+	answer := p.marshal(p.lead(id, sent))
+	p.sum.leader += spent() - began
+	p.sum.grants += int64(len(answer))
+
+	p.now = p.now.Add(200 * time.Microsecond)
+	began = spent()
+	for _, g := range p.unmarshal(answer).GetGrants().Grants {
+		a.Apply(p.now, peerproto.DecodeGrant("leader", id, g))
+	}
+	p.sum.member += spent() - began
+	runtime.ReadMemStats(&after)
+	p.sum.mallocs += after.Mallocs - before.Mallocs
+}
+
+// lead is the leader's part.
+func (p *pipe) lead(from quota.NodeID, data []byte) *peerv1.Frame {
+	out := &peerv1.Grants{}
+	for _, r := range p.unmarshal(data).GetReports().Reports {
+		report := peerproto.DecodeReport(from, r)
+		l := p.ledgers[report.Range]
+		g, err := l.Report(p.now, report)
+		if err != nil {
+			p.b.Fatal(err)
+		}
+		l.Pushed()
+		if len(g.Entries) > 0 {
+			out.Grants = append(out.Grants, peerproto.EncodeGrant(&g))
+		}
+	}
+	return &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: out}}
+}
+
+func (p *pipe) marshal(f *peerv1.Frame) []byte {
+	data, err := proto.Marshal(f)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return data
+}
+
+func (p *pipe) unmarshal(data []byte) *peerv1.Frame {
+	f := &peerv1.Frame{}
+	if err := proto.Unmarshal(data, f); err != nil {
+		p.b.Fatal(err)
+	}
+	return f
+}
