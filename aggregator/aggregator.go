@@ -16,6 +16,7 @@ type Aggregator struct {
 	born   quota.Time
 	cfg    Config
 	count  nodeCount
+	peers  nodeCount
 	table  table
 	urgent stack
 	member
@@ -37,6 +38,13 @@ func New(cfg Config, now quota.Time) *Aggregator {
 // cut off, and what one may guess, depend on it. Below 1 is 1. Any goroutine may
 // call it.
 func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
+
+// SetPeers says how many members may meet the same burst. A member that is told so is
+// one level below, and what it admits as a mere guess is bounded: by its share where
+// nobody has told it anything, else by what it was told that it may (GrantEntry.Credit)
+// and its share of what has refilled since. 0, the default, bounds nothing: so for
+// nodes, and while there is no node to ask. Any goroutine may call it.
+func (a *Aggregator) SetPeers(count int) { a.peers.Store(int64(max(count, 0))) }
 
 func (a *Aggregator) nodes() int { return int(a.count.Load()) }
 

@@ -145,6 +145,7 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.told, b.toldAt, b.level = true, at, level
 	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(known * e.Again)
+	b.credit, b.fresh = e.Credit, false
 	b.estUsed, b.estBack = b.acked, b.ackedBack
 }
 

@@ -140,7 +140,7 @@ func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
-	case b.news:
+	case b.news || b.bound:
 		return b.sentAt.Add(spacing)
 	case b.dry:
 		return b.sentAt.Add(a.cfg.Sync / 2)

@@ -166,8 +166,9 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
 		est = min(cost, est+b.ceded)
 	}
+	b.bound = l.Ceiling == quota.Soft && est >= cost && !b.mayGuess(now, l, cost, est, a.peers.Load())
 	doubt := est < cost && est+b.ceded >= cost && !b.dry
-	if !t.final && (est >= cost && b.guessing || doubt) {
+	if !t.final && (est >= cost && b.guessing || b.bound || doubt) {
 		b.want = t.wanted
 		if !t.waits { // once for every caller that waits: this much is used at once
 			b.want = min(t.wanted+cost, l.BurstUnits())
@@ -178,6 +179,10 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
 	if l.Ceiling == quota.Soft && est >= cost {
+		if b.bound {
+			b.refused += cost
+			return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+		}
 		if !b.news && b.over-b.ackedOver+cost > max(b.part(l, a.nodes()), news) {
 			b.news = true
 			a.urgent.push(b)

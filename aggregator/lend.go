@@ -47,6 +47,7 @@ type Loan struct {
 	Told   bool        // a leader has told the level
 	CutOff bool        // no leader has answered for a whole lease
 	Slope  quota.Units // what the level gains if nobody asks
+	Nodes  int         // of the cluster
 
 	// Window names the window that Level and Tokens are for: its start on the
 	// leader's clock. It is from Since to Until on this node's, under hard less what
@@ -155,6 +156,7 @@ func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 // describe tells what is known of the key now.
 func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Loan, est quota.Units, cut bool) {
 	l := loan.Limit
+	loan.Nodes = a.nodes()
 	loan.Gen = Generation{b.epoch, b.voids}
 	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.held.Load())), b.rate, b.demand
 	loan.Level, loan.Unseen, loan.Others = est+b.ceded, b.ceded, b.others

@@ -84,6 +84,9 @@ type state struct {
 	guessing  bool        // the last estimate was a guess: ask at once
 	news      bool        // much was overdrawn since the last report
 	curious   bool        // somebody waits to be told the level
+	credit    quota.Units // as told
+	bound     bool        // it has used that up, while the cluster may have more
+	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
 	due       quota.Time
 	dry       bool // nothing was left to ask for after the last grant
@@ -194,10 +197,14 @@ func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units 
 		b.est += b.ceded
 		b.ceded, b.others = 0, 0
 	}
+	// A key that was idle here knows no more what the others do. One that is in
+	// use is told, or has no leader: then the others go on.
+	idle := now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.toldAt)
+	b.looked, b.fresh = now, b.fresh || idle
 	if l.Kind == quota.TokenBucket && b.others == 0 {
 		b.refillExactly(now, l.Rate)
 	} else {
-		b.refill(now, b.gains(l))
+		b.refill(now, b.gains(l), idle)
 	}
 	b.est = min(b.est, l.BurstUnits())
 	return b.est
@@ -205,14 +212,11 @@ func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units 
 
 // refill adds to the estimate what the limit yielded since, less what the
 // others may have used of it; ceded sums up the latter.
-func (b *bucket) refill(now quota.Time, rate quota.Units) {
-	// A key that was idle here knows no more what the others do. One that is in
-	// use is told, or has no leader: then the others go on.
-	if b.others > 0 && now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.toldAt) {
+func (b *bucket) refill(now quota.Time, rate quota.Units, idle bool) {
+	if b.others > 0 && idle {
 		b.advanceEst(max(b.stale, b.estAt), rate)
 		b.others = 0
 	}
-	b.looked = now
 	b.advanceEst(now, rate)
 }
 
@@ -255,6 +259,26 @@ func (b *bucket) lastEstimate() quota.Units {
 // is something to ask for.
 func (b *bucket) guesses(l *quota.Limit, cost quota.Units, nodes int) bool {
 	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+cost > b.part(l, nodes)
+}
+
+// mayGuess reports whether a member one level below may admit the cost on the estimate
+// although that is a guess and there is no time to ask: of peers that all do so at once,
+// few may be right. Who has heard nothing lately admits one request in any case: it may
+// be alone.
+func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, cost, est quota.Units, peers int64) bool {
+	if peers == 0 {
+		return true
+	}
+	out := b.over - b.ackedOver
+	if b.applied == 0 || b.fresh {
+		return out <= 0 || out+cost <= (est+out)/quota.Units(peers)
+	}
+	part := 1 / float64(peers)
+	if all := float64(b.demand + b.others); all > 0 {
+		part = max(part, float64(b.demand)/all)
+	}
+	since := perSecond(b.gains(l), max(0, now.Sub(b.toldAt)))
+	return out+cost <= b.credit+quota.Units(part*float64(since))
 }
 
 // part is what this node may overdraw if all nodes see the same burst, and

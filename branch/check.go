@@ -20,16 +20,19 @@ func (b *Branch) Check(now quota.Time) error {
 	for k, a := range b.keys {
 		loan := b.look(k)
 		a.learn(&loan)
-		var lent, spoken, wait quota.Units
+		var lent, spoken, wait, credit quota.Units
 		for i, h := range a.holders {
 			h.void()
-			lent, spoken, wait = lent+h.lent, spoken+h.spoken, wait+h.wait
+			lent, spoken, wait, credit = lent+h.lent, spoken+h.spoken, wait+h.wait, credit+h.credit
 			if h.lent < 0 || h.unbacked < 0 || h.unbacked > h.lent || h.lost < 0 || h.at != i {
 				return fmt.Errorf("%v: %s has %d lent, of it %d unbacked, and %d lost", k, h.c.id, h.lent, h.unbacked, h.lost)
 			}
 		}
 		if t, ok := b.trunk.(lentOf); ok && t.Lent(k) != lent {
 			return fmt.Errorf("%v: clients were lent %d, and the table has lent %d", k, lent, t.Lent(k))
+		}
+		if credit != a.credit {
+			return fmt.Errorf("%v: clients were promised %d, and the sum is %d", k, credit, a.credit)
 		}
 		if spoken != a.spoken || wait != a.wait {
 			return fmt.Errorf("%v: clients' callers wait for %d and overdraw %d, and the sums are %d and %d", k, wait, spoken, a.wait, a.spoken)

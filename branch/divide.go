@@ -18,9 +18,13 @@ type account struct {
 
 	demand float64     // of all clients, Units per second
 	spoken quota.Units // of the level: what callers are about to use
+	credit quota.Units // of the level: what clients may overdraw until they hear again
 	wait   quota.Units // what callers wait for
 	queue  []*holder   // who waits for tokens, longest first
 	listed bool        // in Branch.waiting
+
+	usual   float64 // demand, averaged over some intervals
+	usualAt quota.Time
 
 	level    float64 // the most that anyone's demand is served, per second
 	levelAt  quota.Time
@@ -80,6 +84,12 @@ func (a *account) speak(h *holder, u quota.Units) {
 	h.spoken = u
 }
 
+// promise books what of the level a client may overdraw.
+func (a *account) promise(h *holder, u quota.Units) {
+	a.credit += u - h.credit
+	h.credit = u
+}
+
 // observe averages what a client attempts. A count that differs from what was
 // expected by more than chance does is believed at once.
 func (a *account) observe(now quota.Time, h *holder, attempted quota.Units, sync time.Duration) {
@@ -111,6 +121,9 @@ func (a *account) fade(now quota.Time, h *holder, sync time.Duration) {
 	}
 	if h.spoken > 0 && now.Sub(h.reported) > 2*sync {
 		a.speak(h, 0)
+	}
+	if h.credit > 0 && now.Sub(h.reported) > h.again+3*sync {
+		a.promise(h, 0)
 	}
 }
 
@@ -165,6 +178,12 @@ func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units
 	h.lease = b.now.Add(min(b.cfg.Lease, loan.Lease))
 	h.again = b.again(h.a, loan)
 	g := b.told(h, loan)
+	if loan.Limit.Ceiling == quota.Soft {
+		h.a.promise(h, b.creditOf(h, loan, want))
+		if g.Credit = h.credit; h.a.settle(b.now, b.cfg.Sync) {
+			g.Credit = max(0, g.Level)
+		}
+	}
 	if loan.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
 		h.a.speak(h, want)
 	} else {
@@ -192,6 +211,29 @@ func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
 	return g
 }
 
+// creditOf is what a client may overdraw until it hears again: half of this node's part
+// of the level that is not promised yet, and no more than it is foreseen to need.
+func (b *Branch) creditOf(h *holder, loan *aggregator.Loan, want quota.Units) quota.Units {
+	a := h.a
+	part := 1 / float64(max(1, loan.Nodes))
+	if here := max(a.demand, float64(loan.Demand)); loan.Told && here > 0 {
+		part = max(part, here/(here+float64(loan.Others)))
+	}
+	free := max(0, part*float64(loan.Level-loan.Unseen)-float64(max(a.credit-h.credit, a.spoken-h.spoken))) / 2
+	return quota.Units(min(free, max(float64(want), h.demand*ahead*b.cfg.Sync.Seconds(), free/float64(len(a.holders)))))
+}
+
+// settle follows the demand of all, and reports whether it is as it was: then what clients
+// know of each other's demand is right, and their estimates with it.
+func (a *account) settle(now quota.Time, sync time.Duration) bool {
+	if a.usualAt > 0 {
+		a.usual += (1 - math.Exp(-now.Sub(a.usualAt).Seconds()/(3*sync.Seconds()))) * (a.demand - a.usual)
+	}
+	a.usualAt = now
+	chance := deviations * math.Sqrt(a.demand*float64(quota.Token)/(3*sync.Seconds()))
+	return a.demand <= 1.5*a.usual+chance
+}
+
 // others is the demand of everybody in the cluster but the client, less what
 // chance does.
 func (a *account) others(h *holder, loan *aggregator.Loan) quota.Units {
@@ -199,10 +241,15 @@ func (a *account) others(h *holder, loan *aggregator.Loan) quota.Units {
 	return loan.Others + quota.Units(max(0, here-math.Sqrt(here*float64(quota.Token))))
 }
 
+// foreseen is what a client is likely to use until it reports again, in Units.
+func (b *Branch) foreseen(h *holder) float64 {
+	mean := h.demand * ahead * b.cfg.Sync.Seconds()
+	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
+}
+
 // need is what a client is to be lent beyond what it has.
 func (b *Branch) need(h *holder, e *quota.ReportEntry) quota.Units {
-	need := h.demand * ahead * b.cfg.Sync.Seconds()
-	need += deviations * math.Sqrt(need*float64(quota.Token))
+	need := b.foreseen(h)
 	u := quota.Units(need)
 	if need < float64(2*quota.Token) { // it would lie there
 		u = 0

@@ -39,6 +39,7 @@ type holder struct {
 	waitAt   quota.Time
 	queued   bool        // in a.queue
 	spoken   quota.Units // of the level, what its callers are about to use
+	credit   quota.Units // of the level, what it may overdraw
 	recalled quota.Time
 }
 
@@ -91,6 +92,7 @@ func (b *Branch) drop(h *holder) {
 func (h *holder) quiet() {
 	h.a.ask(h, 0)
 	h.a.speak(h, 0)
+	h.a.promise(h, 0)
 	h.a.leave(h)
 }
 

@@ -226,6 +226,7 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 	m.last = at
 	agg.SetLeader(0, at.node, quota.Term(at.number))
 	agg.SetNodes(membersPerNode * (1 + len(h.GetOthers())))
+	agg.SetPeers(int(min(h.GetPeers(), maxPeers)))
 	m.link.learned(h.GetOthers())
 	m.link.attachedTo(at.addr)
 	m.attached.Store(at)
@@ -236,6 +237,9 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 // 10,000 of them and 4, a surge at 3x of a limit admits half as much again; with 1000,
 // what a process does not hold it asks its node for first (internal/sim/clients.go).
 const membersPerNode = 1000
+
+// maxPeers bounds the number of clients that a node may tell of.
+const maxPeers = 1 << 30
 
 // config is the aggregator's, with what the node says of its times.
 func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
@@ -256,6 +260,7 @@ func (m *member) ended(now quota.Time, at *attachment, complete bool) {
 		m.pause(now)
 	case m.attached.Load():
 		m.attached.Store(nil)
+		m.agg.Load().SetPeers(0) // there is nobody to ask
 		if complete {
 			m.parting = nil // it has heard everything
 		}

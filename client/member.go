@@ -201,6 +201,8 @@ func (m *member) handle(e event) {
 		m.override(now, e.from, body.Overrides)
 	case *quoratev1.AttachResponse_Settled:
 		m.unsettled.answered(body.Settled.GetAttachment())
+	case *quoratev1.AttachResponse_Peers:
+		m.agg.Load().SetPeers(int(min(body.Peers.GetCount(), maxPeers)))
 	case *quoratev1.AttachResponse_Goodbye:
 		e.from.end()
 	}

@@ -35,6 +35,7 @@ type clients struct {
 	inheriting map[inheritance]struct{}
 	ended      chan struct{} // closed when the last session ends while the node stops
 
+	peers   int // as all sessions were told
 	news    clientNews
 	journal clientJournal
 }
@@ -120,6 +121,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	}
 	c.sessions[s.id] = s
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: n.nodeHello()}})
+	c.tellPeers()
 	s.tellLimits(n.meta.current(), limitsCache{})
 	return s, nil
 }
@@ -127,7 +129,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 func (n *Node) nodeHello() *quoratev1.NodeHello {
 	h := &quoratev1.NodeHello{
 		Node: string(n.cfg.Self), Incarnation: uint64(n.inc), Cluster: n.cfg.Cluster,
-		SyncNanos: int64(n.sync()), LeaseNanos: int64(n.lease()),
+		SyncNanos: int64(n.sync()), LeaseNanos: int64(n.lease()), Peers: uint64(n.clients.guessPeers()),
 	}
 	v := n.view.Load()
 	for _, id := range v.ids {
@@ -136,6 +138,24 @@ func (n *Node) nodeHello() *quoratev1.NodeHello {
 		}
 	}
 	return h
+}
+
+// guessPeers is how many clients the cluster has if each node has as many as this one.
+// c.mu is held.
+func (c *clients) guessPeers() int { return c.branch.Len() * max(1, len(c.node.view.Load().ids)) }
+
+// tellPeers tells all sessions how many clients there are when they know of no more than
+// half as many: so a session is told of twenty thousand in fifteen messages. c.mu is held.
+func (c *clients) tellPeers() {
+	peers := c.guessPeers()
+	if peers < 2*c.peers {
+		return
+	}
+	c.peers = peers
+	m := &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Peers{Peers: &quoratev1.Peers{Count: uint64(peers)}}}
+	for _, s := range c.sessions {
+		s.out.Put(m)
+	}
 }
 
 func goodbye(reason string) *quoratev1.AttachResponse {
@@ -164,6 +184,7 @@ func (n *Node) clientLoop() {
 			swept = now
 			c.branch.Sweep(now)
 			c.journal.sweep(now)
+			c.peers = min(c.peers, c.guessPeers()) // those that attach next know
 		}
 		c.push(now)
 		c.mu.Unlock()

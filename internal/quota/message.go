@@ -145,6 +145,10 @@ type GrantEntry struct {
 	// Recall is no grant: others are short, and the member is to report now and
 	// give back what it does not need.
 	Recall bool
+	// Credit is how much a member one level below may overdraw until it hears again,
+	// where it can only guess: those of all clients of a node add up to less than Level.
+	// Nodes have none, and need none.
+	Credit Units
 }
 
 // Why says how a decision was made. The words are part of the API.

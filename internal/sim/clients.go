@@ -126,6 +126,7 @@ func (r *run) broke(p *proc) {
 		p.last = append(p.last, lastReport{p.node, p.life, rep})
 	}
 	p.node = nil
+	p.agg.SetPeers(0)
 	r.after(time.Duration(r.cl.rng.Int64N(int64(reconnect))), func() { r.attach(p) })
 }
 
@@ -152,7 +153,11 @@ func (r *run) attach(p *proc) {
 			r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v: %v", r.since(), err)) // there is room, and each is newer
 			return
 		}
-		r.toClient(n, p, term, func() { p.agg.SetLeader(0, n.id, term); r.pumpClient(p) })
+		r.toClient(n, p, term, func() {
+			p.agg.SetLeader(0, n.id, term)
+			p.agg.SetPeers(r.Clients)
+			r.pumpClient(p)
+		})
 		r.settle(p)
 	})
 }

@@ -307,6 +307,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Overrides
 	//	*AttachResponse_Settled
 	//	*AttachResponse_Goodbye
+	//	*AttachResponse_Peers
 	Body          isAttachResponse_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -403,6 +404,15 @@ func (x *AttachResponse) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *AttachResponse) GetPeers() *Peers {
+	if x != nil {
+		if x, ok := x.Body.(*AttachResponse_Peers); ok {
+			return x.Peers
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Body interface {
 	isAttachResponse_Body()
 }
@@ -437,6 +447,11 @@ type AttachResponse_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,6,opt,name=goodbye,proto3,oneof"`
 }
 
+type AttachResponse_Peers struct {
+	// How many clients there are, when that has changed much.
+	Peers *Peers `protobuf:"bytes,7,opt,name=peers,proto3,oneof"`
+}
+
 func (*AttachResponse_Hello) isAttachResponse_Body() {}
 
 func (*AttachResponse_Grant) isAttachResponse_Body() {}
@@ -448,6 +463,8 @@ func (*AttachResponse_Overrides) isAttachResponse_Body() {}
 func (*AttachResponse_Settled) isAttachResponse_Body() {}
 
 func (*AttachResponse_Goodbye) isAttachResponse_Body() {}
+
+func (*AttachResponse_Peers) isAttachResponse_Body() {}
 
 // NodeHello answers ClientHello.
 type NodeHello struct {
@@ -463,7 +480,10 @@ type NodeHello struct {
 	// Name of the cluster.
 	Cluster string `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Addresses (gRPC, host:port) of other nodes, to attach to when this one is gone.
-	Others        []string `protobuf:"bytes,6,rep,name=others,proto3" json:"others,omitempty"`
+	Others []string `protobuf:"bytes,6,rep,name=others,proto3" json:"others,omitempty"`
+	// How many clients the cluster has, as far as the node can tell; 0 is not known, and
+	// then grants have no credit.
+	Peers         uint64 `protobuf:"varint,7,opt,name=peers,proto3" json:"peers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -540,6 +560,60 @@ func (x *NodeHello) GetOthers() []string {
 	return nil
 }
 
+func (x *NodeHello) GetPeers() uint64 {
+	if x != nil {
+		return x.Peers
+	}
+	return 0
+}
+
+// Peers says how many clients may meet the same burst: what one of them guesses in one
+// is bounded by its share.
+type Peers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in NodeHello.
+	Count         uint64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peers) Reset() {
+	*x = Peers{}
+	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peers) ProtoMessage() {}
+
+func (x *Peers) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peers.ProtoReflect.Descriptor instead.
+func (*Peers) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Peers) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // ClientLimits are limits of the namespaces that the client uses.
 type ClientLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -553,7 +627,7 @@ type ClientLimits struct {
 
 func (x *ClientLimits) Reset() {
 	*x = ClientLimits{}
-	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	mi := &file_quorate_v1_member_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +639,7 @@ func (x *ClientLimits) String() string {
 func (*ClientLimits) ProtoMessage() {}
 
 func (x *ClientLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	mi := &file_quorate_v1_member_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +652,7 @@ func (x *ClientLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientLimits.ProtoReflect.Descriptor instead.
 func (*ClientLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{5}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClientLimits) GetVersion() uint64 {
@@ -606,7 +680,7 @@ type ClientOverrides struct {
 
 func (x *ClientOverrides) Reset() {
 	*x = ClientOverrides{}
-	mi := &file_quorate_v1_member_proto_msgTypes[6]
+	mi := &file_quorate_v1_member_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +692,7 @@ func (x *ClientOverrides) String() string {
 func (*ClientOverrides) ProtoMessage() {}
 
 func (x *ClientOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[6]
+	mi := &file_quorate_v1_member_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +705,7 @@ func (x *ClientOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOverrides.ProtoReflect.Descriptor instead.
 func (*ClientOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{6}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClientOverrides) GetOverrides() []*ClientOverride {
@@ -654,7 +728,7 @@ type ClientOverride struct {
 
 func (x *ClientOverride) Reset() {
 	*x = ClientOverride{}
-	mi := &file_quorate_v1_member_proto_msgTypes[7]
+	mi := &file_quorate_v1_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +740,7 @@ func (x *ClientOverride) String() string {
 func (*ClientOverride) ProtoMessage() {}
 
 func (x *ClientOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[7]
+	mi := &file_quorate_v1_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +753,7 @@ func (x *ClientOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOverride.ProtoReflect.Descriptor instead.
 func (*ClientOverride) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{7}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClientOverride) GetKey() *v11.OverrideKey {
@@ -707,7 +781,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_quorate_v1_member_proto_msgTypes[8]
+	mi := &file_quorate_v1_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +793,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[8]
+	mi := &file_quorate_v1_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +806,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{8}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Settled) GetAttachment() uint64 {
@@ -753,7 +827,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_quorate_v1_member_proto_msgTypes[9]
+	mi := &file_quorate_v1_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +839,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[9]
+	mi := &file_quorate_v1_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +852,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{9}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -819,15 +893,16 @@ const file_quorate_v1_member_proto_rawDesc = "" +
 	"attachment\x18\x03 \x01(\x04R\n" +
 	"attachment\x12/\n" +
 	"\x06report\x18\x04 \x01(\v2\x17.quorate.peer.v1.ReportR\x06report\x12\"\n" +
-	"\facknowledged\x18\x05 \x03(\x03R\facknowledged\"\xca\x02\n" +
+	"\facknowledged\x18\x05 \x03(\x03R\facknowledged\"\xf5\x02\n" +
 	"\x0eAttachResponse\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.quorate.v1.NodeHelloH\x00R\x05hello\x12.\n" +
 	"\x05grant\x18\x02 \x01(\v2\x16.quorate.peer.v1.GrantH\x00R\x05grant\x122\n" +
 	"\x06limits\x18\x03 \x01(\v2\x18.quorate.v1.ClientLimitsH\x00R\x06limits\x12;\n" +
 	"\toverrides\x18\x04 \x01(\v2\x1b.quorate.v1.ClientOverridesH\x00R\toverrides\x12/\n" +
 	"\asettled\x18\x05 \x01(\v2\x13.quorate.v1.SettledH\x00R\asettled\x12/\n" +
-	"\agoodbye\x18\x06 \x01(\v2\x13.quorate.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04body\"\xb3\x01\n" +
+	"\agoodbye\x18\x06 \x01(\v2\x13.quorate.v1.GoodbyeH\x00R\agoodbye\x12)\n" +
+	"\x05peers\x18\a \x01(\v2\x11.quorate.v1.PeersH\x00R\x05peersB\x06\n" +
+	"\x04body\"\xc9\x01\n" +
 	"\tNodeHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1d\n" +
@@ -836,7 +911,10 @@ const file_quorate_v1_member_proto_rawDesc = "" +
 	"\vlease_nanos\x18\x04 \x01(\x03R\n" +
 	"leaseNanos\x12\x18\n" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x16\n" +
-	"\x06others\x18\x06 \x03(\tR\x06others\"a\n" +
+	"\x06others\x18\x06 \x03(\tR\x06others\x12\x14\n" +
+	"\x05peers\x18\a \x01(\x04R\x05peers\"\x1d\n" +
+	"\x05Peers\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\"a\n" +
 	"\fClientLimits\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x127\n" +
 	"\x06limits\x18\x02 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\"K\n" +
@@ -866,46 +944,48 @@ func file_quorate_v1_member_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_member_proto_rawDescData
 }
 
-var file_quorate_v1_member_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_quorate_v1_member_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_quorate_v1_member_proto_goTypes = []any{
 	(*AttachRequest)(nil),      // 0: quorate.v1.AttachRequest
 	(*ClientHello)(nil),        // 1: quorate.v1.ClientHello
 	(*Settlement)(nil),         // 2: quorate.v1.Settlement
 	(*AttachResponse)(nil),     // 3: quorate.v1.AttachResponse
 	(*NodeHello)(nil),          // 4: quorate.v1.NodeHello
-	(*ClientLimits)(nil),       // 5: quorate.v1.ClientLimits
-	(*ClientOverrides)(nil),    // 6: quorate.v1.ClientOverrides
-	(*ClientOverride)(nil),     // 7: quorate.v1.ClientOverride
-	(*Settled)(nil),            // 8: quorate.v1.Settled
-	(*Goodbye)(nil),            // 9: quorate.v1.Goodbye
-	(*v1.Report)(nil),          // 10: quorate.peer.v1.Report
-	(*v1.Grant)(nil),           // 11: quorate.peer.v1.Grant
-	(*v11.StoredLimit)(nil),    // 12: quorate.raftlog.v1.StoredLimit
-	(*v11.OverrideKey)(nil),    // 13: quorate.raftlog.v1.OverrideKey
-	(*v11.StoredOverride)(nil), // 14: quorate.raftlog.v1.StoredOverride
+	(*Peers)(nil),              // 5: quorate.v1.Peers
+	(*ClientLimits)(nil),       // 6: quorate.v1.ClientLimits
+	(*ClientOverrides)(nil),    // 7: quorate.v1.ClientOverrides
+	(*ClientOverride)(nil),     // 8: quorate.v1.ClientOverride
+	(*Settled)(nil),            // 9: quorate.v1.Settled
+	(*Goodbye)(nil),            // 10: quorate.v1.Goodbye
+	(*v1.Report)(nil),          // 11: quorate.peer.v1.Report
+	(*v1.Grant)(nil),           // 12: quorate.peer.v1.Grant
+	(*v11.StoredLimit)(nil),    // 13: quorate.raftlog.v1.StoredLimit
+	(*v11.OverrideKey)(nil),    // 14: quorate.raftlog.v1.OverrideKey
+	(*v11.StoredOverride)(nil), // 15: quorate.raftlog.v1.StoredOverride
 }
 var file_quorate_v1_member_proto_depIdxs = []int32{
 	1,  // 0: quorate.v1.AttachRequest.hello:type_name -> quorate.v1.ClientHello
-	10, // 1: quorate.v1.AttachRequest.report:type_name -> quorate.peer.v1.Report
+	11, // 1: quorate.v1.AttachRequest.report:type_name -> quorate.peer.v1.Report
 	2,  // 2: quorate.v1.AttachRequest.settlement:type_name -> quorate.v1.Settlement
-	10, // 3: quorate.v1.Settlement.report:type_name -> quorate.peer.v1.Report
+	11, // 3: quorate.v1.Settlement.report:type_name -> quorate.peer.v1.Report
 	4,  // 4: quorate.v1.AttachResponse.hello:type_name -> quorate.v1.NodeHello
-	11, // 5: quorate.v1.AttachResponse.grant:type_name -> quorate.peer.v1.Grant
-	5,  // 6: quorate.v1.AttachResponse.limits:type_name -> quorate.v1.ClientLimits
-	6,  // 7: quorate.v1.AttachResponse.overrides:type_name -> quorate.v1.ClientOverrides
-	8,  // 8: quorate.v1.AttachResponse.settled:type_name -> quorate.v1.Settled
-	9,  // 9: quorate.v1.AttachResponse.goodbye:type_name -> quorate.v1.Goodbye
-	12, // 10: quorate.v1.ClientLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	7,  // 11: quorate.v1.ClientOverrides.overrides:type_name -> quorate.v1.ClientOverride
-	13, // 12: quorate.v1.ClientOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
-	14, // 13: quorate.v1.ClientOverride.override:type_name -> quorate.raftlog.v1.StoredOverride
-	0,  // 14: quorate.v1.MemberService.Attach:input_type -> quorate.v1.AttachRequest
-	3,  // 15: quorate.v1.MemberService.Attach:output_type -> quorate.v1.AttachResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	12, // 5: quorate.v1.AttachResponse.grant:type_name -> quorate.peer.v1.Grant
+	6,  // 6: quorate.v1.AttachResponse.limits:type_name -> quorate.v1.ClientLimits
+	7,  // 7: quorate.v1.AttachResponse.overrides:type_name -> quorate.v1.ClientOverrides
+	9,  // 8: quorate.v1.AttachResponse.settled:type_name -> quorate.v1.Settled
+	10, // 9: quorate.v1.AttachResponse.goodbye:type_name -> quorate.v1.Goodbye
+	5,  // 10: quorate.v1.AttachResponse.peers:type_name -> quorate.v1.Peers
+	13, // 11: quorate.v1.ClientLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	8,  // 12: quorate.v1.ClientOverrides.overrides:type_name -> quorate.v1.ClientOverride
+	14, // 13: quorate.v1.ClientOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
+	15, // 14: quorate.v1.ClientOverride.override:type_name -> quorate.raftlog.v1.StoredOverride
+	0,  // 15: quorate.v1.MemberService.Attach:input_type -> quorate.v1.AttachRequest
+	3,  // 16: quorate.v1.MemberService.Attach:output_type -> quorate.v1.AttachResponse
+	16, // [16:17] is the sub-list for method output_type
+	15, // [15:16] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_member_proto_init() }
@@ -925,6 +1005,7 @@ func file_quorate_v1_member_proto_init() {
 		(*AttachResponse_Overrides)(nil),
 		(*AttachResponse_Settled)(nil),
 		(*AttachResponse_Goodbye)(nil),
+		(*AttachResponse_Peers)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -932,7 +1013,7 @@ func file_quorate_v1_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_member_proto_rawDesc), len(file_quorate_v1_member_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2133,7 +2133,9 @@ type GrantEntry struct {
 	// No grant: the member is to report now and give back what it does not need.
 	Recall bool `protobuf:"varint,22,opt,name=recall,proto3" json:"recall,omitempty"`
 	// Part of level that the others have probably used since they reported.
-	Unseen        int64 `protobuf:"varint,23,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	Unseen int64 `protobuf:"varint,23,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	// What a client process may overdraw until it hears again, where it can only guess.
+	Credit        int64 `protobuf:"varint,24,opt,name=credit,proto3" json:"credit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2325,6 +2327,13 @@ func (x *GrantEntry) GetRecall() bool {
 func (x *GrantEntry) GetUnseen() int64 {
 	if x != nil {
 		return x.Unseen
+	}
+	return 0
+}
+
+func (x *GrantEntry) GetCredit() int64 {
+	if x != nil {
+		return x.Credit
 	}
 	return 0
 }
@@ -7051,7 +7060,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xae\x04\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xc6\x04\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -7080,7 +7089,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05saved\x18\x14 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
-	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\"\xc6\x02\n" +
+	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\x12\x16\n" +
+	"\x06credit\x18\x18 \x01(\x03R\x06credit\"\xc6\x02\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
