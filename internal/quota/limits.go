@@ -40,7 +40,7 @@ type Limits struct {
 	list    []Limit
 	meters  map[LimitName]*Limit // every counter by its name, limits included
 	charges map[LimitName][]Charge
-	matches []*Limit // limits for HTTP requests, in order of namespace and name
+	matches map[string]*pathNode // limits for HTTP requests, by namespace
 }
 
 // NewLimits returns the set, or every fault in it: invalid limits, duplicates,
@@ -91,7 +91,13 @@ func (s *Limits) index(l *Limit) {
 		s.meters[m.LimitName] = &m
 	}
 	if l.Match != nil {
-		s.matches = append(s.matches, l)
+		if s.matches == nil {
+			s.matches = map[string]*pathNode{}
+		}
+		if s.matches[l.Namespace] == nil {
+			s.matches[l.Namespace] = &pathNode{}
+		}
+		s.matches[l.Namespace].add(trimSlash(l.Match.Path), l)
 	}
 }
 

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -17,25 +16,42 @@ func (s *Limits) HTTP(out []*Limit, namespace, method, path string) (matching []
 	if s == nil {
 		return out, false
 	}
-	i := sort.Search(len(s.matches), func(i int) bool { return s.matches[i].Namespace >= namespace })
-	for ; i < len(s.matches) && s.matches[i].Namespace == namespace; i++ {
-		any = true
-		if s.matches[i].Match.Matches(method, path) {
-			out = append(out, s.matches[i])
-		}
+	root := s.matches[namespace]
+	if root == nil {
+		return out, false
 	}
-	return out, any
+	before := len(out)
+	out = root.find(out, method, bare(path))
+	found := out[before:]
+	slices.SortFunc(found, func(a, b *Limit) int { return strings.Compare(a.LimitName.Limit, b.LimitName.Limit) })
+	found = slices.Compact(found)
+	return out[:before+len(found)], true
+}
+
+// bare is a path as patterns are compared with it.
+func bare(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	return trimSlash(path)
 }
 
 // Matches reports whether the request is meant. The path is compared as it is,
 // without its query; a "/" at its end is passed over. Methods are compared
 // without regard to case.
 func (m *Match) Matches(method, path string) bool {
-	if len(m.Methods) > 0 && !slices.ContainsFunc(m.Methods, func(w string) bool { return strings.EqualFold(w, method) }) {
-		return false
+	return m.allows(method) && matchPath(trimSlash(m.Path), bare(path))
+}
+
+// allows reports whether the method is meant.
+func (m *Match) allows(method string) bool {
+	if len(m.Methods) == 0 {
+		return true
 	}
-	path, _, _ = strings.Cut(path, "?")
-	return matchPath(trimSlash(m.Path), trimSlash(path))
+	for _, w := range m.Methods {
+		if strings.EqualFold(w, method) {
+			return true
+		}
+	}
+	return false
 }
 
 func trimSlash(s string) string {
