@@ -2,8 +2,8 @@
 //
 //	prometheus.MustRegister(promclient.New(c))
 //
-// It is a package of its own so that the client does not need Prometheus. For other
-// systems, such as OpenTelemetry, read client.Stats from a callback in the same way.
+// It is a package of its own so that the client does not need Prometheus. Package
+// otelclient is the same for OpenTelemetry.
 package promclient
 
 import (

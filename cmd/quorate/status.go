@@ -145,9 +145,9 @@ func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, v verd
 	fmt.Fprintf(w, "%s: %s\n\n", p.paint(v.colour(), v.word), v.text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
-	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "ROUND TRIP")
+	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
 	for _, n := range st.Nodes {
-		nodes.row(show(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), roundTrip(n, st.Node))
+		nodes.row(show(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), num(n.Clients), roundTrip(n, st.Node))
 	}
 	if err := nodes.write(w); err != nil {
 		return err

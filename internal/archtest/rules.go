@@ -44,6 +44,7 @@ const (
 	grpc     = "google.golang.org/grpc"
 	genproto = "google.golang.org/genproto/googleapis"
 	metrics  = "github.com/prometheus/client_golang"
+	otel     = "go.opentelemetry.io/otel"
 	xsync    = "github.com/puzpuzpuz/xsync/v4"
 	errgroup = "golang.org/x/sync"
 	sys      = "golang.org/x/sys"
@@ -337,6 +338,12 @@ var Rules = []Rule{
 		Job:        "makes Prometheus metrics of what a client does",
 		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{metrics},
+	},
+	{
+		Package: "client/otelclient", Kind: Library, Closed: true,
+		Job:        "makes OpenTelemetry metrics of what a client does",
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		ThirdParty: []string{otel},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,
