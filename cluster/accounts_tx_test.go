@@ -219,7 +219,7 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 		for _, n := range through {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 25 * time.Millisecond)
-				for try := range 10 {
+				for try, end := 0, time.Now().Add(2*patience); time.Now().Before(end); try++ {
 					out, err := n.ApplyOps(t.Context(), "me", fmt.Sprint("r", i), 0, ops)
 					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
 						if out.Code == account.Repeated {

@@ -172,17 +172,20 @@ func TestWaitForTokensToCome(t *testing.T) {
 	c.apply(l)
 	k := quota.Key{LimitName: l.LimitName, Key: "k"}
 	n := c.running()[0]
-	if d := n.Check(k, 20); !d.Allowed || d.Wait != 0 { // 18 seconds of debt
+	if d := n.Check(k, 40); !d.Allowed || d.Wait != 0 { // 38 seconds of debt
 		t.Fatalf("the first: %+v", d)
 	}
 	c.awaitRemaining(k, 0)
-	last := time.Duration(0)
+	began, last := time.Now(), time.Duration(0)
 	for i := range 6 {
+		asked := time.Since(began)
 		d := c.running()[i%3].Check(k, 3) // more than the burst: nobody passes it on its own
-		if !d.Allowed || d.Why != quota.WhyReserved || d.Wait < last+time.Second || d.Wait > last+30*time.Second {
-			t.Errorf("caller %d: %+v; the one before waits %v", i, d, last)
+		told := time.Since(began)
+		// Its time is some time after it asked, and before it was told, both with its wait.
+		if early, late := asked+d.Wait, told+d.Wait; !d.Allowed || d.Why != quota.WhyReserved || late < last+time.Second || early > last+50*time.Second {
+			t.Errorf("caller %d: %+v, after %v to %v; the one before after %v", i, d, early, late, last)
 		}
-		last = d.Wait
+		last = asked + d.Wait
 	}
 	out := make([]quota.Decision, 1)
 	if n.Decide([]quota.Request{{Key: k, Cost: 3, MaxWait: time.Second}}, out) || out[0].Why != quota.WhyWaitTooLong {

@@ -34,7 +34,7 @@ func TestKill(t *testing.T) {
 			keys = append(keys, k)
 		}
 	}
-	time.Sleep(1200 * time.Millisecond) // a checkpoint at least
+	c.awaitLogged(keys...)
 	fresh := c.keyLedBy(soft.LimitName, victim, "fresh")
 	for _, n := range c.running() { // not checkpointed, but the members know
 		use(t, n, fresh, 10)
@@ -222,7 +222,7 @@ func TestRestartAll(t *testing.T) {
 			if how == "close" { // writes a checkpoint of its own
 				c.stop()
 			} else {
-				time.Sleep(1300 * time.Millisecond)
+				c.awaitLogged(keys...)
 				for _, id := range c.ids() {
 					c.kill(id)
 				}

@@ -227,13 +227,16 @@ func (c *trio) leaderOf(k quota.Key) quota.NodeID {
 // keyLedBy returns a key of the limit whose range that node leads.
 func (c *trio) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string) quota.Key {
 	c.t.Helper()
-	for i := range 10_000 {
-		if k := (quota.Key{LimitName: l, Key: fmt.Sprintf("%s%d", prefix, i)}); c.leaderOf(k) == id {
-			return k
+	var k quota.Key
+	c.eventually(patience, fmt.Sprintf("a key is led by %s", id), func() error { // what it has lost on a busy machine comes back to it
+		for i := range 10_000 {
+			if k = (quota.Key{LimitName: l, Key: fmt.Sprintf("%s%d", prefix, i)}); c.leaderOf(k) == id {
+				return nil
+			}
 		}
-	}
-	c.t.Fatalf("no key is led by %s", id)
-	return quota.Key{}
+		return errors.New("none is")
+	})
+	return k
 }
 
 // rate returns what the leaders report of a key.
@@ -259,6 +262,25 @@ func (c *trio) awaitRemaining(k quota.Key, want int64) {
 			err = fmt.Errorf("it has %d left (%v)", r.Remaining, r)
 		}
 		return err
+	})
+}
+
+// awaitLogged waits until all nodes have in their logs that these keys are used up.
+func (c *trio) awaitLogged(keys ...quota.Key) {
+	c.t.Helper()
+	c.eventually(patience, "the logs have what was used", func() error {
+		for _, n := range c.running() {
+			for _, k := range keys {
+				f := n.seats[shard.Of(k, c.ranges)].fsm.levels
+				f.mu.Lock()
+				l, there := f.levels[k]
+				f.mu.Unlock()
+				if !there || l.Level >= quota.Token {
+					return fmt.Errorf("%s has %+v of %v", n.cfg.Self, l, k)
+				}
+			}
+		}
+		return nil
 	})
 }
 

@@ -108,10 +108,16 @@ func TestHardColdKey(t *testing.T) {
 	l := limit("hard", 10, quota.Hard)
 	c.apply(l)
 	for i, n := range c.running() {
-		for j := range 5 {
-			k := quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%d.%d", i, j)}
+		for j, tries := 0, 0; j < 5; j++ {
+			k := quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("%d.%d.%d", i, j, tries)}
 			began := time.Now()
-			if d := n.Check(k, 1); !d.Allowed || d.Why != quota.WhyHeld {
+			vain := expired(t, n)
+			d := n.Check(k, 1)
+			if expired(t, n) > vain && !d.Allowed && tries < 100 { // the grant of a busy machine was late: with another key
+				j, tries = j-1, tries+1
+				continue
+			}
+			if !d.Allowed || d.Why != quota.WhyHeld {
 				t.Errorf("%s: first check of %v: %+v", n.cfg.Self, k, d)
 			}
 			t.Logf("%s asks %s: %v", n.cfg.Self, c.leaderOf(k), time.Since(began).Round(10*time.Microsecond))
@@ -215,7 +221,9 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 			for ; d.Allowed && ceiling == quota.Soft && extra < 10; d = n.Check(k, 1) {
 				extra++
 				c.awaitAdmitted(k, 100+int64(extra))
-				time.Sleep(100 * time.Millisecond) // the answer to the report
+				for end := time.Now().Add(2 * time.Second); n.Check(k, 0).Allowed && time.Now().Before(end); {
+					time.Sleep(5 * time.Millisecond) // the answer to the report
+				}
 			}
 			if d.Allowed {
 				t.Errorf("%v: %s allows more than is left: %+v", ceiling, n.cfg.Self, d)
@@ -337,7 +345,10 @@ func TestSetLimitsWithoutQuorum(t *testing.T) {
 	if !errors.As(err, &none) || !none.NoLeader() {
 		t.Errorf("got %v; want a NoLeaderError", err)
 	}
-	if st := n.Status(); st.Ready || st.Reason == "" {
-		t.Errorf("ready without a quorum: %v", st)
-	}
+	c.eventually(patience, "it is not ready without a quorum", func() error {
+		if st := n.Status(); st.Ready || st.Reason == "" {
+			return fmt.Errorf("%v", st)
+		}
+		return nil
+	})
 }
