@@ -66,7 +66,7 @@ func TestOverGRPC(t *testing.T) {
 	go srv.Serve(l) // ends with Stop
 	t.Cleanup(srv.Stop)
 
-	c, err := New(t.Context(), []string{l.Addr().String()})
+	c, err := New(t.Context(), []string{l.Addr().String()}, WithTimeout(testPatience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestOverGRPC(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 900*time.Millisecond {
+	if took := time.Since(start); took > testPatience/2 {
 		t.Errorf("Close took %v although the node is there", took)
 	}
 	if got := cl.booked(soft.LimitName); got != quota.FromTokens(admitted) {

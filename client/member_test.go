@@ -17,7 +17,7 @@ func ready(t *testing.T, c *Client) {
 	t.Helper()
 	select {
 	case <-c.Ready():
-	case <-time.After(10 * time.Second):
+	case <-time.After(testPatience):
 		t.Fatalf("not ready: %+v", c.Stats())
 	}
 }

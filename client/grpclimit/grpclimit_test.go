@@ -419,12 +419,13 @@ func TestClientWaits(t *testing.T) {
 		}
 		return passed(1), nil
 	}}
-	c, _ := serve(t, nil, grpclimit.Client(l, calls, grpclimit.Wait(50*time.Millisecond)))
+	c, _ := serve(t, nil, grpclimit.Client(l, calls, grpclimit.Wait(time.Minute)))
 	start := time.Now()
 	if _, err := c.UnaryCall(t.Context(), payload(1)); err != nil || time.Since(start) < 40*time.Millisecond || len(l.take()) != 3 {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	n = -100
+	c, _ = serve(t, nil, grpclimit.Client(l, calls, grpclimit.Wait(50*time.Millisecond)))
 	if _, err := c.UnaryCall(t.Context(), payload(1)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
 	}
