@@ -15,7 +15,7 @@ import (
 // backupOf reads a whole backup.
 func backupOf(t *testing.T, g *Group) (index, term uint64, data []byte) {
 	t.Helper()
-	index, term, size, r, err := g.Backup(within(t, 5*time.Second))
+	index, term, size, r, err := g.Backup(within(t, patience))
 	if err != nil {
 		t.Fatal(err)
 	}

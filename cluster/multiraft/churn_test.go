@@ -12,14 +12,14 @@ import (
 func TestCloseDuringTrouble(t *testing.T) {
 	disk := withFullDisk(t, "n2")
 	c := newCluster(t, 6, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	m := c.members[2]
 	disk.full.Store(true)
 	var wg sync.WaitGroup
 	for g := range 6 {
 		wg.Go(func() {
 			if g%3 == 2 { // led by the node whose disk fails
-				_, _ = m.groups[g].Apply(within(t, 5*time.Second), []byte("x"))
+				_, _ = m.groups[g].Apply(within(t, patience), []byte("x"))
 				return
 			}
 			c.apply(g, 20)
@@ -35,12 +35,12 @@ func TestCloseDuringTrouble(t *testing.T) {
 	}
 	wg.Wait()
 	for g := range 3 {
-		if _, err := m.groups[g].Apply(within(t, time.Second), nil); !errors.Is(err, ErrClosed) {
+		if _, err := m.groups[g].Apply(within(t, patience), nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("a dropped group answers %v", err)
 		}
 		m.groups[g], m.machines[g] = nil, nil
 	}
-	if _, err := m.groups[5].Apply(within(t, time.Second), nil); !errors.Is(err, ErrNotLeader) {
+	if _, err := m.groups[5].Apply(within(t, patience), nil); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a group out of service answers %v", err)
 	}
 	c.apply(5, 20) // through another leader

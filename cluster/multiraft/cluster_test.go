@@ -48,15 +48,15 @@ func (c *cluster) viewsAreRight() bool {
 func TestApplyReplicates(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 3, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	for g := range 3 {
 		c.apply(g, 300)
 		c.eventually(5*time.Second, "all replicas are equal", func() bool { return c.equal(g, 300) })
 	}
-	if _, err := c.members[1].groups[0].Apply(within(t, time.Second), []byte("x")); !errors.Is(err, ErrNotLeader) {
+	if _, err := c.members[1].groups[0].Apply(within(t, patience), []byte("x")); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a follower answers %v", err)
 	}
-	if got, err := c.members[0].groups[0].Apply(within(t, time.Second), []byte("x")); err != nil || got != uint64(301) {
+	if got, err := c.members[0].groups[0].Apply(within(t, patience), []byte("x")); err != nil || got != uint64(301) {
 		t.Errorf("result %v, %v", got, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestCrashedLeaderIsReplaced(t *testing.T) {
 		groups = 12
 	}
 	c := newCluster(t, groups, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	for g := range groups {
 		c.apply(g, 5)
 	}
@@ -114,7 +114,7 @@ func (c *cluster) servedByOthers(g int, dead *member) bool {
 func TestRestartOfAllKeepsState(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 6, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	for g := range 6 {
 		c.apply(g, 50)
 	}
@@ -138,9 +138,18 @@ func TestRestartOfAllKeepsState(t *testing.T) {
 
 func TestCloseHandsOver(t *testing.T) {
 	const groups = 9
-	c := newCluster(t, groups, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
-	time.Sleep(300 * time.Millisecond) // every follower has heard a heartbeat
+	c := newCluster(t, groups, waitless)
+	c.awaitPreferred()
+	c.eventually(patience, "every follower has heard a heartbeat", func() bool {
+		for g := 0; g < groups; g += 3 {
+			for _, id := range []quota.NodeID{"n1", "n2"} {
+				if g := c.members[0].groups[g]; g.ready(within(t, patience), g.cur.Load(), id) != nil {
+					return false
+				}
+			}
+		}
+		return true
+	})
 	start := time.Now()
 	if err := c.members[0].host.Close(within(t, patience)); err != nil {
 		t.Fatal(err)
@@ -160,7 +169,7 @@ func TestCloseHandsOver(t *testing.T) {
 func TestBalancerGivesLeadershipBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 6, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 100*time.Millisecond, time.Second })
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.crash(1)
 	c.eventually(4*time.Second, "new leaders", c.allServed)
 	c.start(1, nil)
@@ -171,7 +180,7 @@ func TestBalancerGivesLeadershipBack(t *testing.T) {
 func TestSnapshotBringsLaggardUpToDate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 10)
 	c.crash(2)
 	c.apply(0, 2*trailingLogs)

@@ -49,7 +49,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 		if m == lead {
 			continue
 		}
-		if err := m.groups[0].Confirm(within(t, 5*time.Second)); !errors.Is(err, ErrNotLeader) {
+		if err := m.groups[0].Confirm(within(t, patience)); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("a follower: %v", err)
 		}
 		defer c.crash(n)
@@ -60,7 +60,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 			m.net.SetFault(func(quota.NodeID, peerv1.Lane) wire.Fault { return wire.Fault{Drop: true} })
 		}
 	}
-	err := lead.groups[0].Confirm(within(t, 5*time.Second))
+	err := lead.groups[0].Confirm(within(t, patience))
 	if !errors.Is(err, ErrNotLeader) {
 		t.Errorf("without a quorum: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestConfirmNeedsAQuorum(t *testing.T) {
 	}
 	c.eventually(10*time.Second, "one leads again", func() bool {
 		m := c.leader(0)
-		return m != nil && m.groups[0].Confirm(within(t, 5*time.Second)) == nil
+		return m != nil && m.groups[0].Confirm(within(t, patience)) == nil
 	})
 }
 

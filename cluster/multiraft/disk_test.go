@@ -112,20 +112,20 @@ func TestLeaderWithFullDisk(t *testing.T) {
 	for name, torn := range map[string]bool{"nothing written": false, "written all the same": true} {
 		t.Run(name, func(t *testing.T) {
 			disk := withFullDisk(t, "n0")
-			c := newCluster(t, 2, nil)
-			c.eventually(5*time.Second, "leaders", c.preferred)
+			c := newCluster(t, 2, waitless)
+			c.awaitPreferred()
 			c.apply(0, 50)
 			sick := c.members[0]
 			disk.torn.Store(torn)
 			disk.full.Store(true)
 			start := time.Now()
-			if _, err := sick.groups[0].Apply(within(t, 5*time.Second), []byte("lost")); !errors.Is(err, ErrUncertain) {
+			if _, err := sick.groups[0].Apply(within(t, patience), []byte("lost")); !errors.Is(err, ErrUncertain) {
 				t.Errorf("an append that failed: %v", err)
 			}
 			c.eventually(3*time.Second, "another leads", func() bool { m := c.leader(0); return m != nil && m != sick })
 			took := time.Since(start)
 			t.Logf("another leads after %v", took.Round(time.Millisecond))
-			if took > 1500*time.Millisecond {
+			if took > sick.host.cfg.Timing.Lease {
 				t.Errorf("took %v: nobody was asked to lead", took)
 			}
 			c.apply(1, 20) // the sick one follows here: this makes it fail there too
@@ -144,7 +144,7 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			c.eventually(10*time.Second, "it is back", func() bool { return len(sick.host.Health()) == 0 && c.equal(0, 70) && c.equal(1, 20) })
 			c.apply(0, 10)
 			c.eventually(5*time.Second, "and takes part", func() bool { return c.equal(0, 80) })
-			if err := c.leader(0).groups[0].TransferTo(within(t, time.Second), "n0"); !errors.Is(err, ErrNotReady) {
+			if err := c.leader(0).groups[0].TransferTo(within(t, patience), "n0"); !errors.Is(err, ErrNotReady) {
 				t.Errorf("it is given leadership at once, and may flap: %v", err)
 			}
 		})
@@ -156,7 +156,7 @@ func TestLeaderWithFullDisk(t *testing.T) {
 func TestVoterWithFullDisk(t *testing.T) {
 	disk := withFullDisk(t, "n1")
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 20)
 	disk.full.Store(true)
 	c.crash(0)
@@ -176,14 +176,14 @@ func TestHangingDisk(t *testing.T) {
 		t.Skip("waits for several timeouts")
 	}
 	disk := withFullDisk(t, "n0")
-	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c := newCluster(t, 1, quick)
+	c.awaitPreferred()
 	c.apply(0, 10)
 	stop := make(chan struct{})
 	disk.hang.Store(&stop)
 	ended := make(chan struct{})
 	go func() {
-		_, _ = c.members[0].groups[0].Apply(within(t, 30*time.Second), []byte("x"))
+		_, _ = c.members[0].groups[0].Apply(within(t, patience), []byte("x"))
 		close(ended)
 	}()
 	served := func() bool { return c.servedByOthers(0, c.members[0]) }
@@ -214,7 +214,7 @@ func TestLittleSpace(t *testing.T) {
 		return real(dir)
 	}
 	c := newCluster(t, 3, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 50*time.Millisecond, 100*time.Millisecond })
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	if filepath.Base(c.members[1].dir) != "002" {
 		t.Fatalf("directory %s: nothing is tested", c.members[1].dir)
 	}
@@ -230,7 +230,7 @@ func TestLittleSpace(t *testing.T) {
 	if !c.members[1].ails("make room") {
 		t.Errorf("health: %+v", c.members[1].host.Health())
 	}
-	if err := c.members[0].groups[0].TransferTo(within(t, time.Second), "n1"); !errors.Is(err, ErrNotReady) {
+	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); !errors.Is(err, ErrNotReady) {
 		t.Errorf("a group is given to it: %v", err)
 	}
 	for g := range 3 {
@@ -241,7 +241,7 @@ func TestLittleSpace(t *testing.T) {
 	c.eventually(3*time.Second, "it says no more", func() bool { return len(c.members[1].host.Health()) == 0 })
 	c.eventually(10*time.Second, "it is given its group back", func() bool {
 		if m := c.leader(1); m != nil && m != c.members[1] { // the balancer would wait for a minute
-			_ = m.groups[1].TransferTo(within(t, time.Second), "n1")
+			_ = m.groups[1].TransferTo(within(t, patience), "n1")
 		}
 		return c.leader(1) == c.members[1]
 	})

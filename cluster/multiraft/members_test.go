@@ -62,7 +62,7 @@ func (c *cluster) step(what string, do func(context.Context, *Group) error) {
 		if m == nil {
 			return false
 		}
-		last = do(within(c.t, 5*time.Second), m.groups[0])
+		last = do(within(c.t, patience), m.groups[0])
 		return last == nil
 	})
 }
@@ -86,7 +86,7 @@ func TestGrowAndShrink(t *testing.T) {
 			}
 			for _, m := range c.members {
 				if g := m.host.Group(0); g != nil {
-					if _, err := g.Apply(within(t, 5*time.Second), []byte("entry")); err == nil {
+					if _, err := g.Apply(within(t, patience), []byte("entry")); err == nil {
 						acked++
 					}
 				}
@@ -126,7 +126,7 @@ func TestGrowAndShrink(t *testing.T) {
 func TestChangesAreGuarded(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newGrowing(t, 4, nil)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	first := c.members[0].groups[0]
 	if err := first.Promote(ctx, "n1"); !errors.Is(err, ErrNotReady) {
 		t.Errorf("promotion of a stranger: %v", err)
@@ -166,7 +166,7 @@ func TestChangesAreGuarded(t *testing.T) {
 	c.crash(2)
 	c.eventually(5*time.Second, "the dead one is missed", func() bool {
 		_, term, _ := first.Leader()
-		return !first.confirms.recent("n2", term, time.Second)
+		return !first.confirms.recent("n2", term, first.host.cfg.Timing.Heartbeat)
 	})
 	if err := first.Remove(ctx, "n1"); !errors.Is(err, ErrQuorum) {
 		t.Errorf("removal of a living voter while another is dead: %v", err)
@@ -180,11 +180,11 @@ func (c *cluster) staleChangeIsRefused(g *Group) {
 	c.t.Helper()
 	now := g.fsm.conf.Load()
 	g.fsm.conf.Store(&committed{now.index - 1, now.servers})
-	if err := g.Remove(within(c.t, 5*time.Second), "n2"); !errors.Is(err, ErrBusy) {
+	if err := g.Remove(within(c.t, patience), "n2"); !errors.Is(err, ErrBusy) {
 		c.t.Errorf("a stale change: %v", err)
 	}
 	g.fsm.conf.Store(&committed{now.index, now.servers[:1]})
-	if err := g.Remove(within(c.t, 5*time.Second), "n2"); !errors.Is(err, ErrBusy) {
+	if err := g.Remove(within(c.t, patience), "n2"); !errors.Is(err, ErrBusy) {
 		c.t.Errorf("a change while the latest is not committed: %v", err)
 	}
 	g.fsm.conf.Store(now)
@@ -214,7 +214,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 	for _, m := range c.members {
 		m.net.SetFault(nil)
 	}
-	end := time.Now().Add(2500 * time.Millisecond) // two of its timeouts
+	end := time.Now().Add(leader.host.cfg.Timing.Heartbeat * 5 / 2) // two of its timeouts
 	for time.Now().Before(end) {
 		c.apply(0, 1)
 		time.Sleep(20 * time.Millisecond)
@@ -222,7 +222,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 	if _, now, serving := leader.groups[0].Leader(); !serving || now != term {
 		t.Errorf("the removed replica moved the leader: term %d -> %d", term, now)
 	}
-	if _, err := alone.groups[0].Apply(within(t, time.Second), []byte("x")); !errors.Is(err, ErrNotLeader) {
+	if _, err := alone.groups[0].Apply(within(t, patience), []byte("x")); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("it answers %v", err)
 	}
 	if err := alone.host.DropGroup(0); err != nil {
@@ -265,7 +265,7 @@ func TestConfigurationSurvivesRestart(t *testing.T) {
 func TestPreferredAndShunned(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 50*time.Millisecond, 100*time.Millisecond })
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	shun := func(ids ...quota.NodeID) {
 		m := map[quota.NodeID]bool{}
 		for _, id := range ids {
@@ -298,7 +298,7 @@ func TestPreferredAndShunned(t *testing.T) {
 func TestCloseAndDrop(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 20)
 	c.apply(1, 5)
 	m := c.members[2]
@@ -308,7 +308,7 @@ func TestCloseAndDrop(t *testing.T) {
 	if err := m.host.CloseGroup(0); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
-	if err := m.groups[0].TransferTo(within(t, time.Second), "n0"); !errors.Is(err, ErrClosed) {
+	if err := m.groups[0].TransferTo(within(t, patience), "n0"); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed group answers %v", err)
 	}
 	c.eventually(5*time.Second, "others go on", func() bool { return c.leader(0) != nil })

@@ -44,7 +44,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 	}
 	t.Cleanup(func() { wrapLogStore = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s } })
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 100) // long enough for raft to want a pipeline
 	for round := range 3 {
 		failing.Store(true)
@@ -60,7 +60,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 func TestLostAppendsAreSentAgain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 50)
 	c.members[0].net.SetFault(func(to quota.NodeID, lane peerv1.Lane) wire.Fault {
 		return wire.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
@@ -83,17 +83,17 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 func TestTransferToSilentPeerIsRefused(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 10)
 	g := c.members[0].groups[0]
 	hole := func(quota.NodeID, peerv1.Lane) wire.Fault { return wire.Fault{Drop: true} }
 	c.members[2].net.SetFault(hole)
 	for range 3 {
 		start := time.Now()
-		if err := g.TransferTo(within(t, 10*time.Second), "n2"); !errors.Is(err, ErrNotReady) {
+		if err := g.TransferTo(within(t, patience), "n2"); !errors.Is(err, ErrNotReady) {
 			t.Fatalf("transfer to a silent peer: %v", err)
 		}
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > patience/2 {
 			t.Errorf("refused after %v", d)
 		}
 		c.apply(0, 10) // no transfer is in progress
@@ -109,10 +109,10 @@ func TestTransferToSilentPeerIsRefused(t *testing.T) {
 			return false
 		}
 		if m != c.members[0] {
-			_ = m.groups[0].TransferTo(within(t, 5*time.Second), "n0")
+			_ = m.groups[0].TransferTo(within(t, patience), "n0")
 			return false
 		}
-		_, err := g.Apply(within(t, 5*time.Second), []byte("x"))
+		_, err := g.Apply(within(t, patience), []byte("x"))
 		return err == nil
 	})
 }
@@ -120,21 +120,21 @@ func TestTransferToSilentPeerIsRefused(t *testing.T) {
 func TestTransfer(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 10)
 	time.Sleep(300 * time.Millisecond) // a heartbeat has come
 	start := time.Now()
-	if err := c.members[0].groups[0].TransferTo(within(t, 5*time.Second), "n1"); err != nil {
+	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); err != nil {
 		t.Fatal(err)
 	}
 	c.eventually(2*time.Second, "n1 serves", func() bool { return c.leader(0) == c.members[1] })
 	t.Logf("transferred in %v", time.Since(start).Round(time.Microsecond))
 	for _, id := range []quota.NodeID{"n1", "nobody"} {
-		if err := c.members[1].groups[0].TransferTo(within(t, 5*time.Second), id); !errors.Is(err, ErrNotReady) {
+		if err := c.members[1].groups[0].TransferTo(within(t, patience), id); !errors.Is(err, ErrNotReady) {
 			t.Errorf("transfer to %s: %v", id, err)
 		}
 	}
-	if err := c.members[0].groups[0].TransferTo(within(t, 5*time.Second), "n1"); !errors.Is(err, ErrNotLeader) {
+	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("transfer by a follower: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestTransfer(t *testing.T) {
 func TestWatchdogRestartsReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	c.apply(0, 40)
 	g := c.members[0].groups[0]
 	if err := g.Snapshot(within(t, patience)); err != nil {
@@ -167,7 +167,7 @@ func TestWatchdogRestartsReplica(t *testing.T) {
 func TestRestartOfFollowerReplaysNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)
-	c.eventually(5*time.Second, "leaders", c.preferred)
+	c.awaitPreferred()
 	g := c.members[2].groups[0]
 	for range 3 {
 		c.apply(0, 20)
