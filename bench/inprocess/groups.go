@@ -7,26 +7,66 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// Groups are the tables of this package.
-func Groups() []suite.Group {
+// Groups are the tables of this package, those of many keys with as many keys.
+func Groups(keys int) []suite.Group {
 	var out []suite.Group
 	for _, procs := range []int{1, 2} {
-		out = append(out, hot(procs))
+		out = append(out, hot(procs), refused(procs))
 	}
+	for _, dist := range []string{"zipf", "uniform"} {
+		out = append(out, keyed(keys, dist), keyedClient(keys, dist))
+	}
+	out = append(out, memory(keys))
 	return out
 }
 
-const timeRate = "x/time/rate"
-
 func hot(procs int) suite.Group {
+	most := 0.15
+	if procs > 1 {
+		most = 0.2
+	}
 	return suite.Group{
-		Name:      fmt.Sprintf("hot-%dcpu", procs),
-		Title:     fmt.Sprintf("One key, allowed, %d CPU", procs),
-		Note:      "All goroutines ask for the same bucket, which has enough. CPU is the time of the callers' threads per decision.",
-		Measures:  loopMeasures,
-		Reference: timeRate,
-		Subjects:  hotPeers(),
-		Full:      200 * time.Millisecond, Quick: 60 * time.Millisecond,
-		Procs: procs,
+		Name:  fmt.Sprintf("hot-%dcpu", procs),
+		Title: fmt.Sprintf("One key, allowed, %d CPU", procs),
+		Note: "All goroutines, one for each CPU, ask for the same bucket, which has enough. CPU is the time of their threads per decision; " +
+			"wall is what passes; all is the CPU time of the whole process, with what works in the background.",
+		Measures: loopMeasures, Reference: timeRate,
+		Subjects: append(hotOurs(enough, suite.Target{Measure: cpuTime, AtMost: most, Times: timeRate}), hotPeers(enough)...),
+		Full:     200 * time.Millisecond, Quick: 50 * time.Millisecond, Procs: procs,
+	}
+}
+
+func refused(procs int) suite.Group {
+	return suite.Group{
+		Name:     fmt.Sprintf("refused-%dcpu", procs),
+		Title:    fmt.Sprintf("One key, refused, %d CPU", procs),
+		Note:     "As above, and the bucket is empty: every decision is a refusal.",
+		Measures: loopMeasures, Reference: timeRate,
+		Subjects: append(hotOurs(never, suite.Target{Measure: cpuTime, AtMost: 0.35, Times: timeRate}), hotPeers(never)...),
+		Full:     200 * time.Millisecond, Quick: 50 * time.Millisecond, Procs: procs,
+	}
+}
+
+func keyed(keys int, dist string) suite.Group {
+	return suite.Group{
+		Name:  "keyed-" + dist,
+		Title: fmt.Sprintf("%s keys of 24 bytes, %s, 1 CPU", suite.Number(float64(keys)), dist),
+		Note: "Every table holds all keys; a sequence of 262,144 requests was drawn before (Zipf: s = 1.1), " +
+			"in memory of its own. The walk through it is in all rows.",
+		Measures: loopMeasures, Reference: timeRateXsync,
+		Subjects: keyedSubjects(keys, dist, suite.Target{Measure: cpuTime, AtMost: 0.3, Times: timeRateXsync}, suite.Target{Measure: allocs, AtMost: 0.001}),
+		Full:     300 * time.Millisecond, Quick: 100 * time.Millisecond, Procs: 1,
+	}
+}
+
+func keyedClient(keys int, dist string) suite.Group {
+	return suite.Group{
+		Name:  "keyed-client-" + dist,
+		Title: fmt.Sprintf("A client of %s keys of 24 bytes, %s, 1 CPU", suite.Number(float64(keys)), dist),
+		Note: "A program that links the client and asks by name. Held: its node has given it plenty of every key. " +
+			"Flat out: attached to a real node and asking as fast as it can, so that it uses up what it has been given before the next report.",
+		Measures: loopMeasures, Reference: timeRateXsync,
+		Subjects: clientSubjects(keys, dist, suite.Target{Measure: cpuTime, AtMost: 0.3, Times: timeRateXsync}),
+		Full:     300 * time.Millisecond, Quick: 100 * time.Millisecond, Procs: 1,
 	}
 }

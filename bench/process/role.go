@@ -1,8 +1,11 @@
 package process
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 )
 
 // Roles of this program: what it does when it was started by [Role]. A package adds
@@ -32,4 +35,20 @@ func Play() (played bool, err error) {
 		return true, fmt.Errorf("no role %q", os.Args[2])
 	}
 	return true, f(os.Args[3:])
+}
+
+// RunRole plays a role to its end and returns what it printed.
+func RunRole(ctx context.Context, name string, args ...string) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var failure bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, append([]string{roleFlag, name}, args...)...)
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %v: %w\n%s", name, args, err, failure.Bytes())
+	}
+	return out, err
 }

@@ -33,9 +33,9 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 			absent[i], runners[i] = err.Error(), nil
 		}
 	}
+	runtime.GC() // what was garbage of the start is no matter of the rounds
 	for round := range g.rounds(o.Quick) {
 		fmt.Fprintf(o.Progress, "%s: round %d of %d\n", g.Name, round+1, g.rounds(o.Quick))
-		runtime.GC()
 		for n := range g.Subjects {
 			i := (n + round) % len(g.Subjects) // nobody is always first
 			if runners[i] == nil {

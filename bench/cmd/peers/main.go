@@ -26,6 +26,7 @@ func main() {
 	played, err := process.Play()
 	if !played {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop) // a second signal ends it at once
 		err = run(ctx)
 		stop()
 	}
@@ -35,12 +36,11 @@ func main() {
 	}
 }
 
-func groups() []suite.Group { return append(inprocess.Groups(), server.Groups()...) }
-
 func run(ctx context.Context) (err error) {
 	quick := flag.Bool("quick", false, "few and short rounds: three minutes in all")
 	only := flag.String("only", "", "regular `expression`: run only groups whose name it matches")
 	out := flag.String("out", "", "`directory` for results.md, results.json and the charts; without it the tables are printed")
+	keys := flag.Int("keys", 1_000_000, "`number` of keys where there are many")
 	list := flag.Bool("list", false, "list the groups")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
@@ -52,7 +52,7 @@ func run(ctx context.Context) (err error) {
 	}
 	defer process.Cleanup()
 	var tables []suite.Table
-	for _, g := range groups() {
+	for _, g := range append(inprocess.Groups(*keys), server.Groups()...) {
 		if !match.MatchString(g.Name) {
 			continue
 		}

@@ -1,0 +1,153 @@
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/quota"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+const (
+	namespace = "bench"
+	limitName = "l"
+	mostKeys  = 2_000_000
+)
+
+var limitOf = quota.LimitName{Namespace: namespace, Limit: limitName}
+
+// table is what a node decides with: every key holds as many tokens as it may, or
+// none. No network, and nobody reports.
+type table struct{ a *aggregator.Aggregator }
+
+func now() quota.Time { return quota.Time(time.Since(began)) + 1 }
+
+func newTable(k kind, keys []string) (store, error) {
+	a := aggregator.New(aggregator.Config{Self: "a", Ranges: 1, MaxKeys: mostKeys}, now())
+	limit := quota.Limit{LimitName: limitOf, Rate: quota.Rate{Tokens: 1, Per: day}, Burst: 1}
+	if k == enough {
+		limit.Burst = quota.MaxTokens
+	}
+	limits, err := quota.NewLimits(1, []quota.Limit{limit})
+	if err != nil {
+		return nil, err
+	}
+	a.SetLimits(now(), limits)
+	if k == enough {
+		a.SetLeader(0, "a", 1)
+	}
+	for _, key := range keys {
+		a.Check(now, limitOf, key, 1)
+	}
+	if k == enough {
+		hold(a)
+	}
+	return table{a}, nil
+}
+
+// hold answers every key that is due with a grant of plenty.
+func hold(a *aggregator.Aggregator) {
+	for _, r := range a.Collect(now()) {
+		g := quota.Grant{Range: r.Range, Term: r.Term, From: "a", To: "a", At: now()}
+		for _, e := range r.Entries {
+			g.Entries = append(g.Entries, quota.GrantEntry{
+				Key: e.Key, Epoch: e.Epoch, Seq: r.Seq, Ack: r.Seq, Tokens: quota.FromTokens(plenty),
+				Level: quota.FromTokens(2 * plenty), Lease: day, Again: time.Hour,
+			})
+		}
+		a.Apply(now(), g)
+	}
+}
+
+func (t table) allow(key string) bool { return t.a.Allow(now, limitOf, key, 1) }
+
+// node is a real one that clients of this package are attached to; it runs while any is.
+var node struct {
+	sync.Mutex
+	c     *process.Cluster
+	users int
+}
+
+// limits are one that nobody uses up and one that a single token uses up.
+const limits = `version: 1
+namespaces:
+  bench:
+    limits:
+      l: {rate: 4000000000000/s, burst: 4000000000000}
+  bench-never:
+    limits:
+      l: {rate: 1/24h, burst: 1}
+`
+
+// realNode returns the address of the node, which it starts for the first, and what
+// ends it after the last.
+func realNode(ctx context.Context) (addr string, stop func() error, err error) {
+	node.Lock()
+	defer node.Unlock()
+	if node.c == nil {
+		c, err := process.NewCluster(ctx, process.Options{Nodes: 1, Limits: limits, More: fmt.Sprintf("max_keys: %d\n", mostKeys)})
+		if err != nil {
+			return "", nil, err
+		}
+		node.c = c
+	}
+	node.users++
+	return node.c.Nodes[0].GRPC, release, nil
+}
+
+func release() error {
+	node.Lock()
+	defer node.Unlock()
+	if node.users--; node.users > 0 {
+		return nil
+	}
+	c := node.c
+	node.c = nil
+	return c.Close()
+}
+
+func namespaceOf(k kind) string {
+	if k == enough {
+		return namespace
+	}
+	return namespace + "-never"
+}
+
+// source is a node to attach to: realNode or serveGenerous.
+type source func(ctx context.Context) (addr string, stop func() error, err error)
+
+// attached is a client as a service has it, and a runner that asks it.
+type attached struct {
+	suite.Func
+	*client.Client
+	stop func() error
+}
+
+// attach returns a client that a node has told its limits.
+func attach(ctx context.Context, to source) (a attached, err error) {
+	addr, stop, err := to(ctx)
+	if err != nil {
+		return a, err
+	}
+	c, err := client.New(ctx, []string{addr}, client.WithMaxKeys(mostKeys))
+	if err != nil {
+		return a, errors.Join(err, stop())
+	}
+	a = attached{Client: c, stop: stop}
+	select {
+	case <-c.Ready():
+		return a, nil
+	case <-time.After(time.Minute):
+		return a, errors.Join(errors.New("not attached after a minute"), a.Close())
+	}
+}
+
+// Close ends the client, and the node if nobody else uses it.
+func (a attached) Close() error { return errors.Join(a.Client.Close(), a.stop()) }
