@@ -71,7 +71,7 @@ func (a *Aggregator) Abandon(clock Clock, q quota.Ask) bool {
 // abandon returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) abandon(clock Clock, b *bucket, id quota.Seq) (there, noted bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return false, false
 	}

@@ -55,7 +55,7 @@ func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 // may pass. It is the fastest way in.
 func (a *Aggregator) Allow(clock Clock, n quota.LimitName, key string, cost int64) bool {
 	if s := a.table.find(n); s != nil && s.rule.Load().simple {
-		if b, ok := s.keys.Load(key); ok && cost > 0 && cost <= quota.MaxTokens && b.own.Load() == nil && b.take(cost*int64(quota.Token), &a.urgent) {
+		if b := s.keys.Load(key); b != nil && b.pay(cost, &a.urgent) {
 			return true
 		}
 	}
@@ -109,9 +109,9 @@ func (a *Aggregator) check(clock Clock, n quota.LimitName, key string, cost int6
 // checkSimple is Decide for one limit with one counter: it allocates nothing.
 // waits says that the call comes again, as one that waits.
 func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final, waits bool) (quota.Decision, Need) {
-	b, _ := s.keys.Load(key)
-	if b != nil && cost > 0 && cost <= quota.MaxTokens && b.own.Load() == nil && b.take(cost*int64(quota.Token), &a.urgent) {
-		return b.held1(r.limit, quota.FromTokens(cost)), Nothing
+	b := s.keys.Load(key)
+	if b != nil && b.pay(cost, &a.urgent) {
+		return decision(r.limit, quota.WhyHeld, true, b.lastEstimate(), quota.FromTokens(cost)), Nothing
 	}
 	l := r.limit
 	if b != nil {
@@ -132,14 +132,6 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 		return d, t.need
 	}
 	return enforced(d, l, key), Nothing
-}
-
-// held1 is the answer to a cost that was just taken out of what is held.
-func (b *bucket) held1(l *quota.Limit, cost quota.Units) quota.Decision {
-	b.mu.Lock()
-	est := b.lastEstimate()
-	b.mu.Unlock()
-	return decision(l, quota.WhyHeld, true, est, cost)
 }
 
 // openBucket starts an epoch. Whatever the estimate was, it goes on: a key

@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/quorate/quorate/internal/benchtest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // The benchmarks compare the local decision with golang.org/x/time/rate in the
-// same run: read the ratios, not the nanoseconds. Every decision is an allow
+// same run: read of-ref, the ratio, and not the nanoseconds. Every decision is an allow
 // unless the name says otherwise; a run in which one is not fails.
 
 var benchName = quota.LimitName{Namespace: "n", Limit: "l"}
@@ -54,49 +56,49 @@ func hold(a *Aggregator, now quota.Time) {
 	}
 }
 
-// run calls f from all procs; f gets a number that differs between goroutines.
-func run(b *testing.B, f func(i int) bool) {
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for i := rand.IntN(1 << 16); pb.Next(); i++ {
+func BenchmarkHeldKey(b *testing.B) {
+	a, clock := benchTable(b, []string{"k"})
+	var h Handle
+	a.Find(&h, benchName, "k")
+	l := rate.NewLimiter(1e12, 1<<40)
+	ref := passes(b, func(int) bool { return l.Allow() })
+	for _, w := range []struct {
+		name   string
+		target float64
+		f      func(int) bool
+	}{
+		{"Handle", 0.15, func(int) bool { return h.Take(1) }},
+		{"Allow", 0.3, func(int) bool { return a.Allow(clock, benchName, "k", 1) }},
+		{"Check", 0.5, func(int) bool { return a.Check(clock, benchName, "k", 1).Allowed }},
+	} {
+		b.Run(w.name, func(b *testing.B) { benchtest.Compare(b, w.target, passes(b, w.f), ref) })
+	}
+}
+
+// passes is a loop of decisions that all pass.
+func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
+	return func(from, n int) {
+		for i := from; i < from+n; i++ {
 			if !f(i) {
 				b.Error("refused")
 				return
 			}
 		}
-	})
-}
-
-func BenchmarkHeldKey(b *testing.B) {
-	b.Run("quorate-Allow", func(b *testing.B) {
-		a, clock := benchTable(b, []string{"k"})
-		run(b, func(int) bool { return a.Allow(clock, benchName, "k", 1) })
-	})
-	b.Run("quorate-Check", func(b *testing.B) {
-		a, clock := benchTable(b, []string{"k"})
-		run(b, func(int) bool { return a.Check(clock, benchName, "k", 1).Allowed })
-	})
-	b.Run("x-time-rate", func(b *testing.B) {
-		l := rate.NewLimiter(1e12, 1<<40)
-		run(b, func(int) bool { return l.Allow() })
-	})
+	}
 }
 
 func BenchmarkRefused(b *testing.B) {
-	b.Run("quorate-Check", func(b *testing.B) {
-		start := time.Now()
-		clock := func() quota.Time { return quota.Time(time.Since(start)) + 1 }
-		a := New(Config{Self: "a", Ranges: 1}, clock())
-		limits, _ := quota.NewLimits(1, []quota.Limit{{LimitName: benchName, Rate: quota.Rate{Tokens: 1, Per: 24 * time.Hour}, Burst: 1}})
-		a.SetLimits(clock(), limits)
-		a.Check(clock, benchName, "k", 1)
-		run(b, func(int) bool { return !a.Check(clock, benchName, "k", 1).Allowed })
-	})
-	b.Run("x-time-rate", func(b *testing.B) {
-		l := rate.NewLimiter(rate.Every(24*time.Hour), 1)
-		l.Allow()
-		run(b, func(int) bool { return !l.Allow() })
-	})
+	start := time.Now()
+	clock := func() quota.Time { return quota.Time(time.Since(start)) + 1 }
+	a := New(Config{Self: "a", Ranges: 1}, clock())
+	limits, _ := quota.NewLimits(1, []quota.Limit{{LimitName: benchName, Rate: quota.Rate{Tokens: 1, Per: 24 * time.Hour}, Burst: 1}})
+	a.SetLimits(clock(), limits)
+	a.Check(clock, benchName, "k", 1)
+	l := rate.NewLimiter(rate.Every(24*time.Hour), 1)
+	l.Allow()
+	benchtest.Compare(b, 0.35,
+		passes(b, func(int) bool { return !a.Check(clock, benchName, "k", 1).Allowed }),
+		passes(b, func(int) bool { return !l.Allow() }))
 }
 
 const millionKeys = 1_000_000
@@ -110,19 +112,29 @@ func keyNames(n int) []string {
 	return keys
 }
 
-// sequence draws requests beforehand; the key bytes are not those in the table.
-func sequence(keys []string, zipf bool) []string {
+// requests are keys of 24 bytes, one behind the other, as they come: whoever asks has
+// just read its key somewhere, so its bytes are near.
+type requests string
+
+const requestCount = 1 << 20
+
+func newRequests(keys []string, zipf bool) requests {
 	rng := rand.New(rand.NewPCG(1, 2))
 	z := rand.NewZipf(rng, 1.1, 1, uint64(len(keys)-1))
-	out := make([]string, 1<<18)
-	for i := range out {
+	var out strings.Builder
+	for range requestCount {
 		n := rng.IntN(len(keys))
 		if zipf {
 			n = int(z.Uint64())
 		}
-		out[i] = string([]byte(keys[n]))
+		out.WriteString(keys[n])
 	}
-	return out
+	return requests(out.String())
+}
+
+func (r requests) key(i int) string {
+	at := i % requestCount * 24
+	return string(r[at : at+24])
 }
 
 func BenchmarkMillionKeys(b *testing.B) {
@@ -135,16 +147,14 @@ func BenchmarkMillionKeys(b *testing.B) {
 		limiters.Store(k, rate.NewLimiter(1e12, 1<<40))
 	}
 	for _, dist := range []string{"zipf", "uniform"} {
-		seq := sequence(keys, dist == "zipf")
-		b.Run(dist+"/quorate-Allow", func(b *testing.B) {
-			run(b, func(i int) bool { return a.Allow(clock, benchName, seq[i&(1<<18-1)], 1) })
-			b.ReportMetric(perKey, "heap-B/key")
+		seq := newRequests(keys, dist == "zipf")
+		ref := passes(b, func(i int) bool {
+			l, ok := limiters.Load(seq.key(i))
+			return ok && l.Allow()
 		})
-		b.Run(dist+"/x-time-rate+xsync", func(b *testing.B) {
-			run(b, func(i int) bool {
-				l, ok := limiters.Load(seq[i&(1<<18-1)])
-				return ok && l.Allow()
-			})
+		b.Run(dist+"/Allow", func(b *testing.B) {
+			benchtest.Compare(b, 0.3, passes(b, func(i int) bool { return a.Allow(clock, benchName, seq.key(i), 1) }), ref)
+			b.ReportMetric(perKey, "heap-B/key")
 		})
 	}
 }

@@ -134,7 +134,7 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 
 // effective returns what counts for a key, without making a bucket for it.
 func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
-	if b, ok := s.keys.Load(key); ok {
+	if b := s.keys.Load(key); b != nil {
 		return b.limit()
 	}
 	return quota.Effective(r.limit, a.table.overrides, key)
@@ -148,7 +148,7 @@ func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost in
 	}
 	if l.Class != quota.Counted {
 		d.Limit = r.limit // not a copy for every key that is banned
-	} else if b, there := s.keys.Load(key); there {
+	} else if b := s.keys.Load(key); b != nil {
 		d.Remaining = b.remaining(l)
 	}
 	return d, true
@@ -189,8 +189,6 @@ func enforced(d quota.Decision, l *quota.Limit, key string) quota.Decision {
 
 // remaining is what the key has left as far as is known without reading a clock.
 func (b *bucket) remaining(l *quota.Limit) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	return min(max(0, b.lastEstimate().Tokens()), l.Burst)
 }
 
@@ -318,7 +316,7 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 // has ended: it is void then.
 func (b *bucket) undo(t taken) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.epoch != t.epoch || b.win != t.win || b.dead {
 		return
 	}

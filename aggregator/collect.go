@@ -71,7 +71,7 @@ func (a *Aggregator) reports(now quota.Time, r quota.RangeID, l *lines, full boo
 				b.tries++
 			}
 			b.pending = rt.seq
-			b.mu.Unlock()
+			b.unlock()
 		}
 		done = n == len(l.entries)
 		out = append(out, quota.Report{
@@ -88,7 +88,8 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 	if s == nil {
 		return nil, false
 	}
-	return s.keys.Load(k.Key)
+	b := s.keys.Load(k.Key)
+	return b, b != nil
 }
 
 // tellAll reports all open keys of ranges that have a new leader, until it has
@@ -107,7 +108,7 @@ func (a *Aggregator) tellAll(now quota.Time) []quota.Report {
 			b.roll(now, b.limit())
 			b.accrue(now)
 			l.add(b, b.entry(now, rt.term))
-			b.mu.Unlock()
+			b.unlock()
 		}
 		out = append(out, a.reports(now, quota.RangeID(r), l, true)...)
 		rt.tell, rt.told, rt.toldAt = false, rt.seq, now
@@ -136,7 +137,7 @@ func (a *Aggregator) collectSoon(now quota.Time, bt batch) {
 // report, later if the last grant brought nothing.
 func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	switch {
 	case b.sentAt == 0:
 		return now
@@ -154,7 +155,7 @@ func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
 func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 	rt := &a.ranges[b.rng]
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead || b.phase == closed {
 		return
 	}

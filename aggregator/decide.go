@@ -90,7 +90,7 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 		now = clock()
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return quota.Decision{}, false // what was taken here was void
 	}
@@ -268,6 +268,7 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 	b.lastUse = now
 	// The leader does not know yet what was used here since the last report.
 	b.est, b.estAt, b.estUsed, b.estBack = an.Level, now, b.acked, b.ackedBack
+	b.publish()
 	d := decision(l, an.Why, an.Allowed, b.lastEstimate(), t.cost)
 	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter
 	if !an.Allowed && an.Why == quota.WhyLeader {

@@ -45,7 +45,7 @@ func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	l := b.limit()
 	if b.dead || l.Class != quota.Counted || l.Enforcement == quota.Off {
 		return
@@ -72,8 +72,8 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		Shadow: l.Enforcement != quota.Enforce || !inFraction(l, key), Nodes: a.nodes(),
 	}
 	at := slowest(r, s)
-	b, ok := at.keys.Load(key)
-	if !ok {
+	b := at.keys.Load(key)
+	if b == nil {
 		if at != s {
 			st.Tier = at.rule.Load().limit.First()
 			st.Level = quota.FromTokens(st.Tier.Burst)
@@ -81,7 +81,7 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		return st
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	own := b.limit()
 	st.Tier = own.First()
 	now := clock()

@@ -7,24 +7,15 @@ import (
 )
 
 // Handle is one key of one limit, for those that ask for it again and again: it
-// remembers where its bucket is. Any goroutine may use it.
-type Handle struct {
-	a    *Aggregator
-	name quota.LimitName
-	key  string
-	at   atomic.Pointer[spot]
-}
+// remembers where its bucket is. The zero Handle remembers nothing. Any goroutine may
+// use it.
+type Handle struct{ at atomic.Pointer[spot] }
 
 // spot is where a handle has found its bucket, in which set of limits.
 type spot struct {
+	of    *Aggregator
 	slots *map[quota.LimitName]*slot
-	slot  *slot
 	b     *bucket
-}
-
-// Handle returns a handle of a key. The limit need not exist yet.
-func (a *Aggregator) Handle(n quota.LimitName, key string) *Handle {
-	return &Handle{a: a, name: n, key: key}
 }
 
 // Take takes a cost out of what is held, as Allow does first of all: no lock, no
@@ -35,25 +26,30 @@ func (a *Aggregator) Handle(n quota.LimitName, key string) *Handle {
 // at: so a handle never spends what is not there any more.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
-	if p == nil || p.slots != h.a.table.slots.Load() {
-		return false
-	}
-	b := p.b
-	return b.own.Load() == nil && p.slot.rule.Load().simple && cost > 0 && cost <= quota.MaxTokens && b.take(cost*int64(quota.Token), &h.a.urgent)
+	return p != nil && p.slots == p.of.table.slots.Load() && p.b.pay(cost, &p.of.urgent)
 }
 
-// Find looks the bucket up again, after Take has failed and the key was decided.
-func (h *Handle) Find() {
-	slots := h.a.table.slots.Load()
-	s, key := h.a.table.resolve(h.name, h.key)
-	if s == nil {
+// Find looks a key's bucket up for a handle, after Take has failed and the key was
+// decided. The limit need not exist.
+func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
+	slots := a.table.slots.Load()
+	s, key := a.table.resolve(n, key)
+	if s == nil || !s.rule.Load().simple {
+		h.Forget()
 		return
 	}
-	b, ok := s.keys.Load(key)
-	if !ok {
+	b := s.keys.Load(key)
+	if b == nil {
 		return
 	}
-	if p := h.at.Load(); p == nil || p.b != b || p.slots != slots {
-		h.at.Store(&spot{slots, s, b})
+	if p := h.at.Load(); p == nil || p.b != b || p.slots != slots || p.of != a {
+		h.at.Store(&spot{a, slots, b})
+	}
+}
+
+// Forget makes the handle a zero one.
+func (h *Handle) Forget() {
+	if h.at.Load() != nil {
+		h.at.Store(nil)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // bucket that is gone.
 func TestHandle(t *testing.T) {
 	a, clock := handleTable(t)
-	h := a.Handle(benchName, "k")
+	var h Handle
 	if h.Take(1) {
 		t.Fatal("took of a key that holds nothing")
 	}
@@ -21,7 +21,7 @@ func TestHandle(t *testing.T) {
 			Key: r.Entries[0].Key, Epoch: r.Entries[0].Epoch, Seq: 1, Ack: r.Seq, Tokens: 10 * quota.Token, Level: 99 * quota.Token, Lease: time.Minute, Again: time.Second,
 		}}})
 	}
-	h.Find()
+	a.Find(&h, benchName, "k")
 	if !h.Take(4) || h.Take(7) || h.Take(0) || h.Take(-1) || !h.Take(6) {
 		t.Error("a handle takes what is held, and no more")
 	}
@@ -30,7 +30,7 @@ func TestHandle(t *testing.T) {
 	if h.Take(1) {
 		t.Error("took under limits that are not in force any more")
 	}
-	h.Find()
+	a.Find(&h, benchName, "k")
 	if h.Take(1) {
 		t.Error("took of a limit that refuses everything")
 	}

@@ -20,7 +20,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		if !b.dead && b.phase != closed && b.rng == r {
 			a.list(b)
 		}
-		b.mu.Unlock()
+		b.unlock()
 	}
 	l := &lines{}
 	for _, b := range rt.open {
@@ -33,7 +33,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	for _, b := range rt.open {
 		b.mu.Lock()
 		b.pending, b.tries = 0, 0 // nobody answers
-		b.mu.Unlock()
+		b.unlock()
 	}
 	rt.leader, rt.tell, rt.told = "", false, 0
 	return out
@@ -42,7 +42,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 // leave is the last entry of a key, which begins anew.
 func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.ReportEntry {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	l, want := b.limit(), b.want
 	b.roll(now, l)
 	b.accrue(now)

@@ -93,7 +93,7 @@ func lends(l *quota.Limit) bool {
 // lend returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) lend(now quota.Time, b *bucket, w Wish) (Loan, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return Loan{}, false
 	}
@@ -272,7 +272,7 @@ func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
 // settle returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return false
 	}
@@ -370,6 +370,6 @@ func (a *Aggregator) Lent(k quota.Key) quota.Units {
 		return 0
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	return b.loans
 }

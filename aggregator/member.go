@@ -69,10 +69,7 @@ func (a *Aggregator) Leader(r quota.RangeID) (quota.NodeID, quota.Term) {
 // SetLimits swaps in changed limits. Levels stay; keys of removed limits go.
 func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 	for _, s := range a.table.setLimits(limits) {
-		s.keys.Range(func(_ string, b *bucket) bool {
-			a.forget(b)
-			return true
-		})
+		s.keys.Range(a.forget)
 	}
 	a.Overridden(now, nil)
 }
@@ -82,10 +79,7 @@ func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
 		for _, s := range a.slots() {
-			s.keys.Range(func(_ string, b *bucket) bool {
-				a.relimit(now, b)
-				return true
-			})
+			s.keys.Range(func(b *bucket) { a.relimit(now, b) })
 		}
 	}
 	for _, k := range keys {
@@ -94,7 +88,7 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 			continue
 		}
 		for _, c := range s.rule.Load().charges {
-			if b, ok := c.slot.keys.Load(k.Key); ok && c.up == 0 {
+			if b := c.slot.keys.Load(k.Key); b != nil && c.up == 0 {
 				a.relimit(now, b)
 			}
 		}
@@ -111,7 +105,7 @@ func (a *Aggregator) slots() map[quota.LimitName]*slot {
 // relimit applies a changed limit to a key. What was used stays used.
 func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	b.relimit(a.table.overrides)
 	b.roll(now, b.limit())
 	if b.phase != closed {
@@ -125,7 +119,7 @@ func (a *Aggregator) forget(b *bucket) {
 	b.dead, b.phase = true, closed
 	b.closePlace()
 	b.expire()
-	b.mu.Unlock()
+	b.unlock()
 	a.unlist(b)
 	a.table.drop(b)
 }
@@ -166,7 +160,7 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
 	b := e.b
 	b.mu.Lock()
 	if b.phase != closed || b.closedAt != e.at || b.dead {
-		b.mu.Unlock()
+		b.unlock()
 		return true // used again since
 	}
 	l := b.limit()
@@ -178,11 +172,11 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
 	}
 	tight := a.table.size.Load() > a.table.maxKeys-a.table.maxKeys/16
 	if !tight && (now.Sub(e.at) < idle || !full) {
-		b.mu.Unlock()
+		b.unlock()
 		return false
 	}
 	b.dead = true
-	b.mu.Unlock()
+	b.unlock()
 	a.table.drop(b)
 	return true
 }

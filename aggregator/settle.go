@@ -55,7 +55,7 @@ func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
 		return 0
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	now, l := clock(), b.limit()
 	if b.phase == closed && !b.dead {
 		a.openBucket(now, b, l)
@@ -86,7 +86,7 @@ func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c
 func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *turn) (was quota.Units, ok bool) {
 	cost := t.cost
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return 0, false
 	}
@@ -140,7 +140,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units) {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.dead {
 		return
 	}
@@ -161,12 +161,12 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	if s == nil {
 		return
 	}
-	b, ok := s.keys.Load(key)
-	if !ok {
+	b := s.keys.Load(key)
+	if b == nil {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	u := min(quota.FromTokens(count), b.inFlight)
 	if b.dead || u <= 0 {
 		return

@@ -247,12 +247,6 @@ func (b *bucket) refillExactly(now quota.Time, r quota.Rate) {
 	b.estAt = b.estAt.Add(time.Duration(quota.MulDivCeil(got, int64(r.Per), tokens)))
 }
 
-// lastEstimate is the estimate of the moment at which it was last brought up to
-// date, less own use since: what can be said without reading the clock.
-func (b *bucket) lastEstimate() quota.Units {
-	return b.est - (b.counts().spent() - b.estUsed) + (b.refunded - b.estBack)
-}
-
 // guesses reports whether admitting the cost on the estimate of a soft limit
 // would be a mere guess: since the leader last told the level, this node has
 // overdrawn what would be its part if all nodes saw the same burst, and there

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/puzpuzpuz/xsync/v4"
-
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -18,7 +16,7 @@ type slot struct {
 	gone atomic.Bool // the limit was removed
 	used atomic.Bool // inline: looked up since the last sweep
 	size atomic.Int64
-	keys *xsync.Map[string, *bucket]
+	keys *keys
 }
 
 // rule is what a slot serves until the limits change.
@@ -95,7 +93,7 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 	limits.Meters(func(l *quota.Limit) {
 		s := t.find(l.LimitName)
 		if s == nil {
-			s = &slot{name: l.LimitName, keys: xsync.NewMap[string, *bucket]()}
+			s = &slot{name: l.LimitName, keys: newKeys()}
 		}
 		next[l.LimitName], rules[l.LimitName] = s, &rule{limit: l}
 	})
@@ -126,7 +124,7 @@ func plain(l *quota.Limit) bool {
 
 // bucket returns the bucket of a key, making it if there is room; nil if not.
 func (t *table) bucket(s *slot, key string) *bucket {
-	if b, ok := s.keys.Load(key); ok {
+	if b := s.keys.Load(key); b != nil {
 		return b
 	}
 	l := s.rule.Load().limit
@@ -136,14 +134,16 @@ func (t *table) bucket(s *slot, key string) *bucket {
 	}
 	key = strings.Clone(key) // the caller's string may share a large buffer
 	own := quota.Key{LimitName: s.name, Key: key}
-	fresh := &bucket{slot: s, key: key, rng: shard.Of(own, t.ranges)}
-	fresh.relimit(t.overrides)
-	b, loaded := s.keys.LoadOrStore(key, fresh)
+	b, loaded := s.keys.LoadOrStore(key, func() *bucket {
+		fresh := newBucket(s, key, shard.Of(own, t.ranges))
+		fresh.relimit(t.overrides)
+		return fresh
+	})
 	if loaded {
 		t.leave(s)
 		return b
 	}
-	fresh.relimit(t.overrides) // one that was set since the first look has not found this bucket
+	b.relimit(t.overrides) // one that was set since the first look has not found this bucket
 	if t.created != nil {
 		t.created(own)
 	}
@@ -158,7 +158,7 @@ func (t *table) leave(s *slot) {
 
 // drop removes a bucket that is marked dead.
 func (t *table) drop(b *bucket) {
-	if _, ok := b.slot.keys.LoadAndDelete(b.key); ok {
+	if b.slot.keys.Delete(b) {
 		t.leave(b.slot)
 		if t.removed != nil {
 			t.removed(quota.Key{LimitName: b.slot.name, Key: b.key})

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"math/rand/v2"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -14,16 +14,17 @@ import (
 // lock, a clock or an allocation. Make it once and keep it; any number of goroutines
 // may use it.
 type Bucket struct {
-	c     *Client
-	key   quota.Key
-	near  atomic.Pointer[aggregator.Handle]
-	fault error
+	near    aggregator.Handle
+	granted *counter
+	c       *Client
+	key     quota.Key
+	fault   error
 }
 
 // Bucket returns a handle of a key. Names or a key that cannot be make all its calls
 // fail.
 func (c *Client) Bucket(namespace, limit, key string) *Bucket {
-	b := &Bucket{c: c}
+	b := &Bucket{c: c, granted: c.stats.granted.of(rand.Uint64())}
 	b.key, b.fault = checked(namespace, limit, key, 1)
 	return b
 }
@@ -38,8 +39,8 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // are any, else it is true. That is so while nobody has answered yet, if there is no
 // such limit, of names that cannot be, and after Close. Use Check to tell.
 func (b *Bucket) AllowN(n int64) bool {
-	if h := b.near.Load(); h != nil && h.Take(n) {
-		b.c.stats.granted.Inc()
+	if b.near.Take(n) {
+		b.granted.Add(1)
 		return true
 	}
 	res, err := b.Check(context.Background(), n)
@@ -72,15 +73,10 @@ func (b *Bucket) find() {
 	}
 	agg := m.agg.Load()
 	if agg == nil || b.c.closed.Load() {
-		b.near.Store(nil)
+		b.near.Forget()
 		return
 	}
-	h := b.near.Load()
-	if h == nil {
-		h = agg.Handle(b.key.LimitName, b.key.Key)
-		b.near.Store(h)
-	}
-	h.Find()
+	agg.Find(&b.near, b.key.LimitName, b.key.Key)
 }
 
 // Refund gives back n tokens that were taken and not used. See Client.Refund.

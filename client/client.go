@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v4"
 	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -91,7 +90,6 @@ func assemble(o options) (*Client, error) {
 		o.name = processName()
 	}
 	c := &Client{opts: o, clock: newClock(), breaker: breaker{after: o.breakAfter}, ended: make(chan struct{})}
-	c.stats.granted = xsync.NewCounter()
 	c.queues.most = int64(o.maxWaiting)
 	var err error
 	c.fallback, err = newFallback(o.defaults, c.clock)

@@ -3,13 +3,11 @@ package client
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/puzpuzpuz/xsync/v4"
 )
 
 // stats are counted as things happen.
 type stats struct {
-	granted  *xsync.Counter // admitted in the process out of what was granted: every processor counts for itself
+	granted  tally // admitted in the process out of what was granted, by the quick ways
 	modes    [modeCount]atomic.Uint64
 	refused  atomic.Uint64
 	errors   atomic.Uint64
@@ -105,7 +103,7 @@ func (c *Client) Stats() Stats {
 	for i, mode := range modeWords {
 		out.Decisions[mode] = s.modes[i].Load()
 	}
-	out.Decisions[ModeGranted] += uint64(s.granted.Value())
+	out.Decisions[ModeGranted] += s.granted.sum()
 	out.CircuitOpen, out.CircuitOpened = c.breaker.state()
 	if m := c.member; m != nil {
 		if at := m.attached.Load(); at != nil {

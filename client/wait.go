@@ -26,8 +26,8 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	if b.fault != nil {
 		return b.fault
 	}
-	if h := b.near.Load(); h != nil && !b.c.queues.any(b.key) && h.Take(n) {
-		b.c.stats.granted.Inc()
+	if !b.c.queues.any(b.key) && b.near.Take(n) {
+		b.granted.Add(1)
 		return nil
 	}
 	turn, err := b.c.enter(ctx, b.key)

@@ -137,6 +137,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota", "api/gen/..."},
 	},
 	{
+		Package: "internal/benchtest", Kind: Support,
+		Job:        "compares what is measured with a reference in the same run",
+		ThirdParty: []string{sys},
+	},
+	{
 		Package: "internal/filltest", Kind: Support,
 		Job: "fills values for tests of codecs",
 		May: []string{"internal/zone"},
