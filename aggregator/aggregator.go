@@ -55,7 +55,7 @@ func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 // may pass. It is the fastest way in.
 func (a *Aggregator) Allow(clock Clock, n quota.LimitName, key string, cost int64) bool {
 	if s := a.table.find(n); s != nil && s.rule.Load().simple {
-		if b := s.keys.Load(key); b != nil && b.pay(cost, &a.urgent) {
+		if l, b := s.keys.find(key); l != nil && l.pay(cost, b, &a.urgent) {
 			return true
 		}
 	}
@@ -109,9 +109,9 @@ func (a *Aggregator) check(clock Clock, n quota.LimitName, key string, cost int6
 // checkSimple is Decide for one limit with one counter: it allocates nothing.
 // waits says that the call comes again, as one that waits.
 func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final, waits bool) (quota.Decision, Need) {
-	b := s.keys.Load(key)
-	if b != nil && b.pay(cost, &a.urgent) {
-		return decision(r.limit, quota.WhyHeld, true, b.lastEstimate(), quota.FromTokens(cost)), Nothing
+	at, b := s.keys.find(key)
+	if at != nil && at.pay(cost, b, &a.urgent) {
+		return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), Nothing
 	}
 	l := r.limit
 	if b != nil {
@@ -141,7 +141,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
 	b.charged, b.unled = 0, 0
 	b.loans, b.unbacked, b.voids = 0, 0, 0
-	b.held.Store(0)
+	b.hot().held.Store(0)
 	b.tries = 0
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.abandoned.unsend()

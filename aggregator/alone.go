@@ -38,7 +38,7 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 
 // peekAlone says what decideAlone would say to one token.
 func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
-	was := *b.state
+	was := b.state
 	if b.apart != nil {
 		own := *b.apart
 		b.apart = &own
@@ -46,7 +46,7 @@ func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limi
 	try := *t
 	try.cost = quota.Token
 	d := a.decideAlone(now, &try, b, l, est)
-	*b.state = was
+	b.state = was
 	if d.Allowed {
 		d.Remaining++
 	}

@@ -88,9 +88,9 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	b.anchor(now, at, e)
 	b.noteShare(b.limit(), e)
 	b.dry = e.Free < max(b.wanted, quota.Token)
-	b.low.Store(int64(b.lowWater(rt, e)))
+	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
-	if b.hurry && quota.Units(b.held.Load()) < max(b.want, quota.Units(b.low.Load())) {
+	if b.hurry && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
 		a.urgent.push(b)
 	}
 }
@@ -128,7 +128,7 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	}
 	if b.rate > e.Rate && b.from > at { // accrued too much since: take it back
 		over := perSecond(b.rate-e.Rate, b.from.Sub(at))
-		b.held.Add(int64(-over))
+		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
 	}
 	b.rate, b.cap, b.offset = e.Rate, e.Cap, off
@@ -164,10 +164,10 @@ func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 // time that asking takes, provided that the cluster has more than that.
 func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	low := perSecond(b.demand, 2*rt.rtt)
-	if e.Level <= quota.Units(b.held.Load()) || b.dry {
+	if e.Level <= quota.Units(b.hot().held.Load()) || b.dry {
 		return 0
 	}
-	return max(low, quota.Units(b.held.Load())-b.expected(e.Again))
+	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))
 }
 
 // expected is the most that a member uses until it reports again, if its use

@@ -189,7 +189,7 @@ func enforced(d quota.Decision, l *quota.Limit, key string) quota.Decision {
 
 // remaining is what the key has left as far as is known without reading a clock.
 func (b *bucket) remaining(l *quota.Limit) int64 {
-	return min(max(0, b.lastEstimate().Tokens()), l.Burst)
+	return min(max(0, b.hot().lastEstimate().Tokens()), l.Burst)
 }
 
 // inFraction picks the keys that a partly enforced limit applies to: always the
@@ -327,7 +327,7 @@ func (b *bucket) undo(t taken) {
 		}
 	}
 	if !t.over {
-		b.held.Add(int64(t.cost))
+		b.hot().held.Add(int64(t.cost))
 		b.note() // of a window what is held is not counted
 		return
 	}

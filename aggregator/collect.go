@@ -227,7 +227,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.expire()
 		return true
 	}
-	if (b.held.Load() > 0 || b.rate > 0) && (b.dry || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
+	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.dry || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
 		b.stop()
 		return true
 	}
@@ -284,7 +284,7 @@ func perSecond(rate quota.Units, d time.Duration) quota.Units {
 // entry is the key's line in a report to the leader of that term. One that has
 // not granted yet is told what an earlier one has. Held by b.mu.
 func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
-	held := quota.Units(b.held.Load())
+	held := quota.Units(b.hot().held.Load())
 	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
 	e := quota.ReportEntry{
 		Key: quota.Key{LimitName: b.slot.name, Key: b.key}, Epoch: b.epoch,
@@ -302,6 +302,6 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	}
 	b.sent, b.sentAt, b.hurry = c, now, false
 	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
-	b.low.Store(0) // one report at a time
+	b.hot().low.Store(0) // one report at a time
 	return e
 }

@@ -96,7 +96,7 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 	}
 	if taken {
 		t.took(b, false)
-		return decision(l, quota.WhyHeld, true, b.lastEstimate(), t.cost), true
+		return decision(l, quota.WhyHeld, true, b.hot().lastEstimate(), t.cost), true
 	}
 	return a.decideSlow(now, t, b, l), true
 }
@@ -269,7 +269,7 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 	// The leader does not know yet what was used here since the last report.
 	b.est, b.estAt, b.estUsed, b.estBack = an.Level, now, b.acked, b.ackedBack
 	b.publish()
-	d := decision(l, an.Why, an.Allowed, b.lastEstimate(), t.cost)
+	d := decision(l, an.Why, an.Allowed, b.hot().lastEstimate(), t.cost)
 	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter
 	if !an.Allowed && an.Why == quota.WhyLeader {
 		d.Why = quota.WhyOverLimit

@@ -15,6 +15,7 @@ type Handle struct{ at atomic.Pointer[spot] }
 type spot struct {
 	of    *Aggregator
 	slots *map[quota.LimitName]*slot
+	line  *line
 	b     *bucket
 }
 
@@ -26,7 +27,7 @@ type spot struct {
 // at: so a handle never spends what is not there any more.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.slots.Load() && p.b.pay(cost, &p.of.urgent)
+	return p != nil && p.slots == p.of.table.slots.Load() && p.line.pay(cost, p.b, &p.of.urgent)
 }
 
 // Find looks a key's bucket up for a handle, after Take has failed and the key was
@@ -38,12 +39,12 @@ func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
 		h.Forget()
 		return
 	}
-	b := s.keys.Load(key)
-	if b == nil {
+	l, b := s.keys.find(key)
+	if l == nil || b == nil {
 		return
 	}
-	if p := h.at.Load(); p == nil || p.b != b || p.slots != slots || p.of != a {
-		h.at.Store(&spot{a, slots, b})
+	if p := h.at.Load(); p == nil || p.line != l || p.slots != slots || p.of != a {
+		h.at.Store(&spot{a, slots, l, b})
 	}
 }
 

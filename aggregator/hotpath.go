@@ -7,16 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket is what the member knows of one key. The first fields are the hot path:
-// they are one cache line, and with tokens held nothing else is read, and only held
-// is written.
+// bucket is what the member knows of one key; its line is what the hot path needs of
+// it, with tokens held.
 type bucket struct {
-	held    atomic.Int64 // Units spendable without asking; set back only under mu
-	low     atomic.Int64 // below this the hot path asks for more
-	rest    atomic.Int64 // what the last estimate is beyond held; see lastEstimate
-	special atomic.Bool  // own is set
-	length  int32        // of the key
-	short   [shortKey]byte
+	line atomic.Pointer[line] // set under mu; see hot
 
 	asked atomic.Bool // on the stack of urgent buckets
 	rng   quota.RangeID
@@ -27,29 +21,12 @@ type bucket struct {
 	own  atomic.Pointer[quota.Limit] // what an override makes of the slot's limit
 
 	mu sync.Mutex
-	*state
+	state
 }
 
-// shortKey is up to which length a key is compared on the first cache line. The
-// state is apart: it is large, and would move that line off its boundary.
-const shortKey = 32
-
-func newBucket(s *slot, key string, rng quota.RangeID) *bucket {
-	b := &bucket{slot: s, key: key, length: int32(len(key)), rng: rng, state: new(state)}
-	copy(b.short[:], key)
-	return b
-}
-
-// is reports whether the bucket is that of a key.
-func (b *bucket) is(key string) bool {
-	if int(b.length) != len(key) {
-		return false
-	}
-	if len(key) <= shortKey {
-		return string(b.short[:len(key)]) == key
-	}
-	return b.key == key
-}
+// hot returns the line of the bucket: with mu held it stays the one, else what it
+// holds may have moved.
+func (b *bucket) hot() *line { return b.line.Load() }
 
 // unlock ends what mu guards: what is to be said without it follows.
 func (b *bucket) unlock() {
@@ -59,17 +36,17 @@ func (b *bucket) unlock() {
 
 // publish brings rest up to date. Held by b.mu.
 func (b *bucket) publish() {
-	s := b.state
+	s, l := &b.state, b.hot()
 	rest := s.est + s.estUsed - (s.in - s.loans + s.over) + s.refunded - s.estBack
-	if int64(rest) != b.rest.Load() {
-		b.rest.Store(int64(rest))
+	if int64(rest) != l.rest.Load() {
+		l.rest.Store(int64(rest))
 	}
 }
 
 // lastEstimate is the estimate of the moment at which it was last brought up to
-// date, less own use since: what can be said without a clock. With the lock held it
-// is exact; else it may be a moment late.
-func (b *bucket) lastEstimate() quota.Units { return quota.Units(b.held.Load() + b.rest.Load()) }
+// date, less own use since: what can be said without a clock. Without the lock it may
+// be a moment late.
+func (l *line) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.rest.Load()) }
 
 // limit returns what counts for the key.
 func (b *bucket) limit() *quota.Limit {
@@ -79,33 +56,42 @@ func (b *bucket) limit() *quota.Limit {
 	return b.slot.rule.Load().limit
 }
 
-// relimit takes over the override of the key, or that there is none.
+// relimit takes over the override of the key, or that there is none. Held by b.mu,
+// unless nobody else knows the bucket yet.
 func (b *bucket) relimit(all quota.Overrides) {
 	l := b.slot.rule.Load().limit
-	if own := quota.Effective(l, all, b.key); own != l {
-		b.own.Store(own)
-	} else {
-		b.own.Store(nil)
+	own := quota.Effective(l, all, b.key)
+	if own == l {
+		own = nil
 	}
-	b.special.Store(b.own.Load() != nil)
+	b.own.Store(own)
+	switch at := b.hot(); {
+	case at == nil:
+	case own != nil:
+		at.kind.Or(special)
+	default:
+		at.kind.And(^uint32(special))
+	}
 }
 
 // pay takes tokens that are held, of a limit that is simple, unless an override makes
 // another of it. False decides nothing.
-func (b *bucket) pay(cost int64, urgent *stack) bool {
-	return cost > 0 && cost <= quota.MaxTokens && !b.special.Load() && b.take(cost*int64(quota.Token), urgent)
+func (l *line) pay(cost int64, b *bucket, urgent *stack) bool {
+	return cost > 0 && cost <= quota.MaxTokens && l.kind.Load()&special == 0 && l.take(cost*int64(quota.Token), b, urgent)
 }
 
-// take subtracts cost if that much is held. It is the common case of every
-// decision: two loads and one compare-and-swap.
-func (b *bucket) take(cost int64, urgent *stack) bool {
+// take subtracts cost if that much is held.
+func (b *bucket) take(cost int64, urgent *stack) bool { return b.hot().take(cost, b, urgent) }
+
+// take is the common case of every decision: two loads and one compare-and-swap.
+func (l *line) take(cost int64, b *bucket, urgent *stack) bool {
 	for {
-		h := b.held.Load()
+		h := l.held.Load()
 		if h < cost {
 			return false
 		}
-		if b.held.CompareAndSwap(h, h-cost) {
-			if h-cost < b.low.Load() {
+		if l.held.CompareAndSwap(h, h-cost) {
+			if h-cost < l.low.Load() {
 				urgent.push(b)
 			}
 			return true

@@ -8,7 +8,7 @@ func (a *Aggregator) Held(k quota.Key) quota.Units {
 	if !ok {
 		return 0
 	}
-	return quota.Units(b.held.Load())
+	return quota.Units(b.hot().held.Load())
 }
 
 // Quiet reports whether there is nothing that time alone would make due: no key

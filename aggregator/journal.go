@@ -56,7 +56,7 @@ func (b *bucket) note() {
 	}
 	total := b.in
 	if b.windowed() {
-		total -= quota.Units(b.held.Load())
+		total -= quota.Units(b.hot().held.Load())
 	}
 	if b.loans > 0 && b.limit().Ceiling == quota.Soft { // clients tell it to the next node that they attach to
 		total -= b.loans

@@ -6,153 +6,193 @@ import (
 	"sync/atomic"
 )
 
-// keys finds the buckets of one slot. Readers take no lock and follow two
-// pointers: to a cell of the index, and to the bucket, whose first cache line has
-// the key. Writers lock one of the shards.
+// keys is the table of one slot. What a decision needs of a key while it holds
+// tokens is one cache line, which lies in the table itself: so it costs one access to
+// memory, however many keys there are. Readers take no lock; writers lock one shard.
 //
-// A cell that has been used is never empty again in the same index, so whoever
-// probes past it finds what is behind it, whatever happens meanwhile.
+// A line is for one key, once: when its bucket goes it stays empty-handed, and is
+// reclaimed with the whole shard. So whoever still looks at it finds nothing to spend.
+// When a shard is laid out anew, what is held moves to the new line, with the bucket
+// locked; who comes through the old one finds nothing there, and locks the bucket.
 type keys struct {
-	shards [keyShards]keyShard
 	seed   maphash.Seed
+	shards [keyShards]keyShard
 }
 
-// keyShards are many enough that nobody waits long while one of them grows.
-const keyShards = 16
+// keyShards are many enough that nobody waits long while one of them is laid out anew.
+const keyShards = 32
 
 type keyShard struct {
-	index atomic.Pointer[index]
-	mu    sync.Mutex // of those who write
-	live  int        // cells with a bucket
-	used  int        // and those whose bucket is gone
+	layout atomic.Pointer[layout]
+	mu     sync.Mutex // of those who write
+	live   int        // lines with a bucket
+	used   int        // and those whose bucket is gone
 }
 
-// index is a table with open addressing. Its length is a power of two, and it is
-// never full.
-type index struct{ cells []cell }
-
-type cell struct {
-	hash atomic.Uint64 // 0 is empty
-	b    atomic.Pointer[bucket]
+// layout is a table with open addressing. The number of lines is a power of two, and
+// some are empty. Lines have no pointers, so that the garbage collector does not look
+// at them.
+type layout struct {
+	lines   []line
+	buckets []atomic.Pointer[bucket]
 }
 
-const leastCells = 8
+// line is what the hot path reads and writes of a key: one cache line.
+type line struct {
+	hash atomic.Uint64 // of the key; noKey, lostKey
+	held atomic.Int64  // Units spendable without asking; set back only under bucket.mu
+	low  atomic.Int64  // below this the hot path asks for more
+	rest atomic.Int64  // what the last estimate is beyond held; see bucket.publish
+	kind atomic.Uint32 // length of the key, and whether it is special
+	key  [shortKey]byte
+}
+
+const (
+	noKey   = 0 // nor has there been one
+	lostKey = 1
+	hashed  = 2 // in all others
+
+	shortKey = 28      // longer ones are compared in their bucket
+	special  = 1 << 16 // an override makes another limit of the slot's
+
+	leastLines = 4
+)
 
 func newKeys() *keys { return &keys{seed: maphash.MakeSeed()} }
 
-// hash is that of a key, never 0.
-func (k *keys) hash(key string) uint64 { return maphash.Comparable(k.seed, key) | 1 }
+func (k *keys) hash(key string) uint64 { return maphash.Comparable(k.seed, key) | hashed }
 
-func (k *keys) shard(hash uint64) *keyShard { return &k.shards[hash>>60] }
+func (k *keys) shard(hash uint64) *keyShard { return &k.shards[hash>>59] }
 
 // Load returns the bucket of a key; nil if there is none.
 func (k *keys) Load(key string) *bucket {
-	h := k.hash(key)
-	if x := k.shard(h).index.Load(); x != nil {
-		b, _ := x.find(h, key)
-		return b
-	}
-	return nil
+	_, b := k.find(key)
+	return b
 }
 
-// find returns the bucket of a key, or nil and the cell where it may be put.
-func (x *index) find(hash uint64, key string) (*bucket, *cell) {
-	var free *cell
-	mask := uint64(len(x.cells) - 1)
-	for i := hash >> 1; ; i++ {
-		c := &x.cells[i&mask]
-		h := c.hash.Load()
-		if h == hash {
-			if b := c.b.Load(); b != nil && b.is(key) {
-				return b, c
+// find returns the bucket of a key and its line; nil if there is none.
+func (k *keys) find(key string) (*line, *bucket) {
+	h := k.hash(key)
+	if x := k.shard(h).layout.Load(); x != nil {
+		if i, ok := x.find(h, key); ok {
+			return &x.lines[i], x.buckets[i].Load()
+		}
+	}
+	return nil, nil
+}
+
+// find returns where a key is; or false, and the empty line where it could be.
+func (x *layout) find(hash uint64, key string) (int, bool) {
+	mask := len(x.lines) - 1
+	for i := int(hash >> 2); ; i++ {
+		at := i & mask
+		switch x.lines[at].hash.Load() {
+		case hash:
+			if x.is(at, key) {
+				return at, true
 			}
-		}
-		if free == nil && c.b.Load() == nil {
-			free = c
-		}
-		if h == 0 {
-			return nil, free
+		case noKey:
+			return at, false
 		}
 	}
 }
 
-// LoadOrStore returns the bucket of a key, or makes it with fresh, which runs with
-// the shard locked.
-func (k *keys) LoadOrStore(key string, fresh func() *bucket) (b *bucket, loaded bool) {
-	h := k.hash(key)
+// is reports whether a line is that of a key.
+func (x *layout) is(at int, key string) bool {
+	l := &x.lines[at]
+	if int(l.kind.Load()&(special-1)) != len(key) {
+		return false
+	}
+	if len(key) <= shortKey {
+		return string(l.key[:len(key)]) == key
+	}
+	b := x.buckets[at].Load()
+	return b != nil && b.key == key
+}
+
+// LoadOrStore returns the bucket of b's key if there is one, or else takes b in.
+func (k *keys) LoadOrStore(b *bucket) (there *bucket, loaded bool) {
+	h := k.hash(b.key)
 	s := k.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.room()
-	b, c := x.find(h, key)
-	if b != nil {
-		return b, true
+	x := s.layout.Load()
+	if x != nil {
+		if i, ok := x.find(h, b.key); ok {
+			return x.buckets[i].Load(), true
+		}
 	}
-	b = fresh()
-	if c.hash.Load() == 0 {
-		s.used++
+	if x == nil || s.used+1 > len(x.lines)*3/4 {
+		x = s.lay()
 	}
-	s.live++
-	c.hash.Store(h) // first: who sees it without a bucket goes on looking
-	c.b.Store(b)
+	x.put(h, b)
+	s.live, s.used = s.live+1, s.used+1
 	return b, false
 }
 
-// room returns an index with an empty cell to spare.
-func (s *keyShard) room() *index {
-	x := s.index.Load()
-	if x != nil && s.used+1 <= len(x.cells)*3/4 {
-		return x
+// put gives a bucket a line. Nobody else puts anything meanwhile.
+func (x *layout) put(hash uint64, b *bucket) {
+	i, _ := x.find(hash, b.key)
+	l := &x.lines[i]
+	kind := uint32(len(b.key))
+	if b.own.Load() != nil {
+		kind |= special
 	}
-	size := leastCells
-	for s.live+1 > size/2 {
+	l.kind.Store(kind)
+	copy(l.key[:], b.key)
+	if old := b.line.Load(); old != nil {
+		l.low.Store(old.low.Load())
+		l.rest.Store(old.rest.Load())
+		l.held.Store(old.held.Swap(0))
+	}
+	b.line.Store(l)
+	x.buckets[i].Store(b)
+	l.hash.Store(hash) // from here on it is found
+}
+
+// lay lays the shard out anew, with room for as many again, and without what is gone.
+func (s *keyShard) lay() *layout {
+	size := leastLines
+	for size*3/8 < s.live {
 		size *= 2
 	}
-	next := &index{cells: make([]cell, size)}
-	if x != nil {
-		next.fill(x)
+	x := &layout{make([]line, size), make([]atomic.Pointer[bucket], size)}
+	if old := s.layout.Load(); old != nil {
+		for i := range old.lines {
+			if b := old.buckets[i].Load(); b != nil {
+				b.mu.Lock()
+				x.put(old.lines[i].hash.Load(), b)
+				b.mu.Unlock()
+			}
+		}
 	}
 	s.used = s.live
-	s.index.Store(next)
-	return next
+	s.layout.Store(x)
+	return x
 }
 
-// fill takes over the buckets of another index. Nobody reads it yet.
-func (x *index) fill(old *index) {
-	mask := uint64(len(x.cells) - 1)
-	for i := range old.cells {
-		b, h := old.cells[i].b.Load(), old.cells[i].hash.Load()
-		if b == nil {
-			continue
-		}
-		at := h >> 1
-		for x.cells[at&mask].b.Load() != nil {
-			at++
-		}
-		c := &x.cells[at&mask]
-		c.hash.Store(h)
-		c.b.Store(b)
-	}
-}
-
-// Delete removes a bucket, and reports whether it was there.
+// Delete removes a bucket that is dead, and reports whether it was there.
 func (k *keys) Delete(b *bucket) bool {
 	h := k.hash(b.key)
 	s := k.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.index.Load()
+	x := s.layout.Load()
 	if x == nil {
 		return false
 	}
-	there, c := x.find(h, b.key)
-	if there != b {
+	i, ok := x.find(h, b.key)
+	if !ok || x.buckets[i].Load() != b {
 		return false
 	}
-	c.b.Store(nil)
-	if s.live--; s.live == 0 {
-		s.index.Store(nil)
+	x.lines[i].hash.Store(lostKey)
+	x.buckets[i].Store(nil)
+	switch s.live--; {
+	case s.live == 0:
+		s.layout.Store(nil)
 		s.used = 0
+	case s.live < len(x.lines)/16:
+		s.lay()
 	}
 	return true
 }
@@ -160,12 +200,12 @@ func (k *keys) Delete(b *bucket) bool {
 // Range calls f with every bucket. Those that come or go meanwhile may be left out.
 func (k *keys) Range(f func(*bucket)) {
 	for i := range k.shards {
-		x := k.shards[i].index.Load()
+		x := k.shards[i].layout.Load()
 		if x == nil {
 			continue
 		}
-		for c := range x.cells {
-			if b := x.cells[c].b.Load(); b != nil {
+		for at := range x.buckets {
+			if b := x.buckets[at].Load(); b != nil {
 				f(b)
 			}
 		}

@@ -137,15 +137,15 @@ func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
 // hand takes up to want, in whole tokens, out of what is held.
 func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 	for {
-		h := quota.Units(b.held.Load())
+		h := quota.Units(b.hot().held.Load())
 		n := min(want, h)
 		n -= n % quota.Token
 		if n <= 0 {
 			return 0
 		}
-		if b.held.CompareAndSwap(int64(h), int64(h-n)) {
+		if b.hot().held.CompareAndSwap(int64(h), int64(h-n)) {
 			b.loans += n
-			if int64(h-n) < b.low.Load() {
+			if int64(h-n) < b.hot().low.Load() {
 				urgent.push(b)
 			}
 			return n
@@ -158,7 +158,7 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Loan, est quota.U
 	l := loan.Limit
 	loan.Nodes = a.nodes()
 	loan.Gen = Generation{b.epoch, b.voids}
-	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.held.Load())), b.rate, b.demand
+	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.hot().held.Load())), b.rate, b.demand
 	loan.Level, loan.Unseen, loan.Others = est+b.ceded, b.ceded, b.others
 	loan.Dry, loan.Told, loan.CutOff, loan.Slope = b.dry, b.told, cut, b.gains(l)
 	if loan.Window, loan.Since, loan.Until = b.win, b.since, b.until; b.until == 0 {
@@ -316,7 +316,7 @@ func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	b.in -= void
 	switch rest := back - void - s.Used; {
 	case rest > 0 && b.phase == open && now < b.lease:
-		b.held.Add(int64(rest))
+		b.hot().held.Add(int64(rest))
 	case rest > 0:
 		b.in, b.returned = b.in-rest, b.returned+rest
 	default: // it had been taken for lost, or void

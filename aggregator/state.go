@@ -107,7 +107,7 @@ func (c counts) spent() quota.Units     { return c.used + c.over }
 func (c counts) attempted() quota.Units { return c.used + c.over + c.refused }
 
 func (b *bucket) counts() counts {
-	return counts{b.in - quota.Units(b.held.Load()) - b.loans, b.over, b.refused, b.refunded}
+	return counts{b.in - quota.Units(b.hot().held.Load()) - b.loans, b.over, b.refused, b.refunded}
 }
 
 // earned returns what a rate yields from from to to, and the moment up to which
@@ -127,7 +127,7 @@ func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
 // accrue adds the granted rate up to now or the end of the lease, up to cap.
 func (b *bucket) accrue(now quota.Time) {
 	if b.earn(now) {
-		b.base = quota.Units(b.held.Load()) + b.loans
+		b.base = quota.Units(b.hot().held.Load()) + b.loans
 	}
 	if now >= b.lease {
 		b.expire()
@@ -156,7 +156,7 @@ func (b *bucket) put(u quota.Units) {
 		if b.place != nil && !b.windowed() {
 			b.note() // before anybody can take it
 		}
-		b.held.Add(int64(u))
+		b.hot().held.Add(int64(u))
 		if b.limit().Kind.Windowed() { // nobody takes that without the lock: it is not used
 			b.note()
 		}
@@ -166,11 +166,11 @@ func (b *bucket) put(u quota.Units) {
 // keep returns everything above u to the leader: the next report shows it.
 func (b *bucket) keep(u quota.Units) {
 	for {
-		h := b.held.Load()
+		h := b.hot().held.Load()
 		if h <= int64(u) {
 			return
 		}
-		if b.held.CompareAndSwap(h, int64(u)) {
+		if b.hot().held.CompareAndSwap(h, int64(u)) {
 			b.in -= quota.Units(h) - u
 			b.returned += quota.Units(h) - u
 			b.base = u + b.loans
@@ -184,7 +184,7 @@ func (b *bucket) keep(u quota.Units) {
 func (b *bucket) expire() {
 	b.rate = 0
 	b.keep(0)
-	b.low.Store(0)
+	b.hot().low.Store(0)
 }
 
 // estimate brings the estimated global level to now and returns it.

@@ -134,16 +134,16 @@ func (t *table) bucket(s *slot, key string) *bucket {
 	}
 	key = strings.Clone(key) // the caller's string may share a large buffer
 	own := quota.Key{LimitName: s.name, Key: key}
-	b, loaded := s.keys.LoadOrStore(key, func() *bucket {
-		fresh := newBucket(s, key, shard.Of(own, t.ranges))
-		fresh.relimit(t.overrides)
-		return fresh
-	})
+	fresh := &bucket{slot: s, key: key, rng: shard.Of(own, t.ranges)}
+	fresh.relimit(t.overrides)
+	b, loaded := s.keys.LoadOrStore(fresh)
 	if loaded {
 		t.leave(s)
 		return b
 	}
+	b.mu.Lock()
 	b.relimit(t.overrides) // one that was set since the first look has not found this bucket
+	b.mu.Unlock()
 	if t.created != nil {
 		t.created(own)
 	}
