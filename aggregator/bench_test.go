@@ -2,9 +2,7 @@ package aggregator
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,31 +110,6 @@ func keyNames(n int) []string {
 	return keys
 }
 
-// requests are keys of 24 bytes, one behind the other, as they come: whoever asks has
-// just read its key somewhere, so its bytes are near.
-type requests string
-
-const requestCount = 1 << 20
-
-func newRequests(keys []string, zipf bool) requests {
-	rng := rand.New(rand.NewPCG(1, 2))
-	z := rand.NewZipf(rng, 1.1, 1, uint64(len(keys)-1))
-	var out strings.Builder
-	for range requestCount {
-		n := rng.IntN(len(keys))
-		if zipf {
-			n = int(z.Uint64())
-		}
-		out.WriteString(keys[n])
-	}
-	return requests(out.String())
-}
-
-func (r requests) key(i int) string {
-	at := i % requestCount * 24
-	return string(r[at : at+24])
-}
-
 func BenchmarkMillionKeys(b *testing.B) {
 	keys := keyNames(millionKeys)
 	heap := heapBytes()
@@ -147,13 +120,13 @@ func BenchmarkMillionKeys(b *testing.B) {
 		limiters.Store(k, rate.NewLimiter(1e12, 1<<40))
 	}
 	for _, dist := range []string{"zipf", "uniform"} {
-		seq := newRequests(keys, dist == "zipf")
+		seq := benchtest.NewRequests(keys, dist == "zipf")
 		ref := passes(b, func(i int) bool {
-			l, ok := limiters.Load(seq.key(i))
+			l, ok := limiters.Load(seq.Key(i))
 			return ok && l.Allow()
 		})
 		b.Run(dist+"/Allow", func(b *testing.B) {
-			benchtest.Compare(b, 0.3, passes(b, func(i int) bool { return a.Allow(clock, benchName, seq.key(i), 1) }), ref)
+			benchtest.Compare(b, 0.3, passes(b, func(i int) bool { return a.Allow(clock, benchName, seq.Key(i), 1) }), ref)
 			b.ReportMetric(perKey, "heap-B/key")
 		})
 	}

@@ -54,3 +54,46 @@ func (h *Handle) Forget() {
 		h.at.Store(nil)
 	}
 }
+
+// LimitHandle is one limit, for those that ask for many of its keys. The zero
+// LimitHandle remembers nothing. Any goroutine may use it.
+type LimitHandle struct{ at atomic.Pointer[limitSpot] }
+
+// limitSpot is where a handle has found its limit, in which set of limits.
+type limitSpot struct {
+	of    *Aggregator
+	slots *map[quota.LimitName]*slot
+	keys  *keys
+}
+
+// Take is Handle.Take of one of the keys: no lock, no clock, no allocation.
+func (h *LimitHandle) Take(key string, cost int64) bool {
+	p := h.at.Load()
+	if p == nil || p.slots != p.of.table.slots.Load() {
+		return false
+	}
+	l, b := p.keys.find(key)
+	return l != nil && l.pay(cost, b, &p.of.urgent)
+}
+
+// FindLimit looks a limit up for a handle, after Take has failed and a key was
+// decided. The limit need not exist. One whose keys are not counted by their own name
+// alone, or that takes more than one counter, is not found.
+func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
+	slots := a.table.slots.Load()
+	s, key := a.table.resolve(n, "")
+	if s == nil || key != "" || !s.rule.Load().simple {
+		h.Forget()
+		return
+	}
+	if p := h.at.Load(); p == nil || p.keys != s.keys || p.slots != slots || p.of != a {
+		h.at.Store(&limitSpot{a, slots, s.keys})
+	}
+}
+
+// Forget makes the handle a zero one.
+func (h *LimitHandle) Forget() {
+	if h.at.Load() != nil {
+		h.at.Store(nil)
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
 	"golang.org/x/time/rate"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/benchtest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -37,8 +39,8 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	m.known.Store(newRules(limits))
 	for _, k := range keys {
 		agg.Check(c.clock.now, l.LimitName, k, 1)
-		agg.Check(c.clock.now, http.LimitName, k, 1)
 	}
+	agg.Check(c.clock.now, http.LimitName, keys[0], 1)
 	for _, r := range agg.Collect(c.clock.now()) {
 		g := quota.Grant{Term: 1, From: "n", To: "c", At: c.clock.now()}
 		for _, e := range r.Entries {
@@ -53,42 +55,66 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 }
 
 // BenchmarkAllow compares decisions in the process with golang.org/x/time/rate in
-// the same run: read the ratios, not the nanoseconds.
+// the same run: read of-ref, the ratio, and not the nanoseconds.
 func BenchmarkAllow(b *testing.B) {
-	many := make([]string, 10_000)
-	for i := range many {
-		many[i] = fmt.Sprintf("user-%d", i)
-	}
-	c := benchClient(b, append([]string{"k"}, many...)...)
+	c := benchClient(b, "k")
 	ctx := b.Context()
-	run := func(name string, f func(i int) bool) {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for i := 0; pb.Next(); i++ {
-					if !f(i) {
-						b.Error("refused")
-						return
-					}
-				}
-			})
-		})
-	}
-	handle := c.Bucket("web", "l", "k")
-	handle.Allow()
-	run("handle", func(int) bool { return handle.Allow() })
+	handle, keyed := c.Bucket("web", "l", "k"), c.Buckets("web", "l")
 	limiter := rate.NewLimiter(rate.Inf/2, 1<<30)
-	run("x-time-rate", func(int) bool { return limiter.Allow() })
-	run("handle/Check", func(int) bool { res, err := handle.Check(ctx, 1); return err == nil && res.Allowed })
-	run("Client/one-key", func(int) bool { res, err := c.Allow(ctx, "web", "l", "k", 1); return err == nil && res.Allowed })
-	run("Client/10k-keys", func(i int) bool {
-		res, err := c.Allow(ctx, "web", "l", many[i*7919%len(many)], 1)
-		return err == nil && res.Allowed
-	})
-	run("Client/http", func(int) bool {
+	ref := passes(b, func(int) bool { return limiter.Allow() })
+	run := func(name string, target float64, f func(int) bool) {
+		f(0)
+		b.Run(name, func(b *testing.B) { benchtest.Compare(b, target, passes(b, f), ref) })
+	}
+	run("Bucket.Allow", 0.15, func(int) bool { return handle.Allow() })
+	run("Buckets.Allow", 0.3, func(int) bool { return keyed.Allow("k") })
+	run("Bucket.Check", 2, func(int) bool { res, err := handle.Check(ctx, 1); return err == nil && res.Allowed })
+	run("Client.Allow", 2, func(int) bool { res, err := c.Allow(ctx, "web", "l", "k", 1); return err == nil && res.Allowed })
+	run("Client.AllowHTTP", 5, func(int) bool {
 		res, err := c.AllowHTTP(ctx, HTTPCheck{Namespace: "web", Method: "GET", Path: "/v1/acme/items/17", Key: "k"})
 		return err == nil && res.Allowed
 	})
+}
+
+// BenchmarkMillionKeys compares with a limiter of golang.org/x/time/rate for each key
+// in a concurrent map. Keys have 24 bytes.
+func BenchmarkMillionKeys(b *testing.B) {
+	keys := make([]string, 1_000_000)
+	limiters := xsync.NewMap[string, *rate.Limiter]()
+	for i := range keys {
+		keys[i] = fmt.Sprintf("tenant-%017d", i)
+		limiters.Store(keys[i], rate.NewLimiter(rate.Inf/2, 1<<30))
+	}
+	c := benchClient(b, keys...)
+	keyed := c.Buckets("web", "l")
+	for _, dist := range []string{"zipf", "uniform"} {
+		seq := benchtest.NewRequests(keys, dist == "zipf")
+		ref := passes(b, func(i int) bool {
+			l, ok := limiters.Load(seq.Key(i))
+			return ok && l.Allow()
+		})
+		b.Run(dist+"/Buckets.Allow", func(b *testing.B) {
+			benchtest.Compare(b, 0.3, passes(b, func(i int) bool { return keyed.Allow(seq.Key(i)) }), ref)
+		})
+		b.Run(dist+"/Client.Allow", func(b *testing.B) {
+			benchtest.Compare(b, 1, passes(b, func(i int) bool {
+				res, err := c.Allow(b.Context(), "web", "l", seq.Key(i), 1)
+				return err == nil && res.Allowed
+			}), ref)
+		})
+	}
+}
+
+// passes is a loop of decisions that all pass.
+func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
+	return func(from, n int) {
+		for i := from; i < from+n; i++ {
+			if !f(i) {
+				b.Error("refused")
+				return
+			}
+		}
+	}
 }
 
 // TestHotPathAllocates: a decision out of what is held allocates nothing.
@@ -99,8 +125,13 @@ func TestHotPathAllocates(t *testing.T) {
 	if got := testing.AllocsPerRun(1000, func() { b.Allow() }); got != 0 {
 		t.Errorf("%v allocations in Bucket.Allow; want none", got)
 	}
-	if n := c.Stats().Decisions[ModeGranted]; n != 1002 {
-		t.Errorf("%d decisions counted, want 1002", n)
+	all := c.Buckets("web", "l")
+	all.Allow("k")
+	if got := testing.AllocsPerRun(1000, func() { all.Allow("k") }); got != 0 {
+		t.Errorf("%v allocations in Buckets.Allow; want none", got)
+	}
+	if n := c.Stats().Decisions[ModeGranted]; n != 2004 {
+		t.Errorf("%d decisions counted, want 2004", n)
 	}
 	if got := testing.AllocsPerRun(1000, func() { c.Allow(t.Context(), "web", "l", "k", 1) }); got > 1 {
 		t.Errorf("%v allocations in Client.Allow; want one, of its policies", got)
