@@ -123,7 +123,7 @@ func (s *service) result(out []quota.Decision, allowed bool) (quota.Decision, *r
 			continue
 		}
 		if allowed || !d.Allowed {
-			s.count(d)
+			s.count(d, 1)
 		}
 		if best == nil || mattersMore(d, best) {
 			best = d

@@ -45,24 +45,24 @@ func (s *service) decide(c *check) (quota.Decision, *rule, *fault) {
 		s.meter.noLimit.Inc()
 		return d, nil, s.noLimit(c.key.LimitName)
 	}
-	r := s.count(&d)
+	r := s.count(&d, 1)
 	return d, r, nil
 }
 
-// count counts a decision and returns the rule of its limit.
-func (s *service) count(d *quota.Decision) *rule {
+// count counts a decision that was made some times, and returns the rule of its limit.
+func (s *service) count(d *quota.Decision, times uint64) *rule {
 	r := s.meter.rules.of(d.Limit, s.node.Limits())
-	r.counts.add(d)
+	r.counts.add(d, times)
 	return r
 }
 
-// seen counts a decision that another protocol made.
-func (s *service) seen(d *quota.Decision) {
+// seen counts a decision that another protocol made, and how many times.
+func (s *service) seen(d *quota.Decision, times uint64) {
 	if d.Limit == nil {
-		s.meter.noLimit.Inc()
+		s.meter.noLimit.Add(float64(times))
 		return
 	}
-	s.count(d)
+	s.count(d, times)
 }
 
 func (c *check) validate() (cost int64, f *fault) {

@@ -178,30 +178,43 @@ func headerOr(req *http.Request, or string, names ...string) string {
 // forwardAuth answers 200 or the status that a proxy understands as no. What is wrong
 // with the query is 400, whatever happens to the request then: it is wrong every time.
 func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
+	code, status := r.forward(w, req)
+	if count := r.opts.Forwarded; count != nil {
+		count(code)
+	}
+	return status
+}
+
+// forward returns what is counted, and the status that it has answered.
+func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int) {
 	f, fa := readForward(req.URL.Query())
 	if fa != nil {
-		return writeFault(w, fa)
+		return "invalid", writeFault(w, fa)
 	}
 	c := f.checkOf(req)
 	if fa := r.admitChecks(req.Context(), c); fa != nil {
-		return writeFault(w, fa)
+		return "denied", writeFault(w, fa)
 	}
 	d, rule, fa := r.decide(&c)
-	switch {
-	case fa != nil && f.closed:
-		w.Header().Set("Quorate-Fault", fa.Error())
-		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", fa.Error())
-	case fa != nil:
-		w.Header().Set("Quorate-Fault", fa.Error())
-		w.WriteHeader(http.StatusOK)
-		return http.StatusOK
+	if fa != nil {
+		return "fault", f.undecided(w, fa)
 	}
 	setRateLimit(w.Header(), rule, &d)
 	if d.Allowed {
 		w.WriteHeader(http.StatusOK)
-		return http.StatusOK
+		return "allowed", http.StatusOK
 	}
-	return writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why))
+	return "refused", writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why))
+}
+
+// undecided answers where no limit can decide.
+func (f *forwardQuery) undecided(w http.ResponseWriter, fa *fault) int {
+	w.Header().Set("Quorate-Fault", fa.Error())
+	if f.closed {
+		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", fa.Error())
+	}
+	w.WriteHeader(http.StatusOK)
+	return http.StatusOK
 }
 
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers.

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -78,7 +80,14 @@ func TestForwardKeys(t *testing.T) {
 // TestForwardAnswers: what the proxy is told.
 func TestForwardAnswers(t *testing.T) {
 	n := newFake(t)
-	srv := forwardServer(t, n)
+	var mu sync.Mutex
+	codes := map[string]int{}
+	srv := httptest.NewServer(NewHTTP(n, Options{ForwardAuth: true, Forwarded: func(code string) {
+		mu.Lock()
+		defer mu.Unlock()
+		codes[code]++
+	}}).Handler)
+	t.Cleanup(srv.Close)
 	url := srv.URL + "/v1/forward-auth?"
 	for _, c := range []struct {
 		query  string
@@ -112,6 +121,11 @@ func TestForwardAnswers(t *testing.T) {
 				t.Errorf("%s: no %s in %v", c.query, f, res.Header)
 			}
 		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := map[string]int{"allowed": 2, "refused": 3, "fault": 4, "invalid": 8}; !maps.Equal(codes, want) {
+		t.Errorf("counted %v, want %v", codes, want)
 	}
 	if res := forward(t, serveHTTP(t, n).URL+"/v1/forward-auth"); res.StatusCode != http.StatusNotFound {
 		t.Errorf("where it is off: %s", res.Status)

@@ -24,10 +24,10 @@ func TestOtherProtocols(t *testing.T) {
 	}
 	o := Options{
 		Registry: prometheus.NewRegistry(),
-		Register: func(_ *grpc.Server, seen func(*quota.Decision)) {
+		Register: func(_ *grpc.Server, seen func(*quota.Decision, uint64)) {
 			limit, _ := n.limits.Find(quota.LimitName{Namespace: "web", Limit: "login"})
-			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit})
-			seen(&quota.Decision{Why: quota.WhyNoLimit})
+			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
+			seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
 		},
 		Mount: map[string]http.Handler{"/api": says("short"), "/api/long": says("long"), "/v1": says("never a route of ours")},
 	}
@@ -54,7 +54,7 @@ func TestOtherProtocols(t *testing.T) {
 	}
 	_, text := get("/metrics")
 	for _, want := range []string{
-		`quorate_decisions_total{limit="login",namespace="web",result="allowed",why="held"} 1`,
+		`quorate_decisions_total{limit="login",namespace="web",result="allowed",why="held"} 3`,
 		`quorate_no_limit_total 1`,
 		`quorate_request_duration_seconds_count{code="418",method="/api",protocol="http"} 4`,
 		`quorate_request_duration_seconds_count{code="404",method="other",protocol="http"} 1`,

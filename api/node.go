@@ -147,16 +147,21 @@ type Options struct {
 	// Version of the software, for quorate_build_info.
 	Version string
 	// Register adds services of other protocols to the gRPC server, perhaps nil.
-	// They call seen with every decision, so that it is counted in the metrics.
-	Register func(srv *grpc.Server, seen func(*quota.Decision))
+	// They call seen with every decision, so that it is counted in the metrics, and
+	// how many times it was made.
+	Register func(srv *grpc.Server, seen func(d *quota.Decision, times uint64))
 	// Mount serves paths of other protocols over HTTP: a handler has its path,
 	// such as /api, and all that is below it. Routes of this package go first.
 	Mount map[string]http.Handler
 	// ForwardAuth serves the check for proxies, GET /v1/forward-auth.
 	ForwardAuth bool
+	// Forwarded is called with the outcome of each of these checks, concurrently:
+	// allowed, refused, invalid, denied, or fault, which is a limit that cannot be
+	// decided. Nil: nobody counts them.
+	Forwarded func(code string)
 	// Fronts returns further ones, whose handlers call seen with every decision; nil
 	// is none.
-	Fronts func(seen func(*quota.Decision)) map[string]http.Handler
+	Fronts func(seen func(d *quota.Decision, times uint64)) map[string]http.Handler
 }
 
 // Bounds of the API.

@@ -34,21 +34,21 @@ type counts struct {
 	shadow, near     atomic.Uint64
 }
 
-func (c *counts) add(d *quota.Decision) {
+func (c *counts) add(d *quota.Decision, times uint64) {
 	why := d.Why
 	if int(why) >= whyCount {
 		why = quota.WhyUnknown
 	}
 	if d.Allowed {
-		c.allowed[why].Add(1)
+		c.allowed[why].Add(times)
 	} else {
-		c.refused[why].Add(1)
+		c.refused[why].Add(times)
 	}
 	if d.Shadow {
-		c.shadow.Add(1)
+		c.shadow.Add(times)
 	}
 	if d.Near {
-		c.near.Add(1)
+		c.near.Add(times)
 	}
 }
 

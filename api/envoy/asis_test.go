@@ -184,13 +184,17 @@ func TestHitsAfterTheFact(t *testing.T) {
 }
 
 func TestNegativeHits(t *testing.T) {
-	c, _ := asIs(t, readme)
+	decisions := 0
+	c, _ := asIs(t, readme, func(o *Options) { o.Seen = func(*quota.Decision) { decisions++ } })
 	play(t, c, "edge",
 		step{3, "remote_address=a", "OK: | OK  3/MINUTE 0"},
 		step{0, "remote_address=a #-2", "OK: | OK  3/MINUTE 2"},
 		step{0, "remote_address=a #-9", "OK: | OK  3/MINUTE 3"}, // never above the limit
 		step{0, "nobody=a #-9", "OK: | OK 0"},
 	)
+	if decisions != 1 {
+		t.Errorf("%d decisions were seen; what gives back decides nothing", decisions)
+	}
 }
 
 func TestUnknown(t *testing.T) {

@@ -37,7 +37,8 @@ type Options struct {
 	Overrides bool
 	// Headers says which fields are added to what the proxy answers.
 	Headers Headers
-	// Seen is called with every decision, perhaps concurrently; nil: nobody.
+	// Seen is called with every decision, one for each descriptor that a limit is for,
+	// perhaps concurrently; nil: nobody.
 	Seen func(*quota.Decision)
 	// Ended is called with the outcome of every request: ok, over_limit, or the
 	// name of a gRPC code; nil: nobody.
@@ -114,7 +115,9 @@ func (s *Server) decide(req *request) (*response, error) {
 		res.Statuses[i] = t.status(code, d, now)
 		total.add(t, code)
 		if d != nil {
-			s.o.Seen(d)
+			if !t.negative { // what gives back decides nothing
+				s.o.Seen(d)
+			}
 			s.o.Hits.add(t, d)
 			told.add(t, d, now)
 		}

@@ -29,11 +29,13 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 		return c.unremembered(&a), nil
 	}
 	d, err := c.ask(&a, a.hits)
+	c.opts.Seen(d)
 	if err != nil {
 		return nil, err
 	}
 	res := c.response(&a, d)
 	if r.Behavior&drain != 0 && a.hits > 0 && !d.Allowed && d.Remaining > 0 {
+		// It is refused all the same: this is no decision.
 		if d, err = c.ask(&a, d.Remaining); err != nil {
 			return nil, err
 		}
@@ -49,7 +51,6 @@ func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
 	c.at = c.opts.Now()
 	c.node.Decide(c.req[:], c.dec[:])
 	d := &c.dec[0]
-	c.opts.Seen(d)
 	return d, decided(a, d)
 }
 

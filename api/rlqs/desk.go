@@ -140,6 +140,7 @@ func (d *desk) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUs
 		Elapsed: max(u.GetTimeElapsed().AsDuration(), 0),
 	}
 	d.m.used(use)
+	d.seen(sub, use)
 	a, ok, err := d.table.Report(d.now(), sub.member, st.origin, use)
 	if err != nil {
 		d.m.tooMany.Inc()
@@ -150,6 +151,30 @@ func (d *desk) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUs
 		d.post(sub, a)
 	}
 	d.run()
+}
+
+// seen counts what a proxy has decided: it admits out of what it is assigned, and
+// refuses what that does not cover. Before its first assignment it does as it likes.
+func (d *desk) seen(sub *subscription, u share.Usage) {
+	l, _ := sub.limits.Find(sub.key.LimitName)
+	why := [2]quota.Why{quota.WhyHeld, quota.WhyOverLimit}
+	switch {
+	case l == nil:
+		why = [2]quota.Why{quota.WhyNoLimit, quota.WhyNoLimit}
+	case l.Class == quota.Unlimited:
+		why[0] = quota.WhyUnlimited
+	case l.Class == quota.Banned:
+		why[1] = quota.WhyBanned
+	case l.Enforcement == quota.Off:
+		why[0] = quota.WhyNotEnforced
+	case l.Ceiling == quota.Hard:
+		why[1] = quota.WhyNotHeld
+	}
+	for i, n := range [2]int64{u.Allowed, u.Denied} {
+		if n > 0 {
+			d.opts.Seen(&quota.Decision{Allowed: i == 0, Limit: l, Why: why[i]}, uint64(n))
+		}
+	}
 }
 
 // clamp bounds a count to what a limit can be.

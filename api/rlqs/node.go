@@ -31,6 +31,9 @@ type Options struct {
 	Permitted func(ctx context.Context, namespace string) error
 	// Meter counts messages and buckets, as protocol "envoy_rlqs"; nil: nobody.
 	Meter *front.Meter
+	// Seen is called with what proxies report that they decided, and how many times,
+	// concurrently; nil: nobody.
+	Seen func(d *quota.Decision, times uint64)
 	// Registry takes the other metrics; nil: nobody.
 	Registry prometheus.Registerer
 
@@ -53,6 +56,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Meter == nil {
 		o.Meter = front.NewMeter(prometheus.NewRegistry())
+	}
+	if o.Seen == nil {
+		o.Seen = func(*quota.Decision, uint64) {}
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()

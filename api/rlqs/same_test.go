@@ -1,9 +1,11 @@
 package rlqs_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -169,4 +171,46 @@ func TestLimitsChange(t *testing.T) {
 	n.limits = limits
 	n.mu.Unlock()
 	next("limit--per_client.user")
+}
+
+// What proxies decide is seen: how often, of which limit, and why.
+func TestSeen(t *testing.T) {
+	n := newFake(
+		t, limit("soft", 100, nil), limit("hard", 100, func(l *quota.Limit) { l.Ceiling = quota.Hard }),
+		limit("open", 1, func(l *quota.Limit) { l.Class = quota.Unlimited }), limit("shut", 1, func(l *quota.Limit) { l.Class = quota.Banned }),
+	)
+	var mu sync.Mutex
+	seen := map[string]uint64{}
+	conn := serve(t, n, rlqs.Options{Seen: func(d *quota.Decision, times uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		name := ""
+		if d.Limit != nil {
+			name = d.Limit.Limit
+		}
+		seen[fmt.Sprint(name, " ", d.Allowed, " ", d.Why)] += times
+	}})
+	s, err := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"soft", "hard", "open", "shut", "none"} {
+		msg := report("web", id{"limit": name}, 7)
+		msg.BucketQuotaUsages[0].NumRequestsDenied = 2
+		if err := s.Send(msg); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	want := map[string]uint64{
+		"soft true held": 7, "soft false over_limit": 2, "hard true held": 7, "hard false not_held": 2, "open true unlimited": 7, "open false over_limit": 2,
+		"shut true held": 7, "shut false banned": 2, " true no_limit": 7, " false no_limit": 2,
+	}
+	if !maps.Equal(seen, want) {
+		t.Errorf("seen %v\nwant %v", seen, want)
+	}
 }

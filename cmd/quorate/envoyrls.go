@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/config"
-	"github.com/quorate/quorate/internal/quota"
 )
 
 // envoyFiles are rules of envoyproxy/ratelimit that are served as they are.
@@ -39,9 +38,9 @@ func (p *protocols) openEnvoy() (err error) {
 }
 
 // envoyRLS returns Envoy's rate limit service.
-func (p *protocols) envoyRLS(seen func(*quota.Decision)) *envoy.Server {
+func (p *protocols) envoyRLS(count seen) *envoy.Server {
 	o := envoy.Options{
-		Seen: seen, Hits: p.hits, Overrides: p.EnvoyRLSOverrides,
+		Seen: count.once, Hits: p.hits, Overrides: p.EnvoyRLSOverrides,
 		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
 	}
 	if p.rules != nil {

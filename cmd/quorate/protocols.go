@@ -27,21 +27,26 @@ type protocols struct {
 	meter *front.Meter
 	reg   prometheus.Registerer
 	log   *slog.Logger
-	seen  func(*quota.Decision) // set by register
+	seen  seen // set by register
 	envoyFiles
 
 	closers []func()
 }
 
+// seen counts a decision that was made some times.
+type seen func(d *quota.Decision, times uint64)
+
+func (s seen) once(d *quota.Decision) { s(d, 1) }
+
 // register adds those that are gRPC.
-func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
-	p.seen = seen
-	quotaservice.Register(srv, p.node, seen)
+func (p *protocols) register(srv *grpc.Server, count func(*quota.Decision, uint64)) {
+	p.seen = count
+	quotaservice.Register(srv, p.node, p.seen.once)
 	if p.EnvoyRLS {
-		p.envoyRLS(seen).Register(srv)
+		p.envoyRLS(p.seen).Register(srv)
 	}
 	p.rlqs(srv)
-	if s := p.gubernator(seen); s != nil {
+	if s := p.gubernator(p.seen); s != nil {
 		s.Register(srv)
 	}
 }
@@ -49,10 +54,13 @@ func (p *protocols) register(srv *grpc.Server, seen func(*quota.Decision)) {
 // rlqs serves Envoy's rate limit quota service. Its decisions are made by the proxies.
 func (p *protocols) rlqs(srv *grpc.Server) {
 	if p.EnvoyRLQS {
-		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg})
+		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
 		p.closers = append(p.closers, s.Close)
 	}
 }
+
+// forwarded counts checks for proxies.
+func (p *protocols) forwarded(code string) { p.meter.Of("forward_auth", code).Inc() }
 
 // close ends what lasts longer than a call; before the node stops.
 func (p *protocols) close() {
@@ -62,23 +70,23 @@ func (p *protocols) close() {
 }
 
 // gubernator returns what serves gubernator's API, nil if it is off.
-func (p *protocols) gubernator(seen func(*quota.Decision)) *gubernator.Server {
+func (p *protocols) gubernator(count seen) *gubernator.Server {
 	if !p.Gubernator {
 		return nil
 	}
 	return gubernator.New(p.node, gubernator.Options{
-		Seen: seen, May: api.PermittedTo,
+		Seen: count.once, May: api.PermittedTo,
 		Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
 	})
 }
 
 // mount returns those that are HTTP, by their paths.
-func (p *protocols) mount(seen func(*quota.Decision)) map[string]http.Handler {
+func (p *protocols) mount(count func(*quota.Decision, uint64)) map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
 	if p.EnvoyRLS {
-		out[envoy.JSONPath] = p.envoyRLS(seen).Handler(api.Permitted)
+		out[envoy.JSONPath] = p.envoyRLS(count).Handler(api.Permitted)
 	}
-	if s := p.gubernator(seen); s != nil {
+	if s := p.gubernator(count); s != nil {
 		maps.Copy(out, s.Handlers())
 	}
 	return out

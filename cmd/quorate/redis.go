@@ -32,7 +32,7 @@ func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, op
 		l = tls.NewListener(l, sec.serverConfig())
 	}
 	in.redis = resp.New(p.node, resp.Options{
-		Guard: opts.Guard, Logger: opts.Logger, Seen: p.seen, Count: p.redisCounter(), Denied: in.deniedRedis(opts.Self),
+		Guard: opts.Guard, Logger: opts.Logger, Seen: p.seen.once, Count: p.redisCounter(), Denied: in.deniedRedis(opts.Self),
 	})
 	go func() {
 		if err := in.redis.Serve(l); !errors.Is(err, resp.ErrStopped) {
