@@ -86,6 +86,9 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 	st.Tier = own.First()
 	now := clock()
 	st.Level = b.estimate(now, own, b.cutOff(now, a.cfg.Lease))
+	if own.Kind != quota.SlidingWindow {
+		st.Window = b.win
+	}
 	if b.phase == open {
 		st.Rate, st.Others, st.Told = b.rate, b.others, b.told && !b.cutOff(now, a.cfg.Lease)
 	}

@@ -9,6 +9,7 @@ type Standing struct {
 	Rate   Units  // granted to this member; 0 where tokens are handed out instead
 	Others Units  // the other members' demand, as last told
 	Told   bool   // a leader has told it, less than a lease ago
+	Window Time   // when the window that is counted now began, on the leader's clock; 0: there is none
 	Shadow bool   // nothing is refused of this key
 	Nodes  int    // of the cluster, at least 1
 }

@@ -148,7 +148,19 @@ const (
 	// enough of a change is worth telling, and little is when the assignment has to be
 	// sent again anyway.
 	enough, little = 0.1, 0.02
+	// much is what a rate has to grow by so that patience has an end.
+	much = 1.5
+	// almost enough is enough, as far as counts can tell.
+	almost = 0.75
+	// worth, in seconds, is how much of a rate has to be saved to be handed out.
+	worth = 0.25
 )
+
+// saved reports whether a member that is short is to have a new bucket, because there
+// is more than lies in those that are out: what nobody has asked for until now.
+func (p *pot) saved(h *holding, rate float64, age time.Duration) bool {
+	return h.known && h.short() && age >= hurry && p.burst(h, rate) >= max(worth*rate, h.has+1, 2)
+}
 
 // assign returns what a member is to be told, if anything.
 func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignment, bool) {
@@ -174,8 +186,8 @@ func (p *pot) assign(now quota.Time, t *Table, h *holding, first bool) (Assignme
 		change = little
 	}
 	cut := rate < h.rate*(1-change) && age >= hurry
-	raise := rate > h.rate*(1+change) && age >= patience
-	if !first && !cut && !raise {
+	raise := rate > h.rate*(1+change) && age >= patience || rate > h.rate*much && age >= hurry
+	if !first && !cut && !raise && !p.saved(h, rate, age) {
 		return p.again(now, h, t.cfg)
 	}
 	a := bucketOf(rate, p.burst(h, rate))
@@ -203,21 +215,31 @@ func (p *pot) burst(h *holding, rate float64) float64 {
 	part := min(rate/max(p.limit, rate, 1e-9), 1)
 	most := float64(p.st.Tier.Burst) * part
 	least := rate / 10
-	if h.demand <= rate {
+	if h.demand*almost <= rate {
 		least = max(least, min(2*math.Sqrt(rate), most))
 	}
-	if p.hard() { // it is paid for at once, which looks like a surge
+	if p.hard() && (p.windowed() || !h.short()) { // it is paid for at once, which looks like a surge
 		return max(1, least)
 	}
-	left := tokens(p.st.Level) - p.lent()
+	left := tokens(p.st.Level)
+	if p.hard() { // half of it is for rates that are not cut yet
+		left -= max(float64(p.st.Tier.Burst)/2, p.limit*soon)
+	} else {
+		left -= p.lent()
+	}
 	return max(1, least, min(max(left, 0)*part, most))
 }
 
-// lent is what full buckets held that were handed out since their members last said
-// what they had spent.
+// lent is what lies in the buckets of members that are going to spend it. Of one whose
+// demand is not known it is all that it was given: it may have spent that already.
 func (p *pot) lent() (sum float64) {
 	for _, h := range p.holdings {
-		sum += h.lent
+		switch {
+		case !h.known:
+			sum += h.lent
+		case h.short():
+			sum += h.has
+		}
 	}
 	return sum
 }
@@ -258,7 +280,7 @@ func (p *pot) again(now quota.Time, h *holding, cfg Config) (Assignment, bool) {
 func (p *pot) give(now quota.Time, h *holding, a Assignment, cfg Config) Assignment {
 	a.Member, a.Key, a.TTL = h.id, p.key, cfg.TTL
 	h.was = max(h.charged(now, cfg.Settle), 0)
+	h.renew(now, a, cfg.Settle)
 	h.rate, h.given, h.pushed = a.Rate(), a, now
-	h.lent += float64(a.Max)
 	return a
 }

@@ -36,8 +36,14 @@
 // down. It is replaced when it changes by a tenth: cuts after a quarter of a second at
 // the earliest, raises after one; smaller changes go with the repetition that keeps it
 // alive, at half of its time to live. Each new bucket is full, so its size is what the
-// cluster has left, less what was lent in this way and not reported yet; when nothing
-// is left, a tenth of a second of its rate.
+// cluster has left, less what lies in others that will be spent; when nothing is left,
+// a tenth of a second of its rate. Who could use more than its rate is sent a new bucket
+// as soon as a quarter of a second of its rate has been saved.
+//
+// What a proxy asks for is read from its reports. A fall that is no chance is believed
+// at once. A member that was refused some is known to have asked as before for as long
+// as that takes, so what is left of the report is of the time since. Of one whose demand
+// is not known all that it was given counts as spent.
 //
 // In one node no member is raised into what another may still use: a rate that was cut
 // counts until it has settled (500ms; who does not read is cut off), and what a broken
@@ -54,7 +60,7 @@
 // what cannot be drawn is not assigned. So what is assigned is within the ledgers'
 // promise, and rates together may exceed the limit only while the bucket is more than
 // half full. Not covered: requests before the first assignment (the filter's
-// no_assignment_behavior), after the end of one (expired_assignment_behavior), a part
-// that a node loses faster than it can tell its proxies, which is a reserve of 200ms
-// of their rates, and of windows what lies in buckets when one ends.
+// no_assignment_behavior), after the end of one (expired_assignment_behavior), and a
+// part that a node loses faster than it can tell its proxies, beyond a reserve of
+// 300ms of their rates. What lies in buckets when a window ends is drawn of the next.
 package share

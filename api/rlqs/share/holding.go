@@ -30,7 +30,10 @@ type holding struct {
 	was    float64    // what it may still go by until settled
 	pushed quota.Time // when given was last sent
 	lent   float64    // what its buckets held when they were new, since its last report
+	has    float64    // what its bucket probably holds, under soft
 	booked float64    // taken out of the purse for it and not reported yet
+	fresh  quota.Time // when its bucket was given
+	older  float64    // what the buckets held that may not be replaced yet
 
 	want float64 // its part, as of the last division
 }
@@ -73,22 +76,37 @@ func (h *holding) measure(now quota.Time, u Usage) {
 		return
 	}
 	rate := n / gap.Seconds()
-	if h.known && rate < h.demand && rate > h.demand/2 {
+	if h.known && rate < h.demand && (h.demand-rate)*gap.Seconds() < sure*math.Sqrt(n) {
 		rate = h.demand + (rate-h.demand)*fall
 	}
-	h.demand, h.known = rate, true
+	h.demand, h.known = h.now(rate, n, float64(u.Denied), gap.Seconds()), true
 	if h.every == 0 {
 		h.every = gap
 	}
 	h.every += (gap - h.every) / 4
 }
 
+// now is the demand at the end of a report that says less than there was before. Who
+// was short until a moment, and then was not, was refused only until then: so long it
+// asked as before, and what is left of the report is of the time since.
+func (h *holding) now(rate, n, denied, gap float64) float64 {
+	over := h.demand - h.rate
+	if !h.known || h.rate <= 0 || over < h.demand/4 || (h.demand-rate)*gap < 2*sure*math.Sqrt(n) {
+		return rate
+	}
+	then := (denied + h.lent) / over // it may have spent a whole bucket first
+	if then > 0.9*gap {
+		return rate
+	}
+	return max(min((n-h.demand*then)/(gap-then), rate), 0)
+}
+
 const (
 	// short is less than what a rate can be read from.
 	short = 50 * time.Millisecond
-	// fall is how much of a small fall of demand is believed at once; of a rise, or of a
-	// fall by half, all is.
-	fall = 0.5
+	// fall is how much of a fall of demand is believed at once that may be chance; of a
+	// rise, or of a fall by more than so many deviations of a count, all is.
+	fall, sure = 0.5, 3
 )
 
 // asks is the rate that serves the demand, with what chance needs: a bucket that is
@@ -104,8 +122,17 @@ func (h *holding) uses(hard bool, dt float64) float64 {
 	case hard:
 		return max(h.rate, h.was) * dt
 	}
-	return min(h.demand, h.rate) * dt
+	has := h.has + h.rate*dt
+	use := has // of which nothing is known may be spending all of it
+	if h.known {
+		use = min(h.demand*dt, has)
+	}
+	h.has = min(has-use, float64(h.given.Max))
+	return use
 }
+
+// short reports whether the member could use more than its rate.
+func (h *holding) short() bool { return !h.gone && h.demand > h.rate }
 
 // charged is the highest rate that the member may go by now.
 func (h *holding) charged(now quota.Time, settle time.Duration) float64 {
@@ -127,10 +154,25 @@ func (h *holding) silent(now quota.Time, cfg Config) bool {
 }
 
 // keep is what may still be spent of what was booked, under hard: what its bucket
-// holds at most, and what it has got since it was read.
-func (h *holding) keep(settle time.Duration) float64 {
-	if h.rate <= 0 {
+// holds at most, and what it has got since it was read; until the bucket is certainly
+// in force, also what the ones before it held.
+func (h *holding) keep(now quota.Time, settle time.Duration) float64 {
+	rate := h.charged(now, settle)
+	if now.Sub(h.fresh) >= settle {
+		h.older = 0
+	}
+	if rate <= 0 && h.older == 0 {
 		return 0
 	}
-	return float64(h.given.Max) + math.Ceil(h.rate*settle.Seconds())
+	return float64(h.given.Max) + h.older + math.Ceil(rate*settle.Seconds())
+}
+
+// renew notes a bucket that replaces the last.
+func (h *holding) renew(now quota.Time, a Assignment, settle time.Duration) {
+	if now.Sub(h.fresh) >= settle {
+		h.older = 0
+	}
+	h.older += float64(h.given.Max)
+	h.fresh = now
+	h.has, h.lent = float64(a.Max), h.lent+float64(a.Max)
 }

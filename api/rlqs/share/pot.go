@@ -87,8 +87,12 @@ func (p *pot) adopt(id MemberID, origin string) *holding {
 }
 
 // look reads what the node knows of the key.
-func (p *pot) look(now quota.Time, purse Purse, dt float64) {
+func (p *pot) look(now quota.Time, purse Purse, dt float64, settle time.Duration) {
+	window := p.st.Window
 	p.st = purse.Standing(p.key)
+	if window != 0 && p.st.Window > window && p.hard() {
+		p.turn(now, settle)
+	}
 	if p.st.Limit == nil {
 		p.limit = 0
 		return
@@ -108,6 +112,16 @@ func (p *pot) look(now quota.Time, purse Purse, dt float64) {
 	}
 	p.granted = p.rates.add(tokens(p.st.Rate))
 	p.heard = now
+}
+
+// turn begins a window. What was drawn of the last one is void; what may still lie in
+// buckets is spent in this one, and has to be drawn of it.
+func (p *pot) turn(now quota.Time, settle time.Duration) {
+	p.purse, p.spare = 0, 0
+	for _, h := range p.holdings {
+		h.booked = min(h.booked, h.keep(now, settle))
+		p.purse -= h.booked
+	}
 }
 
 // median of the last values.
@@ -134,7 +148,7 @@ func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
 	h.back = h.back || h.given.Action == Abandon && u.Allowed+u.Denied > 0
 	spent := float64(u.Allowed)
 	if p.st.Limit == nil {
-		p.look(now, t.purse, 0)
+		p.look(now, t.purse, 0, t.cfg.Settle)
 	}
 	switch p.mode() {
 	case allowing:
@@ -148,10 +162,13 @@ func (p *pot) report(now quota.Time, t *Table, h *holding, u Usage) {
 	}
 	keep := 0.0
 	if p.hard() {
-		keep = min(max(h.booked-spent, 0), h.keep(t.cfg.Settle))
+		keep = min(max(h.booked-spent, 0), h.keep(now, t.cfg.Settle))
 	}
 	p.purse += h.booked - spent - keep
 	h.booked, h.lent = keep, 0
+	if u.Denied > 0 {
+		h.has = 0
+	}
 	if floor := -p.debt(); p.purse < floor {
 		t.Unpaid += floor - p.purse
 		p.purse = floor
@@ -165,7 +182,7 @@ func (p *pot) debt() float64 { return max(float64(p.st.Tier.Burst), p.limit) }
 func (p *pot) tick(now quota.Time, t *Table, out []Assignment) []Assignment {
 	dt := min(now.Sub(p.at).Seconds(), 1)
 	p.at = now
-	p.look(now, t.purse, dt)
+	p.look(now, t.purse, dt, t.cfg.Settle)
 	for _, h := range slices.Clone(p.holdings) {
 		switch {
 		case h.gone && h.expired(now, t.cfg), h.silent(now, t.cfg), h.given.Action == Abandon && p.mode() != nothing:
@@ -293,7 +310,7 @@ const (
 	// repay, in seconds, is in what time a debt is paid back.
 	repay = 1.0
 	// reserve, in seconds, is how much of what may be spent lies ready under hard.
-	reserve = 0.2
+	reserve = 0.3
 	// manyTokens say what a rate is.
 	manyTokens = 10
 )

@@ -49,14 +49,14 @@ func TestDivision(t *testing.T) {
 		{"little", 20, 3, []float64{20, 20, 20}},
 	} {
 		for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
-			// How far the sum may be from the ideal's, and what the worst off may get of
-			// its part at least.
-			off, least := 0.03, 0.8
+			// How far the sum may be from the ideal's, what the worst off may get of its part
+			// at least, and how high all assigned rates together may be at any moment.
+			off, least, together := 0.02, 0.85, 1.45
 			if ceiling == quota.Hard {
-				off, least = 0.05, 0.45
+				off, least = 0.05, 0.7
 			}
 			if c.rate < 100 {
-				off *= 3
+				off, together = off*3, 1.8
 			}
 			t.Run(c.name+" "+ceiling.String(), func(t *testing.T) {
 				w := newWorld(t, 1, c.nodes, perSecond(c.rate, c.rate, ceiling))
@@ -90,6 +90,9 @@ func TestDivision(t *testing.T) {
 					line.String(), sum, want, 100*(sum-want)/want, worst, max(0, -w.lowest), w.sumRate/float64(c.rate), float64(pushes)/26/float64(len(w.proxies)))
 				if math.Abs(sum-want) > off*want {
 					t.Errorf("admitted %.0f/s; the ideal admits %.0f/s", sum, want)
+				}
+				if w.sumRate > together*float64(c.rate) {
+					t.Errorf("the assigned rates were %.0f together", w.sumRate)
 				}
 				if worst < least {
 					t.Errorf("the worst off got %.2f of its part", worst)

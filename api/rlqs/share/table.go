@@ -107,7 +107,7 @@ func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Ass
 		p.holdings = append(p.holdings, h)
 		t.size++
 	}
-	p.look(now, t.purse, 0)
+	p.look(now, t.purse, 0, t.cfg.Settle)
 	h.suppose(p)
 	p.report(now, t, h, u)
 	p.divide(now, t.cfg, 0)

@@ -33,6 +33,7 @@ type world struct {
 	nextID  share.MemberID
 	posts   []post
 
+	fore    foresight
 	ideal   bucket // sees all requests at once
 	passed  int64  // by the ideal
 	level   float64
@@ -92,8 +93,12 @@ func newWorld(t *testing.T, seed uint64, nodes int, limit quota.Limit) *world {
 	rate, burst := limit.Rate.PerSecond(), float64(limit.Burst)
 	w.ideal = newBucket(w.now, burst, float64(rate)/1e6)
 	w.level, w.levelAt, w.lowest = burst, w.now, burst
+	w.fore = foresight{w: w, level: newBucket(w.now, burst, w.rate())}
 	return w
 }
+
+// rate is what the limit's bucket gains per second.
+func (w *world) rate() float64 { return float64(w.limit.Rate.PerSecond()) / 1e6 }
 
 func (w *world) later(d time.Duration, do func()) { w.posts = append(w.posts, post{w.now.Add(d), do}) }
 
@@ -193,13 +198,18 @@ type bucket struct {
 func newBucket(now quota.Time, burst, rate float64) bucket { return bucket{burst, rate, burst, now} }
 
 func (b *bucket) take(now quota.Time) bool {
-	b.level = min(b.max, b.level+b.rate*now.Sub(b.at).Seconds())
-	b.at = now
+	b.spend(now, 0)
 	if b.level < 1 {
 		return false
 	}
 	b.level--
 	return true
+}
+
+// spend takes an amount, whether it is there or not.
+func (b *bucket) spend(now quota.Time, amount float64) {
+	b.level = min(b.max, b.level+b.rate*now.Sub(b.at).Seconds()) - amount
+	b.at = now
 }
 
 // proxy behaves as Envoy's filter does: it counts in whole numbers what it admits by
@@ -209,6 +219,7 @@ type proxy struct {
 	w      *world
 	node   *node
 	id     share.MemberID
+	twin   *twin
 	origin string
 	load   func(since time.Duration) float64 // requests per second
 	report time.Duration                     // between reports
@@ -233,6 +244,7 @@ func (w *world) proxy(n int, report time.Duration, load func(time.Duration) floa
 	p := &proxy{w: w, load: load, report: report, origin: string(rune('a' + len(w.proxies)))}
 	p.nextAt = w.now.Add(time.Duration(w.rng.Int64N(int64(report))))
 	w.proxies = append(w.proxies, p)
+	p.twin = w.fore.add(p)
 	p.connect(n)
 	return p
 }
@@ -259,6 +271,7 @@ func (p *proxy) step() {
 	}
 	if p.w.now >= p.nextAt {
 		p.nextAt = p.nextAt.Add(p.report)
+		p.w.fore.report(p.twin)
 		if p.open {
 			p.tell()
 		}
@@ -274,6 +287,7 @@ func (p *proxy) request() {
 	if w.ideal.take(w.now) {
 		w.passed++
 	}
+	w.fore.request(p.twin)
 	ok := true
 	switch {
 	case !p.assigned && p.open && p.deny:
