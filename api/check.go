@@ -2,6 +2,7 @@ package api
 
 import (
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -185,6 +186,9 @@ func (s *service) checkTop(req *quoratev1.TopRatesRequest) *fault {
 	if req.Top == 0 {
 		req.Top = DefaultTop
 	}
+	if f := checkOrder(req); f != nil {
+		return f
+	}
 	if req.Namespace != "" {
 		if err := quota.CheckName("namespace", req.Namespace); err != nil {
 			return badName("namespace", err)
@@ -198,6 +202,18 @@ func (s *service) checkTop(req *quoratev1.TopRatesRequest) *fault {
 	}
 	if err := quota.CheckName("limit", req.Limit); err != nil {
 		return badName("limit", err)
+	}
+	return nil
+}
+
+// checkOrder validates what a TopRates request says of keys.
+func checkOrder(req *quoratev1.TopRatesRequest) *fault {
+	if quoratev1.RateOrder_name[int32(req.Order)] == "" {
+		_, words := EnumOf(req.Order.Descriptor(), "")
+		return badField("order", "%d; must be one of %s", req.Order, strings.Join(words, ", "))
+	}
+	if n := len(req.KeyPrefix); n > quota.MaxKeyLen {
+		return badField("key_prefix", "is %d bytes; at most %d", n, quota.MaxKeyLen)
 	}
 	return nil
 }

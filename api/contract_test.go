@@ -114,8 +114,8 @@ func TestDecoderKnowsTheProtosFields(t *testing.T) {
 	if fields := (&quoratev1.AllowResult{}).ProtoReflect().Descriptor().Fields(); fields.Len() != 2 || fields.Get(0).Name() != "response" || fields.Get(1).Name() != "error" {
 		t.Error("AllowResult is no longer response and error: postBatch writes these")
 	}
-	if fields := (&quoratev1.TopRatesRequest{}).ProtoReflect().Descriptor().Fields(); fields.Len() != 3 {
-		t.Error("TopRatesRequest changed: getRates reads top, namespace, limit")
+	if fields := (&quoratev1.TopRatesRequest{}).ProtoReflect().Descriptor().Fields(); fields.Len() != 5 {
+		t.Error("TopRatesRequest changed: getRates reads top, namespace, limit, order, key_prefix")
 	}
 }
 

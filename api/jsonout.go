@@ -122,6 +122,23 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 // EnumWord returns a value of an enum as FormatJSON writes it.
 func EnumWord(e protoreflect.Enum) string { return enumWord(e.Descriptor(), e.Number()) }
 
+// EnumOf finds a word, as EnumWord prints it, among those of an enum: 0 if it is none.
+// It returns all words, in their order.
+func EnumOf(d protoreflect.EnumDescriptor, text string) (n protoreflect.EnumNumber, words []string) {
+	for i := range d.Values().Len() {
+		v := d.Values().Get(i)
+		if v.Number() == 0 {
+			continue
+		}
+		w := enumWord(d, v.Number())
+		if w == text {
+			n = v.Number()
+		}
+		words = append(words, w)
+	}
+	return n, words
+}
+
 // enumWord turns WHY_OVER_LIMIT of enum Why into over_limit.
 func enumWord(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	v := d.Values().ByNumber(n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -177,7 +178,9 @@ const MaxTop = 1000
 // what they say. Nodes that do not answer in a second are left out, and the
 // answer says how many ranges it covers.
 func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
-	ask := &peerv1.CallRates{Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit}
+	ask := &peerv1.CallRates{
+		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix,
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answers := []*peerv1.CallRatesResult{n.ownRates(ask)}
@@ -195,13 +198,13 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 		})
 	}
 	wg.Wait()
-	out := n.mergeRates(answers, int(ask.Top))
+	out := n.mergeRates(answers, quota.RateOrder(ask.Order), int(ask.Top))
 	out.Limits = mergeErrors(answers)
 	return out, nil
 }
 
-func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, top int) *quoratev1.TopRatesResponse {
-	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges)}
+func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, order quota.RateOrder, top int) *quoratev1.TopRatesResponse {
+	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges), AsOf: timestamppb.Now()}
 	covered := map[uint32]bool{}
 	best := map[quota.Key]*quoratev1.KeyRate{}
 	for _, a := range answers {
@@ -223,12 +226,21 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, top int) *quoratev1
 		out.Keys = append(out.Keys, k)
 	}
 	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {
-		return leader.CompareRates(quota.KeyRate{Key: key(a.Namespace, a.Limit, a.Key), Demand: a.Demand},
-			quota.KeyRate{Key: key(b.Namespace, b.Limit, b.Key), Demand: b.Demand})
+		x, y := ranked(a), ranked(b)
+		return order.Compare(&x, &y)
 	})
 	out.Keys = out.Keys[:min(top, len(out.Keys))]
 	out.RangesCovered = int32(len(covered))
 	return out
+}
+
+// ranked is what a rate is ranked by.
+func ranked(k *quoratev1.KeyRate) quota.KeyRate {
+	return quota.KeyRate{
+		Key: key(k.Namespace, k.Limit, k.Key), Rate: k.Rate, Demand: k.Demand, Utilisation: k.Utilisation,
+		Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused, Remaining: k.Remaining,
+		OverAdmitted: quota.Units(k.OverAdmitted * float64(quota.Token)), Needless: quota.Units(k.NeedlessRefusals * float64(quota.Token)),
+	}
 }
 
 // ownRates are the rates of the ranges led here.
@@ -241,7 +253,7 @@ func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 	for _, s := range n.seats {
 		s.with(func(l *leader.Ledger, now quota.Time) {
 			out.Ranges = append(out.Ranges, uint32(s.id))
-			for _, k := range l.Rates(now, int(min(max(req.Top, 1), MaxTop)), match) {
+			for _, k := range l.Rates(now, leader.Query{Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Limits: match, Prefix: req.KeyPrefix}) {
 				out.Keys = append(out.Keys, encode(n.keyRate(s, l.Term(), &k)))
 			}
 		})
@@ -254,7 +266,7 @@ func (n *Node) keyRate(s *seat, term quota.Term, k *quota.KeyRate) *quoratev1.Ke
 		Namespace: k.Key.Namespace, Limit: k.Key.Limit, Key: k.Key.Key,
 		Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
 		Remaining: k.Remaining, Range: uint32(s.id), Leader: string(n.cfg.Self), Term: uint64(term),
-		Rule: limitProto(k.Limit), Members: int32(k.Members),
+		Rule: limitProto(k.Limit), Members: int32(k.Members), Utilisation: k.Utilisation,
 		OverAdmitted: tokens(k.OverAdmitted), NeedlessRefusals: tokens(k.Needless),
 	}
 }

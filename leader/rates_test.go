@@ -8,6 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+func every(quota.LimitName) bool { return true }
+
 // TestShownRates: what people read of a key follows the attempts over seconds,
 // not the bursts within them, and fades when they stop.
 func TestShownRates(t *testing.T) {
@@ -21,7 +23,7 @@ func TestShownRates(t *testing.T) {
 	l := New(Config{}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, now)
 	e := quota.ReportEntry{Key: quota.Key{LimitName: limits.All()[0].LimitName, Key: "k"}, Epoch: 1}
 	shown := func() quota.KeyRate {
-		return l.Rates(now, 1, func(quota.LimitName) bool { return true })[0]
+		return l.Rates(now, Query{Top: 1, Limits: every})[0]
 	}
 	seq := quota.Seq(0)
 	use := func(admitted, refused int64) {
@@ -73,7 +75,7 @@ func TestRatesOfTheLog(t *testing.T) {
 	}
 	for top, want := range []string{"", "c", "c a", "c a b", "c a b"} {
 		got := ""
-		for i, k := range l.Rates(now, top, func(quota.LimitName) bool { return true }) {
+		for i, k := range l.Rates(now, Query{Top: top, Limits: every}) {
 			if i > 0 {
 				got += " "
 			}
@@ -86,7 +88,7 @@ func TestRatesOfTheLog(t *testing.T) {
 			t.Errorf("top %d: %q, want %q", top, got, want)
 		}
 	}
-	if got := l.Rates(now, 9, func(quota.LimitName) bool { return false }); len(got) != 0 {
+	if got := l.Rates(now, Query{Top: 9, Limits: func(quota.LimitName) bool { return false }}); len(got) != 0 {
 		t.Errorf("of no limit: %v", got)
 	}
 	if len(l.saved) != 2 || len(l.accounts) != 1 {

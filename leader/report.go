@@ -3,6 +3,8 @@ package leader
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -36,45 +38,50 @@ func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return out
 }
 
-// Rates returns the keys with the highest demand that match, best first. Keys that
-// only the range's log remembers, since nobody has used them under this leader, come
-// after those that are used, as far as there is room.
-func (l *Ledger) Rates(now quota.Time, top int, match func(quota.LimitName) bool) []quota.KeyRate {
-	var out []quota.KeyRate
-	for _, a := range l.accounts {
-		if !match(a.key.LimitName) {
-			continue
-		}
-		a.advance(now)
-		out = append(out, a.keyRate(now))
-	}
-	slices.SortFunc(out, CompareRates)
-	return l.withSaved(now, out[:min(top, len(out))], top, match)
+// Query says which keys Rates returns.
+type Query struct {
+	Order  quota.RateOrder
+	Top    int                        // at most so many
+	Limits func(quota.LimitName) bool // of these limits
+	Prefix string                     // that begin with this
 }
 
-// withSaved fills the rates up to top with keys of the log, in the order of their names.
-func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, top int, match func(quota.LimitName) bool) []quota.KeyRate {
-	if len(out) == top || len(l.saved) == 0 {
-		return out
-	}
-	var keys []quota.Key
-	for k, kl := range l.saved {
-		if match(k.LimitName) && now < kl.FullAt {
-			keys = append(keys, k)
+func (q *Query) matches(k *quota.Key) bool {
+	return q.Limits(k.LimitName) && strings.HasPrefix(k.Key, q.Prefix)
+}
+
+// Rates returns the first keys in an order, in memory for these alone. Keys that only
+// the range's log remembers, since nobody has used them under this leader, come after
+// those that are used, as far as there is room.
+func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
+	top := quota.TopRates{Order: q.Order, Most: q.Top}
+	for _, a := range l.accounts {
+		if q.matches(&a.key) {
+			a.advance(now)
+			k := a.keyRate(now)
+			top.Add(&k)
 		}
 	}
-	slices.SortFunc(keys, quota.Key.Compare)
-	for _, k := range keys[:min(top-len(out), len(keys))] {
-		if r, ok := l.Key(now, k); ok {
+	return l.withSaved(now, top.Take(), q)
+}
+
+// withSaved fills the rates up with keys of the log, in the order of their names.
+func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota.KeyRate {
+	room := quota.TopRates{Most: q.Top - len(out)}
+	if room.Most == 0 {
+		return out
+	}
+	for k, kl := range l.saved {
+		if now < kl.FullAt && q.matches(&k) {
+			room.Add(&quota.KeyRate{Key: k})
+		}
+	}
+	for _, k := range room.Take() {
+		if r, ok := l.Key(now, k.Key); ok {
 			out = append(out, r)
 		}
 	}
 	return out
-}
-
-// CompareRates orders by demand, highest first, and then by key.
-func CompareRates(x, y quota.KeyRate) int {
-	return cmp.Or(cmp.Compare(y.Demand, x.Demand), x.Key.Compare(y.Key))
 }
 
 // Key returns what the ledger knows of one key; false if it has no limit.
@@ -111,5 +118,20 @@ func (a *account) keyRate(now quota.Time) quota.KeyRate {
 			k.Members++
 		}
 	}
+	k.Utilisation = a.utilisation(k.Demand)
 	return k
+}
+
+// utilisation is demand, in tokens per second, as a part of what the tier refills; of
+// what is in flight, the part that is.
+func (a *account) utilisation(demand float64) float64 {
+	full := float64(a.tier.Burst)
+	if a.tier.Kind == quota.Concurrency {
+		return (full - float64(max(0, a.level()))/float64(quota.Token)) / max(full, 1)
+	}
+	refills := float64(a.tier.Rate.Tokens) * float64(time.Second) / float64(max(a.tier.Rate.Per, 1))
+	if refills == 0 { // nothing is admitted
+		return demand
+	}
+	return demand / refills
 }

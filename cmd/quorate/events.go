@@ -42,7 +42,7 @@ type watcher struct {
 func newEventsCommand() *cobra.Command {
 	var e watcher
 	var follow bool
-	_, kinds := enumOf(quoratev1.EventKind(0).Descriptor(), "")
+	_, kinds := api.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print what happens, as it happens",
@@ -93,7 +93,7 @@ func (e *watcher) request(args []string) (err error) {
 		}
 	}
 	for _, k := range e.kinds {
-		n, words := enumOf(quoratev1.EventKind(0).Descriptor(), k)
+		n, words := api.EnumOf(quoratev1.EventKind(0).Descriptor(), k)
 		if n == 0 {
 			return usagef("--kind %q: must be one of %s", k, strings.Join(words, ", "))
 		}

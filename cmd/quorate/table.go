@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"io"
 	"strconv"
 	"strings"
@@ -60,6 +61,18 @@ func (t *table) write(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeCSV writes the rows for other programs, with the headers in lower case (RFC 4180).
+func (t *table) writeCSV(w io.Writer) error {
+	header := make([]string, len(t.rows[0]))
+	for i, h := range t.rows[0] {
+		header[i] = strings.ToLower(h)
+	}
+	out := csv.NewWriter(w)
+	_ = out.Write(header) // its error stays for Error
+	_ = out.WriteAll(t.rows[1:])
+	return out.Error()
 }
 
 func numeric(s string) bool {

@@ -110,26 +110,6 @@ func expectFlag(cmd *cobra.Command) func() *uint64 {
 // word is an enum as limit files and JSON have it: soft of CEILING_SOFT.
 func word(e protoreflect.Enum) string { return api.EnumWord(e) }
 
-func enumPrefix(values protoreflect.EnumValueDescriptors) string {
-	return strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
-}
-
-// enumOf finds a word among those of an enum, and returns all of them.
-func enumOf(d protoreflect.EnumDescriptor, text string) (n protoreflect.EnumNumber, words []string) {
-	for i := range d.Values().Len() {
-		v := d.Values().Get(i)
-		if v.Number() == 0 {
-			continue
-		}
-		w := strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(d.Values())))
-		if w == text {
-			n = v.Number()
-		}
-		words = append(words, w)
-	}
-	return n, words
-}
-
 // when prints a moment in UTC, to the second.
 func when(t *timestamppb.Timestamp) string {
 	if t == nil {

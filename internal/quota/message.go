@@ -269,14 +269,17 @@ type Mark struct {
 
 // KeyRate is what a range's leader reports of one key.
 type KeyRate struct {
-	Key       Key
-	Rate      float64 // admitted tokens per second, averaged over a few seconds
-	Demand    float64 // attempted tokens per second, same average
-	Attempted int64   // tokens, since the leader first saw the key in this term
-	Admitted  int64
-	Refused   int64
-	Remaining int64 // global level, whole tokens, 0 to burst
-	Members   int   // how many report it now
+	Key    Key
+	Rate   float64 // admitted tokens per second, averaged over a few seconds
+	Demand float64 // attempted tokens per second, same average
+	// Utilisation is Demand as a part of what the limit refills in a second; of a limit
+	// of what is in flight, the part that is. 1 is full; more is refused, or owed.
+	Utilisation float64
+	Attempted   int64 // tokens, since the leader first saw the key in this term
+	Admitted    int64
+	Refused     int64
+	Remaining   int64 // global level, whole tokens, 0 to burst
+	Members     int   // how many report it now
 	// OverAdmitted and Needless are those of LiveError, of this key.
 	OverAdmitted, Needless Units
 	Limit                  *Limit

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,7 +23,92 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TopRatesRequest asks for the keys with the highest demand.
+// RateOrder is by what keys are ranked: the highest first.
+type RateOrder int32
+
+const (
+	// As RATE_ORDER_DEMAND.
+	RateOrder_RATE_ORDER_UNSPECIFIED RateOrder = 0
+	// Attempted tokens per second.
+	RateOrder_RATE_ORDER_DEMAND RateOrder = 1
+	// Admitted tokens per second.
+	RateOrder_RATE_ORDER_RATE RateOrder = 2
+	// Refused tokens per second.
+	RateOrder_RATE_ORDER_REFUSAL_RATE RateOrder = 3
+	// Demand as a part of what the limit refills.
+	RateOrder_RATE_ORDER_UTILISATION RateOrder = 4
+	// Tokens attempted since the leader first saw the key.
+	RateOrder_RATE_ORDER_ATTEMPTED RateOrder = 5
+	// Tokens admitted since then.
+	RateOrder_RATE_ORDER_ADMITTED RateOrder = 6
+	// Tokens refused since then.
+	RateOrder_RATE_ORDER_REFUSED RateOrder = 7
+	// Tokens admitted beyond burst + rate x time.
+	RateOrder_RATE_ORDER_OVER_ADMITTED RateOrder = 8
+	// Tokens refused although the limit would have covered them.
+	RateOrder_RATE_ORDER_NEEDLESS_REFUSALS RateOrder = 9
+	// Tokens left: the least first.
+	RateOrder_RATE_ORDER_REMAINING RateOrder = 10
+)
+
+// Enum value maps for RateOrder.
+var (
+	RateOrder_name = map[int32]string{
+		0:  "RATE_ORDER_UNSPECIFIED",
+		1:  "RATE_ORDER_DEMAND",
+		2:  "RATE_ORDER_RATE",
+		3:  "RATE_ORDER_REFUSAL_RATE",
+		4:  "RATE_ORDER_UTILISATION",
+		5:  "RATE_ORDER_ATTEMPTED",
+		6:  "RATE_ORDER_ADMITTED",
+		7:  "RATE_ORDER_REFUSED",
+		8:  "RATE_ORDER_OVER_ADMITTED",
+		9:  "RATE_ORDER_NEEDLESS_REFUSALS",
+		10: "RATE_ORDER_REMAINING",
+	}
+	RateOrder_value = map[string]int32{
+		"RATE_ORDER_UNSPECIFIED":       0,
+		"RATE_ORDER_DEMAND":            1,
+		"RATE_ORDER_RATE":              2,
+		"RATE_ORDER_REFUSAL_RATE":      3,
+		"RATE_ORDER_UTILISATION":       4,
+		"RATE_ORDER_ATTEMPTED":         5,
+		"RATE_ORDER_ADMITTED":          6,
+		"RATE_ORDER_REFUSED":           7,
+		"RATE_ORDER_OVER_ADMITTED":     8,
+		"RATE_ORDER_NEEDLESS_REFUSALS": 9,
+		"RATE_ORDER_REMAINING":         10,
+	}
+)
+
+func (x RateOrder) Enum() *RateOrder {
+	p := new(RateOrder)
+	*p = x
+	return p
+}
+
+func (x RateOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RateOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_v1_rates_proto_enumTypes[0].Descriptor()
+}
+
+func (RateOrder) Type() protoreflect.EnumType {
+	return &file_quorate_v1_rates_proto_enumTypes[0]
+}
+
+func (x RateOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RateOrder.Descriptor instead.
+func (RateOrder) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{0}
+}
+
+// TopRatesRequest asks for the keys that come first.
 type TopRatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many keys, 1 to 1000; 0 means 20.
@@ -30,7 +116,11 @@ type TopRatesRequest struct {
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit of the namespace, if set.
-	Limit         string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// In which order; by demand when not said. Nodes of versions before 0.2 know no other.
+	Order RateOrder `protobuf:"varint,4,opt,name=order,proto3,enum=quorate.v1.RateOrder" json:"order,omitempty"`
+	// Only keys that begin with this, at most 255 bytes.
+	KeyPrefix     string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -86,7 +176,21 @@ func (x *TopRatesRequest) GetLimit() string {
 	return ""
 }
 
-// TopRatesResponse has the keys, highest demand first.
+func (x *TopRatesRequest) GetOrder() RateOrder {
+	if x != nil {
+		return x.Order
+	}
+	return RateOrder_RATE_ORDER_UNSPECIFIED
+}
+
+func (x *TopRatesRequest) GetKeyPrefix() string {
+	if x != nil {
+		return x.KeyPrefix
+	}
+	return ""
+}
+
+// TopRatesResponse has the keys, the first in the order first.
 type TopRatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys.
@@ -97,7 +201,9 @@ type TopRatesResponse struct {
 	RangesTotal int32 `protobuf:"varint,3,opt,name=ranges_total,json=rangesTotal,proto3" json:"ranges_total,omitempty"`
 	// How wrong the limits have been that match, worst first, at most 1000: what
 	// leaders have measured since the nodes started, over all keys.
-	Limits        []*LimitError `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*LimitError `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
+	// When the node that was asked put the answers together, by its clock.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,6 +262,13 @@ func (x *TopRatesResponse) GetRangesTotal() int32 {
 func (x *TopRatesResponse) GetLimits() []*LimitError {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *TopRatesResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
 	}
 	return nil
 }
@@ -346,8 +459,11 @@ type KeyRate struct {
 	OverAdmitted float64 `protobuf:"fixed64,15,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
 	// Tokens refused although the limit would have covered them, at least.
 	NeedlessRefusals float64 `protobuf:"fixed64,16,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Demand as a part of what the rule refills in a second; of a limit of what is in
+	// flight, the part that is. 1 is full, more is refused or owed.
+	Utilisation   float64 `protobuf:"fixed64,17,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyRate) Reset() {
@@ -492,21 +608,32 @@ func (x *KeyRate) GetNeedlessRefusals() float64 {
 	return 0
 }
 
+func (x *KeyRate) GetUtilisation() float64 {
+	if x != nil {
+		return x.Utilisation
+	}
+	return 0
+}
+
 var File_quorate_v1_rates_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\n" +
 	"\x16quorate/v1/rates.proto\x12\n" +
-	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16quorate/v1/quota.proto\"W\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16quorate/v1/quota.proto\"\xa3\x01\n" +
 	"\x0fTopRatesRequest\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\tR\x05limit\"\xb5\x01\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12+\n" +
+	"\x05order\x18\x04 \x01(\x0e2\x15.quorate.v1.RateOrderR\x05order\x12\x1d\n" +
+	"\n" +
+	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\"\xe6\x01\n" +
 	"\x10TopRatesResponse\x12'\n" +
 	"\x04keys\x18\x01 \x03(\v2\x13.quorate.v1.KeyRateR\x04keys\x12%\n" +
 	"\x0eranges_covered\x18\x02 \x01(\x05R\rrangesCovered\x12!\n" +
 	"\franges_total\x18\x03 \x01(\x05R\vrangesTotal\x12.\n" +
-	"\x06limits\x18\x04 \x03(\v2\x16.quorate.v1.LimitErrorR\x06limits\"\xdf\x03\n" +
+	"\x06limits\x18\x04 \x03(\v2\x16.quorate.v1.LimitErrorR\x06limits\x12/\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xdf\x03\n" +
 	"\n" +
 	"LimitError\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -522,7 +649,7 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	" \x01(\x01R\x11worstExcessBursts\x12:\n" +
 	"\vlongest_gap\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"longestGap\x12\x14\n" +
-	"\x05bound\x18\f \x01(\x01R\x05bound\"\xc2\x03\n" +
+	"\x05bound\x18\f \x01(\x01R\x05bound\"\xe4\x03\n" +
 	"\aKeyRate\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -540,7 +667,21 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\x04rule\x18\r \x01(\v2\x11.quorate.v1.LimitR\x04rule\x12\x18\n" +
 	"\amembers\x18\x0e \x01(\x05R\amembers\x12#\n" +
 	"\rover_admitted\x18\x0f \x01(\x01R\foverAdmitted\x12+\n" +
-	"\x11needless_refusals\x18\x10 \x01(\x01R\x10needlessRefusals2T\n" +
+	"\x11needless_refusals\x18\x10 \x01(\x01R\x10needlessRefusals\x12 \n" +
+	"\vutilisation\x18\x11 \x01(\x01R\vutilisation*\xb1\x02\n" +
+	"\tRateOrder\x12\x1a\n" +
+	"\x16RATE_ORDER_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11RATE_ORDER_DEMAND\x10\x01\x12\x13\n" +
+	"\x0fRATE_ORDER_RATE\x10\x02\x12\x1b\n" +
+	"\x17RATE_ORDER_REFUSAL_RATE\x10\x03\x12\x1a\n" +
+	"\x16RATE_ORDER_UTILISATION\x10\x04\x12\x18\n" +
+	"\x14RATE_ORDER_ATTEMPTED\x10\x05\x12\x17\n" +
+	"\x13RATE_ORDER_ADMITTED\x10\x06\x12\x16\n" +
+	"\x12RATE_ORDER_REFUSED\x10\a\x12\x1c\n" +
+	"\x18RATE_ORDER_OVER_ADMITTED\x10\b\x12 \n" +
+	"\x1cRATE_ORDER_NEEDLESS_REFUSALS\x10\t\x12\x18\n" +
+	"\x14RATE_ORDER_REMAINING\x10\n" +
+	"2T\n" +
 	"\vRateService\x12E\n" +
 	"\bTopRates\x12\x1b.quorate.v1.TopRatesRequest\x1a\x1c.quorate.v1.TopRatesResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
 
@@ -556,27 +697,32 @@ func file_quorate_v1_rates_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_rates_proto_rawDescData
 }
 
+var file_quorate_v1_rates_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_quorate_v1_rates_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_quorate_v1_rates_proto_goTypes = []any{
-	(*TopRatesRequest)(nil),     // 0: quorate.v1.TopRatesRequest
-	(*TopRatesResponse)(nil),    // 1: quorate.v1.TopRatesResponse
-	(*LimitError)(nil),          // 2: quorate.v1.LimitError
-	(*KeyRate)(nil),             // 3: quorate.v1.KeyRate
-	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
-	(*Limit)(nil),               // 5: quorate.v1.Limit
+	(RateOrder)(0),                // 0: quorate.v1.RateOrder
+	(*TopRatesRequest)(nil),       // 1: quorate.v1.TopRatesRequest
+	(*TopRatesResponse)(nil),      // 2: quorate.v1.TopRatesResponse
+	(*LimitError)(nil),            // 3: quorate.v1.LimitError
+	(*KeyRate)(nil),               // 4: quorate.v1.KeyRate
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
+	(*Limit)(nil),                 // 7: quorate.v1.Limit
 }
 var file_quorate_v1_rates_proto_depIdxs = []int32{
-	3, // 0: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
-	2, // 1: quorate.v1.TopRatesResponse.limits:type_name -> quorate.v1.LimitError
-	4, // 2: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
-	5, // 3: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
-	0, // 4: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
-	1, // 5: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0, // 0: quorate.v1.TopRatesRequest.order:type_name -> quorate.v1.RateOrder
+	4, // 1: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
+	3, // 2: quorate.v1.TopRatesResponse.limits:type_name -> quorate.v1.LimitError
+	5, // 3: quorate.v1.TopRatesResponse.as_of:type_name -> google.protobuf.Timestamp
+	6, // 4: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
+	7, // 5: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
+	1, // 6: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
+	2, // 7: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_rates_proto_init() }
@@ -590,13 +736,14 @@ func file_quorate_v1_rates_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_rates_proto_rawDesc), len(file_quorate_v1_rates_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_quorate_v1_rates_proto_goTypes,
 		DependencyIndexes: file_quorate_v1_rates_proto_depIdxs,
+		EnumInfos:         file_quorate_v1_rates_proto_enumTypes,
 		MessageInfos:      file_quorate_v1_rates_proto_msgTypes,
 	}.Build()
 	File_quorate_v1_rates_proto = out.File

@@ -28,7 +28,7 @@ const (
 //
 // RateService reports the global rates that the leaders of the ranges compute.
 type RateServiceClient interface {
-	// TopRates returns the keys with the highest demand, merged from all leaders.
+	// TopRates returns the keys that come first in an order, merged from all leaders.
 	// The answer says which ranges it covers.
 	TopRates(ctx context.Context, in *TopRatesRequest, opts ...grpc.CallOption) (*TopRatesResponse, error)
 }
@@ -57,7 +57,7 @@ func (c *rateServiceClient) TopRates(ctx context.Context, in *TopRatesRequest, o
 //
 // RateService reports the global rates that the leaders of the ranges compute.
 type RateServiceServer interface {
-	// TopRates returns the keys with the highest demand, merged from all leaders.
+	// TopRates returns the keys that come first in an order, merged from all leaders.
 	// The answer says which ranges it covers.
 	TopRates(context.Context, *TopRatesRequest) (*TopRatesResponse, error)
 	mustEmbedUnimplementedRateServiceServer()

@@ -4270,7 +4270,11 @@ type CallRates struct {
 	// Only this namespace, if set.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only this limit, if set.
-	Limit         string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// In this order: a quorate.v1.RateOrder.
+	Order int32 `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
+	// Only keys that begin with this.
+	KeyPrefix     string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4322,6 +4326,20 @@ func (x *CallRates) GetNamespace() string {
 func (x *CallRates) GetLimit() string {
 	if x != nil {
 		return x.Limit
+	}
+	return ""
+}
+
+func (x *CallRates) GetOrder() int32 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
+func (x *CallRates) GetKeyPrefix() string {
+	if x != nil {
+		return x.KeyPrefix
 	}
 	return ""
 }
@@ -7214,11 +7232,14 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\rLimitsUnknown\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x04R\x06oldest\x12\x16\n" +
-	"\x06newest\x18\x03 \x01(\x04R\x06newest\"Q\n" +
+	"\x06newest\x18\x03 \x01(\x04R\x06newest\"\x86\x01\n" +
 	"\tCallRates\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\tR\x05limit\"U\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05order\x18\x04 \x01(\x05R\x05order\x12\x1d\n" +
+	"\n" +
+	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\"U\n" +
 	"\x0fCallRatesResult\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x16\n" +
 	"\x06ranges\x18\x02 \x03(\rR\x06ranges\x12\x16\n" +

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"testing"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestMergeRates: of two leaders' answers the newer one of a key counts, and the order is
+// that which was asked for, over all of them.
+func TestMergeRates(t *testing.T) {
+	answer := func(ranges []uint32, keys ...*quoratev1.KeyRate) *peerv1.CallRatesResult {
+		res := &peerv1.CallRatesResult{Ranges: ranges}
+		for _, k := range keys {
+			res.Keys = append(res.Keys, encode(k))
+		}
+		return res
+	}
+	n := &Node{cfg: Config{Ranges: 4}}
+	for order, want := range map[quota.RateOrder]string{quota.ByDemand: "b c ", quota.ByRemaining: "a c ", quota.ByUtilisation: "c a ", 0: "b c "} {
+		res := n.mergeRates([]*peerv1.CallRatesResult{
+			answer([]uint32{0, 1}, &quoratev1.KeyRate{Key: "a", Demand: 1, Remaining: 2, Utilisation: .5, Term: 3}, &quoratev1.KeyRate{Key: "b", Demand: 99, Remaining: 0, Term: 1}),
+			answer([]uint32{1, 2}, &quoratev1.KeyRate{Key: "b", Demand: 9, Remaining: 9, Term: 2}, &quoratev1.KeyRate{Key: "c", Demand: 5, Remaining: 5, Utilisation: .9, Term: 1}),
+		}, order, 2)
+		got := ""
+		for _, k := range res.Keys {
+			got += k.Key + " "
+			if k.Key == "b" && k.Term != 2 {
+				t.Errorf("order %d: b of a leader that was deposed", order)
+			}
+		}
+		if got != want || res.RangesCovered != 3 || res.RangesTotal != 4 || !res.AsOf.IsValid() {
+			t.Errorf("order %d: %q (want %q), %d of %d ranges, as of %v", order, got, want, res.RangesCovered, res.RangesTotal, res.AsOf)
+		}
+	}
+}
