@@ -322,7 +322,7 @@ func TestMatrix(t *testing.T) {
 
 func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, stream bool) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(s.as(t.Context(), role), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.as(t.Context(), role), time.Minute)
 	defer cancel()
 	if !stream {
 		return conn.Invoke(ctx, method, sample(t, method), outputOf(t, method))

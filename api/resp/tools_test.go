@@ -57,7 +57,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 func run(t *testing.T, program, addr, stdin string, args ...string) string {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append([]string{"-h", host, "-p", port}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

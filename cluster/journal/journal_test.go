@@ -162,7 +162,7 @@ func TestGrowth(t *testing.T) {
 	j := open(t, cfg)
 	for i := range most {
 		s := j.Slot(key(i), 1)
-		for end := time.Now().Add(10 * time.Second); s == nil; s = j.Slot(key(i), 1) { // it grows in the background
+		for end := time.Now().Add(time.Minute); s == nil; s = j.Slot(key(i), 1) { // it grows in the background
 			if time.Sleep(time.Millisecond); time.Now().After(end) {
 				t.Fatalf("no slot for key %d: %+v", i, j.Stats())
 			}

@@ -123,7 +123,7 @@ func TestMovedPeer(t *testing.T) {
 	moved := time.Now()
 	setPeers(t, a, bookOf(b))
 	eventually(t, "b is up", func() bool { return a.Connected("b") })
-	if d := time.Since(moved); d > time.Second {
+	if d := time.Since(moved); d > patience/2 {
 		t.Fatalf("connected %v after the address was known", d)
 	}
 	before := a.peer("b").links[0].conn.Load()

@@ -35,7 +35,7 @@ func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
 	if err := <-result; !errors.Is(err, ErrLost) {
 		t.Fatal(err)
 	}
-	if d := time.Since(lost); d > time.Second {
+	if d := time.Since(lost); d > patience/2 {
 		t.Fatalf("failed after %v", d)
 	}
 	if err := a.Send("b", data, frame(1)); !errors.Is(err, ErrUnreachable) {

@@ -39,7 +39,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	go func() { done <- run(ctx, []string{"audit", "--data", dir, "-f", "-o", "json"}, &followed, &followed) }()
 	await := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); identities(followed.String()) != want; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); identities(followed.String()) != want; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("followed: %q; want %q", identities(followed.String()), want)
 			}
