@@ -52,6 +52,15 @@ var calls = sync.Pool{New: func() any { return new(pooled) }}
 // out has room for a decision of every request; those after the one that refused
 // are zero. It waits as Check does.
 func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
+	if len(reqs) == 1 && !n.hub.Watched() { // most calls: one limit, and enough is held
+		if d, ok := n.agg.TryHeld(reqs[0].Key.LimitName, reqs[0].Key.Key, reqs[0].Cost); ok {
+			if n.agg.Urgent() {
+				n.poke()
+			}
+			out[0] = d
+			return true
+		}
+	}
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
 	return n.decide(&c.Call, reqs, out, false)
