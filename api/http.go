@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -46,24 +47,50 @@ func newServer(s *service) *http.Server {
 // handler serves one method of one path and returns the status it sent.
 type handler func(http.ResponseWriter, *http.Request) int
 
+// served is a handler, and where its commonest answers are observed.
+type served struct {
+	handler
+	route       string // what metrics call it
+	ok, refused func() prometheus.Observer
+}
+
+func (m *meter) served(route string, h handler) *served {
+	of := func(code int) func() prometheus.Observer { // a series appears with its first call
+		return sync.OnceValue(func() prometheus.Observer { return m.duration.WithLabelValues("http", route, strconv.Itoa(code)) })
+	}
+	return &served{handler: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
+}
+
+// observe measures a call that sent a status.
+func (s *served) observe(m *meter, code int, start time.Time) {
+	switch code {
+	case http.StatusOK:
+		s.ok().Observe(time.Since(start).Seconds())
+	case http.StatusTooManyRequests:
+		s.refused().Observe(time.Since(start).Seconds())
+	default:
+		m.observe("http", s.route, strconv.Itoa(code), start)
+	}
+}
+
 type router struct {
 	*service
 	metrics http.Handler
-	byPath  map[string]map[string]handler // path, method
+	byPath  map[string]map[string]*served // path, method
 	paths   string
 	openAPI func() []byte // made when it is first asked for
 }
 
 func newRouter(s *service) *router {
-	r := &router{service: s, byPath: make(map[string]map[string]handler)}
+	r := &router{service: s, byPath: make(map[string]map[string]*served)}
 	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
 	routes := r.routes()
 	r.openAPI = sync.OnceValue(func() []byte { return describe(routes) })
 	for _, route := range routes {
 		if r.byPath[route.path] == nil {
-			r.byPath[route.path] = make(map[string]handler)
+			r.byPath[route.path] = make(map[string]*served)
 		}
-		r.byPath[route.path][route.method] = r.guardedRoute(route.name(), route.serve)
+		r.byPath[route.path][route.method] = s.meter.served(route.method+" "+route.path, r.guardedRoute(route.name(), route.serve))
 	}
 	if fronts := s.opts.Fronts; fronts != nil {
 		mount := maps.Clone(s.opts.Mount)
@@ -107,8 +134,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", allowed)
 		code = writeFault(w, &fault{http: http.StatusMethodNotAllowed, detail: clip(req.Method) + " is not for " + path + "; use " + allowed})
 	default:
-		route = method + " " + path
-		code = h(w, req)
+		h.observe(r.meter, h.handler(w, req), start)
+		return
 	}
 	r.meter.observe("http", route, strconv.Itoa(code), start)
 }

@@ -34,11 +34,16 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 		if r.peek() != '"' {
 			return r.expected("a field name in double quotes")
 		}
-		name, f := r.str(orBody(path))
-		if f != nil {
-			return f
+		n, name := r.known(fields), ""
+		if n >= 0 {
+			name = fields[n]
+		} else {
+			var f *fault
+			if name, f = r.str(orBody(path)); f != nil {
+				return f
+			}
+			n = index(fields, name)
 		}
-		n := index(fields, name)
 		if n < 0 {
 			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), didYouMean(name, fields, ""), list(fields, false))
 		}
@@ -54,6 +59,19 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			return f
 		}
 	}
+}
+
+// known takes a name that is one of fields, as it stands there. It returns -1, and
+// takes nothing, if it is anything else.
+func (r *reader) known(fields []string) int {
+	rest := r.b[r.i+1:]
+	for n, f := range fields {
+		if len(rest) > len(f) && rest[len(f)] == '"' && string(rest[:len(f)]) == f {
+			r.i += len(f) + len(`""`)
+			return n
+		}
+	}
+	return -1
 }
 
 // str reads a string, copying it out of the body.
