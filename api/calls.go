@@ -199,7 +199,7 @@ func (s *service) planOf(reqs []*quoratev1.AllowRequest) (*plan, *fault) {
 
 // from reads what came in by gRPC or as one of several.
 func (c *check) from(req *quoratev1.AllowRequest) *fault {
-	*c = check{cost: req.Cost, key: keyOf(req), method: req.Method, path: req.Path}
+	*c = check{cost: req.GetCost(), costs: req.Cost != nil, key: keyOf(req), method: req.Method, path: req.Path}
 	if req.MaxWait != nil {
 		c.waits = true
 		c.wait = req.MaxWait.AsDuration()

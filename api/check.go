@@ -18,9 +18,11 @@ const never = time.Duration(math.MaxInt64)
 // check is one check as it came in on either wire.
 type check struct {
 	key          quota.Key
-	cost         *int64 // nil: absent
+	cost         int64
 	wait         time.Duration
+	costs        bool // cost was given
 	waits        bool // wait was given
+	named        bool // namespace and limit are known to be names
 	method, path string
 }
 
@@ -71,11 +73,9 @@ func (c *check) validate() (cost int64, f *fault) {
 		if f := c.validateHTTP(); f != nil {
 			return 0, f
 		}
-	} else if err := quota.CheckName("limit", c.key.LimitName.Limit); err != nil {
-		return 0, badName("limit", err)
 	}
-	if err := quota.CheckName("namespace", c.key.Namespace); err != nil {
-		return 0, badName("namespace", err)
+	if f := c.validateNames(); f != nil {
+		return 0, f
 	}
 	if f := checkKey(&c.key.Key); f != nil {
 		return 0, f
@@ -83,13 +83,30 @@ func (c *check) validate() (cost int64, f *fault) {
 	if c.wait < 0 || c.wait > quota.MaxPause {
 		return 0, badField("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
 	}
-	if c.cost == nil {
+	if !c.costs {
 		return 1, nil
 	}
-	if *c.cost < 0 || *c.cost > quota.MaxTokens {
-		return 0, badField("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", *c.cost, quota.MaxTokens)
+	if c.cost < 0 || c.cost > quota.MaxTokens {
+		return 0, badField("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", c.cost, quota.MaxTokens)
 	}
-	return *c.cost, nil
+	return c.cost, nil
+}
+
+// validateNames validates the limit's name, unless an HTTP request chooses it, and the
+// namespace's.
+func (c *check) validateNames() *fault {
+	if c.named {
+		return nil
+	}
+	if c.method == "" && c.path == "" {
+		if err := quota.CheckName("limit", c.key.LimitName.Limit); err != nil {
+			return badName("limit", err)
+		}
+	}
+	if err := quota.CheckName("namespace", c.key.Namespace); err != nil {
+		return badName("namespace", err)
+	}
+	return nil
 }
 
 // validateHTTP validates a check by HTTP method and path.

@@ -186,7 +186,7 @@ func FuzzDecodeCheck(f *testing.F) {
 		if err := d.Decode(&want); err != nil {
 			t.Fatalf("%q: accepted, but: %v", b, err)
 		}
-		if c.key.Namespace != want.Namespace || c.key.LimitName.Limit != want.Limit || c.key.Key != want.Key || (c.cost == nil) != (want.Cost == nil) || c.cost != nil && *c.cost != *want.Cost {
+		if c.key.Namespace != want.Namespace || c.key.LimitName.Limit != want.Limit || c.key.Key != want.Key || c.costs != (want.Cost != nil) || c.costs && c.cost != *want.Cost {
 			t.Errorf("%q: read %+v, encoding/json %+v", b, c, want)
 		}
 		if c.method != want.Method || c.path != want.Path || c.waits != (want.MaxWait != nil) || c.waits && time.Duration(math.Round(*want.MaxWait*1e9)) != c.wait {

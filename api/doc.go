@@ -16,7 +16,7 @@
 // the field, the value and what would be right. Numbers of 64 bits may come in
 // strings, as libraries for protos write them.
 //
-// MemberService, by which client processes attach to a node, and the protocols of
+// AllowStream, MemberService, by which client processes attach to a node, and the protocols of
 // others (packages envoy, rlqs, gubernator, resp, quotaservice; forward.go) are on one
 // wire only, or have paths of their own.
 //
@@ -107,6 +107,12 @@
 // What a call needs of a limit (its counters, its JSON and proto form, its
 // header) is made once per limit and found again by the limit's pointer, so a
 // call does one map lookup and one atomic addition beyond Node.Check.
+//
+// Allow, AllowBatch and AllowStream go round the messages of the generated code:
+// codec.go reads checks into what decides them (wirein.go), each message into one
+// string of which all names and keys are parts, and writes answers from the
+// decision and the limit's bytes (wireout.go). What that reader does not know it
+// leaves to the generated code; fuzz tests hold both to the same meaning.
 //
 // # Bounds
 //

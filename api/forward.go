@@ -121,7 +121,7 @@ func isToken(s string) bool {
 // checkOf is the check of a client's request. Nothing that a client writes makes a
 // fault of it, which would let the client pass where what cannot be decided passes.
 func (f *forwardQuery) checkOf(req *http.Request) check {
-	c := check{key: quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)}, cost: &f.cost}
+	c := check{key: quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)}, cost: f.cost, costs: true}
 	if f.key == nil && (len(c.key.Key) > quota.MaxKeyLen || !utf8.ValidString(c.key.Key)) {
 		c.key.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(c.key.Key)))
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,10 +33,13 @@ const (
 const HealthReady = "ready"
 
 // NewGRPC returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
-// options, such as credentials, come last and win.
+// options, such as credentials, come last and win. Interceptors among them see all calls but
+// Allow and AllowBatch, which have none.
 func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	s := newService(n, o)
 	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))),
 		grpc.MaxRecvMsgSize(maxGRPCMessage),
 		grpc.MaxConcurrentStreams(maxGRPCStreams),
 		grpc.MaxHeaderListSize(maxGRPCHeader),
@@ -49,7 +53,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 		options = append(options, grpc.InTapHandle(s.tapped))
 	}
 	srv := grpc.NewServer(append(options, extra...)...)
-	quoratev1.RegisterQuotaServiceServer(srv, &quotaServer{service: s})
+	srv.RegisterService(quotaDesc(), &quotaServer{service: s})
 	quoratev1.RegisterMemberServiceServer(srv, &memberServer{service: s})
 	quoratev1.RegisterLimitServiceServer(srv, &limitServer{service: s})
 	quoratev1.RegisterRateServiceServer(srv, &rateServer{service: s})
@@ -79,38 +83,6 @@ func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerIn
 type quotaServer struct {
 	quoratev1.UnimplementedQuotaServiceServer
 	*service
-}
-
-func (s *quotaServer) Allow(_ context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
-	return reply(s.allow(req))
-}
-
-func (s *quotaServer) AllowBatch(_ context.Context, req *quoratev1.AllowBatchRequest) (*quoratev1.AllowBatchResponse, error) {
-	if f := checkBatchSize(len(req.Checks)); f != nil {
-		return nil, f.status()
-	}
-	out := &quoratev1.AllowBatchResponse{Results: make([]*quoratev1.AllowResult, len(req.Checks))}
-	for i, c := range req.Checks {
-		res, f := s.allow(c)
-		if f != nil {
-			out.Results[i] = &quoratev1.AllowResult{Error: f.Error()}
-			continue
-		}
-		out.Results[i] = &quoratev1.AllowResult{Response: res}
-	}
-	return out, nil
-}
-
-func (s *quotaServer) allow(req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, *fault) {
-	var c check
-	if f := c.from(req); f != nil {
-		return nil, f
-	}
-	d, r, f := s.decide(&c)
-	if f != nil {
-		return nil, f
-	}
-	return r.response(&d), nil
 }
 
 type healthServer struct {

@@ -84,7 +84,7 @@ func (r *reader) check(path string, c *check) *fault {
 		case 2:
 			c.key.Key, f = r.str(name)
 		case 3:
-			c.cost, f = r.cost(name)
+			c.cost, c.costs, f = r.cost(name)
 		case 4:
 			c.wait, c.waits, f = r.seconds(name)
 		case 5:
@@ -97,15 +97,12 @@ func (r *reader) check(path string, c *check) *fault {
 }
 
 // cost reads a whole number, or null for absent. Its range is checked later.
-func (r *reader) cost(field string) (*int64, *fault) {
+func (r *reader) cost(field string) (n int64, given bool, f *fault) {
 	if r.null() {
-		return nil, nil
+		return 0, false, nil
 	}
-	n, f := r.whole(field, 64, "from 0 to "+strconv.FormatInt(quota.MaxTokens, 10))
-	if f != nil {
-		return nil, f
-	}
-	return &n, nil
+	n, f = r.whole(field, 64, "from 0 to "+strconv.FormatInt(quota.MaxTokens, 10))
+	return n, f == nil, f
 }
 
 // null takes a null, if it comes next.

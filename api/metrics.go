@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -22,6 +23,8 @@ type meter struct {
 	duration  *prometheus.HistogramVec
 	build     prometheus.Gauge
 	denied    *prometheus.CounterVec
+	// What most calls observe, found once.
+	allowOK, batchOK prometheus.Observer
 }
 
 var _ prometheus.Collector = (*meter)(nil)
@@ -44,7 +47,7 @@ func registerMeter(o Options) *meter {
 }
 
 func newMeter(version string) *meter {
-	return &meter{
+	m := &meter{
 		decisions: prometheus.NewDesc("quorate_decisions_total",
 			"Decisions made through the API, by limit, result (allowed, refused) and why.", []string{"namespace", "limit", "result", "why"}, nil),
 		shadow: prometheus.NewDesc("quorate_shadow_refusals_total",
@@ -67,6 +70,17 @@ func newMeter(version string) *meter {
 			ConstLabels: prometheus.Labels{"version": version, "revision": Revision(), "goversion": runtime.Version()},
 		}),
 	}
+	ok := codes.OK.String()
+	m.allowOK, m.batchOK = m.duration.WithLabelValues("grpc", methodAllow, ok), m.duration.WithLabelValues("grpc", methodBatch, ok)
+	return m
+}
+
+// hot returns where a check that went well, or a batch of them, is observed.
+func (m *meter) hot(method string) prometheus.Observer {
+	if method == methodBatch {
+		return m.batchOK
+	}
+	return m.allowOK
 }
 
 // Revision returns the commit that the program was built from, or "unknown".

@@ -18,6 +18,7 @@ var whyCount = len(quota.Whys()) + 1
 type rule struct {
 	pb     *quoratev1.Limit
 	json   []byte // the limit as in an answer
+	wire   []byte // the same as a field of AllowResponse
 	tiers  []tierRule
 	quoted string // the limit's name as in the RateLimit fields
 	counts *counts
@@ -146,7 +147,7 @@ func (r *rules) each(f func(quota.LimitName, *counts)) {
 
 func newRule(l *quota.Limit, c *counts) *rule {
 	pb := shortLimit(l)
-	r := &rule{pb: pb, json: FormatJSON(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
+	r := &rule{pb: pb, json: FormatJSON(pb), wire: wireLimit(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
 	for _, t := range l.Tiers() {
 		r.tiers = append(r.tiers, tierRule{tier: t, policy: []string{policyOf(r.quoted, &t)}})
 	}

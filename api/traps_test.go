@@ -52,7 +52,7 @@ func TestTrapSeriesPerKey(t *testing.T) {
 			{LimitName: quota.LimitName{Namespace: id, Limit: id}, Key: id},
 		} {
 			cost := int64(1 + i%2)
-			if _, _, f := s.decide(&check{key: k, cost: &cost}); f != nil {
+			if _, _, f := s.decide(&check{key: k, cost: cost, costs: true}); f != nil {
 				t.Fatalf("%v: %v", k, f)
 			}
 		}

@@ -65,16 +65,17 @@ const (
 )
 
 var rules = map[string]Rule{
-	pkg + "QuotaService/Allow":      hot(rbac.Check, byNamespace, namespace),
-	pkg + "QuotaService/AllowBatch": hot(rbac.Check, byChecks, eachOf),
-	pkg + "QuotaService/AllowAll":   hot(rbac.Check, byChecks, eachOf),
-	pkg + "QuotaService/Acquire":    hot(rbac.Check, byNamespace, namespace),
-	pkg + "QuotaService/Release":    hot(rbac.Check, nil, handle),
-	pkg + "QuotaService/Reserve":    hot(rbac.Report, byChecks, eachOf),
-	pkg + "QuotaService/Settle":     hot(rbac.Report, nil, handle),
-	pkg + "QuotaService/Renew":      hot(rbac.Report, nil, handle),
-	pkg + "QuotaService/Refund":     hot(rbac.Report, byNamespace, namespace),
-	pkg + "QuotaService/Report":     hot(rbac.Report, byNamespace, namespace),
+	pkg + "QuotaService/Allow":       hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/AllowBatch":  hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/AllowStream": hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/AllowAll":    hot(rbac.Check, byChecks, eachOf),
+	pkg + "QuotaService/Acquire":     hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/Release":     hot(rbac.Check, nil, handle),
+	pkg + "QuotaService/Reserve":     hot(rbac.Report, byChecks, eachOf),
+	pkg + "QuotaService/Settle":      hot(rbac.Report, nil, handle),
+	pkg + "QuotaService/Renew":       hot(rbac.Report, nil, handle),
+	pkg + "QuotaService/Refund":      hot(rbac.Report, byNamespace, namespace),
+	pkg + "QuotaService/Report":      hot(rbac.Report, byNamespace, namespace),
 
 	pkg + "MemberService/Attach": hot(rbac.Check, nil, anywhere),
 

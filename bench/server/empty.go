@@ -81,15 +81,14 @@ func serveEmpty(grpcAddr, httpAddr string) error {
 	if err != nil {
 		return err
 	}
-	one := &raw{sampleAnswer()}
 	srv := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
 	srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "quorate.v1.QuotaService",
 		Methods: []grpc.MethodDesc{
-			{MethodName: "Allow", Handler: emptyCall(one)},
+			{MethodName: "Allow", Handler: emptyCall(&raw{sampleAnswer()})},
 			{MethodName: "AllowBatch", Handler: emptyCall(&raw{sampleBatchAnswer()})},
 		},
-		Streams: []grpc.StreamDesc{{StreamName: "AllowStream", Handler: emptyStream(one), ServerStreams: true, ClientStreams: true}},
+		Streams: []grpc.StreamDesc{{StreamName: "AllowStream", Handler: emptyStream(&raw{sampleStreamAnswer()}), ServerStreams: true, ClientStreams: true}},
 	}, nil)
 	failed := make(chan error, 2)
 	go func() { failed <- srv.Serve(l) }()

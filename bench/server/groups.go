@@ -40,7 +40,7 @@ const (
 
 // Groups are the tables of this package.
 func Groups() []suite.Group {
-	return []suite.Group{unary(), batch(), open(), web(), redis()}
+	return []suite.Group{unary(), batch(), streamed(), open(), web(), redis()}
 }
 
 func group(name, title, note string, subjects ...suite.Subject) suite.Group {

@@ -46,8 +46,12 @@ func (d *dialled) close() error {
 	return errors.Join(errs...)
 }
 
-// admitted says whether an answer begins as an admission: of one check, or of many.
+// admitted says whether an answer begins as an admission: of one check, of one on a
+// stream, or of many.
 func admitted(answer []byte, checks int) error {
+	if len(answer) > 2 && answer[0] == 1<<3|2 && checks == 1 {
+		answer = answer[2:]
+	}
 	if checks == 1 && (len(answer) < 2 || answer[0] != 1<<3 || answer[1] != 1) || len(answer) < 20*checks {
 		return fmt.Errorf("an answer of %d bytes to %d checks is no admission: %x", len(answer), checks, answer[:min(len(answer), 40)])
 	}

@@ -62,6 +62,8 @@ func answer() *quoratev1.AllowResponse {
 
 func sampleAnswer() []byte { return encoded(answer()).data }
 
+func sampleStreamAnswer() []byte { return encoded(&quoratev1.AllowResult{Response: answer()}).data }
+
 func sampleBatchAnswer() []byte {
 	b := &quoratev1.AllowBatchResponse{}
 	for range batchSize {

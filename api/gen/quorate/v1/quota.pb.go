@@ -2630,11 +2630,12 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\x13CUT_OFF_POLICY_HOLD\x10\x03\x12\x17\n" +
 	"\x13CUT_OFF_POLICY_OPEN\x10\x04\x12\x19\n" +
 	"\x15CUT_OFF_POLICY_CLOSED\x10\x05\x12\x17\n" +
-	"\x13CUT_OFF_POLICY_RATE\x10\x062\xad\x05\n" +
+	"\x13CUT_OFF_POLICY_RATE\x10\x062\xf3\x05\n" +
 	"\fQuotaService\x12<\n" +
 	"\x05Allow\x12\x18.quorate.v1.AllowRequest\x1a\x19.quorate.v1.AllowResponse\x12K\n" +
 	"\n" +
-	"AllowBatch\x12\x1d.quorate.v1.AllowBatchRequest\x1a\x1e.quorate.v1.AllowBatchResponse\x12E\n" +
+	"AllowBatch\x12\x1d.quorate.v1.AllowBatchRequest\x1a\x1e.quorate.v1.AllowBatchResponse\x12D\n" +
+	"\vAllowStream\x12\x18.quorate.v1.AllowRequest\x1a\x17.quorate.v1.AllowResult(\x010\x01\x12E\n" +
 	"\bAllowAll\x12\x1b.quorate.v1.AllowAllRequest\x1a\x1c.quorate.v1.AllowAllResponse\x12?\n" +
 	"\x06Refund\x12\x19.quorate.v1.RefundRequest\x1a\x1a.quorate.v1.RefundResponse\x12?\n" +
 	"\x06Report\x12\x19.quorate.v1.ReportRequest\x1a\x1a.quorate.v1.ReportResponse\x12B\n" +
@@ -2741,26 +2742,28 @@ var file_quorate_v1_quota_proto_depIdxs = []int32{
 	13, // 43: quorate.v1.AcquireResponse.result:type_name -> quorate.v1.AllowResponse
 	7,  // 44: quorate.v1.QuotaService.Allow:input_type -> quorate.v1.AllowRequest
 	14, // 45: quorate.v1.QuotaService.AllowBatch:input_type -> quorate.v1.AllowBatchRequest
-	17, // 46: quorate.v1.QuotaService.AllowAll:input_type -> quorate.v1.AllowAllRequest
-	19, // 47: quorate.v1.QuotaService.Refund:input_type -> quorate.v1.RefundRequest
-	21, // 48: quorate.v1.QuotaService.Report:input_type -> quorate.v1.ReportRequest
-	23, // 49: quorate.v1.QuotaService.Reserve:input_type -> quorate.v1.ReserveRequest
-	25, // 50: quorate.v1.QuotaService.Settle:input_type -> quorate.v1.SettleRequest
-	27, // 51: quorate.v1.QuotaService.Renew:input_type -> quorate.v1.RenewRequest
-	29, // 52: quorate.v1.QuotaService.Acquire:input_type -> quorate.v1.AcquireRequest
-	31, // 53: quorate.v1.QuotaService.Release:input_type -> quorate.v1.ReleaseRequest
-	13, // 54: quorate.v1.QuotaService.Allow:output_type -> quorate.v1.AllowResponse
-	15, // 55: quorate.v1.QuotaService.AllowBatch:output_type -> quorate.v1.AllowBatchResponse
-	18, // 56: quorate.v1.QuotaService.AllowAll:output_type -> quorate.v1.AllowAllResponse
-	20, // 57: quorate.v1.QuotaService.Refund:output_type -> quorate.v1.RefundResponse
-	22, // 58: quorate.v1.QuotaService.Report:output_type -> quorate.v1.ReportResponse
-	24, // 59: quorate.v1.QuotaService.Reserve:output_type -> quorate.v1.ReserveResponse
-	26, // 60: quorate.v1.QuotaService.Settle:output_type -> quorate.v1.SettleResponse
-	28, // 61: quorate.v1.QuotaService.Renew:output_type -> quorate.v1.RenewResponse
-	30, // 62: quorate.v1.QuotaService.Acquire:output_type -> quorate.v1.AcquireResponse
-	32, // 63: quorate.v1.QuotaService.Release:output_type -> quorate.v1.ReleaseResponse
-	54, // [54:64] is the sub-list for method output_type
-	44, // [44:54] is the sub-list for method input_type
+	7,  // 46: quorate.v1.QuotaService.AllowStream:input_type -> quorate.v1.AllowRequest
+	17, // 47: quorate.v1.QuotaService.AllowAll:input_type -> quorate.v1.AllowAllRequest
+	19, // 48: quorate.v1.QuotaService.Refund:input_type -> quorate.v1.RefundRequest
+	21, // 49: quorate.v1.QuotaService.Report:input_type -> quorate.v1.ReportRequest
+	23, // 50: quorate.v1.QuotaService.Reserve:input_type -> quorate.v1.ReserveRequest
+	25, // 51: quorate.v1.QuotaService.Settle:input_type -> quorate.v1.SettleRequest
+	27, // 52: quorate.v1.QuotaService.Renew:input_type -> quorate.v1.RenewRequest
+	29, // 53: quorate.v1.QuotaService.Acquire:input_type -> quorate.v1.AcquireRequest
+	31, // 54: quorate.v1.QuotaService.Release:input_type -> quorate.v1.ReleaseRequest
+	13, // 55: quorate.v1.QuotaService.Allow:output_type -> quorate.v1.AllowResponse
+	15, // 56: quorate.v1.QuotaService.AllowBatch:output_type -> quorate.v1.AllowBatchResponse
+	16, // 57: quorate.v1.QuotaService.AllowStream:output_type -> quorate.v1.AllowResult
+	18, // 58: quorate.v1.QuotaService.AllowAll:output_type -> quorate.v1.AllowAllResponse
+	20, // 59: quorate.v1.QuotaService.Refund:output_type -> quorate.v1.RefundResponse
+	22, // 60: quorate.v1.QuotaService.Report:output_type -> quorate.v1.ReportResponse
+	24, // 61: quorate.v1.QuotaService.Reserve:output_type -> quorate.v1.ReserveResponse
+	26, // 62: quorate.v1.QuotaService.Settle:output_type -> quorate.v1.SettleResponse
+	28, // 63: quorate.v1.QuotaService.Renew:output_type -> quorate.v1.RenewResponse
+	30, // 64: quorate.v1.QuotaService.Acquire:output_type -> quorate.v1.AcquireResponse
+	32, // 65: quorate.v1.QuotaService.Release:output_type -> quorate.v1.ReleaseResponse
+	55, // [55:66] is the sub-list for method output_type
+	44, // [44:55] is the sub-list for method input_type
 	44, // [44:44] is the sub-list for extension type_name
 	44, // [44:44] is the sub-list for extension extendee
 	0,  // [0:44] is the sub-list for field type_name

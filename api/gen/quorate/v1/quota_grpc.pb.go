@@ -19,16 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	QuotaService_Allow_FullMethodName      = "/quorate.v1.QuotaService/Allow"
-	QuotaService_AllowBatch_FullMethodName = "/quorate.v1.QuotaService/AllowBatch"
-	QuotaService_AllowAll_FullMethodName   = "/quorate.v1.QuotaService/AllowAll"
-	QuotaService_Refund_FullMethodName     = "/quorate.v1.QuotaService/Refund"
-	QuotaService_Report_FullMethodName     = "/quorate.v1.QuotaService/Report"
-	QuotaService_Reserve_FullMethodName    = "/quorate.v1.QuotaService/Reserve"
-	QuotaService_Settle_FullMethodName     = "/quorate.v1.QuotaService/Settle"
-	QuotaService_Renew_FullMethodName      = "/quorate.v1.QuotaService/Renew"
-	QuotaService_Acquire_FullMethodName    = "/quorate.v1.QuotaService/Acquire"
-	QuotaService_Release_FullMethodName    = "/quorate.v1.QuotaService/Release"
+	QuotaService_Allow_FullMethodName       = "/quorate.v1.QuotaService/Allow"
+	QuotaService_AllowBatch_FullMethodName  = "/quorate.v1.QuotaService/AllowBatch"
+	QuotaService_AllowStream_FullMethodName = "/quorate.v1.QuotaService/AllowStream"
+	QuotaService_AllowAll_FullMethodName    = "/quorate.v1.QuotaService/AllowAll"
+	QuotaService_Refund_FullMethodName      = "/quorate.v1.QuotaService/Refund"
+	QuotaService_Report_FullMethodName      = "/quorate.v1.QuotaService/Report"
+	QuotaService_Reserve_FullMethodName     = "/quorate.v1.QuotaService/Reserve"
+	QuotaService_Settle_FullMethodName      = "/quorate.v1.QuotaService/Settle"
+	QuotaService_Renew_FullMethodName       = "/quorate.v1.QuotaService/Renew"
+	QuotaService_Acquire_FullMethodName     = "/quorate.v1.QuotaService/Acquire"
+	QuotaService_Release_FullMethodName     = "/quorate.v1.QuotaService/Release"
 )
 
 // QuotaServiceClient is the client API for QuotaService service.
@@ -46,6 +47,12 @@ type QuotaServiceClient interface {
 	// Errors: INVALID_ARGUMENT for an empty or too large batch; a fault of one
 	// check is in its result and leaves the others alone.
 	AllowBatch(ctx context.Context, in *AllowBatchRequest, opts ...grpc.CallOption) (*AllowBatchResponse, error)
+	// AllowStream decides checks as they come, each on its own, and answers in
+	// their order: a fault of one check is in its result and leaves the others
+	// alone. Any number may be under way; who does not read the answers is not
+	// read either. The stream lasts until the caller ends it, or the node stops.
+	// Errors: those of a caller who may not, which end the stream.
+	AllowStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AllowRequest, AllowResult], error)
 	// AllowAll decides up to 16 checks as one: all pass and are charged, or none
 	// is charged.
 	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
@@ -107,6 +114,19 @@ func (c *quotaServiceClient) AllowBatch(ctx context.Context, in *AllowBatchReque
 	}
 	return out, nil
 }
+
+func (c *quotaServiceClient) AllowStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AllowRequest, AllowResult], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &QuotaService_ServiceDesc.Streams[0], QuotaService_AllowStream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AllowRequest, AllowResult]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QuotaService_AllowStreamClient = grpc.BidiStreamingClient[AllowRequest, AllowResult]
 
 func (c *quotaServiceClient) AllowAll(ctx context.Context, in *AllowAllRequest, opts ...grpc.CallOption) (*AllowAllResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -203,6 +223,12 @@ type QuotaServiceServer interface {
 	// Errors: INVALID_ARGUMENT for an empty or too large batch; a fault of one
 	// check is in its result and leaves the others alone.
 	AllowBatch(context.Context, *AllowBatchRequest) (*AllowBatchResponse, error)
+	// AllowStream decides checks as they come, each on its own, and answers in
+	// their order: a fault of one check is in its result and leaves the others
+	// alone. Any number may be under way; who does not read the answers is not
+	// read either. The stream lasts until the caller ends it, or the node stops.
+	// Errors: those of a caller who may not, which end the stream.
+	AllowStream(grpc.BidiStreamingServer[AllowRequest, AllowResult]) error
 	// AllowAll decides up to 16 checks as one: all pass and are charged, or none
 	// is charged.
 	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
@@ -250,6 +276,9 @@ func (UnimplementedQuotaServiceServer) Allow(context.Context, *AllowRequest) (*A
 }
 func (UnimplementedQuotaServiceServer) AllowBatch(context.Context, *AllowBatchRequest) (*AllowBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AllowBatch not implemented")
+}
+func (UnimplementedQuotaServiceServer) AllowStream(grpc.BidiStreamingServer[AllowRequest, AllowResult]) error {
+	return status.Error(codes.Unimplemented, "method AllowStream not implemented")
 }
 func (UnimplementedQuotaServiceServer) AllowAll(context.Context, *AllowAllRequest) (*AllowAllResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AllowAll not implemented")
@@ -331,6 +360,13 @@ func _QuotaService_AllowBatch_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _QuotaService_AllowStream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(QuotaServiceServer).AllowStream(&grpc.GenericServerStream[AllowRequest, AllowResult]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QuotaService_AllowStreamServer = grpc.BidiStreamingServer[AllowRequest, AllowResult]
 
 func _QuotaService_AllowAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AllowAllRequest)
@@ -524,6 +560,13 @@ var QuotaService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _QuotaService_Release_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "AllowStream",
+			Handler:       _QuotaService_AllowStream_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "quorate/v1/quota.proto",
 }

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// The calls that everybody makes all the time have handlers of their own, which need no
+// message of the generated code, and no interceptor (codec).
+const (
+	methodAllow  = quoratev1.QuotaService_Allow_FullMethodName
+	methodBatch  = quoratev1.QuotaService_AllowBatch_FullMethodName
+	methodStream = quoratev1.QuotaService_AllowStream_FullMethodName
+)
+
+// quotaDesc is QuotaService with these handlers in it.
+func quotaDesc() *grpc.ServiceDesc {
+	d := quoratev1.QuotaService_ServiceDesc
+	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	for i := range d.Methods {
+		switch d.Methods[i].MethodName {
+		case "Allow":
+			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return srv.(*quotaServer).serveAllow(ctx, dec)
+			}
+		case "AllowBatch":
+			d.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return srv.(*quotaServer).serveBatch(ctx, dec)
+			}
+		}
+	}
+	for i := range d.Streams {
+		if d.Streams[i].StreamName == "AllowStream" {
+			d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error { return srv.(*quotaServer).serveStream(stream) }
+		}
+	}
+	return &d
+}
+
+// answerRoom is more than most answers have, in bytes.
+const answerRoom = 96
+
+func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
+	m := new(single)
+	if err := dec(m); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var f *fault
+	if s.guard != nil {
+		f = s.admitHot(ctx, methodAllow, m.check)
+	}
+	if f == nil {
+		m.out, f = m.decide(s.service, make([]byte, 0, answerRoom))
+	}
+	return answered(s, m, methodAllow, start, f)
+}
+
+// answered measures a call and returns what gRPC sends.
+func answered[M any](s *quotaServer, m M, method string, start time.Time, f *fault) (any, error) {
+	if f == nil {
+		s.meter.hot(method).Observe(time.Since(start).Seconds())
+		return m, nil
+	}
+	s.meter.observe("grpc", method, f.code.String(), start)
+	return nil, f.status()
+}
+
+// decide appends the answer to the check.
+func (m *single) decide(s *service, b []byte) ([]byte, *fault) {
+	if m.fault != nil {
+		return b, m.fault
+	}
+	d, r, f := s.decide(&m.check)
+	if f != nil {
+		return b, f
+	}
+	return r.appendWire(b, &d), nil
+}
+
+// admitHot is what interceptors are for the other calls: it says who calls, and
+// whether they may. Without a guard there is nothing to ask.
+func (s *quotaServer) admitHot(ctx context.Context, method string, checks ...check) *fault {
+	v, f := s.arrive(ctx, method)
+	if f == nil {
+		ctx, f = s.enter(ctx, v)
+	}
+	if f == nil {
+		f = s.admitChecks(ctx, checks...)
+	}
+	if f != nil {
+		v.failed = f
+		s.note(v)
+	}
+	return f
+}
+
+// batches are kept for their room, as far as calls are of the size that is allowed.
+var batches = sync.Pool{New: func() any { return new(checkBatch) }}
+
+func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
+	m := batches.Get().(*checkBatch)
+	defer m.free()
+	if err := dec(m); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var f *fault
+	if s.guard != nil {
+		f = s.admitHot(ctx, methodBatch, m.checks...)
+	}
+	if f == nil {
+		f = checkBatchSize(m.count)
+	}
+	if f == nil {
+		m.decide(s.service)
+	}
+	return answered(s, &checkBatch{out: m.out}, methodBatch, start, f)
+}
+
+// free gives the room of the checks back; the answers are on their way.
+func (m *checkBatch) free() {
+	if cap(m.checks) <= 2*MaxBatch {
+		clear(m.checks) // or their strings would stay
+		m.checks, m.count, m.faults, m.out = m.checks[:0], 0, nil, nil
+		batches.Put(m)
+	}
+}
+
+// decide turns the checks into their answers.
+func (m *checkBatch) decide(s *service) {
+	m.out = mem.DefaultBufferPool().Get(len(m.checks) * answerRoom)
+	b, one := (*m.out)[:0], make([]byte, 0, 2*answerRoom)
+	for i := range m.checks {
+		if m.faults != nil && m.faults[i] != nil {
+			b = appendResult(b, nil, m.faults[i])
+			continue
+		}
+		d, r, f := s.decide(&m.checks[i])
+		if f == nil {
+			one = r.appendWire(one[:0], &d)
+		}
+		b = appendResult(b, one, f)
+	}
+	*m.out = b
+}
+
+// again is how long the caller of a stream is remembered, and so how long the stream
+// outlives the trust in it.
+const again = 10 * time.Second
+
+// serveStream serves AllowStream. What the caller may is asked for each check.
+func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
+	m, ctx := new(single), stream.Context()
+	known, answer := time.Now(), make([]byte, 0, answerRoom)
+	for {
+		if err := stream.RecvMsg(m); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if s.guard != nil {
+			if f := s.admitStreamed(ctx, &known, &m.check); f != nil {
+				return f.status()
+			}
+		}
+		var f *fault
+		if answer, f = m.decide(s.service, answer[:0]); f != nil {
+			m.out = appendFault(nil, f)
+		} else {
+			m.out = appendResponse(make([]byte, 0, answerRoom), answer)
+		}
+		if err := stream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+}
+
+// admitStreamed asks for one check of a stream whose caller was let in, and anew who
+// that is when it was long ago.
+func (s *quotaServer) admitStreamed(ctx context.Context, known *time.Time, c *check) *fault {
+	if v := visitOf(ctx); v != nil && time.Since(*known) >= again {
+		md, _ := metadata.FromIncomingContext(ctx)
+		caller, err := s.guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
+		if err != nil {
+			return fromAuth(err)
+		}
+		v.caller, *known = caller, time.Now()
+	}
+	if s.everywhere(ctx, rbac.Check) {
+		return nil
+	}
+	return s.admitChecks(ctx, *c)
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Numbers of the fields of AllowResponse and AllowResult.
+const (
+	fieldAllowed    = 1
+	fieldLimit      = 2
+	fieldRemaining  = 3
+	fieldRetryAfter = 4
+	fieldWhy        = 5
+	fieldWait       = 6
+	fieldShadow     = 7
+	fieldNear       = 8
+	fieldResetAfter = 9
+	fieldTier       = 10
+
+	fieldResponse = 1
+	fieldError    = 2
+
+	fieldResults = 1 // of AllowBatchResponse
+)
+
+// wireLimit is a limit as the field of an answer, made once.
+func wireLimit(l *quoratev1.Limit) []byte {
+	data, err := proto.Marshal(l)
+	if err != nil {
+		panic(err) // invariant: names, rates and time zones are ASCII
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, fieldLimit, protowire.BytesType), data)
+}
+
+// appendWire writes what the generated code makes of r.response(d), byte for byte.
+func (r *rule) appendWire(b []byte, d *quota.Decision) []byte {
+	if d.Allowed {
+		b = wireNumber(b, fieldAllowed, 1)
+	}
+	b = append(b, r.wire...)
+	b = wireNumber(b, fieldRemaining, uint64(d.Remaining))
+	if !d.Allowed && d.RetryAfter != never && d.Limit != nil {
+		b = wireDuration(b, fieldRetryAfter, d.RetryAfter)
+	}
+	b = wireNumber(b, fieldWhy, uint64(d.Why))
+	b = wirePause(b, fieldWait, d.Wait)
+	if d.Shadow {
+		b = wireNumber(b, fieldShadow, 1)
+	}
+	if d.Near {
+		b = wireNumber(b, fieldNear, 1)
+	}
+	b = wirePause(b, fieldResetAfter, d.ResetAfter)
+	return wireNumber(b, fieldTier, uint64(int32(d.Tier)))
+}
+
+func wireNumber(b []byte, field protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
+}
+
+// wirePause is pause.
+func wirePause(b []byte, field protowire.Number, d time.Duration) []byte {
+	if d <= 0 || d == never {
+		return b
+	}
+	return wireDuration(b, field, d)
+}
+
+func wireDuration(b []byte, field protowire.Number, d time.Duration) []byte {
+	seconds, nanos := uint64(d/time.Second), uint64(d%time.Second)
+	size := 0
+	for _, n := range [...]uint64{seconds, nanos} {
+		if n != 0 {
+			size += 1 + protowire.SizeVarint(n)
+		}
+	}
+	b = append(protowire.AppendTag(b, field, protowire.BytesType), byte(size)) // two numbers are less than 128 bytes
+	return wireNumber(wireNumber(b, 1, seconds), 2, nanos)
+}
+
+// appendResponse writes the field of AllowResult that an answer is.
+func appendResponse(b, answer []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, fieldResponse, protowire.BytesType), answer)
+}
+
+// appendFault writes the field of AllowResult that says what is wrong with a check.
+func appendFault(b []byte, f *fault) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, fieldError, protowire.BytesType), f.Error())
+}
+
+// appendResult writes an AllowResult as one of AllowBatchResponse.
+func appendResult(b, answer []byte, f *fault) []byte {
+	if f != nil {
+		text := f.Error()
+		b = protowire.AppendTag(b, fieldResults, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(protowire.SizeTag(fieldError)+protowire.SizeBytes(len(text))))
+		return appendFault(b, f)
+	}
+	b = protowire.AppendTag(b, fieldResults, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(fieldResponse)+protowire.SizeBytes(len(answer))))
+	return appendResponse(b, answer)
+}
