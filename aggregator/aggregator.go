@@ -93,8 +93,8 @@ func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost 
 	return d, need, true
 }
 
-// TryHeld decides with what is held alone, where a limit has one counter: no lock but
-// that of the key, no clock, no allocation. False says that nothing was taken or
+// TryHeld decides with what is held alone, where a limit has one counter: no lock, no
+// clock, no allocation. False says that nothing was taken or
 // counted, and that the request is to be decided with a [Call].
 func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota.Decision, ok bool) {
 	s, key := a.table.resolve(n, key)
@@ -105,11 +105,11 @@ func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota
 	if !r.simple {
 		return d, false
 	}
-	b, ok := s.keys.Load(key)
-	if !ok || b.own.Load() != nil || !b.take(cost*int64(quota.Token), &a.urgent) {
+	at, b := s.keys.find(key)
+	if at == nil || !at.pay(cost, b, &a.urgent) {
 		return d, false
 	}
-	return b.held1(r.limit, quota.FromTokens(cost)), true
+	return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), true
 }
 
 func (a *Aggregator) check(clock Clock, n quota.LimitName, key string, cost int64, final bool) (quota.Decision, Need) {
