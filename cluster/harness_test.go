@@ -68,7 +68,7 @@ func newTrio(t testing.TB, ranges int, change ...func(*Config)) *trio {
 	for _, id := range c.ids() {
 		c.start(id, listeners[id])
 	}
-	c.awaitReady(time.Minute) // a busy machine only takes longer
+	c.awaitReady(3 * time.Minute) // a busy machine only takes longer, and longest for many files
 	return c
 }
 

@@ -88,7 +88,7 @@ func TestDev(t *testing.T) {
 		if code != 1 || !strings.Contains(msg, want) || !strings.Contains(msg, "--base-port") {
 			t.Errorf("exit code %d, message %q; want %q", code, msg, want)
 		}
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > leastPatience/2 {
 			t.Errorf("that took %v", took)
 		}
 	})
@@ -109,10 +109,10 @@ func TestDev(t *testing.T) {
 	if err != nil || len(dirs) != 1 {
 		t.Errorf("temporary directories: %v, %v", dirs, err)
 	}
-	took, code := p.interrupt(syscall.SIGINT, 10*time.Second)
+	took, code := p.interrupt(syscall.SIGINT, leastPatience)
 	t.Logf("Ctrl-C: ended after %v", took.Round(time.Millisecond))
-	if code != 0 || took > 5*time.Second {
-		t.Errorf("exit code %d after %v; want 0 within 5s", code, took)
+	if code != 0 {
+		t.Errorf("exit code %d after %v; want 0", code, took)
 	}
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -132,17 +132,13 @@ func TestDevData(t *testing.T) {
 	for life := range 2 {
 		p := startDev(t, base, t.TempDir(), "--data", data, "--limits", limits, "--ranges", "4")
 		if life == 0 {
-			for range 2 {
-				if d := allow(t, addr, k); !d.Allowed {
-					t.Fatalf("%+v", d)
-				}
-			}
+			take(t, &server{id: "n1", httpAddr: addr}, k, 2)
 			time.Sleep(200 * time.Millisecond) // a report at least
 		}
 		if d := allow(t, addr, k); d.Allowed || d.code != 429 {
 			t.Errorf("life %d: used up, but %+v", life, d)
 		}
-		if took, code := p.interrupt(syscall.SIGTERM, 10*time.Second); code != 0 || took > 5*time.Second {
+		if took, code := p.interrupt(syscall.SIGTERM, leastPatience); code != 0 {
 			t.Errorf("exit code %d after %v", code, took)
 		}
 	}
@@ -159,7 +155,7 @@ func TestReplay(t *testing.T) {
 		limits := filepath.Join(t.TempDir(), "limits.yaml")
 		write(t, limits, fmt.Sprintf("version: 1\nnamespaces:\n  web:\n    limits:\n      per_client: {rate: 10/s, burst: 20, ceiling: %s}\n", ceiling))
 		for _, skew := range []string{"even", "90/5/5"} {
-			for speed := 20000; !replay(t, base, limits, ceiling, skew, speed, speed < 2000); speed /= 2 {
+			for speed := 20000; !replay(t, base, limits, ceiling, skew, speed, speed < 400); speed /= 2 {
 				time.Sleep(2 * time.Second) // until the buckets are full again
 			}
 		}
