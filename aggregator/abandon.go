@@ -70,7 +70,7 @@ func (a *Aggregator) Abandon(clock Clock, q quota.Ask) bool {
 
 // abandon returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) abandon(clock Clock, b *bucket, id quota.Seq) (there, noted bool) {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return false, false

@@ -44,7 +44,7 @@ func (rt *route) heard(g *quota.Grant) {
 }
 
 func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead || e.Epoch != b.epoch || b.phase == closed {
 		return

@@ -91,12 +91,25 @@ func BenchmarkRefused(b *testing.B) {
 	a := New(Config{Self: "a", Ranges: 1}, clock())
 	limits, _ := quota.NewLimits(1, []quota.Limit{{LimitName: benchName, Rate: quota.Rate{Tokens: 1, Per: 24 * time.Hour}, Burst: 1}})
 	a.SetLimits(clock(), limits)
+	a.SetLeader(0, "a", 1)
 	a.Check(clock, benchName, "k", 1)
+	for _, r := range a.Collect(clock()) {
+		for _, e := range r.Entries {
+			a.Apply(clock(), quota.Grant{Term: 1, From: "a", To: "a", At: clock(), Entries: []quota.GrantEntry{{
+				Key: e.Key, Epoch: e.Epoch, Seq: 1, Ack: r.Seq, Lease: 24 * time.Hour, Again: time.Hour,
+			}}})
+		}
+	}
 	l := rate.NewLimiter(rate.Every(24*time.Hour), 1)
 	l.Allow()
-	benchtest.Compare(b, 0.35,
-		passes(b, func(int) bool { return !a.Check(clock, benchName, "k", 1).Allowed }),
-		passes(b, func(int) bool { return !l.Allow() }))
+	ref := passes(b, func(int) bool { return !l.Allow() })
+	check := func(int) bool { return !a.Check(clock, benchName, "k", 1).Allowed }
+	var h Handle
+	a.Find(&h, benchName, "k")
+	b.Run("Handle", func(b *testing.B) {
+		benchtest.Compare(b, 0.35, passes(b, func(i int) bool { return !h.Take(1) && (h.Refuses(clock, 1) || check(i)) }), ref)
+	})
+	b.Run("Check", func(b *testing.B) { benchtest.Compare(b, 2.5, passes(b, check), ref) })
 }
 
 const millionKeys = 1_000_000

@@ -315,7 +315,7 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 // undo takes one charge back, unless the window or opening that it was made in
 // has ended: it is void then.
 func (b *bucket) undo(t taken) {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.epoch != t.epoch || b.win != t.win || b.dead {
 		return

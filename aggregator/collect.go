@@ -66,7 +66,7 @@ func (a *Aggregator) reports(now quota.Time, r quota.RangeID, l *lines, full boo
 		n := min(len(l.entries), maxEntries)
 		rt.seq++
 		for _, b := range l.buckets[:n] {
-			b.mu.Lock()
+			b.lock()
 			if b.pending != 0 {
 				b.tries++
 			}
@@ -104,7 +104,7 @@ func (a *Aggregator) tellAll(now quota.Time) []quota.Report {
 		}
 		l := &lines{}
 		for _, b := range rt.open {
-			b.mu.Lock()
+			b.lock()
 			b.roll(now, b.limit())
 			b.accrue(now)
 			l.add(b, b.entry(now, rt.term))
@@ -136,7 +136,7 @@ func (a *Aggregator) collectSoon(now quota.Time, bt batch) {
 // mayHurry returns when an urgent key may report: a little after its last
 // report, later if the last grant brought nothing.
 func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	switch {
 	case b.sentAt == 0:
@@ -154,7 +154,7 @@ func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
 // collect adds a key's entry to the batch if it has something to say.
 func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 	rt := &a.ranges[b.rng]
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead || b.phase == closed {
 		return

@@ -89,7 +89,7 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 	if !taken {
 		now = clock()
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return quota.Decision{}, false // what was taken here was void
@@ -202,6 +202,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		return b.reserveAlone(now, t, l, est)
 	}
 	b.refused += cost
+	b.shutOut(now, l, est, cost)
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
 

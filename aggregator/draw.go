@@ -44,7 +44,7 @@ func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	l := b.limit()
 	if b.dead || l.Class != quota.Counted || l.Enforcement == quota.Off {
@@ -80,7 +80,7 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		}
 		return st
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	own := b.limit()
 	st.Tier = own.First()

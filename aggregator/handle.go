@@ -30,6 +30,15 @@ func (h *Handle) Take(cost int64) bool {
 	return p != nil && p.slots == p.of.table.slots.Load() && p.line.pay(cost, p.b, &p.of.urgent)
 }
 
+// Refuses reports whether the cost is refused for certain, and counts it as refused: it
+// was just refused, and neither has anything happened to the key since, nor has it had
+// the time to gain that much. No lock, no map, no allocation; the clock is read only if
+// the key has refused something. False decides nothing.
+func (h *Handle) Refuses(clock Clock, cost int64) bool {
+	p := h.at.Load()
+	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.shut.refuses(clock, quota.FromTokens(cost))
+}
+
 // Find looks a key's bucket up for a handle, after Take has failed and the key was
 // decided. The limit need not exist.
 func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {

@@ -19,6 +19,7 @@ type bucket struct {
 	slot *slot
 	key  string
 	own  atomic.Pointer[quota.Limit] // what an override makes of the slot's limit
+	shut shut
 
 	mu sync.Mutex
 	state
@@ -27,6 +28,12 @@ type bucket struct {
 // hot returns the line of the bucket: with mu held it stays the one, else what it
 // holds may have moved.
 func (b *bucket) hot() *line { return b.line.Load() }
+
+// lock begins what mu guards.
+func (b *bucket) lock() {
+	b.mu.Lock()
+	b.refused += b.shut.open()
+}
 
 // unlock ends what mu guards: what is to be said without it follows.
 func (b *bucket) unlock() {

@@ -16,7 +16,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	}
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
 	for _, b := range a.soon {
-		b.mu.Lock()
+		b.lock()
 		if !b.dead && b.phase != closed && b.rng == r {
 			a.list(b)
 		}
@@ -31,7 +31,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		out[i].Full = i == len(out)-1
 	}
 	for _, b := range rt.open {
-		b.mu.Lock()
+		b.lock()
 		b.pending, b.tries = 0, 0 // nobody answers
 		b.unlock()
 	}
@@ -41,7 +41,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 
 // leave is the last entry of a key, which begins anew.
 func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.ReportEntry {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	l, want := b.limit(), b.want
 	b.roll(now, l)

@@ -92,7 +92,7 @@ func lends(l *quota.Limit) bool {
 
 // lend returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) lend(now quota.Time, b *bucket, w Wish) (Loan, bool) {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return Loan{}, false
@@ -271,7 +271,7 @@ func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
 
 // settle returns false when the bucket has just been dropped from the table.
 func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return false
@@ -369,7 +369,7 @@ func (a *Aggregator) Lent(k quota.Key) quota.Units {
 	if !ok {
 		return 0
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	return b.loans
 }

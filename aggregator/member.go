@@ -104,7 +104,7 @@ func (a *Aggregator) slots() map[quota.LimitName]*slot {
 
 // relimit applies a changed limit to a key. What was used stays used.
 func (a *Aggregator) relimit(now quota.Time, b *bucket) {
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	b.relimit(a.table.overrides)
 	b.roll(now, b.limit())
@@ -115,7 +115,7 @@ func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 
 // forget drops a bucket whatever it holds.
 func (a *Aggregator) forget(b *bucket) {
-	b.mu.Lock()
+	b.lock()
 	b.dead, b.phase = true, closed
 	b.closePlace()
 	b.expire()
@@ -158,7 +158,7 @@ const leastLooked = 4096
 // idleDone reports whether the entry may leave the queue of idle keys.
 func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
 	b := e.b
-	b.mu.Lock()
+	b.lock()
 	if b.phase != closed || b.closedAt != e.at || b.dead {
 		b.unlock()
 		return true // used again since

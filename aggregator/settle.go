@@ -54,7 +54,7 @@ func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
 	if b == nil {
 		return 0
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	now, l := clock(), b.limit()
 	if b.phase == closed && !b.dead {
@@ -85,7 +85,7 @@ func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c
 
 func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *turn) (was quota.Units, ok bool) {
 	cost := t.cost
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return 0, false
@@ -139,7 +139,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units) {
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	if b.dead {
 		return
@@ -165,7 +165,7 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
+	b.lock()
 	defer b.unlock()
 	u := min(quota.FromTokens(count), b.inFlight)
 	if b.dead || u <= 0 {

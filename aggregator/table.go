@@ -141,7 +141,7 @@ func (t *table) bucket(s *slot, key string) *bucket {
 		t.leave(s)
 		return b
 	}
-	b.mu.Lock()
+	b.lock()
 	b.relimit(t.overrides) // one that was set since the first look has not found this bucket
 	b.mu.Unlock()
 	if t.created != nil {

@@ -43,6 +43,11 @@ func (b *Bucket) AllowN(n int64) bool {
 		b.granted.Add(1)
 		return true
 	}
+	if b.near.Refuses(b.c.clock.now, n) {
+		b.granted.Add(1)
+		b.c.stats.refused.Add(1)
+		return false
+	}
 	res, err := b.Check(context.Background(), n)
 	if err != nil {
 		return b.fault != nil || b.c.fallback.decide(b.key, n).Allowed

@@ -451,6 +451,10 @@ var Exceptions = []Exception{
 		Why: "the index of the keys: read without a lock, written with one; its hash has a seed, or strangers would choose keys that collide",
 	},
 	{
+		File: "aggregator/shut.go", Imports: []string{"sync/atomic"},
+		Why: "a refusal that is repeated takes no lock, so that those who are refused do not keep others from being served",
+	},
+	{
 		File: "aggregator/inline.go", Imports: []string{"sync/atomic", xsync},
 		Why: "callers on all processors find their bucket here; a lock shared between keys would make them wait for each other",
 	},

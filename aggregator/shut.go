@@ -1,0 +1,64 @@
+package aggregator
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// shut is what a key that has just refused says to those who come next, without a
+// lock: what costs that much cannot pass before then. Whatever is done with the key
+// under its lock ends that.
+type shut struct {
+	until   atomic.Int64 // quota.Time; 0 is open
+	cost    atomic.Int64 // Units, and whatever costs more
+	refused atomic.Int64 // Units, not in bucket.refused yet
+}
+
+// longestShut bounds how long a refusal is repeated unseen.
+const longestShut = 20 * time.Millisecond
+
+// refuses reports whether the cost cannot pass now, and counts it if so.
+func (s *shut) refuses(clock Clock, cost quota.Units) bool {
+	until := s.until.Load()
+	if until == 0 || int64(cost) < s.cost.Load() || int64(clock()) >= until {
+		return false
+	}
+	s.refused.Add(int64(cost))
+	return true
+}
+
+// open ends it, and returns what was refused. Held by bucket.mu.
+func (s *shut) open() quota.Units {
+	if s.until.Load() == 0 {
+		return quota.Units(s.take())
+	}
+	s.until.Store(0)
+	return quota.Units(s.take())
+}
+
+// take returns what was refused since the last time.
+func (s *shut) take() int64 {
+	if s.refused.Load() == 0 {
+		return 0
+	}
+	return s.refused.Swap(0)
+}
+
+// shutOut refuses the cost, and what costs more, until it could pass if nobody asked:
+// by the estimate and all that was taken off it for others, by what is granted to this
+// node, or because it is cut off. Held by b.mu.
+func (b *bucket) shutOut(now quota.Time, l *quota.Limit, est, cost quota.Units) {
+	if !b.told || b.own.Load() != nil || !plain(l) || l.Enforcement != quota.Enforce || !inFraction(l, b.key) {
+		return
+	}
+	wait := min(longestShut, b.lease.Sub(now), l.Rate.TimeFor(cost-est-b.ceded))
+	if missing := cost - quota.Units(b.hot().held.Load()); b.rate > 0 {
+		wait = min(wait, time.Duration(quota.MulDiv(int64(missing), int64(time.Second), int64(b.rate))))
+	}
+	if wait > 0 {
+		b.shut.cost.Store(int64(cost))
+		b.shut.until.Store(int64(now.Add(wait)))
+	}
+}
