@@ -3,6 +3,7 @@ package aggregator
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ func keyed(key string) *bucket { return &bucket{key: key} }
 func TestKeys(t *testing.T) {
 	k := newKeys()
 	long := strings.Repeat("x", shortKey)
-	name := func(i int) string { return []string{"", long, long[1:]}[i%3] + fmt.Sprint(i) }
+	name := func(i int) string { return []string{"", long, long[1:]}[i%3] + strconv.Itoa(i) }
 	const n = 3000
 	all := map[string]*bucket{}
 	for i := range n {
