@@ -166,7 +166,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.abandoned.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
-	b.saved, b.returned = 0, 0
+	b.saved, b.returned, b.ref = 0, 0, 0
 	a.openPlace(b, l)
 	b.meet(now, l)
 	b.others, b.ceded = 0, 0

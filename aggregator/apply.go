@@ -14,6 +14,9 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		return
 	}
 	rt := &a.ranges[g.Range]
+	if g.Incarnation != 0 && g.Incarnation != a.cfg.Incarnation {
+		return // of an earlier process: its numbers say nothing here
+	}
 	if g.Term < rt.term || g.Term == rt.term && g.From != rt.leader {
 		return
 	}
@@ -24,15 +27,37 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	rt.heard(&g)
 	off := a.offset(g.From, now, g.At)
 	at := g.At + quota.Time(off)
+	var ack quota.Seq
+	var lines []sentLine // of the report ack
 	for i := range g.Entries {
-		if g.Entries[i].Life != 0 {
-			a.settled(rt, &g.Entries[i])
+		e := &g.Entries[i]
+		if e.Life != 0 {
+			a.settled(rt, e)
 			continue
 		}
-		if b, ok := a.find(g.Entries[i].Key); ok {
-			a.apply(now, at, off, b, rt, &g.Entries[i])
+		if e.Line > 0 && e.Ack != ack {
+			ack, lines = e.Ack, rt.sent.of(e.Ack)
+		}
+		if b := a.meant(lines, e); b != nil {
+			a.apply(now, at, off, b, rt, e)
 		}
 	}
+	rt.sent.answered(ack, &a.spare)
+}
+
+// meant returns the bucket that an entry is about, by its line if the report is
+// remembered, and completes the entry.
+func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
+	if n := int(e.Line); n > 0 && n <= len(lines) {
+		l := &lines[n-1]
+		e.Key, e.Epoch = quota.Key{LimitName: l.b.slot.name, Key: l.b.key}, l.epoch
+		return l.b
+	}
+	if e.Key.Key == "" { // its report is forgotten: the key is reported again
+		return nil
+	}
+	b, _ := a.find(e.Key)
+	return b
 }
 
 // heard notes that the leader has been told everything: the grant answers the
@@ -59,6 +84,12 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		}
 		return
 	}
+	if e.Unknown {
+		if b.ref, b.overdue = 0, b.pending != 0; b.overdue {
+			a.urgent.push(b)
+		}
+		return
+	}
 	b.answer(now, rt, e)
 	if b.abandoned.any() {
 		a.urgent.push(b)
@@ -77,6 +108,9 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	}
 	if e.Closed || b.term == rt.term && e.Seq <= b.applied {
 		return
+	}
+	if e.Ref != 0 || b.term != rt.term {
+		b.ref = e.Ref
 	}
 	b.applied, b.term, b.lag = e.Seq, rt.term, rt.least
 	b.roll(now, b.limit())

@@ -74,6 +74,7 @@ func (a *Aggregator) reports(now quota.Time, r quota.RangeID, l *lines, full boo
 			b.unlock()
 		}
 		done = n == len(l.entries)
+		rt.sent.add(rt.seq, l.buckets[:n], l.entries[:n], &a.spare)
 		out = append(out, quota.Report{
 			Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
 			Full: full && done, Age: now.Sub(a.born), Entries: l.entries[:n],
@@ -296,7 +297,7 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	}
 	switch {
 	case b.term == term && b.applied > 0:
-		e.Applied, e.AccruedTo, e.Stopped = b.applied, b.from-quota.Time(b.offset), b.rate == 0
+		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
 	case b.term != term && b.told:
 		e.Learn = &quota.Learn{Told: true, Level: b.level, Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}

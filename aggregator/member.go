@@ -17,6 +17,8 @@ type member struct {
 	idle    []idleBucket // closed, oldest first
 	looked  int          // where the next sweep goes on among them
 
+	spare spareLines
+
 	loansRecalled []quota.Key // keys with loans that a leader wants back; see Recalls
 }
 
@@ -29,6 +31,7 @@ type route struct {
 	told   quota.Seq // of the report that ended it, until that is answered
 	toldAt quota.Time
 	open   []*bucket
+	sent   sent
 	rtt    time.Duration // averaged
 	least  time.Duration // shortest lately, from since on
 	since  quota.Time

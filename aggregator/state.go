@@ -23,6 +23,7 @@ type state struct {
 	dead  bool // dropped from the table
 	epoch quota.Seq
 	term  quota.Term // of the last applied grant
+	ref   uint32     // the leader's number for the key in that term and epoch; 0 is none
 
 	in      quota.Units // everything put into held in this epoch, less returns
 	over    quota.Units // admitted beyond held

@@ -39,6 +39,10 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 		n.onReports(from, b.Reports)
 	case *peerv1.Frame_Grants:
 		n.onGrants(from, b.Grants)
+	case *peerv1.Frame_PackedReports:
+		n.onPackedReports(from, b.PackedReports)
+	case *peerv1.Frame_PackedGrants:
+		n.onPackedGrants(from, b.PackedGrants)
 	case *peerv1.Frame_Beacon:
 		n.onBeacon(from, b.Beacon)
 	case *peerv1.Frame_Call:

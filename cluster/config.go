@@ -42,6 +42,8 @@ type Config struct {
 	Timing   multiraft.Timing
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
+
+	unpacked bool // tests: as an earlier version, which reads no packed form
 	Version  string
 
 	// Join says that Nodes, which names this node too, are members that have

@@ -7,7 +7,6 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
-	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 )
@@ -104,23 +103,18 @@ func (n *Node) saver() {
 
 // hand gives grants to their members that do not answer a report.
 func (n *Node) hand(grants []quota.Grant) {
-	frames := map[quota.NodeID]*peerv1.Grants{}
+	frames := map[quota.NodeID][]*quota.Grant{}
 	for i := range grants {
 		g := &grants[i]
 		if g.To == n.cfg.Self {
 			n.post(func(now quota.Time) { n.apply(now, g) })
 			continue
 		}
-		if frames[g.To] == nil {
-			frames[g.To] = &peerv1.Grants{}
-		}
-		frames[g.To].Grants = append(frames[g.To].Grants, peerproto.EncodeGrant(g))
+		frames[g.To] = append(frames[g.To], g)
 	}
-	for to, f := range frames {
-		n.stats.grants.Add(float64(len(f.Grants)))
-		if err := n.net.Send(to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: f}}); err != nil {
-			n.stats.unsent.Inc() // the member reports that it holds too little
-		}
+	for to, list := range frames {
+		n.stats.grants.Add(float64(len(list)))
+		n.sendGrants(to, list) // where one is lost the member reports that it holds too little
 	}
 }
 

@@ -103,71 +103,87 @@ func (n *Node) bookOwn(r *quota.Report) {
 func (n *Node) push(grants []quota.Grant) {
 	for i := range grants {
 		g := &grants[i]
-		msg := &peerv1.Grants{Grants: []*peerv1.Grant{peerproto.EncodeGrant(g)}}
-		if g.To == n.cfg.Self {
-			n.onGrants(n.cfg.Self, msg)
+		if g.To != n.cfg.Self {
+			n.sendGrants(g.To, []*quota.Grant{g})
 			continue
 		}
-		if err := n.net.Send(g.To, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: msg}}); err != nil {
-			n.stats.unsent.Inc()
-		}
+		n.toMember(func(now quota.Time) { n.apply(now, g) })
 	}
 }
 
 func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
-	msg := &peerv1.Reports{}
-	entries := 0
-	flush := func() {
-		if len(msg.Reports) == 0 {
-			return
-		}
-		if err := n.net.Send(to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Reports{Reports: msg}}); err != nil {
-			n.stats.unsent.Inc() // the keys are reported again: counters are cumulative
-		}
-		msg, entries = &peerv1.Reports{}, 0
-	}
-	for _, r := range list {
+	entries, first := 0, 0
+	for i, r := range list {
 		if entries+len(r.Entries) > maxFrameEntries {
-			flush()
+			n.sendFrame(to, n.reportsFrame(to, list[first:i]))
+			entries, first = 0, i
 		}
-		msg.Reports = append(msg.Reports, peerproto.EncodeReport(r))
 		entries += len(r.Entries)
 	}
-	flush()
+	n.sendFrame(to, n.reportsFrame(to, list[first:])) // if it is lost the keys are reported again: counters are cumulative
 }
 
-// onReports books reports of another member and answers with one frame.
-func (n *Node) onReports(from quota.NodeID, msg *peerv1.Reports) {
-	out := &peerv1.Grants{}
-	for _, pr := range msg.Reports {
-		r := peerproto.DecodeReport(from, pr)
-		s := n.seats[r.Range]
-		if s == nil {
-			continue
+// sendGrants sends grants to a member, as many in a frame as it takes.
+func (n *Node) sendGrants(to quota.NodeID, list []*quota.Grant) {
+	entries, first := 0, 0
+	for i, g := range list {
+		if entries+len(g.Entries) > maxFrameEntries {
+			n.sendFrame(to, n.grantsFrame(to, list[first:i]))
+			entries, first = 0, i
 		}
-		if g, ok := s.report(&r); ok {
-			out.Grants = append(out.Grants, peerproto.EncodeGrant(&g))
-		}
+		entries += len(g.Entries)
 	}
-	if len(out.Grants) == 0 {
-		return
-	}
-	n.stats.grants.Add(float64(len(out.Grants)))
-	if err := n.net.Send(from, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: out}}); err != nil {
+	n.sendFrame(to, n.grantsFrame(to, list[first:]))
+}
+
+func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
+	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
 		n.stats.unsent.Inc()
 	}
 }
 
-// onGrants passes grants to the member loop. When its inbox is full they are
-// dropped: the reports are not answered then, and sent again.
+// onReports books reports of another member and answers with one frame.
+func (n *Node) onReports(from quota.NodeID, msg *peerv1.Reports) {
+	var out []*quota.Grant
+	for _, pr := range msg.Reports {
+		r := peerproto.DecodeReport(from, pr)
+		out = n.bookFor(&r, out)
+	}
+	n.answerReports(from, out)
+}
+
+// bookFor books a report of another member and adds the answer to the others.
+func (n *Node) bookFor(r *quota.Report, out []*quota.Grant) []*quota.Grant {
+	if s := n.seats[r.Range]; s != nil {
+		if g, ok := s.report(r); ok {
+			return append(out, &g)
+		}
+	}
+	return out
+}
+
+func (n *Node) answerReports(to quota.NodeID, grants []*quota.Grant) {
+	if len(grants) > 0 {
+		n.stats.grants.Add(float64(len(grants)))
+		n.sendGrants(to, grants)
+	}
+}
+
+// onGrants passes grants to the member loop.
 func (n *Node) onGrants(from quota.NodeID, msg *peerv1.Grants) {
-	select {
-	case n.inbox <- func(now quota.Time) {
+	n.toMember(func(now quota.Time) {
 		for _, pg := range msg.Grants {
 			g := peerproto.DecodeGrant(from, n.cfg.Self, pg)
 			n.apply(now, &g)
 		}
-	}:
+	})
+}
+
+// toMember has the member loop take grants. When its inbox is full they are
+// dropped: the reports are not answered then, and sent again.
+func (n *Node) toMember(f func(now quota.Time)) {
+	select {
+	case n.inbox <- f:
 	default:
 		n.stats.droppedGrants.Inc()
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -55,6 +56,7 @@ type Node struct {
 	// inForce are the limits that agg decides by: those of the meta group, a moment later.
 	inForce atomic.Pointer[quota.Limits]
 
+	packed peerproto.Grants // of the member loop: room for those that came
 	inbox  chan func(now quota.Time)
 	wake   chan struct{}
 	wait   grantwait.Waiters
@@ -165,7 +167,7 @@ func (n *Node) open(v *view) error {
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
 		Level: members.Level, Required: func() uint32 { return n.view.Load().table.Level() },
-		First: n.first, Returns: n.lost,
+		First: n.first, Returns: n.lost, Packed: n.cfg.packedForm(),
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
 			return n.host.HandleSnapshot(from, h, body)

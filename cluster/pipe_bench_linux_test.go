@@ -80,6 +80,8 @@ type pipe struct {
 	names   []string
 	members []*aggregator.Aggregator
 	ledgers []*leader.Ledger
+	reports peerproto.Reports
+	grants  peerproto.Grants
 	sum     pipeSum
 }
 
@@ -149,12 +151,12 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
 	runtime.ReadMemStats(&before)
 	began := spent()
 	reports := a.Collect(p.now)
-	frame := &peerv1.Reports{}
+	var list []*quota.Report
 	for i := range reports {
 		p.sum.keys += int64(len(reports[i].Entries))
-		frame.Reports = append(frame.Reports, peerproto.EncodeReport(&reports[i]))
+		list = append(list, &reports[i])
 	}
-	sent := p.marshal(&peerv1.Frame{Body: &peerv1.Frame_Reports{Reports: frame}})
+	sent := p.marshal(&peerv1.Frame{Body: &peerv1.Frame_PackedReports{PackedReports: peerproto.PackReports(nil, list)}})
 	p.sum.member += spent() - began
 	p.sum.reports += int64(len(sent))
 
@@ -166,8 +168,12 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
 
 	p.now = p.now.Add(200 * time.Microsecond)
 	began = spent()
-	for _, g := range p.unmarshal(answer).GetGrants().Grants {
-		a.Apply(p.now, peerproto.DecodeGrant("leader", id, g))
+	grants, err := p.grants.Unpack("leader", id, p.unmarshal(answer).GetPackedGrants())
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	for i := range grants {
+		a.Apply(p.now, grants[i])
 	}
 	p.sum.member += spent() - began
 	runtime.ReadMemStats(&after)
@@ -176,20 +182,23 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
 
 // lead is the leader's part.
 func (p *pipe) lead(from quota.NodeID, data []byte) *peerv1.Frame {
-	out := &peerv1.Grants{}
-	for _, r := range p.unmarshal(data).GetReports().Reports {
-		report := peerproto.DecodeReport(from, r)
-		l := p.ledgers[report.Range]
-		g, err := l.Report(p.now, report)
+	reports, err := p.reports.Unpack(from, p.unmarshal(data).GetPackedReports())
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	out := make([]*quota.Grant, 0, len(reports))
+	for i := range reports {
+		l := p.ledgers[reports[i].Range]
+		g, err := l.Report(p.now, reports[i])
 		if err != nil {
 			p.b.Fatal(err)
 		}
 		l.Pushed()
 		if len(g.Entries) > 0 {
-			out.Grants = append(out.Grants, peerproto.EncodeGrant(&g))
+			out = append(out, &g)
 		}
 	}
-	return &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: out}}
+	return &peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: peerproto.PackGrants(nil, out)}}
 }
 
 func (p *pipe) marshal(f *peerv1.Frame) []byte {

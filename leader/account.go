@@ -25,6 +25,7 @@ type account struct {
 	asked               asked // decided here, for members that asked
 	clumps              dispersion
 
+	ref   uint32     // its number in the ledger; used again when the account is gone
 	life  uint64     // tells it from an earlier account of the key
 	fresh quota.Time // bookings until then do not come back
 	rooms rooms      // only if members ask

@@ -20,6 +20,7 @@ type Ledger struct {
 	members  map[quota.NodeID]*member
 	accounts map[quota.Key]*account
 	live     map[quota.LimitName]*quota.LiveError
+	refs     refs
 	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
 
 	askers map[quota.NodeID]*asker
@@ -107,11 +108,14 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 		m.spoke = true
 		l.hearAll(now, r.From)
 	}
-	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now}
+	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
 	g.Entries = make([]quota.GrantEntry, 0, len(r.Entries))
 	l.settleLearning(now)
 	for i := range r.Entries {
 		if ge, ok := l.entry(now, &r, &r.Entries[i]); ok {
+			if ge.Life == 0 {
+				ge.Line = uint32(i + 1)
+			}
 			g.Entries = append(g.Entries, ge)
 		}
 	}
@@ -149,9 +153,14 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	if e.Life != 0 {
 		return l.afterlife(now, r, e)
 	}
-	a := l.open(now, e.Key)
+	a := l.refs.find(r, e)
 	if a == nil {
-		return quota.GrantEntry{}, false
+		if e.Key.Key == "" {
+			return quota.GrantEntry{Epoch: e.Epoch, Ack: r.Seq, Unknown: true}, true
+		}
+		if a = l.open(now, e.Key); a == nil {
+			return quota.GrantEntry{}, false
+		}
 	}
 	a.advance(now)
 	l.abandon(now, a, r, e.Abandoned)
@@ -185,7 +194,11 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 		return a.close(now, h, e, r.Seq), true
 	}
 	h.closed = false
-	return l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0), true
+	g := l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0)
+	if e.Ref != a.ref {
+		g.Ref = a.ref
+	}
+	return g, true
 }
 
 // sane rejects entries that no member would send.
@@ -222,6 +235,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	a := newAccount(k, limit, poolOf(now, limit, kl, saved))
 	l.lives++
 	a.life = l.lives
+	l.refs.add(a)
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
 	if l.accounts[k] = a; saved {
@@ -364,6 +378,7 @@ func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
 	kl.Applied = now
 	l.saved[k] = savedLevel{kl, &tier}
 	delete(l.accounts, k)
+	l.refs.remove(a)
 }
 
 // Reset makes a key as good as new: full, without debt. What members hold of it
@@ -412,6 +427,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 		shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
 			delete(l.accounts, k)
+			l.refs.remove(a)
 		}
 	}
 	for k, kl := range l.saved {

@@ -107,6 +107,10 @@ type Config struct {
 	// life; "" if nothing is. It is asked as Required is; nil takes everybody.
 	Returns func(id quota.NodeID, first quota.Incarnation) string
 
+	// Packed is the newest packed form of reports and grants that Handle takes, which a
+	// Hello says; 0 is none.
+	Packed uint32
+
 	// Listener accepts peers; it is listening already and is closed by Close.
 	Listener net.Listener
 	// Peers are the other nodes and where they listen, to begin with; at most

@@ -44,6 +44,7 @@ func (n *Net) hello(to quota.NodeID, lane peerv1.Lane) *peerv1.Hello {
 		Protocol: Protocol, Cluster: n.cfg.Cluster, From: string(n.cfg.Self), To: string(to),
 		Incarnation: uint64(n.cfg.Incarnation), Lane: lane, Ranges: n.cfg.Ranges,
 		Level: n.cfg.Level, FirstIncarnation: uint64(n.cfg.First),
+		Packed: n.cfg.Packed,
 	}
 }
 
@@ -136,7 +137,7 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 // noteHello remembers what a Hello that fits says of its sender.
 func (n *Net) noteHello(h *peerv1.Hello) {
 	if p := n.peer(quota.NodeID(h.From)); p != nil {
-		p.noteHello(quota.Incarnation(h.Incarnation), h.Level, quota.Incarnation(h.FirstIncarnation))
+		p.noteHello(h)
 	}
 }
 

@@ -90,8 +90,8 @@ func TestEarlierVersionIsTaken(t *testing.T) {
 	var required atomic.Uint32
 	b := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"x": earlierNode(t, "x")}, levels(1, &required))
 	eventually(t, "b has dialed x", func() bool { return b.Connected("x") })
-	if got := b.LevelOf("x"); got != 0 {
-		t.Fatal(got)
+	if level, packed := b.LevelOf("x"), b.PackedOf("x"); level != 0 || packed != 0 {
+		t.Fatal(level, packed)
 	}
 	if text := greetEarlier(t, b); text != "" {
 		t.Fatalf("refused: %s", text)
@@ -124,7 +124,11 @@ func greetEarlier(t *testing.T, b *node) string {
 
 func TestLevels(t *testing.T) {
 	var reqA, reqB atomic.Uint32
-	a, b := pair(t, levels(1, &reqA), levels(2, &reqB))
+	forms := func(c *Config) { levels(2, &reqB)(c); c.Packed = 3 }
+	a, b := pair(t, levels(1, &reqA), forms)
+	if a.PackedOf("b") != 3 || b.PackedOf("a") != 0 || a.PackedOf("nobody") != 0 {
+		t.Error("packed forms", a.PackedOf("b"), b.PackedOf("a"))
+	}
 	if a.LevelOf("b") != 2 || b.LevelOf("a") != 1 || a.LevelOf("nobody") != 0 {
 		t.Fatal(a.LevelOf("b"), b.LevelOf("a"))
 	}

@@ -194,6 +194,15 @@ func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	return 0
 }
 
+// PackedOf returns the packed form that the peer reads, as it said in its last
+// handshake; 0 where LevelOf is, and for one from before there was any.
+func (n *Net) PackedOf(id quota.NodeID) uint32 {
+	if p := n.peer(id); p != nil {
+		return p.packed.Load()
+	}
+	return 0
+}
+
 // FirstOf returns the first life of a process with the peer's data, as it said in
 // its last handshake; 0 where LevelOf is, and for one that did not say it.
 func (n *Net) FirstOf(id quota.NodeID) quota.Incarnation {

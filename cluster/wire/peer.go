@@ -32,6 +32,7 @@ type peer struct {
 	level       uint32 // said in its last handshake
 	first       quota.Incarnation
 	levelLife   quota.Incarnation // that said so
+	packed      atomic.Uint32     // form that it reads, likewise
 	refusal     string            // why a connection was not taken, the last time
 }
 
@@ -145,11 +146,12 @@ func (p *peer) markDead() {
 }
 
 // noteHello remembers what the newest life that has shaken hands says of itself.
-func (p *peer) noteHello(life quota.Incarnation, level uint32, first quota.Incarnation) {
+func (p *peer) noteHello(h *peerv1.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life >= p.levelLife {
-		p.level, p.levelLife, p.first = level, life, first
+	if life := quota.Incarnation(h.Incarnation); life >= p.levelLife {
+		p.level, p.levelLife, p.first = h.Level, life, quota.Incarnation(h.FirstIncarnation)
+		p.packed.Store(h.Packed)
 	}
 }
 

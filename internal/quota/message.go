@@ -84,6 +84,11 @@ type ReportEntry struct {
 	// Learn is what a new leader needs to take over. It is set until that leader
 	// has granted.
 	Learn *Learn
+
+	// Ref is the leader's number for the key, as it told in a grant of this term and
+	// epoch; 0 is none. With it Key may be missing: where the number is not of a key
+	// that this member has open in this Epoch, the leader says so and books nothing.
+	Ref uint32
 }
 
 // MaxAbandoned bounds the abandoned questions in one entry; the rest come with
@@ -105,12 +110,15 @@ type Learn struct {
 
 // Grant is what a leader answers: what each key's member may spend next.
 type Grant struct {
-	Range   RangeID
-	Term    Term
-	To      NodeID
-	From    NodeID
-	At      Time // leader's time; rates run from here
-	Entries []GrantEntry
+	Range RangeID
+	Term  Term
+	To    NodeID
+	From  NodeID
+	At    Time // leader's time; rates run from here
+	// Incarnation is that of the report which is answered. Another process of the
+	// member is not meant. 0 is any: entries without Line.
+	Incarnation Incarnation
+	Entries     []GrantEntry
 }
 
 // GrantEntry is one key of a Grant.
@@ -149,6 +157,16 @@ type GrantEntry struct {
 	// where it can only guess: those of all clients of a node add up to less than Level.
 	// Nodes have none, and need none.
 	Credit Units
+
+	// Line is the place of the entry that is answered in the report Ack, from 1; 0 of
+	// what answers none. With it Key and Epoch may be missing.
+	Line uint32
+	// Ref is the leader's number for the key, to be used for it from now on in this
+	// term and epoch; 0 says nothing new.
+	Ref uint32
+	// Unknown is no grant: the leader knows no key by the report's Ref. The member is
+	// to report it again by its name.
+	Unknown bool
 }
 
 // Why says how a decision was made. The words are part of the API.

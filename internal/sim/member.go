@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -46,7 +48,7 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 	if r.heard != nil {
 		r.heard(n, &rep, nil)
 	}
-	g, err := s.ledger.Report(s.node.clock(), rep)
+	g, err := s.ledger.Report(s.node.clock(), nameless(rep))
 	if err != nil {
 		return
 	}
@@ -81,13 +83,37 @@ func (r *run) grant(s *seat, n *node, g quota.Grant) {
 		if r.heard != nil {
 			r.heard(n, nil, &g)
 		}
-		n.agg.Apply(n.clock(), g)
+		n.agg.Apply(n.clock(), unnamed(g))
 		r.unpark(n)
 		r.moved(n)
 		if n.agg.Urgent() {
 			r.pump(n)
 		}
 	})
+}
+
+// nameless is a report as it is when it has been packed: keys that the leader has
+// numbered are not named.
+func nameless(rep quota.Report) quota.Report {
+	rep.Entries = slices.Clone(rep.Entries)
+	for i := range rep.Entries {
+		if e := &rep.Entries[i]; e.Ref != 0 {
+			e.Key = quota.Key{}
+		}
+	}
+	return rep
+}
+
+// unnamed is a grant as it is when it has been packed: what answers a line of a report
+// names no key.
+func unnamed(g quota.Grant) quota.Grant {
+	g.Entries = slices.Clone(g.Entries)
+	for i := range g.Entries {
+		if e := &g.Entries[i]; e.Line > 0 {
+			e.Key, e.Epoch = quota.Key{}, 0
+		}
+	}
+	return g
 }
 
 // rouse wakes a node that slept because no key was open: what its timers would

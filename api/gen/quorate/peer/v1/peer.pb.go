@@ -233,8 +233,10 @@ type Hello struct {
 	// The first life of a process with the sender's data directory; its own
 	// incarnation when the data is new. 0 for data from before this was said.
 	FirstIncarnation uint64 `protobuf:"varint,10,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The newest packed form of reports and grants that the sender reads; 0 is none.
+	Packed        uint32 `protobuf:"varint,11,opt,name=packed,proto3" json:"packed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -337,6 +339,13 @@ func (x *Hello) GetFirstIncarnation() uint64 {
 	return 0
 }
 
+func (x *Hello) GetPacked() uint32 {
+	if x != nil {
+		return x.Packed
+	}
+	return 0
+}
+
 // Frame is one message on a connection.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -355,6 +364,8 @@ type Frame struct {
 	//	*Frame_Grants
 	//	*Frame_Beacon
 	//	*Frame_Call
+	//	*Frame_PackedReports
+	//	*Frame_PackedGrants
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,6 +474,24 @@ func (x *Frame) GetCall() *Call {
 	return nil
 }
 
+func (x *Frame) GetPackedReports() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_PackedReports); ok {
+			return x.PackedReports
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetPackedGrants() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_PackedGrants); ok {
+			return x.PackedGrants
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -492,6 +521,16 @@ type Frame_Call struct {
 	Call *Call `protobuf:"bytes,8,opt,name=call,proto3,oneof"`
 }
 
+type Frame_PackedReports struct {
+	// Reports in the packed form; only to who reads it.
+	PackedReports []byte `protobuf:"bytes,9,opt,name=packed_reports,json=packedReports,proto3,oneof"`
+}
+
+type Frame_PackedGrants struct {
+	// Grants in the packed form; only to who reads it.
+	PackedGrants []byte `protobuf:"bytes,10,opt,name=packed_grants,json=packedGrants,proto3,oneof"`
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Reports) isFrame_Body() {}
@@ -501,6 +540,10 @@ func (*Frame_Grants) isFrame_Body() {}
 func (*Frame_Beacon) isFrame_Body() {}
 
 func (*Frame_Call) isFrame_Body() {}
+
+func (*Frame_PackedReports) isFrame_Body() {}
+
+func (*Frame_PackedGrants) isFrame_Body() {}
 
 // Raft is a Raft message. Group 0 is meta, group 1+r is range r.
 type Raft struct {
@@ -6929,7 +6972,7 @@ var File_quorate_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1aquorate/peer/v1/peer.proto\x12\x0fquorate.peer.v1\"\xa3\x02\n" +
+	"\x1aquorate/peer/v1/peer.proto\x12\x0fquorate.peer.v1\"\xbb\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -6941,7 +6984,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\arefused\x18\b \x01(\tR\arefused\x12\x14\n" +
 	"\x05level\x18\t \x01(\rR\x05level\x12+\n" +
 	"\x11first_incarnation\x18\n" +
-	" \x01(\x04R\x10firstIncarnation\"\xc3\x02\n" +
+	" \x01(\x04R\x10firstIncarnation\x12\x16\n" +
+	"\x06packed\x18\v \x01(\rR\x06packed\"\x93\x03\n" +
 	"\x05Frame\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x14\n" +
@@ -6950,7 +6994,10 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\areports\x18\x05 \x01(\v2\x18.quorate.peer.v1.ReportsH\x00R\areports\x121\n" +
 	"\x06grants\x18\x06 \x01(\v2\x17.quorate.peer.v1.GrantsH\x00R\x06grants\x121\n" +
 	"\x06beacon\x18\a \x01(\v2\x17.quorate.peer.v1.BeaconH\x00R\x06beacon\x12+\n" +
-	"\x04call\x18\b \x01(\v2\x15.quorate.peer.v1.CallH\x00R\x04callB\x06\n" +
+	"\x04call\x18\b \x01(\v2\x15.quorate.peer.v1.CallH\x00R\x04call\x12'\n" +
+	"\x0epacked_reports\x18\t \x01(\fH\x00R\rpackedReports\x12%\n" +
+	"\rpacked_grants\x18\n" +
+	" \x01(\fH\x00R\fpackedGrantsB\x06\n" +
 	"\x04body\"\xdd\x05\n" +
 	"\x04Raft\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12G\n" +
@@ -7658,6 +7705,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Frame_Grants)(nil),
 		(*Frame_Beacon)(nil),
 		(*Frame_Call)(nil),
+		(*Frame_PackedReports)(nil),
+		(*Frame_PackedGrants)(nil),
 	}
 	file_quorate_peer_v1_peer_proto_msgTypes[2].OneofWrappers = []any{
 		(*Raft_AppendEntries)(nil),

@@ -1,0 +1,45 @@
+package leader
+
+import "github.com/quorate/quorate/internal/quota"
+
+// refs numbers the accounts, so that reports need not name keys that the leader knows.
+// Numbers are used again: there are no more than there were accounts at one time, and
+// so at most MaxKeys. From 1.
+type refs struct {
+	accounts []*account
+	free     []uint32
+}
+
+func (rs *refs) add(a *account) {
+	if last := len(rs.free) - 1; last >= 0 {
+		a.ref, rs.free = rs.free[last], rs.free[:last]
+		rs.accounts[a.ref-1] = a
+		return
+	}
+	rs.accounts = append(rs.accounts, a)
+	a.ref = uint32(len(rs.accounts))
+}
+
+func (rs *refs) remove(a *account) {
+	rs.accounts[a.ref-1] = nil
+	rs.free = append(rs.free, a.ref)
+}
+
+// find returns the account that an entry means by its number; nil if there is none, or
+// if that is not of the key that the entry is about. No two openings of keys of one
+// process have the same epoch, so a number that was given anew since does not match.
+func (rs *refs) find(r *quota.Report, e *quota.ReportEntry) *account {
+	if e.Ref == 0 || int(e.Ref) > len(rs.accounts) {
+		return nil
+	}
+	a := rs.accounts[e.Ref-1]
+	if a == nil {
+		return nil
+	}
+	for i := range a.holders {
+		if h := &a.holders[i]; h.epoch == e.Epoch && h.inc == r.Incarnation && h.node == r.From && !h.dead {
+			return a
+		}
+	}
+	return nil
+}
