@@ -31,10 +31,11 @@ for i in 1 2 3; do
 		echo "ranges: $ranges"
 		echo "nodes:"
 		for k in 1 2 3; do echo "  - {id: n$k, peer: '127.0.0.1:$((base + 10 * k + 3))'}"; done
-		echo "listen: {http: '127.0.0.1:$((at + 1))', grpc: '127.0.0.1:$((at + 2))'}"
+		debug=""
+		[[ -z ${PROFILE:-} ]] || debug=", debug: '127.0.0.1:$((at + 4))'"
+		echo "listen: {http: '127.0.0.1:$((at + 1))', grpc: '127.0.0.1:$((at + 2))'$debug}"
 		echo "tls: {mode: off}"
 		echo "log: {level: warn}"
-		[[ -z ${PROFILE:-} || $i != 1 ]] || echo "${SETTINGS:-}"
 	} >"$dir/n$i.yaml"
 	"$binary" serve --config "$dir/n$i.yaml" >"$dir/n$i.log" 2>&1 &
 	pids+=($!)
@@ -57,7 +58,7 @@ before=()
 for p in "${pids[@]}"; do before+=("$(ticks "$p")"); done
 began=$(date +%s%N)
 if [[ -n ${PROFILE:-} ]]; then
-	curl -fs -o "$PROFILE" "http://127.0.0.1:$((base + 11))/debug/pprof/profile?seconds=$seconds"
+	curl -fs -o "$PROFILE" "http://127.0.0.1:$((base + 14))/debug/pprof/profile?seconds=$seconds"
 else
 	sleep "$seconds"
 fi
