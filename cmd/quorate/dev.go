@@ -40,7 +40,8 @@ disk (in a temporary directory unless --data says where), leaders spread over
 the nodes. While traffic flows, one line a second shows the global rates.
 Ctrl-C stops it.
 
-Node k serves HTTP on base port + 10k + 1, gRPC on + 2, and its peers on + 3.`,
+Node k serves HTTP on base port + 10k + 1, gRPC on + 2, and its peers on + 3;
+the first node serves the Redis protocol on + 5.`,
 		Example: `  quorate dev
   quorate dev --limits examples/limits.yaml --data ./data
   curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:7411/v1/allow`,
@@ -60,14 +61,17 @@ Node k serves HTTP on base port + 10k + 1, gRPC on + 2, and its peers on + 3.`,
 	return cmd
 }
 
+// redisPort is the port of the Redis protocol, among the ten of the first node.
+const redisPort = 5
+
 func (o *devOptions) validate() error {
 	switch {
 	case o.nodes < 1 || o.nodes > 9:
 		return usagef("--nodes %d: must be 1 to 9", o.nodes)
 	case o.ranges < 1 || o.ranges > 256:
 		return usagef("--ranges %d: must be 1 to 256", o.ranges)
-	case o.basePort < 1 || o.basePort > 65535-10*o.nodes-3:
-		return usagef("--base-port %d: must be 1 to %d, so that all ports exist", o.basePort, 65535-10*o.nodes-3)
+	case o.basePort < 1 || o.basePort > 65535-10*o.nodes-redisPort:
+		return usagef("--base-port %d: must be 1 to %d, so that all ports exist", o.basePort, 65535-10*o.nodes-redisPort)
 	}
 	return nil
 }
@@ -157,12 +161,16 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 	var ins []*instance
 	for i := range ports {
 		id := nodeName(i + 1)
+		who := callers{protocols: devProtocols}
+		if i == 0 {
+			who.redis = o.addr(1, redisPort)
+		}
 		in, err := startInstance(cluster.Config{
 			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
 			GrantWait: cluster.DefaultGrantWait, Timing: multiraft.DefaultTiming(),
 			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
-		}, callers{protocols: devProtocols}, ports[i], &security{}, log.With("node", id))
+		}, who, ports[i], &security{}, log.With("node", id))
 		if err != nil {
 			for j := i + 1; j < len(ports); j++ {
 				ports[j].close()
@@ -232,8 +240,9 @@ All %d ranges have leaders. %d limits are in force, from %s.
 Try, in another terminal:
   curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:%d/v1/allow
   curl localhost:%d/v1/rates
+  redis-cli -p %d CL.THROTTLE user:42 15 30 60
 Ctrl-C stops the cluster.
-`, len(st.Ranges), len(ins[0].node.Limits().All()), source, o.basePort+11, o.basePort+11)
+`, len(st.Ranges), len(ins[0].node.Limits().All()), source, o.basePort+11, o.basePort+11, o.basePort+10+redisPort)
 	return err
 }
 
