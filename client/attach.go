@@ -125,14 +125,15 @@ func (m *member) receive(at *attachment, hello *quoratev1.AttachRequest) {
 	late := time.AfterFunc(helloWait, at.end)
 	defer late.Stop()
 	s, err := m.link.open(at.ctx, at.addr)
-	if err != nil || s.Send(hello) != nil {
+	if over.err = err; err != nil {
 		return
 	}
+	_ = s.Send(hello) // what is wrong with it, Recv says
 	m.work.Go(func() { at.transmit(s) })
 	for first := true; ; first = false {
 		msg, err := s.Recv()
 		if err != nil {
-			over.complete = errors.Is(err, io.EOF)
+			over.complete, over.err = errors.Is(err, io.EOF), err
 			return
 		}
 		late.Stop()
@@ -230,6 +231,7 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 	m.link.learned(h.GetOthers())
 	m.link.attachedTo(at.addr)
 	m.attached.Store(at)
+	m.stats.lastErr.Store(nil)
 }
 
 // membersPerNode is how many processes are taken to use a key at every node:
@@ -252,11 +254,12 @@ func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
 }
 
 // ended notes that an attachment is over, or could not be made.
-func (m *member) ended(now quota.Time, at *attachment, complete bool) {
+func (m *member) ended(now quota.Time, at *attachment, complete bool, err error) {
 	at.end()
 	switch at {
 	case m.trying:
 		m.trying = nil
+		m.stats.refusedBy(at.addr, err)
 		m.pause(now)
 	case m.attached.Load():
 		m.attached.Store(nil)

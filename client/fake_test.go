@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -42,6 +46,8 @@ type fakeMember struct {
 	up        bool        // the node answers
 	dead      bool        // and never will again
 	deaf      bool        // it takes streams and answers nothing
+	full      bool        // it takes no more streams, and says so
+	peers     uint64      // as it says to each new client
 	taken     quota.Units // booked for nodes that are dead
 	settled   map[string]bool
 	streams   map[*fakeStream]bool
@@ -106,6 +112,9 @@ func (c *fakeCluster) open(ctx context.Context, addr string) (stream, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.full { // as gRPC has it, this comes with the first answer; the client does the same
+		return nil, status.Error(codes.ResourceExhausted, attach.ErrFull.Error())
+	}
 	if !n.up {
 		return nil, fmt.Errorf("%s is down", addr)
 	}
@@ -249,7 +258,7 @@ func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []*quorat
 	case *quoratev1.AttachRequest_Hello:
 		s.client, s.term = quota.NodeID(body.Hello.Client), quota.Term(body.Hello.Attachment)
 		out := []*quoratev1.AttachResponse{{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{
-			Node: n.name, Incarnation: 1, SyncNanos: int64(100 * time.Millisecond), LeaseNanos: int64(3 * time.Second), Cluster: "fake", Others: n.cluster.addrs(),
+			Node: n.name, Incarnation: 1, SyncNanos: int64(100 * time.Millisecond), LeaseNanos: int64(3 * time.Second), Cluster: "fake", Others: n.cluster.addrs(), Peers: n.peers,
 		}}}, n.limitsMessage()}
 		if len(n.overrides) > 0 {
 			out = append(out, &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{Overrides: n.overrides}}})

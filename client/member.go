@@ -54,6 +54,7 @@ type event struct {
 	from     *attachment
 	msg      *quoratev1.AttachResponse // nil: it has ended
 	complete bool                      // the node has ended it, after all that was sent
+	err      error                     // why it has ended, or could not be made
 }
 
 // maxEvents bounds what is told and not handled yet; whoever tells more waits.
@@ -181,7 +182,7 @@ func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
 func (m *member) handle(e event) {
 	now := m.clock.now()
 	if e.msg == nil {
-		m.ended(now, e.from, e.complete)
+		m.ended(now, e.from, e.complete, e.err)
 		return
 	}
 	if h := e.msg.GetHello(); h != nil && e.from == m.trying {

@@ -1,8 +1,12 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/status"
 )
 
 // stats are counted as things happen.
@@ -18,6 +22,16 @@ type stats struct {
 	attempts, reattached, lost        atomic.Uint64
 	reports, unsent, grants, bad      atomic.Uint64
 	grantWaits, dropped, waitsRefused atomic.Uint64
+	lastErr                           atomic.Pointer[string]
+}
+
+// refusedBy notes why an attempt to attach has failed.
+func (s *stats) refusedBy(addr string, err error) {
+	why := addr + ": no answer in time"
+	if err != nil && !errors.Is(err, context.Canceled) {
+		why = addr + ": " + status.Convert(err).Message()
+	}
+	s.lastErr.Store(&why)
 }
 
 // The modes by number.
@@ -66,6 +80,9 @@ type Stats struct {
 	// Attached is whether there is a stream to a node now, and Node its address.
 	Attached bool
 	Node     string
+	// LastError is why the last attempt to attach failed, with the address of the node;
+	// empty while there is a stream. It is for people.
+	LastError string
 	// Attempts to attach, how many streams broke, and how many were replaced by
 	// another.
 	Attempts, Lost, Reattached uint64
@@ -99,6 +116,9 @@ func (c *Client) Stats() Stats {
 		Reports: s.reports.Load(), Unsent: s.unsent.Load(), Grants: s.grants.Load(), Bad: s.bad.Load(),
 		GrantWaits: s.grantWaits.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
 		Up: time.Since(c.clock.start),
+	}
+	if why := s.lastErr.Load(); why != nil {
+		out.LastError = *why
 	}
 	for i, mode := range modeWords {
 		out.Decisions[mode] = s.modes[i].Load()
