@@ -247,3 +247,31 @@ func TestCLICalls(t *testing.T) {
 		return nil
 	})
 }
+
+// TestCLILoadClient: a load through the client in process has the same report, and the
+// means that the client decided by.
+func TestCLILoadClient(t *testing.T) {
+	c := startCLI(t, cliLimits)
+	out, _ := c.run(0, "load", "--client", "--limit", "api/per_tenant", "--rate", "400", "--duration", "500ms", "--keys", "10", "-o", "json")
+	var r struct {
+		Sent, Answered, Allowed, Errors int64
+		Modes, Why                      map[string]int64
+		Nodes                           []struct{ Calls int64 }
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	decided, calls := int64(0), int64(0)
+	for _, n := range r.Modes {
+		decided += n
+	}
+	for _, n := range r.Nodes {
+		calls += n.Calls
+	}
+	if r.Sent != 200 || r.Answered != 200 || r.Errors != 0 || decided != 200 || calls != 200 || len(r.Nodes) != 3 {
+		t.Errorf("%+v: want 200 checks, all decided by the clients of three nodes", r)
+	}
+	if r.Allowed == 0 || r.Allowed > 40 {
+		t.Errorf("%d of ten keys with four tokens each passed", r.Allowed)
+	}
+}

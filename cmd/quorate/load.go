@@ -33,11 +33,13 @@ type loader struct {
 	duration, timeout                 time.Duration
 	keys, batch, conns                int
 	seed                              uint64
+	client                            bool
 
 	name  quota.LimitName
 	addrs []string
 	rule  quota.Limit
 	pool  *pool
+	local *inProcess // nil: nodes are asked
 	pace  *pacer
 	stats *loadStats
 }
@@ -58,10 +60,16 @@ as rerouted; the failed attempt is counted as an error of that node.
 A key may admit burst + rate x (first sending to last answer). "of the limit"
 compares with that; "beyond it" is what was admitted on top.
 
+With --client the checks are decided in this process, as in a service that links
+the Go client: --conns clients for each node of --spread, of which the report says
+by what means they decided. A check then costs no call; the load is what one
+process can make, and nodes hear of it in reports.
+
 Every run uses buckets of its own: keys get a prefix made of the time. A run with
 the --key-prefix of an earlier one may find its buckets used up.`,
 		Example: `  quorate load --limit api/per_tenant --rate 5000 --duration 30s
-  quorate load --limit api/per_tenant --rate 20000 --batch 100 --keys 10000 --dist zipf --spread 90/5/5 -o json`,
+  quorate load --limit api/per_tenant --rate 20000 --batch 100 --keys 10000 --dist zipf --spread 90/5/5 -o json
+  quorate load --limit api/per_tenant --rate 50000 --keys 100 --client`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
 	}
@@ -78,6 +86,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 	f.Uint64Var(&l.seed, "seed", 1, "seed of the choice of keys")
 	f.StringVar(&l.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
 	f.DurationVar(&l.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
+	f.BoolVar(&l.client, "client", false, "decide in this process, with the Go client, instead of a call per check")
 	outputFlag(cmd, &l.output, "text", "json")
 	return cmd
 }
@@ -123,11 +132,16 @@ func (l *loader) run(cmd *cobra.Command) error {
 		return err
 	}
 	warnUnready(ctx, &l.targets, messages)
-	if l.pool, err = newPool(l.dial, l.addrs, l.conns, l.timeout); err != nil {
+	if err := l.connect(ctx); err != nil {
 		return err
 	}
 	defer l.pool.close()
 	l.drive(ctx, spread, messages)
+	if l.local != nil {
+		if err := l.local.close(); err != nil {
+			fmt.Fprintf(messages, "what the clients counted last was not told: %v\n", err)
+		}
+	}
 	rep := l.report()
 	if l.output == "json" {
 		err = writeJSON(cmd, rep)
@@ -140,6 +154,21 @@ func (l *loader) run(cmd *cobra.Command) error {
 		err = errors.New("interrupted; the report is of what was sent until then")
 	case rep.Answered == 0:
 		err = unreachableError{errors.New("no check was answered")}
+	}
+	return err
+}
+
+// connect gets ready to ask nodes, or to decide here.
+func (l *loader) connect(ctx context.Context) (err error) {
+	conns := l.conns
+	if l.client {
+		conns = 0
+	}
+	if l.pool, err = newPool(l.dial, l.addrs, conns, l.timeout); err != nil || !l.client {
+		return err
+	}
+	if l.local, err = newInProcess(ctx, l); err != nil {
+		_ = l.local.close() // nothing has been counted
 	}
 	return err
 }
@@ -179,6 +208,10 @@ func (l *loader) send(ctx context.Context, scheduled time.Time) {
 		req.Checks = append(req.Checks, &quoratev1.AllowRequest{Namespace: l.name.Namespace, Limit: l.name.Limit, Key: l.keyName(k)})
 	}
 	l.stats.sending(d, time.Now())
+	if l.local != nil {
+		l.decide(ctx, d, req.Checks, scheduled)
+		return
+	}
 	var results []*quoratev1.AllowResult
 	e, err := l.pool.ask(ctx, d.node, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
 		if l.batch == 1 {

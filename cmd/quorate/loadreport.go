@@ -36,6 +36,7 @@ type loadReport struct {
 
 	Throughput float64          `json:"throughput"` // answers per second
 	Why        map[string]int64 `json:"why"`
+	Modes      map[string]int64 `json:"modes,omitempty"` // with --client: by what the decisions were made
 	Latency    latencyReport    `json:"latency_ms"`
 	Sender     senderReport     `json:"sender"`
 	Admission  admissionReport  `json:"admission"`
@@ -85,6 +86,9 @@ func (l *loader) report() *loadReport {
 	}
 	if s.lastErr != nil {
 		r.LastErr = explain(status.Convert(s.lastErr))
+	}
+	if l.local != nil {
+		r.Modes = l.local.modes()
 	}
 	for w, n := range s.why {
 		r.Why[w.String()] = n
@@ -150,6 +154,9 @@ func (r *loadReport) write(w io.Writer) error {
 		fmt.Fprintf(&b, " (last: %s)", r.LastErr)
 	}
 	fmt.Fprintf(&b, "\nrerouted     %d calls\nwhy          %s\n", r.Rerouted, words(r.Why))
+	if r.Modes != nil {
+		fmt.Fprintf(&b, "decided by   %s\n", words(r.Modes))
+	}
 	fmt.Fprintf(&b, "latency      p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.2f ms (from the scheduled moment)\n",
 		r.Latency.P50, r.Latency.P90, r.Latency.P99, r.Latency.P999, r.Latency.Max)
 	b.WriteString(r.Sender.String())

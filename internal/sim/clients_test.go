@@ -92,3 +92,20 @@ func TestClientsOfDeadNode(t *testing.T) {
 		}
 	}
 }
+
+// TestClientsOfLateNodes: all clients meet the same surge, and their nodes answer later
+// than decisions wait. What they guess meanwhile is bounded; guesses that are not would
+// admit some fifteen bursts too much.
+func TestClientsOfLateNodes(t *testing.T) {
+	for _, clients := range []int{20, 200} {
+		for _, delay := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+			s := clientScenario(quota.Soft, clients, Load{Rate: 20_000, From: time.Second})
+			s.Limit.Rate.Tokens, s.Limit.Burst, s.Delay = 300, 300, delay
+			r := Run(s)
+			t.Logf("%d clients, %v: net %+.1f%%, excess %.0f", clients, delay, 100*r.Error(), r.Excess)
+			if bursts := r.Excess / 300; bursts > 3.2 || len(r.Violations) > 0 {
+				t.Errorf("%d clients, %v: %.1f bursts beyond the limit, %v", clients, delay, bursts, r.Violations)
+			}
+		}
+	}
+}
