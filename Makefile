@@ -25,7 +25,7 @@ SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz
+.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -45,6 +45,9 @@ system: ## run only the tests of whole nodes, with their figures, held to their 
 
 headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
 	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
+
+proxies: ## put Caddy and HAProxy in front of a real node; needs both: apt-get install caddy haproxy
+	CI=true SOAK_PROXIES=1 go test -count=1 -v -run 'TestProxies' ./systemtest
 
 upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
 	CI=true go test -tags upgrade -count=1 -v -run 'TestUpgrade' ./systemtest

@@ -33,7 +33,7 @@ func TestGateway(t *testing.T) {
 	t.Cleanup(service.Close)
 	front := freeAddr(t)
 	dir := gatewayFiles(t, strings.NewReplacer(
-		"127.0.0.1:7411", fmt.Sprintf("127.0.0.1:%d", base+11), "127.0.0.1:9000", service.Listener.Addr().String(), "127.0.0.1:8080", front))
+		"127.0.0.1:7411", fmt.Sprintf("127.0.0.1:%d", base+11), "127.0.0.1:9000", service.Listener.Addr().String(), "127.0.0.1:8080", front), "nginx.conf", "quorate.conf")
 	p := startProcess(t, []string{nginx, "-p", dir, "-c", "nginx.conf"})
 	t.Cleanup(func() { // kill -9 would leave its workers
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
@@ -43,6 +43,13 @@ func TestGateway(t *testing.T) {
 		_, _, err := through(front, "/ready", "")
 		return err
 	})
+	limited(t, front)
+}
+
+// limited holds what is behind a proxy to the limits of the example, and what a client
+// is told that is refused.
+func limited(t *testing.T, front string) {
+	t.Helper()
 	var passed int
 	var last http.Header
 	for range 30 {
@@ -90,11 +97,11 @@ func findNginx() (string, error) {
 	return "", fmt.Errorf("nginx is not here: apt-get install nginx-light")
 }
 
-// gatewayFiles is the example in a directory of its own, with other ports.
-func gatewayFiles(t *testing.T, ports *strings.Replacer) string {
+// gatewayFiles are files of the example in a directory of its own, with other ports.
+func gatewayFiles(t *testing.T, ports *strings.Replacer, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"nginx.conf", "quorate.conf"} {
+	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join("../examples/gateway", name))
 		if err != nil {
 			t.Fatal(err)

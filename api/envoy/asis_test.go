@@ -412,7 +412,8 @@ func TestOverrides(t *testing.T) {
 		{"edge", override("remote_address=a", 0, minute, nil), "OVER_LIMIT: | OVER_LIMIT  0/MINUTE 0"},
 		{"edge", override("remote_address=a", 2, minute, wrapperspb.UInt32(10)), "OK: | OK  2/10MINUTE 1"},
 		{"edge", override("remote_address=a", 2, minute, wrapperspb.UInt32(60)), "OK: | OK  2/HOUR 1"},
-		{"nowhere", override("what=ever", 2, typev3.RateLimitUnit_YEAR, wrapperspb.UInt32(1)), "OK: | OK  2/YEAR 1"},
+		{"edge", override("what=ever", 2, typev3.RateLimitUnit_YEAR, wrapperspb.UInt32(1)), "OK: | OK  2/YEAR 1"},
+		{"nowhere", override("what=ever", 2, minute, nil), "OK: | OK 0"}, // as there: the domain has to be known
 		{"edge", override("a=b", 2, typev3.RateLimitUnit_UNKNOWN, nil), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit: is UNKNOWN; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR"},
 		{"edge", override("a=b", 2, 99, nil), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit: is 99; must be one of SECOND, MINUTE, HOUR, DAY, MONTH, YEAR"},
 		{"edge", override("a=b", 2, minute, wrapperspb.UInt32(0)), "rpc error: code = InvalidArgument desc = descriptors[0].limit.unit_multiplier: is 0; must be 1 to 527040 with this unit"},

@@ -47,7 +47,9 @@
 //   - An empty domain, no descriptor, no entry, an empty key and an unknown unit are
 //     INVALID_ARGUMENT, where there they are UNKNOWN, OK, or the end of the process.
 //   - Limits that callers bring along are off unless the settings have them on. They
-//     need no domain to be known, may have a unit_multiplier, and mint no metrics.
+//     may have a unit_multiplier, and mint no metrics. Each number and period counts by
+//     itself; there all of one descriptor share a counter, and so does its rule, while
+//     their windows begin at the same moment.
 //   - Values that would make a key too long are hashed.
 //   - Changing the numbers of a rule that is served as it is begins a new count, because the
 //     limit is another one. Limits of a limit file keep theirs.

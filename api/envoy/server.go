@@ -33,7 +33,8 @@ type Options struct {
 	// Rules returns the rules that are served as they are; nil, or nil rules: none.
 	// It is called for every request, concurrently.
 	Rules func() *Rules
-	// Overrides lets callers bring their own limits along, in a descriptor's limit.
+	// Overrides lets callers bring their own limits along, in a descriptor's limit, in
+	// domains that have rules or limits.
 	Overrides bool
 	// Headers says which fields are added to what the proxy answers.
 	Headers Headers

@@ -31,11 +31,13 @@ func (s *Server) targets(req *request) ([]target, error) {
 	tree, asIs := s.o.Rules().tree(req.Domain)
 	namespace := descriptor.Namespace(req.Domain)
 	limits := s.node.Limits()
+	index := s.finder.Of(limits)
+	brings := s.o.Overrides && (asIs || index.Knows(req.Domain))
 	out := make([]target, len(req.Descriptors))
 	for i, d := range req.Descriptors {
 		t := &out[i]
 		t.entries, t.hits = entriesOf(d), hitsOf(req, d)
-		if d.Limit != nil && s.o.Overrides {
+		if d.Limit != nil && brings {
 			if err := t.bring(namespace, d.Limit); err != nil {
 				return nil, invalid("descriptors[%d].limit: %v", i, err)
 			}
@@ -44,7 +46,7 @@ func (s *Server) targets(req *request) ([]target, error) {
 		if t.asIs = asIs; asIs {
 			t.follow(tree.Match(t.entries))
 		} else {
-			t.follow(s.finder.Of(limits).Match(req.Domain, t.entries))
+			t.follow(index.Match(req.Domain, t.entries))
 		}
 		if l, ok := limits.Find(t.key.LimitName); ok && l.Kind == quota.Concurrency {
 			return nil, status.Errorf(codes.FailedPrecondition, "descriptors[%d]: the limit %v %v", i, l.LimitName, errAcquired)

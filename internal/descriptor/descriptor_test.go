@@ -119,6 +119,7 @@ func TestMatch(t *testing.T) {
 		"ip=50.0.0.6":                         "ip",
 		"ip=":                                 "ip",
 		"ip=10.0.0.1":                         "ip=10.*", // the first that fits
+		"ip=10.0.*":                           "ip=10.0.*",
 		"path=/a/7/users/9":                   "path=/a/*/users/*",
 		"path=/a/7/users":                     "path",
 		"path=/a/users/":                      "path",
@@ -239,10 +240,10 @@ func slowTree(rules []*Rule, entries []Entry) *Rule {
 			switch {
 			case s.Value == "":
 				is = 2
+			case s.Value == e.Value: // a pattern too
+				is = 0
 			case s.Pattern() && slowMatch(s.Value, e.Value):
 				is = 1
-			case s.Exact() && s.Value == e.Value:
-				is = 0
 			}
 			if is < rank {
 				best, rank = &s, is

@@ -6,11 +6,11 @@
 // A rule is a path of steps, and a step is a key with a value, with a pattern in
 // which * is any number of bytes, or with nothing, which is any value. A descriptor
 // is followed from the root, one step for each of its entries: the exact value
-// goes before the patterns in their order, those before the step without a value.
-// What was chosen is not taken back: where the rest then finds nothing, no rule
-// fits. The rule must end where the descriptor ends. This is the matching that
-// envoyproxy/ratelimit documents. Unlike there, key and value are compared
-// separately, so that ("a", "b_c") and ("a_b", "c") are different.
+// goes before the patterns in their order, those before the step without a value; a
+// value that is the text of a pattern is that one's. What was chosen is not taken
+// back: where the rest then finds nothing, no rule fits. The rule must end where the
+// descriptor ends. This is the matching of envoyproxy/ratelimit. Unlike there, key and
+// value are compared separately, so that ("a", "b_c") and ("a_b", "c") are different.
 //
 // # Names
 //

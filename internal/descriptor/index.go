@@ -38,6 +38,9 @@ func NewIndex(limits *quota.Limits) *Index {
 // Limits returns what the index is of.
 func (x *Index) Limits() *quota.Limits { return x.limits }
 
+// Knows reports whether a domain has a limit for descriptors.
+func (x *Index) Knows(domain string) bool { return x.trees[Namespace(domain)] != nil }
+
 // Match returns the rule for a descriptor of a domain: of the limit whose name fits
 // it best, or else of the limit that it names; nil if there is neither. See the
 // package's text. What the descriptor is counted by is the rule's Limit and its Key.

@@ -170,6 +170,13 @@ func (n *node) next(e Entry) *node {
 	if to := n.exact[e]; to != nil {
 		return to
 	}
+	if strings.Contains(e.Value, "*") { // what is written as a pattern is, is that pattern's
+		for _, b := range n.patterns[e.Key] {
+			if b.text == e.Value {
+				return b.to
+			}
+		}
+	}
 	for _, b := range n.patterns[e.Key] {
 		if b.matches(e.Value) {
 			return b.to

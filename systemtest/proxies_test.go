@@ -1,0 +1,65 @@
+package systemtest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestProxies is TestGateway for the other proxies of examples/gateway. CI has none of
+// them: make proxies asks for them.
+func TestProxies(t *testing.T) {
+	asked := soak("SOAK_PROXIES", 0) > 0
+	if !asked && os.Getenv("CI") != "" {
+		t.Skip("the other proxies are asked with SOAK_PROXIES=1")
+	}
+	needBinary(t)
+	for _, c := range []struct {
+		name, program, install string
+		args, files            []string
+	}{
+		{"Caddy", "caddy", "apt-get install caddy", []string{"run", "--adapter", "caddyfile", "--config"}, []string{"Caddyfile"}},
+		{"HAProxy", "haproxy", "apt-get install haproxy", []string{"-db", "-f"}, []string{"haproxy.cfg", "quorate.lua"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program, err := exec.LookPath(c.program)
+			if err != nil {
+				if asked {
+					t.Fatalf("%s is not here: %s", c.name, c.install)
+				}
+				t.Skipf("%s is not here: %s", c.name, c.install)
+			}
+			base, front := freeBase(t), freeAddr(t)
+			node := startDev(t, base, t.TempDir(), "--nodes", "1", "--ranges", "4", "--limits", "../examples/gateway/limits.yaml")
+			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				fmt.Fprint(w, "served ", req.URL.Path)
+			}))
+			t.Cleanup(service.Close)
+			dir := gatewayFiles(t, strings.NewReplacer(
+				"127.0.0.1:7411", fmt.Sprintf("127.0.0.1:%d", base+11), "127.0.0.1:9000", service.Listener.Addr().String(), "127.0.0.1:8080", front), c.files...)
+			p := startProcess(t, append([]string{"env", "-C", dir, "HOME=" + dir, program}, append(c.args, c.files[0])...))
+			t.Cleanup(func() {
+				_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+				<-p.ended
+			})
+			eventually(t, 10*time.Second, c.name+" answers", func() error {
+				_, _, err := through(front, "/ready", "")
+				return err
+			})
+			limited(t, front)
+
+			// Without a node, each does what docs/compat/proxies.md says.
+			want := map[string]int{"Caddy": http.StatusBadGateway, "HAProxy": http.StatusOK}[c.name]
+			node.kill()
+			if code, _, err := through(front, "/login", "ann"); err != nil || code != want {
+				t.Errorf("without a node: %d, %v; want %d", code, err, want)
+			}
+		})
+	}
+}
