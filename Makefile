@@ -19,13 +19,18 @@ BENCH     ?= .
 COUNT     ?= 1
 # KILLS is how many deaths make soak asks for.
 KILLS     ?= 200
+# DURATION is how long make soak-load takes; 2m is a short form.
+DURATION  ?= 30m
+# NODES and SCALEKEYS are the largest cluster that make scale plays.
+NODES     ?= 1000
+SCALEKEYS ?= 1000000
 # CAMPAIGN is how many scenarios make campaign plays, and SEED the first.
 CAMPAIGN  ?= 10000
 SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz
+.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale soak-load
 .PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -144,6 +149,19 @@ bench: ## run benchmarks; compare two outputs with benchstat
 bench-peers: ## run Quorate beside its peers and write docs/performance; QUICK=1 prints tables after three minutes
 	cd bench
 	go run ./cmd/peers $(if $(QUICK),-quick,-out ../docs/performance) $(if $(ONLY),-only '$(ONLY)')
+
+behaviour: ## a burst, a node killed, back, and a further one: what three real nodes admit; a minute
+	cd bench
+	go run ./cmd/behaviour
+
+scale: ## clusters of up to NODES nodes and SCALEKEYS keys in the simulator, beside the cost model
+	cd bench
+	go run ./cmd/scale
+	go run ./cmd/scale -nodes $(NODES) -keys $(SCALEKEYS) -duration 2s -double=false
+
+soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
+	cd bench
+	go run ./cmd/soak -duration $(DURATION)
 
 # The tests of a package are built once for all its targets: as go test does it,
 # which would link them again for each. Then two targets run at a time, on half the

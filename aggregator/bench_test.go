@@ -20,7 +20,7 @@ import (
 var benchName = quota.LimitName{Namespace: "n", Limit: "l"}
 
 // benchTable returns a table whose keys hold as many tokens as int64 allows.
-func benchTable(b *testing.B, keys []string) (*Aggregator, Clock) {
+func benchTable(b testing.TB, keys []string) (*Aggregator, Clock) {
 	b.Helper()
 	start := time.Now()
 	clock := func() quota.Time { return quota.Time(time.Since(start)) + 1 }
@@ -85,7 +85,8 @@ func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
 	}
 }
 
-func BenchmarkRefused(b *testing.B) {
+// refusingTable returns a table whose key has nothing left.
+func refusingTable() (*Aggregator, Clock) {
 	start := time.Now()
 	clock := func() quota.Time { return quota.Time(time.Since(start)) + 1 }
 	a := New(Config{Self: "a", Ranges: 1}, clock())
@@ -100,6 +101,11 @@ func BenchmarkRefused(b *testing.B) {
 			}}})
 		}
 	}
+	return a, clock
+}
+
+func BenchmarkRefused(b *testing.B) {
+	a, clock := refusingTable()
 	l := rate.NewLimiter(rate.Every(24*time.Hour), 1)
 	l.Allow()
 	ref := passes(b, func(int) bool { return !l.Allow() })

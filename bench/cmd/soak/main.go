@@ -1,0 +1,91 @@
+// Command soak drives three real nodes for a long time at 70 % of what they can do,
+// while keys come and go, and says whether memory, goroutines and latency stay flat.
+//
+//	go run ./cmd/soak -duration 30m
+//	go run ./cmd/soak -duration 2m
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// windows is into how many parts a soak is cut. The first are the start, while keys
+// are opened and none has been idle for long enough to be dropped, and are not judged.
+const (
+	windows = 16
+	start   = 4
+)
+
+const limits = `version: 1
+namespaces:
+  soak:
+    limits:
+      l: {rate: 1000/s, burst: 1000}
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	flat, err := run(ctx)
+	process.Cleanup()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+	if !flat {
+		os.Exit(3)
+	}
+}
+
+func run(ctx context.Context) (flat bool, err error) {
+	duration := flag.Duration("duration", 30*time.Minute, "how long")
+	part := flag.Float64("part", 0.7, "part of the maximum, which is measured first")
+	keys := flag.Int("keys", 20_000, "keys that are asked for at a time")
+	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
+	flag.Parse()
+	// A key is asked for until another takes its place, and dropped when it has been
+	// idle as long again: so the nodes are full before the start is over.
+	life := max(min(*duration/windows, time.Minute), time.Second)
+	c, err := process.NewCluster(ctx, process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life)})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	l, err := newLoad(c.Addrs(), *keys, life)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	most, err := l.maximum(ctx, 5*time.Second)
+	if err != nil {
+		return false, err
+	}
+	rate := *part * most
+	fmt.Printf("Maximum %s checks/s; %s/s for %v, %d keys at a time, each for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
+	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | RSS of 3 nodes, MB | heap, MB | goroutines |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	var rows []row
+	for w := range windows {
+		r, err := l.window(ctx, rate, *duration/windows)
+		if err != nil {
+			return false, err
+		}
+		if err := r.look(ctx, c); err != nil {
+			return false, err
+		}
+		r.after = time.Duration(w+1) * *duration / windows
+		r.print()
+		rows = append(rows, r)
+	}
+	return judge(rows[start:], *latency), nil
+}
