@@ -44,7 +44,8 @@ func newInProcess(ctx context.Context, l *loader) (*inProcess, error) {
 			c.byNode[i] = append(c.byNode[i], one)
 		}
 	}
-	return c, c.await(ctx)
+	err := c.await(ctx)
+	return c, err
 }
 
 // await waits until all know their limits.

@@ -31,10 +31,10 @@ type deepPattern struct {
 // add enters a limit whose pattern goes on with rest.
 func (n *pathNode) add(rest string, l *Limit) {
 	segment, next := cutSegment(rest)
-	switch {
-	case segment == "":
+	switch segment {
+	case "":
 		n.here = append(n.here, l)
-	case segment == "/**":
+	case "/**":
 		n.addDeep(rest, next, l)
 	default:
 		n.child(segment).add(next, l)
