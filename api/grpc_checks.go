@@ -143,7 +143,7 @@ func (m *checkBatch) decide(s *service) {
 	m.out = mem.DefaultBufferPool().Get(len(m.checks) * answerRoom)
 	b, one := (*m.out)[:0], make([]byte, 0, 2*answerRoom)
 	for i := range m.checks {
-		if m.faults != nil && m.faults[i] != nil {
+		if len(m.faults) > i && m.faults[i] != nil {
 			b = appendResult(b, nil, m.faults[i])
 			continue
 		}

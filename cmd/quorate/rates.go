@@ -39,10 +39,10 @@ func newRatesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rates",
 		Short: "Print the keys with the highest demand, or the most of something else",
-		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders of
-their ranges report them. RATE and DEMAND are tokens per second over the last few
-seconds, USED is the demand as a part of what the rule refills; the other columns
-count tokens since the leader of the key's range first saw the key.`,
+		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders
+of their ranges report them. RATE and DEMAND are tokens per second over the last
+few seconds, USED is the demand as a part of what the rule refills; the other
+columns count tokens since the leader of the key's range first saw the key.`,
 		Example: `  quorate rates --top 5
   quorate rates --by refusal_rate --prefix acme/
   quorate rates --by utilisation --top 1000 -o csv > used.csv

@@ -87,4 +87,11 @@ func (t *lastFirst) Len() int           { return len(t.keys) }
 func (t *lastFirst) Less(i, j int) bool { return t.Order.Compare(&t.keys[i], &t.keys[j]) > 0 }
 func (t *lastFirst) Swap(i, j int)      { t.keys[i], t.keys[j] = t.keys[j], t.keys[i] }
 func (t *lastFirst) Push(k any)         { t.keys = append(t.keys, k.(KeyRate)) }
-func (t *lastFirst) Pop() any           { panic("not used") }
+
+// Pop is there for heap.Interface.
+func (t *lastFirst) Pop() any {
+	last := len(t.keys) - 1
+	k := t.keys[last]
+	t.keys = t.keys[:last]
+	return k
+}
