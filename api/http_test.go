@@ -189,8 +189,7 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/v1/status", "", 200, `"ranges":[{"id":0,"leader":"n1","term":3,"replicas":["n1","n2"],"former":[],"step":"","lag":null}]`},
 		{"GET", "/v1/status?x=1", "", 400, "unknown query parameter; none are"},
 		{"GET", "/v1/rates", "", 200, `"rate":9.5,"demand":31.25,"attempted":1152921504606846976,`},
-		{"GET", "/v1/rates?top=1000&namespace=web&limit=login", "", 200, `"ranges_covered":15,"ranges_total":16`},
-		{"GET", "/v1/rates?order=remaining&key_prefix=acme/", "", 200, `"as_of":`},
+		{"GET", "/v1/rates?top=1000&namespace=web&limit=login&order=remaining&key_prefix=acme/", "", 200, `"ranges_covered":15,"ranges_total":16`},
 		{"GET", "/v1/rates?order=speed", "", 400, `order: is \"speed\"; must be one of demand, rate, refusal_rate, utilisation`},
 		{"GET", "/v1/rates?key_prefix=" + strings.Repeat("x", 1025), "", 400, `key_prefix: is 1025 bytes; at most 1024`},
 		{"GET", "/v1/rates?top=1001", "", 400, "top: 1001; must be 1 to 1000"},
@@ -217,7 +216,7 @@ func TestControlRoutes(t *testing.T) {
 			t.Errorf("%s %s: no Allow header", c.method, c.path)
 		}
 	}
-	if n.asked.Top != MaxTop || n.asked.Limit != "login" {
+	if n.asked.Top != MaxTop || n.asked.Limit != "login" || n.asked.Order != quoratev1.RateOrder_RATE_ORDER_REMAINING || n.asked.KeyPrefix != "acme/" {
 		t.Errorf("the node was asked for %v", n.asked)
 	}
 }
