@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
