@@ -77,7 +77,7 @@ func emptyStream(answer *raw) grpc.StreamHandler {
 }
 
 func serveEmpty(grpcAddr, httpAddr string) error {
-	l, err := net.Listen("tcp", grpcAddr)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", grpcAddr)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"google.golang.org/protobuf/proto"
-
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // keys is how many there are. Each has 24 bytes.

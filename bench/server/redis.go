@@ -92,11 +92,11 @@ func redisServer(name string, make func(net.Conn) (pipeline, error)) suite.Subje
 			if err := p.AwaitPort(ctx, addrs[0]); err != nil {
 				return err
 			}
-			c, err := net.Dial("tcp", addrs[0])
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addrs[0])
 			if err != nil {
 				return err
 			}
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			commands, err := make(c)
 			r.load = commands.to(addrs[0])
 			return err

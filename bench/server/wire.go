@@ -37,14 +37,14 @@ type wire struct {
 	read     func(*bufio.Reader) error // one answer
 }
 
-func (w *wire) run(_ context.Context, length time.Duration) (int, []time.Duration, error) {
+func (w *wire) run(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
 	open := make([]net.Conn, w.conns)
 	for i := range open {
-		c, err := net.Dial("tcp", w.addr)
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.addr)
 		if err != nil {
 			return 0, nil, err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		open[i] = c
 	}
 	return crowd(w.conns, length, func(i int, rng *rand.Rand) (func() error, error) {

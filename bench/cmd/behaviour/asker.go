@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // tally is what became of checks.

@@ -14,11 +14,11 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/sim"
 	"golang.org/x/sys/unix"
 
 	"github.com/quorate/quorate/bench/suite"
-	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/sim"
 )
 
 // shape is one cluster and its traffic.

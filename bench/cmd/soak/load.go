@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // callers is how many checks may be under way.
