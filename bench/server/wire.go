@@ -44,7 +44,7 @@ func (w *wire) run(ctx context.Context, length time.Duration) (int, []time.Durat
 		if err != nil {
 			return 0, nil, err
 		}
-		defer func() { _ = c.Close() }()
+		defer func() { _ = c.Close() }() //nolint:gocritic // all of them at the end
 		open[i] = c
 	}
 	return crowd(w.conns, length, func(i int, rng *rand.Rand) (func() error, error) {
