@@ -52,7 +52,7 @@ headline: ## play three scenarios on real processes, with the simulator's predic
 	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
 
 proxies: ## put Caddy and HAProxy in front of a real node; needs both: apt-get install caddy haproxy
-	CI=true SOAK_PROXIES=1 go test -count=1 -v -run 'TestProxies' ./systemtest
+	CI=true go test -tags proxies -count=1 -v -run 'TestProxies' ./systemtest
 
 upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
 	CI=true go test -tags upgrade -count=1 -v -run 'TestUpgrade' ./systemtest
@@ -114,7 +114,7 @@ check-format: ## Go files are formatted
 
 check-vet: ## go vet
 	go vet ./...
-	go vet -tags upgrade ./systemtest
+	go vet -tags upgrade,proxies ./systemtest
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff

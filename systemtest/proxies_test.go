@@ -1,10 +1,11 @@
+//go:build proxies
+
 package systemtest
 
 import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -13,12 +14,8 @@ import (
 )
 
 // TestProxies is TestGateway for the other proxies of examples/gateway. CI has none of
-// them: make proxies asks for them.
+// them, so it is built for make proxies only.
 func TestProxies(t *testing.T) {
-	asked := soak("SOAK_PROXIES", 0) > 0
-	if !asked && os.Getenv("CI") != "" {
-		t.Skip("the other proxies are asked with SOAK_PROXIES=1")
-	}
 	needBinary(t)
 	for _, c := range []struct {
 		name, program, install string
@@ -30,10 +27,7 @@ func TestProxies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			program, err := exec.LookPath(c.program)
 			if err != nil {
-				if asked {
-					t.Fatalf("%s is not here: %s", c.name, c.install)
-				}
-				t.Skipf("%s is not here: %s", c.name, c.install)
+				t.Fatalf("%s is not here: %s", c.name, c.install)
 			}
 			base, front := freeBase(t), freeAddr(t)
 			node := startDev(t, base, t.TempDir(), "--nodes", "1", "--ranges", "4", "--limits", "../examples/gateway/limits.yaml")
