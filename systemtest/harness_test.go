@@ -322,11 +322,19 @@ func (c *servers) addrs() string {
 // apply gives the cluster a limit file.
 func (c *servers) apply(limits string) {
 	c.t.Helper()
+	if err := c.tryApply(c.addrs(), limits); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// tryApply gives it by way of nodes of these addresses.
+func (c *servers) tryApply(addrs, limits string) error {
 	path := filepath.Join(c.dir, "limits.yaml")
 	write(c.t, path, limits)
-	if _, msg, code := quorate(c.t, "limits", "apply", path, "--addr", c.addrs()); code != 0 {
-		c.t.Fatalf("limits apply: exit code %d\n%s", code, msg)
+	if _, msg, code := quorate(c.t, "limits", "apply", path, "--addr", addrs); code != 0 {
+		return fmt.Errorf("limits apply: exit code %d\n%s", code, msg)
 	}
+	return nil
 }
 
 func (c *servers) awaitReady(s *server, within time.Duration) status {

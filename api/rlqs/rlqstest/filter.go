@@ -258,6 +258,13 @@ func (f *Filter) Look(id map[string]string) (Bucket, bool) {
 	return *b, true
 }
 
+// Opened is how many streams it has opened so far.
+func (f *Filter) Opened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Streams
+}
+
 // Ended returns the error that the last stream ended with; nil while none has.
 func (f *Filter) Ended() error {
 	f.mu.Lock()
