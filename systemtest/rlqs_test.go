@@ -144,7 +144,7 @@ func TestRLQSNodes(t *testing.T) {
 		eventually(t, 10*time.Second, "a proxy of the dead node is assigned something by another", func() error {
 			b, _ := p.Look(spot)
 			if p.Opened() < 2 || p.assigned() == 0 {
-				return fmt.Errorf("%d streams, assigned %.0f/s in %d messages, last error %v", p.Opened(), p.assigned(), b.Pushes, p.Ended())
+				return fmt.Errorf("%d streams, assigned %.0f/s in %d messages, last error %w", p.Opened(), p.assigned(), b.Pushes, p.Ended())
 			}
 			return nil
 		})
