@@ -38,20 +38,21 @@ func TestRefs(t *testing.T) {
 	if g := report("a", 1, byRef); g.Unknown || g.Ref != 0 || g.Key != key("one") || used("one") != 3 {
 		t.Errorf("by its number: %+v, %d used", g, used("one"))
 	}
-	for what, try := range map[string]struct {
+	for _, try := range []struct { // in this order: a process that has been followed by another is heard no more
+		what string
 		from quota.NodeID
 		inc  quota.Incarnation
 		e    quota.ReportEntry
 	}{
-		"a number never given":    {"a", 1, quota.ReportEntry{Ref: ref + 5, Epoch: 1}},
-		"of another opening":      {"a", 1, quota.ReportEntry{Ref: ref, Epoch: 2}},
-		"of another member":       {"b", 1, quota.ReportEntry{Ref: ref, Epoch: 1}},
-		"of another process":      {"b", 2, quota.ReportEntry{Ref: ref, Epoch: 1}},
-		"neither name nor number": {"a", 1, quota.ReportEntry{Epoch: 1}},
+		{"a number never given", "a", 1, quota.ReportEntry{Ref: ref + 5, Epoch: 1}},
+		{"of another opening", "a", 1, quota.ReportEntry{Ref: ref, Epoch: 2}},
+		{"of another member", "b", 1, quota.ReportEntry{Ref: ref, Epoch: 1}},
+		{"of another process", "b", 2, quota.ReportEntry{Ref: ref, Epoch: 1}},
+		{"neither name nor number", "a", 1, quota.ReportEntry{Epoch: 1}},
 	} {
 		try.e.Overdrawn, try.e.Unreported = 9*quota.Token, 9*quota.Token
 		if g := report(try.from, try.inc, try.e); !g.Unknown || g.Tokens != 0 || used("one") != 3 {
-			t.Errorf("%s: %+v, %d used", what, g, used("one"))
+			t.Errorf("%s: %+v, %d used", try.what, g, used("one"))
 		}
 	}
 	report("a", 1, quota.ReportEntry{Ref: ref, Epoch: 1, Overdrawn: 3 * quota.Token, Final: true})
