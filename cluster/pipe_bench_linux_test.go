@@ -151,6 +151,23 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
 	runtime.ReadMemStats(&before)
 	began := spent()
 	reports := a.Collect(p.now)
+	p.sum.member += spent() - began
+	for len(reports) > 0 { // in messages of what one may hold, as a node sends them
+		n, entries := 0, 0
+		for n < len(reports) && entries+len(reports[n].Entries) <= peerproto.MaxPacked {
+			entries += len(reports[n].Entries)
+			n++
+		}
+		p.carry(id, a, reports[:n])
+		reports = reports[n:]
+	}
+	runtime.ReadMemStats(&after)
+	p.sum.mallocs += after.Mallocs - before.Mallocs
+}
+
+// carry takes one message there and its answer back.
+func (p *pipe) carry(id quota.NodeID, a *aggregator.Aggregator, reports []quota.Report) {
+	began := spent()
 	var list []*quota.Report
 	for i := range reports {
 		p.sum.keys += int64(len(reports[i].Entries))
@@ -176,8 +193,6 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
 		a.Apply(p.now, grants[i])
 	}
 	p.sum.member += spent() - began
-	runtime.ReadMemStats(&after)
-	p.sum.mallocs += after.Mallocs - before.Mallocs
 }
 
 // lead is the leader's part.
