@@ -1,48 +1,32 @@
 package aggregator
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// batch gathers the entries of one Collect by range, with their buckets.
-type batch map[quota.RangeID]*lines
-
-type lines struct {
-	entries []quota.ReportEntry
-	buckets []*bucket
-}
-
-func (l *lines) add(b *bucket, e quota.ReportEntry) {
-	l.entries, l.buckets = append(l.entries, e), append(l.buckets, b)
-}
-
-func (bt batch) of(r quota.RangeID) *lines {
-	l := bt[r]
-	if l == nil {
-		l = &lines{}
-		bt[r] = l
-	}
-	return l
-}
-
 // Collect returns the reports to send now: of keys that are due, of keys that
 // run low, and everything to leaders that are new. Every report has the leader
-// and term that the member knows; those of ranges without a leader wait.
-func (a *Aggregator) Collect(now quota.Time) []quota.Report {
-	out := a.tellAll(now)
-	out = a.tellLives(now, out)
-	bt := batch{}
+// and term that the member knows; those of ranges without a leader wait. They are
+// the caller's.
+func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectInto(now, &Room{}) }
+
+// CollectInto is Collect into memory that was used before: the reports are valid until
+// the room is used again.
+func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
+	room.reset(len(a.ranges))
+	a.tellAll(now, room)
+	room.reports = a.tellLives(now, room.reports)
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
-	a.collectSoon(now, bt)
-	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, bt, false) })
-	for _, r := range slices.Sorted(maps.Keys(bt)) {
-		out = append(out, a.reports(now, r, bt[r], false)...)
+	a.collectSoon(now, room)
+	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, room) })
+	for r := range room.lines {
+		if room.lines[r].begun {
+			a.finish(now, quota.RangeID(r), room, false)
+		}
 	}
-	return out
+	return room.reports
 }
 
 // NextWake returns when Collect has something to do if nobody asks before.
@@ -57,33 +41,6 @@ func (a *Aggregator) NextWake() quota.Time {
 // Urgent reports whether a key has asked to report since the last Collect.
 func (a *Aggregator) Urgent() bool { return a.urgent.wake.Load() }
 
-// reports cuts lines into messages of bounded size, numbers them, and notes in
-// each bucket which message carries it.
-func (a *Aggregator) reports(now quota.Time, r quota.RangeID, l *lines, full bool) []quota.Report {
-	rt := &a.ranges[r]
-	var out []quota.Report
-	for done := false; !done; {
-		n := min(len(l.entries), maxEntries)
-		rt.seq++
-		for _, b := range l.buckets[:n] {
-			b.lock()
-			if b.pending != 0 {
-				b.tries++
-			}
-			b.pending = rt.seq
-			b.unlock()
-		}
-		done = n == len(l.entries)
-		rt.sent.add(rt.seq, l.buckets[:n], l.entries[:n], &a.spare)
-		out = append(out, quota.Report{
-			Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
-			Full: full && done, Age: now.Sub(a.born), Entries: l.entries[:n],
-		})
-		l.entries, l.buckets = l.entries[n:], l.buckets[n:]
-	}
-	return out
-}
-
 func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 	s := a.table.find(k.LimitName)
 	if s == nil {
@@ -95,71 +52,80 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 
 // tellAll reports all open keys of ranges that have a new leader, until it has
 // answered.
-func (a *Aggregator) tellAll(now quota.Time) []quota.Report {
-	var out []quota.Report
+func (a *Aggregator) tellAll(now quota.Time, room *Room) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
 		lost := rt.told > 0 && now.Sub(rt.toldAt) >= a.retryAfter()
 		if !rt.tell && !lost {
 			continue
 		}
-		l := &lines{}
 		for _, b := range rt.open {
 			b.lock()
 			b.roll(now, b.limit())
 			b.accrue(now)
-			l.add(b, b.entry(now, rt.term))
+			b.say(now, rt, a.line(now, b, room))
 			b.unlock()
 		}
-		out = append(out, a.reports(now, quota.RangeID(r), l, true)...)
+		a.finish(now, quota.RangeID(r), room, true)
 		rt.tell, rt.told, rt.toldAt = false, rt.seq, now
 	}
-	return out
 }
 
 // collectSoon reports urgent keys, or keeps them until the spacing is over.
-func (a *Aggregator) collectSoon(now quota.Time, bt batch) {
+func (a *Aggregator) collectSoon(now quota.Time, room *Room) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
 	for _, b := range a.soon {
-		if at := a.mayHurry(now, b); at > now {
+		if at := a.collectUrgent(now, b, room); at > now {
 			a.soonAt = min(a.soonAt, at)
 			waiting = append(waiting, b)
-			continue
 		}
-		b.asked.Store(false)
-		a.collect(now, b, bt, true)
 	}
 	clear(a.soon[len(waiting):])
 	a.soon = waiting
 }
 
-// mayHurry returns when an urgent key may report: a little after its last
-// report, later if the last grant brought nothing.
-func (a *Aggregator) mayHurry(now quota.Time, b *bucket) quota.Time {
+// collectUrgent is collect of a key that has asked for it, unless it has to wait: then
+// it returns until when.
+func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Room) quota.Time {
 	b.lock()
 	defer b.unlock()
+	if at := b.mayHurry(now, a.cfg.Sync); at > now {
+		return at
+	}
+	b.asked.Store(false)
+	a.collectLocked(now, b, room, true)
+	return now
+}
+
+// mayHurry returns when an urgent key may report: a little after its last
+// report, later if the last grant brought nothing. Held by b.mu.
+func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
 	case b.news || b.bound:
 		return b.sentAt.Add(spacing)
 	case b.dry:
-		return b.sentAt.Add(a.cfg.Sync / 2)
+		return b.sentAt.Add(sync / 2)
 	case b.guessing:
 		return b.sentAt.Add(spacing / 5)
 	}
 	return b.sentAt.Add(spacing)
 }
 
-// collect adds a key's entry to the batch if it has something to say.
-func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
-	rt := &a.ranges[b.rng]
+// collect reports a key if it has something to say.
+func (a *Aggregator) collect(now quota.Time, b *bucket, room *Room) {
 	b.lock()
 	defer b.unlock()
+	a.collectLocked(now, b, room, false)
+}
+
+func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent bool) {
 	if b.dead || b.phase == closed {
 		return
 	}
+	rt := &a.ranges[b.rng]
 	a.list(b)
 	b.roll(now, b.limit())
 	b.accrue(now)
@@ -174,8 +140,8 @@ func (a *Aggregator) collect(now quota.Time, b *bucket, bt batch, urgent bool) {
 	}
 	b.overdue = false
 	if b.prepare(now, a, rt) {
-		bt.of(b.rng).add(b, b.entry(now, rt.term))
 		a.wheel.add(b, now.Add(a.resendAfter(b, rt)))
+		b.say(now, rt, a.line(now, b, room))
 		return
 	}
 	a.wheel.add(b, now.Add(a.cfg.Sync))
@@ -282,19 +248,27 @@ func perSecond(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }
 
-// entry is the key's line in a report to the leader of that term. One that has
+// say fills in the key's line of the range's report that is being made. Held by b.mu.
+func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
+	b.fill(e, now, rt.term)
+	if b.pending != 0 {
+		b.tries++
+	}
+	b.pending = rt.seq
+}
+
+// fill writes the key's line in a report to the leader of that term. One that has
 // not granted yet is told what an earlier one has. Held by b.mu.
-func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
+func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	held := quota.Units(b.hot().held.Load())
 	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
-	e := quota.ReportEntry{
-		Key: quota.Key{LimitName: b.slot.name, Key: b.key}, Epoch: b.epoch,
-		Charged: min(b.charged, c.over), Alone: min(b.unled, c.over), // a call that was refused may have taken some of it back
-		Used: c.used, Overdrawn: c.over, Refused: c.refused, Refunded: c.back, InFlight: b.inFlight,
-		Held: max(0, held) + b.loans, Want: b.wants(), Window: b.window(), Before: b.before,
-		Unreported: c.spent() - b.acked, Returned: b.returned, Saved: b.saved,
-		Final: b.phase == closing, Abandoned: b.abandoned.send(),
-	}
+	*e = quota.ReportEntry{}
+	e.Key.LimitName, e.Key.Key, e.Epoch = b.slot.name, b.key, b.epoch
+	e.Charged, e.Alone = min(b.charged, c.over), min(b.unled, c.over) // a call that was refused may have taken some of it back
+	e.Used, e.Overdrawn, e.Refused, e.Refunded, e.InFlight = c.used, c.over, c.refused, c.back, b.inFlight
+	e.Held, e.Want, e.Window, e.Before = max(0, held)+b.loans, b.wants(), b.window(), b.before
+	e.Unreported, e.Returned, e.Saved = c.spent()-b.acked, b.returned, b.saved
+	e.Final, e.Abandoned = b.phase == closing, b.abandoned.send()
 	switch {
 	case b.term == term && b.applied > 0:
 		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
@@ -304,5 +278,4 @@ func (b *bucket) entry(now quota.Time, term quota.Term) quota.ReportEntry {
 	b.sent, b.sentAt, b.hurry = c, now, false
 	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
 	b.hot().low.Store(0) // one report at a time
-	return e
 }

@@ -22,25 +22,18 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		}
 		b.unlock()
 	}
-	l := &lines{}
+	room := &Room{}
+	room.reset(len(a.ranges))
 	for _, b := range rt.open {
-		l.add(b, a.leave(now, b, rt.term))
+		a.leave(now, b, rt.term, room)
 	}
-	out := a.reports(now, r, l, true)
-	for i := range out {
-		out[i].Full = i == len(out)-1
-	}
-	for _, b := range rt.open {
-		b.lock()
-		b.pending, b.tries = 0, 0 // nobody answers
-		b.unlock()
-	}
+	a.finish(now, r, room, true)
 	rt.leader, rt.tell, rt.told = "", false, 0
-	return out
+	return room.reports
 }
 
-// leave is the last entry of a key, which begins anew.
-func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.ReportEntry {
+// leave writes the last entry of a key, which begins anew: nobody answers.
+func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Room) {
 	b.lock()
 	defer b.unlock()
 	l, want := b.limit(), b.want
@@ -49,7 +42,8 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.Rep
 	rate, lease, opened := b.rate, b.lease, b.opened
 	b.expire()
 	b.estimate(now, l, false)
-	e := b.entry(now, term)
+	e := a.line(now, b, room)
+	b.fill(e, now, term)
 	e.Final, e.Learn, e.Want = true, nil, 0
 	others, stale, ceded := b.others, b.stale, b.ceded
 	a.openBucket(now, b, l)
@@ -58,5 +52,4 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term) quota.Rep
 		b.lease = lease
 	}
 	b.opened, b.want, b.sentAt = opened, want, 0
-	return e
 }

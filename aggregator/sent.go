@@ -47,8 +47,8 @@ func (s *spareLines) give(lines []sentLine) {
 	}
 }
 
-// add remembers a report.
-func (s *sent) add(seq quota.Seq, buckets []*bucket, entries []quota.ReportEntry, spare *spareLines) {
+// begin remembers a report that is being made: its lines are to follow.
+func (s *sent) begin(seq quota.Seq, spare *spareLines) *sentReport {
 	r := &s.reports[s.next]
 	s.next = (s.next + 1) % maxSent
 	if r.lines == nil {
@@ -56,9 +56,7 @@ func (s *sent) add(seq quota.Seq, buckets []*bucket, entries []quota.ReportEntry
 	}
 	clear(r.lines)
 	r.seq, r.lines = seq, r.lines[:0]
-	for i, b := range buckets {
-		r.lines = append(r.lines, sentLine{b, entries[i].Epoch})
-	}
+	return r
 }
 
 // of returns the lines of a report; none if it is not known, or answered.

@@ -35,3 +35,9 @@ func TestWindowEndsEarly(t *testing.T) {
 		t.Errorf("%d used before the window at %d; want 2 tokens before the one at %d", e.Before, e.Window, ends)
 	}
 }
+
+// entry is what b says in a report.
+func (b *bucket) entry(now quota.Time, term quota.Term) (e quota.ReportEntry) {
+	b.fill(&e, now, term)
+	return e
+}

@@ -43,6 +43,7 @@ type member struct {
 	last      *attachment // the newest that was made: whose counters are open now
 	unsettled settlements
 	swept     quota.Time
+	room      aggregator.Room // of the reports that are made
 	parting   []quota.Report  // last reports to the node that Close waits for to be answered
 	closing   bool            // Close has been called
 	deadline  quota.Time      // when it waits no longer
@@ -128,7 +129,7 @@ func (m *member) step(now quota.Time) {
 	}
 	at := m.attached.Load()
 	if !m.closing {
-		reports := agg.Collect(now) // without a node they go nowhere, but leases end
+		reports := agg.CollectInto(now, &m.room) // without a node they go nowhere, but leases end
 		if at != nil {
 			m.send(now, at, reports)
 		}

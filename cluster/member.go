@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -14,6 +15,7 @@ func (n *Node) memberLoop() {
 	timer := time.NewTimer(n.cfg.Sync)
 	defer timer.Stop()
 	sweep := n.clock.now()
+	var room aggregator.Room
 	for {
 		select {
 		case <-n.stop:
@@ -25,7 +27,7 @@ func (n *Node) memberLoop() {
 		case <-timer.C:
 		}
 		now := n.clock.now()
-		n.send(n.agg.Collect(now))
+		n.send(n.agg.CollectInto(now, &room))
 		if now.Sub(sweep) >= time.Second {
 			sweep = now
 			n.agg.Sweep(now)

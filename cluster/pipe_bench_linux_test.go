@@ -79,6 +79,7 @@ type pipe struct {
 	now     quota.Time
 	names   []string
 	members []*aggregator.Aggregator
+	rooms   []aggregator.Room // of the members
 	ledgers []*leader.Ledger
 	reports peerproto.Reports
 	grants  peerproto.Grants
@@ -113,7 +114,7 @@ func newPipe(b *testing.B, keys, members int, limit quota.Limit) *pipe {
 		for r := range quota.RangeID(pipeRanges) {
 			a.SetLeader(r, "leader", 1)
 		}
-		p.members = append(p.members, a)
+		p.members, p.rooms = append(p.members, a), append(p.rooms, aggregator.Room{})
 	}
 	return p
 }
@@ -138,7 +139,7 @@ func (p *pipe) interval(cost int64) {
 			a.Check(clock, pipeLimit, k, cost)
 		}
 		p.sum.count += spent() - began
-		p.exchange(quota.NodeID(fmt.Sprintf("n%d", i+1)), a)
+		p.exchange(quota.NodeID(fmt.Sprintf("n%d", i+1)), a, &p.rooms[i])
 	}
 	for _, l := range p.ledgers {
 		l.Sweep(p.now)
@@ -146,11 +147,11 @@ func (p *pipe) interval(cost int64) {
 }
 
 // exchange carries what a member has to tell to the leader, and the answer back.
-func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator) {
+func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator, room *aggregator.Room) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began := spent()
-	reports := a.Collect(p.now)
+	reports := a.CollectInto(p.now, room)
 	p.sum.member += spent() - began
 	for len(reports) > 0 { // in messages of what one may hold, as a node sends them
 		n, entries := 0, 0

@@ -1,0 +1,86 @@
+package aggregator
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Room is memory for the reports of one Collect after another. The zero value is ready
+// to use. What it keeps is bounded by maxRoom; keys that were in a report stay in
+// memory until it is used again.
+type Room struct {
+	reports []quota.Report
+	lines   []lines // by range
+	spare   [][]quota.ReportEntry
+}
+
+// maxRoom bounds the lists of entries that a Room keeps, of maxEntries each at most.
+const maxRoom = 64
+
+// lines are those of the report of a range that is being made.
+type lines struct {
+	begun   bool
+	entries []quota.ReportEntry
+	sent    *sentReport
+}
+
+// reset takes back what was returned the last time.
+func (room *Room) reset(ranges int) {
+	for i := range room.reports {
+		if e := room.reports[i].Entries; cap(e) > 0 && len(room.spare) < maxRoom {
+			room.spare = append(room.spare, e[:0])
+		}
+	}
+	clear(room.reports)
+	room.reports = room.reports[:0]
+	if len(room.lines) != ranges {
+		room.lines = make([]lines, ranges)
+	}
+}
+
+func (room *Room) take() []quota.ReportEntry {
+	last := len(room.spare) - 1
+	if last < 0 {
+		return nil
+	}
+	e := room.spare[last]
+	room.spare[last], room.spare = nil, room.spare[:last]
+	return e
+}
+
+// line adds a line for a key to the report of its range that is being made, and begins
+// one if there is none: rt.seq is its number.
+func (a *Aggregator) line(now quota.Time, b *bucket, room *Room) *quota.ReportEntry {
+	l := &room.lines[b.rng]
+	if len(l.entries) == maxEntries {
+		a.finish(now, b.rng, room, false)
+	}
+	if !l.begun {
+		a.begin(b.rng, room)
+	}
+	l.sent.lines = append(l.sent.lines, sentLine{b, b.epoch})
+	n := len(l.entries)
+	if n == cap(l.entries) {
+		l.entries = append(l.entries, quota.ReportEntry{})
+	} else {
+		l.entries = l.entries[:n+1]
+	}
+	return &l.entries[n]
+}
+
+func (a *Aggregator) begin(r quota.RangeID, room *Room) {
+	rt, l := &a.ranges[r], &room.lines[r]
+	rt.seq++
+	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(rt.seq, &a.spare)}
+}
+
+// finish ends the report of a range that is being made. Full begins one if there is
+// none, and says that it is the last of all that is open.
+func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Room, full bool) {
+	rt, l := &a.ranges[r], &room.lines[r]
+	if !l.begun {
+		a.begin(r, room)
+	}
+	room.reports = append(room.reports, quota.Report{
+		Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
+		Full: full, Age: now.Sub(a.born), Entries: l.entries,
+	})
+	*l = lines{}
+}
