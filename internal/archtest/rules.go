@@ -103,6 +103,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/history", Kind: Pure,
+		Job: "adds up what was asked of every limit, second by second",
+		May: []string{"internal/quota"},
+	},
+	{
 		Package: "internal/zone", Kind: Library,
 		Job: "knows the time zones, the same on all nodes",
 	},

@@ -1,0 +1,129 @@
+package history
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func sampleLine(rng *rand.Rand) Line {
+	l := Line{Block: Block(rng.Int64N(maxBlock + 1))}
+	for i := range rng.IntN(4) {
+		l.Expected = append(l.Expected, Process{quota.NodeID(string(rune('a' + i))), quota.Incarnation(rng.Uint64())})
+	}
+	l.From = l.Expected[:rng.IntN(len(l.Expected)+1)]
+	if len(l.From) == 0 {
+		l.From = nil
+	}
+	for i := range rng.IntN(4) {
+		s := Slice{Limit: quota.LimitName{Namespace: strings.Repeat("n", 1+i/2), Limit: "l" + string(rune('a'+i))}}
+		for range rng.IntN(BlockSeconds) {
+			s.Counts[rng.IntN(BlockSeconds)] = sampleCounts(rng)
+		}
+		l.Slices = append(l.Slices, s)
+	}
+	return l
+}
+
+func sampleCounts(rng *rand.Rand) Counts {
+	unit := []quota.Units{1, quota.Token}[rng.IntN(2)]
+	c := Counts{Attempted: quota.Units(rng.Int64N(1000)) * unit, Admitted: quota.Units(rng.Int64N(1000)) * unit}
+	if rng.IntN(3) == 0 {
+		c.Over, c.Needless = quota.Units(rng.Int64N(1000)), quota.Units(rng.Int64N(3))*quota.Token
+	}
+	return c
+}
+
+// TestLineThereAndBack: a line is read as it was written.
+func TestLineThereAndBack(t *testing.T) {
+	for seed := range uint64(2000) {
+		l := sampleLine(rand.New(rand.NewPCG(seed, 3)))
+		got, err := DecodeLine(l.Append(nil))
+		if err != nil || !reflect.DeepEqual(got, l) {
+			t.Fatalf("seed %d: %v\n got %+v\nwant %+v", seed, err, got, l)
+		}
+	}
+}
+
+// TestVectorSize: a vector costs what docs/rfcs/20261122_history.md says.
+func TestVectorSize(t *testing.T) {
+	var quiet, busy, mixed Vector
+	for i := range busy {
+		busy[i] = Counts{Attempted: 5000 * quota.Token, Admitted: 4900 * quota.Token}
+		mixed[i] = Counts{Attempted: 5000*quota.Token + 1, Admitted: 4900 * quota.Token, Over: 3}
+	}
+	for _, c := range []struct {
+		name string
+		v    *Vector
+		most int
+	}{{"quiet", &quiet, 4}, {"busy", &busy, 4 + 4*BlockSeconds}, {"fractions", &mixed, 4 + 12*BlockSeconds}} {
+		b := appendVector(nil, c.v)
+		d := decoder{b: b}
+		if back := d.vector(); len(b) > c.most || back != *c.v || d.err != nil {
+			t.Errorf("%s: %d bytes, at most %d; %v, read as %+v", c.name, len(b), c.most, d.err, back)
+		}
+	}
+}
+
+// TestDamagedLine: what no leader writes is refused, whatever it is.
+func TestDamagedLine(t *testing.T) {
+	l := Line{Block: 7, Expected: []Process{{"a", 1}, {"b", 2}}, From: []Process{{"a", 1}}, Slices: []Slice{{Limit: modelLimits[0]}, {Limit: modelLimits[1]}}}
+	l.Slices[0].Counts[3] = Counts{Attempted: quota.Token}
+	whole := l.Append(nil)
+	for n := range whole {
+		if _, err := DecodeLine(whole[:n]); err == nil {
+			t.Fatalf("cut off after %d of %d bytes: no error", n, len(whole))
+		}
+	}
+	if _, err := DecodeLine(append(whole, 0)); err == nil {
+		t.Fatal("a byte too many: no error")
+	}
+	l.From = []Process{{"b", 2}, {"a", 1}}
+	if _, err := DecodeLine(l.Append(nil)); err == nil {
+		t.Fatal("processes out of order: no error")
+	}
+	l.From = nil
+	l.Slices[1].Limit = l.Slices[0].Limit
+	if _, err := DecodeLine(l.Append(nil)); err == nil {
+		t.Fatal("a limit twice: no error")
+	}
+}
+
+// FuzzLine: no bytes do harm, and what is read is written as the same line.
+func FuzzLine(f *testing.F) {
+	for seed := range uint64(20) {
+		l := sampleLine(rand.New(rand.NewPCG(seed, 3)))
+		f.Add(l.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := DecodeLine(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeLine(l.Append(nil))
+		if err != nil || !bytes.Equal(again.Append(nil), l.Append(nil)) {
+			t.Fatalf("%v: %+v became %+v", err, l, again)
+		}
+		k := NewKept()
+		if !k.Apply(&l) {
+			t.Fatal("a first line changes nothing")
+		}
+		for i := range l.Slices {
+			k.Point(l.Slices[i].Limit, l.Block, l.Block+1)
+		}
+	})
+}
+
+// TestSumsSaturate: what is too large to add up stays the largest.
+func TestSumsSaturate(t *testing.T) {
+	c := Counts{Attempted: math.MaxInt64 - 1}
+	c.Add(&Counts{Attempted: quota.Most})
+	if c.Attempted != math.MaxInt64 {
+		t.Fatalf("%d", c.Attempted)
+	}
+}

@@ -1,0 +1,42 @@
+package history
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Counts is what happened under one limit in a stretch of time, over all keys, in
+// millionths of a token.
+type Counts struct {
+	Attempted quota.Units // asked for
+	Admitted  quota.Units
+	Over      quota.Units // admitted beyond the limit (quota.LiveError.OverAdmitted and CutOff)
+	Needless  quota.Units // refused though there was room: at least (quota.LiveError.Needless)
+}
+
+// Add adds what others counted. Sums saturate.
+func (c *Counts) Add(o *Counts) {
+	c.Attempted = c.Attempted.Plus(o.Attempted)
+	c.Admitted = c.Admitted.Plus(o.Admitted)
+	c.Over = c.Over.Plus(o.Over)
+	c.Needless = c.Needless.Plus(o.Needless)
+}
+
+// Refused is what was asked for and not admitted.
+func (c *Counts) Refused() quota.Units { return max(0, c.Attempted-c.Admitted) }
+
+// Vector is what happened in each second of a block.
+type Vector [BlockSeconds]Counts
+
+// Add adds a vector, second by second.
+func (v *Vector) Add(o *Vector) {
+	for i := range v {
+		v[i].Add(&o[i])
+	}
+}
+
+// Sum returns what happened in the whole block.
+func (v *Vector) Sum() Counts {
+	var out Counts
+	for i := range v {
+		out.Add(&v[i])
+	}
+	return out
+}

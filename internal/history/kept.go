@@ -1,0 +1,124 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func compareProcesses(a, b Process) int {
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Incarnation, b.Incarnation))
+}
+
+// Kept is what a replica of a range has of the last blocks: the sum of the lines of
+// its log. Replicas that have applied the same lines are equal. One goroutine at a time.
+type Kept struct {
+	blocks map[Block]*sum
+	oldest Block // lines of blocks before it change nothing
+	newest Block
+}
+
+// sum is a block as it is known.
+type sum struct {
+	expected map[Process]bool
+	from     map[Process]bool
+	of       map[quota.LimitName][]byte // packed vectors
+}
+
+// NewKept returns the state of a replica that has applied nothing.
+func NewKept() *Kept { return &Kept{blocks: map[Block]*sum{}} }
+
+// Apply adds a line, and reports whether it changed something. A line that has a
+// telling that is there already, or of a block that is no more open to
+// additions, changes nothing.
+func (k *Kept) Apply(l *Line) bool {
+	if l.Block < k.oldest {
+		return false
+	}
+	s := k.blocks[l.Block]
+	if s == nil {
+		s = &sum{expected: map[Process]bool{}, from: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
+		k.blocks[l.Block] = s
+	}
+	for i := range l.From {
+		if s.from[l.From[i]] {
+			return false
+		}
+	}
+	s.add(l)
+	k.newest = max(k.newest, l.Block)
+	k.trim(k.newest - MaxBehind)
+	return true
+}
+
+func (s *sum) add(l *Line) {
+	for _, p := range l.Expected {
+		s.expected[p] = true
+	}
+	for _, p := range l.From {
+		s.from[p] = true
+	}
+	for i := range l.Slices {
+		s.of[l.Slices[i].Limit] = appendVector(nil, s.plus(&l.Slices[i]))
+	}
+}
+
+func (s *sum) plus(add *Slice) *Vector {
+	out := s.vector(add.Limit)
+	out.Add(&add.Counts)
+	return &out
+}
+
+func (s *sum) vector(l quota.LimitName) Vector {
+	packed, there := s.of[l]
+	if !there {
+		return Vector{}
+	}
+	return (&decoder{b: packed}).vector()
+}
+
+// Has reports whether the process's telling of the block is there, or can no more
+// be added.
+func (k *Kept) Has(p Process, b Block) bool {
+	if b < k.oldest {
+		return true
+	}
+	s := k.blocks[b]
+	return s != nil && s.from[p]
+}
+
+// missing returns the processes that lived in the block and have not told of it,
+// ordered.
+func (s *sum) missing() []Process {
+	var out []Process
+	for p := range s.expected {
+		if !s.from[p] {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, compareProcesses)
+	return out
+}
+
+// trim drops blocks that are no more open to additions. It goes by the log alone, so
+// that replicas stay equal.
+func (k *Kept) trim(oldest Block) {
+	if oldest <= k.oldest {
+		return
+	}
+	k.oldest = oldest
+	maps.DeleteFunc(k.blocks, func(b Block, _ *sum) bool { return b < oldest })
+}
+
+// expect adds who was expected in the block, or in the last one before it that the log
+// has.
+func (k *Kept) expect(b Block, out map[Process]bool) {
+	for oldest := max(k.oldest, b-MaxBehind); b >= oldest; b-- {
+		if s := k.blocks[b]; s != nil {
+			maps.Copy(out, s.expected)
+			return
+		}
+	}
+}

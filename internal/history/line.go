@@ -1,0 +1,136 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Line is an entry of a range's log: what some processes told of a block, added up.
+type Line struct {
+	Block    Block
+	Expected []Process // that the leader holds to have lived in the block, ordered, each once
+	From     []Process // whose telling is in it, ordered, each once
+	Slices   []Slice   // ordered by limit, each once
+}
+
+// Bounds of an encoded line.
+const (
+	maxProcesses = 10_000
+	maxName      = quota.MaxNameLen
+)
+
+// lineForm begins an encoded line. It tells forms apart that may come.
+const lineForm = 1
+
+var errLine = errors.New("history: damaged line")
+
+// Append appends the encoded line. Decode is its inverse.
+func (l *Line) Append(b []byte) []byte {
+	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Block))
+	b = appendProcesses(b, l.Expected)
+	b = appendProcesses(b, l.From)
+	return appendSlices(b, l.Slices)
+}
+
+func appendProcesses(b []byte, all []Process) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		b = binary.AppendUvarint(appendText(b, string(all[i].Node)), uint64(all[i].Incarnation))
+	}
+	return b
+}
+
+func appendSlices(b []byte, all []Slice) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	namespace := ""
+	for i := range all {
+		s := &all[i]
+		if s.Limit.Namespace == namespace {
+			b = appendText(b, "")
+		} else {
+			b, namespace = appendText(b, s.Limit.Namespace), s.Limit.Namespace
+		}
+		b = appendVector(appendText(b, s.Limit.Limit), &s.Counts)
+	}
+	return b
+}
+
+// DecodeLine reads an encoded line. It fails if the line is damaged or larger than
+// a leader makes one.
+func DecodeLine(b []byte) (Line, error) {
+	if len(b) == 0 || b[0] != lineForm {
+		return Line{}, fmt.Errorf("%w: of another form", errLine)
+	}
+	d := &decoder{b: b[1:]}
+	l := Line{Block: Block(d.uint(maxBlock))}
+	l.Expected, l.From = d.processes(), d.processes()
+	l.Slices = d.slices()
+	if d.err == nil && len(d.b) > 0 {
+		d.fail(errLine)
+	}
+	if d.err != nil {
+		return Line{}, fmt.Errorf("line of block %d: %w", l.Block, d.err)
+	}
+	if err := l.check(); err != nil {
+		return Line{}, err
+	}
+	return l, nil
+}
+
+// maxBlock is in the year 9999 and some.
+const maxBlock = 253_402_300_800 / BlockSeconds
+
+func (d *decoder) processes() []Process {
+	var out []Process
+	for range d.uint(maxProcesses) {
+		p := Process{quota.NodeID(d.text(maxName)), quota.Incarnation(d.uint(1<<64 - 1))}
+		if d.err != nil {
+			return nil
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (d *decoder) slices() []Slice {
+	var out []Slice
+	namespace := ""
+	for range d.uint(MaxLimits + 1) {
+		if ns := d.text(maxName); ns != "" {
+			namespace = ns
+		}
+		s := Slice{Limit: quota.LimitName{Namespace: namespace, Limit: d.text(maxName)}, Counts: d.vector()}
+		if d.err != nil {
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// check returns an error unless all is ordered and there once, so that equal lines
+// have equal bytes.
+func (l *Line) check() error {
+	for _, all := range [][]Process{l.Expected, l.From} {
+		if !ordered(all, compareProcesses) {
+			return fmt.Errorf("%w: processes out of order", errLine)
+		}
+	}
+	if !ordered(l.Slices, func(a, b Slice) int { return compareLimits(a.Limit, b.Limit) }) {
+		return fmt.Errorf("%w: limits out of order", errLine)
+	}
+	return nil
+}
+
+// ordered reports whether each element comes after the one before it.
+func ordered[T any](all []T, compare func(a, b T) int) bool {
+	for i := 1; i < len(all); i++ {
+		if compare(all[i-1], all[i]) >= 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,293 @@
+package history
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var modelSeeds = flag.Int("history-seeds", 15, "seeds of TestModel")
+
+// world plays processes, two ranges with leaders and replicas, and what is between
+// them: messages that are lost, late or told twice, leaders that change, lines that
+// are lost with their leader or written after all, and processes that are killed.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	now    Second
+	nodes  []*node
+	ranges []*rangeGroup
+	truth  map[Block]map[quota.LimitName]*Vector
+	killed map[Process]Block // the last block of processes that were killed
+	faults fault             // that happen now
+}
+
+// fault is a set of what goes wrong.
+type fault uint8
+
+const (
+	loss  fault = 1 << iota // of messages, answers and lines
+	cuts                    // of nodes, for up to 100 s
+	kills                   // of nodes, which start again at once
+	moves                   // of leaders
+	all   = loss | cuts | kills | moves
+)
+
+func (w *world) is(f fault, oneIn int) bool { return w.faults&f != 0 && w.rng.IntN(oneIn) == 0 }
+
+type node struct {
+	self Process
+	book *Book
+	cut  Second // no message until then
+}
+
+type rangeGroup struct {
+	replicas  [2]*Kept
+	log       []Line
+	collector *Collector
+}
+
+var modelLimits = []quota.LimitName{{Namespace: "a", Limit: "x"}, {Namespace: "a", Limit: "y"}, {Namespace: "b", Limit: "x"}}
+
+func homeOf(l quota.LimitName) quota.RangeID {
+	if l.Namespace == "a" {
+		return 0
+	}
+	return 1
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: 1_000_003,
+		truth: map[Block]map[quota.LimitName]*Vector{}, killed: map[Process]Block{},
+	}
+	for i := range 3 {
+		w.nodes = append(w.nodes, w.start(quota.NodeID(fmt.Sprintf("n%d", i)), 1))
+	}
+	for _, n := range w.nodes {
+		w.seen(n)
+	}
+	for range 2 {
+		g := &rangeGroup{replicas: [2]*Kept{NewKept(), NewKept()}}
+		g.collector = NewCollector(w.now, g.replicas[0])
+		w.ranges = append(w.ranges, g)
+	}
+	return w
+}
+
+func (w *world) start(id quota.NodeID, inc quota.Incarnation) *node {
+	p := Process{id, inc}
+	return &node{self: p, book: NewBook(p, w.now, 2, homeOf)}
+}
+
+// seen lets all others see a process.
+func (w *world) seen(p *node) {
+	for _, n := range w.nodes {
+		n.book.Saw(w.now, p.self)
+	}
+}
+
+// second plays one second.
+func (w *world) second() {
+	for _, n := range w.nodes {
+		w.count(n)
+	}
+	w.fault()
+	w.now++
+	for r, g := range w.ranges {
+		g.collector.Alive(w.now, w.alive())
+		w.tell(quota.RangeID(r), g)
+		for _, l := range g.collector.Lines(w.now) {
+			lost := w.is(loss, 4)
+			if !lost || w.is(loss, 2) {
+				g.write(w.t, l)
+			}
+			g.collector.Written(l.Block, !lost) // a line that was held for lost may be there all the same
+		}
+	}
+}
+
+func (w *world) alive() []Process {
+	var out []Process
+	for _, n := range w.nodes {
+		out = append(out, n.self)
+	}
+	return out
+}
+
+func (w *world) count(n *node) {
+	for range w.rng.IntN(3) {
+		limit := modelLimits[w.rng.IntN(len(modelLimits))]
+		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token / quota.Units(1+w.rng.IntN(3))
+		c := Counts{Attempted: admitted + quota.Units(w.rng.IntN(50))*quota.Token, Admitted: admitted, Over: quota.Units(w.rng.IntN(2))}
+		n.book.Add(w.now, limit, c)
+		at := w.truth[w.now.Block()]
+		if at == nil {
+			at = map[quota.LimitName]*Vector{}
+			w.truth[w.now.Block()] = at
+		}
+		if at[limit] == nil {
+			at[limit] = &Vector{}
+		}
+		at[limit][w.now.in()].Add(&c)
+	}
+}
+
+func (w *world) fault() {
+	if w.is(cuts, 40) {
+		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		n.cut = w.now + Second(w.rng.IntN(100))
+	}
+	if w.is(kills, 60) { // kill -9, and start again
+		i := 1 + w.rng.IntN(len(w.nodes)-1) // one stays, and knows who lived
+		old := w.nodes[i]
+		w.killed[old.self] = w.now.Block()
+		w.nodes[i] = w.start(old.self.Node, old.self.Incarnation+1)
+		w.seen(w.nodes[i])
+	}
+	if w.is(moves, 30) { // a new leader: the other replica, which has applied the log
+		g := w.ranges[w.rng.IntN(len(w.ranges))]
+		g.replicas[0], g.replicas[1] = g.replicas[1], g.replicas[0]
+		g.collector = NewCollector(w.now, g.replicas[0])
+	}
+}
+
+func (w *world) tell(r quota.RangeID, g *rangeGroup) {
+	for _, n := range w.nodes {
+		if n.cut > w.now {
+			continue
+		}
+		due := n.book.Due(w.now, r, 5)
+		if len(due) == 0 || w.is(loss, 3) {
+			continue
+		}
+		done := g.collector.Take(w.now, due)
+		if done > 0 && !w.is(loss, 3) {
+			n.book.Kept(r, due[done-1].Block+1)
+		}
+		n.book.Turn(w.now)
+	}
+}
+
+func (g *rangeGroup) write(t *testing.T, l Line) {
+	b := l.Append(nil)
+	for _, k := range g.replicas {
+		read, err := DecodeLine(b)
+		if err != nil {
+			t.Fatalf("a line that a leader made: %v", err)
+		}
+		k.Apply(&read)
+	}
+	g.log = append(g.log, l)
+}
+
+// check compares every block that is called complete with the truth.
+func (w *world) check(from, end Block) (complete, incomplete int) {
+	for b := from; b < end; b++ {
+		for _, limit := range modelLimits {
+			got := w.ranges[homeOf(limit)].replicas[0].Point(limit, b, b+1)
+			want := Counts{}
+			if v := w.truth[b][limit]; v != nil {
+				want = v.Sum()
+			}
+			if other := w.ranges[homeOf(limit)].replicas[1].Point(limit, b, b+1); !slices.Equal(got.Missing, other.Missing) || got.Counts != other.Counts {
+				w.t.Fatalf("block %d of %v: replicas differ: %+v, %+v", b, limit, got, other)
+			}
+			switch {
+			case got.Complete && got.Counts != want:
+				w.t.Fatalf("block %d of %v is complete: %+v, want %+v", b, limit, got.Counts, want)
+			case got.Attempted > want.Attempted || got.Admitted > want.Admitted:
+				w.t.Fatalf("block %d of %v: %+v, more than happened: %+v", b, limit, got.Counts, want)
+			case got.Complete:
+				complete++
+			default:
+				incomplete++
+				w.excused(b, got.Missing)
+			}
+		}
+	}
+	return complete, incomplete
+}
+
+// excused fails unless a block is incomplete because of processes that were killed: in
+// it, or before they could tell, or before a new leader that held them to live on.
+func (w *world) excused(b Block, missing []Process) {
+	if len(missing) == 0 {
+		w.t.Fatalf("block %d was not written, and nobody is missing", b)
+	}
+	for _, p := range missing {
+		if _, killed := w.killed[p]; !killed {
+			w.t.Fatalf("block %d misses %v, which was never killed", b, p)
+		}
+	}
+}
+
+// play runs 600 s of what goes wrong and 200 s of peace, and counts the blocks of the
+// former that are complete and not.
+func play(t *testing.T, seed uint64, faults fault) (complete, incomplete, killed int) {
+	w := newWorld(t, seed)
+	begin := w.now.Block()
+	w.faults = faults
+	for range 600 {
+		w.second()
+	}
+	end := w.now.Block()
+	w.faults = 0
+	for range 200 {
+		w.second()
+	}
+	complete, incomplete = w.check(begin, end)
+	return complete, incomplete, len(w.killed)
+}
+
+// TestModel: what is called complete is exact, nothing is ever counted twice, replicas are
+// equal, and what is incomplete is so for a process that was killed.
+func TestModel(t *testing.T) {
+	complete := 0
+	for seed := range uint64(*modelSeeds) {
+		c, _, _ := play(t, seed, all)
+		complete += c
+	}
+	if complete < *modelSeeds*20 {
+		t.Fatalf("%d complete blocks in %d runs: too few to say anything", complete, *modelSeeds)
+	}
+}
+
+// TestNothingMissing: as long as nobody is killed everything becomes complete, whatever is
+// lost and whoever leads.
+func TestNothingMissing(t *testing.T) {
+	for seed := range uint64(*modelSeeds) {
+		if complete, incomplete, _ := play(t, seed, loss|cuts|moves); incomplete > 0 {
+			t.Fatalf("seed %d: %d of %d blocks are incomplete", seed, incomplete, complete+incomplete)
+		}
+	}
+}
+
+// TestKilled: a process that is killed leaves two blocks incomplete at most: the one under
+// way, and the one before, of which it told in the next second.
+func TestKilled(t *testing.T) {
+	for seed := range uint64(*modelSeeds) {
+		if _, incomplete, killed := play(t, seed, kills); incomplete > 2*killed*len(modelLimits) {
+			t.Fatalf("seed %d: %d blocks are incomplete by %d killed processes", seed, incomplete, killed)
+		}
+	}
+}
+
+// TestOneLineEach: with nothing wrong every block is one line.
+func TestOneLineEach(t *testing.T) {
+	w := newWorld(t, 1)
+	begin := w.now.Block()
+	for range 300 {
+		w.second()
+	}
+	if complete, incomplete := w.check(begin, w.now.Block()-1); incomplete > 0 {
+		t.Fatalf("%d complete, %d not", complete, incomplete)
+	}
+	if lines, blocks := len(w.ranges[0].log), int(w.now.Block()-begin); lines > blocks {
+		t.Fatalf("%d lines of %d blocks", lines, blocks)
+	}
+}

@@ -1,0 +1,73 @@
+package history
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Point is what happened under a limit in some seconds: a minute, or an hour. Demand is
+// what was asked for in a second; amounts are in millionths of a token.
+type Point struct {
+	Start   Second
+	Seconds int
+	Counts              // sums
+	Peak    quota.Units // the highest demand of a second
+	Mean    quota.Units // of demand, rounded down
+	P50     quota.Units // percentiles of demand: the least that so many seconds did not exceed
+	P95     quota.Units
+	P99     quota.Units
+	// Missing are the processes that lived in these seconds and have not told all of
+	// it, ordered; at most MaxMissing. Without any, and if every block was written,
+	// the point is Complete: it is exact.
+	Missing  []Process
+	Complete bool
+}
+
+// MaxMissing bounds Point.Missing.
+const MaxMissing = 16
+
+// Point returns what is kept of a limit in the blocks from from to before end.
+func (k *Kept) Point(limit quota.LimitName, from, end Block) Point {
+	p := Point{Start: from.First(), Seconds: int(end-from) * BlockSeconds, Complete: end > from}
+	demand := make([]quota.Units, 0, p.Seconds)
+	for b := from; b < end; b++ {
+		s := k.blocks[b]
+		if s == nil {
+			p.Complete = false
+			demand = append(demand, make([]quota.Units, BlockSeconds)...)
+			continue
+		}
+		v := s.vector(limit)
+		for i := range v {
+			p.Add(&v[i])
+			demand = append(demand, v[i].Attempted)
+		}
+		p.miss(s.missing())
+	}
+	p.rank(demand)
+	return p
+}
+
+// miss notes processes that have not told of a block.
+func (p *Point) miss(all []Process) {
+	for _, m := range all {
+		p.Complete = false
+		i, there := slices.BinarySearchFunc(p.Missing, m, compareProcesses)
+		if !there && len(p.Missing) < MaxMissing {
+			p.Missing = slices.Insert(p.Missing, i, m)
+		}
+	}
+}
+
+// rank orders the demand of all seconds.
+func (p *Point) rank(demand []quota.Units) {
+	n := len(demand)
+	if n == 0 {
+		return
+	}
+	slices.Sort(demand)
+	at := func(percent int) quota.Units { return demand[(n*percent+99)/100-1] }
+	p.P50, p.P95, p.P99, p.Peak = at(50), at(95), at(99), demand[n-1]
+	p.Mean = p.Attempted / quota.Units(n)
+}

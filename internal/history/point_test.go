@@ -1,0 +1,101 @@
+package history
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestPoint: a minute with a burst of one second shows it as a burst, not as a mean.
+func TestPoint(t *testing.T) {
+	limit, self := modelLimits[0], Process{"a", 1}
+	k := NewKept()
+	m := Minute(30_000_000)
+	for b := m.First(); b < (m + 1).First(); b++ {
+		l := Line{Block: b, Expected: []Process{self}, From: []Process{self}, Slices: []Slice{{Limit: limit}}}
+		for i := range l.Slices[0].Counts {
+			l.Slices[0].Counts[i] = Counts{Attempted: 10 * quota.Token, Admitted: 10 * quota.Token}
+		}
+		if b == m.First()+2 {
+			l.Slices[0].Counts[4] = Counts{Attempted: 610 * quota.Token, Admitted: 100 * quota.Token, Over: 7, Needless: 2}
+		}
+		k.Apply(&l)
+	}
+	p := k.Point(limit, m.First(), (m + 1).First())
+	if p.Peak != 610*quota.Token || p.Mean != 20*quota.Token || p.P50 != 10*quota.Token || p.P99 != 610*quota.Token || p.P95 != 10*quota.Token {
+		t.Errorf("demand: %+v", p)
+	}
+	if p.Attempted != 1200*quota.Token || p.Refused() != 510*quota.Token || p.Over != 7 || p.Needless != 2 {
+		t.Errorf("sums: %+v", p.Counts)
+	}
+	if !p.Complete || p.Start != m.Start() || p.Seconds != 60 {
+		t.Errorf("%+v", p)
+	}
+	if next := k.Point(limit, m.First()+1, (m+1).First()+1); next.Complete {
+		t.Error("a block that was never written makes no complete point")
+	}
+	other := k.Point(modelLimits[2], m.First(), (m + 1).First())
+	if !other.Complete || other.Counts != (Counts{}) {
+		t.Errorf("a limit that nobody asked for is known to be so: %+v", other)
+	}
+}
+
+// TestBookBounds: a book that no leader takes from forgets its oldest blocks, and tells
+// the others as they were.
+func TestBookBounds(t *testing.T) {
+	b := NewBook(Process{"a", 1}, 0, 2, homeOf)
+	for s := range Second((MaxBehind + 5) * BlockSeconds) {
+		b.Add(s, modelLimits[0], Counts{Attempted: 1})
+		b.Turn(s)
+	}
+	due := b.Due((MaxBehind+5)*BlockSeconds, 0, 1000)
+	if len(due) != MaxBehind+1 || due[0].Block != 4 || b.Forgotten() != 2*4 {
+		t.Fatalf("%d blocks from %d on, %d forgotten", len(due), due[0].Block, b.Forgotten())
+	}
+	if sum := due[1].Slices[0].Counts.Sum(); sum.Attempted != BlockSeconds {
+		t.Fatalf("%+v", sum)
+	}
+}
+
+// TestToldStays: what has been told is told again the same; what is counted late counts in
+// the first second that has not been told.
+func TestToldStays(t *testing.T) {
+	b := NewBook(Process{"a", 1}, 5, 2, homeOf)
+	b.Add(5, modelLimits[0], Counts{Attempted: 1})
+	first := b.Due(10, 0, 10)
+	b.Add(6, modelLimits[0], Counts{Attempted: 10})
+	again, next := b.Due(10, 0, 10), b.Due(20, 0, 10)
+	if len(first) != 1 || len(again) != 1 || again[0].Slices[0] != first[0].Slices[0] {
+		t.Fatalf("%+v, then %+v", first, again)
+	}
+	if len(next) != 2 || next[1].Slices[0].Counts[0].Attempted != 10 {
+		t.Fatalf("%+v", next)
+	}
+}
+
+// TestFewLimits: beyond MaxLimits those used least count together, and nothing is lost.
+func TestFewLimits(t *testing.T) {
+	b := NewBook(Process{"a", 1}, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
+	total := quota.Units(0)
+	for i := range MaxLimits + 100 {
+		c := Counts{Attempted: quota.Units(i + 1)}
+		total += c.Attempted
+		b.Add(3, quota.LimitName{Namespace: "n", Limit: string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))}, c)
+	}
+	told := b.Due(10, 0, 1)[0]
+	sum, other := Counts{}, Counts{}
+	for i := range told.Slices {
+		s := told.Slices[i].Counts.Sum()
+		sum.Add(&s)
+		if told.Slices[i].Limit == Other {
+			other = s
+		}
+	}
+	if len(told.Slices) != MaxLimits+1 || sum.Attempted != total || other.Attempted != 100*101/2 {
+		t.Fatalf("%d slices, %d of %d, others %d", len(told.Slices), sum.Attempted, total, other.Attempted)
+	}
+	l := Line{From: []Process{{"a", 1}}, Slices: told.Slices}
+	if _, err := DecodeLine(l.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+}

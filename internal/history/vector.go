@@ -1,0 +1,84 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// A packed vector begins with a number: which seconds have counts, which of them
+// have Over or Needless too, and whether all amounts are whole tokens, as they
+// mostly are. For each second with counts follow what was attempted and what of it
+// was not admitted; then, for those that have them, Over and Needless.
+const (
+	extraShift = BlockSeconds
+	wholeBit   = 1 << (2 * BlockSeconds)
+	headEnd    = wholeBit << 1
+)
+
+var errVector = errors.New("history: damaged vector")
+
+// appendVector appends the packed vector: a byte or two for each second with
+// small counts, and nothing for those without.
+func appendVector(b []byte, v *Vector) []byte {
+	head, unit := uint64(0), quota.Token
+	for i := range v {
+		c := &v[i]
+		if *c == (Counts{}) {
+			continue
+		}
+		head |= 1 << i
+		if c.Over != 0 || c.Needless != 0 {
+			head |= 1 << (extraShift + i)
+		}
+		if (c.Attempted|c.Admitted) != 0 && (c.Attempted%quota.Token != 0 || c.Admitted%quota.Token != 0) {
+			unit = 1
+		}
+	}
+	if unit == quota.Token {
+		head |= wholeBit
+	}
+	b = binary.AppendUvarint(b, head)
+	for i := range v {
+		c := &v[i]
+		if head&(1<<i) == 0 {
+			continue
+		}
+		b = binary.AppendUvarint(b, uint64(c.Attempted/unit))
+		b = binary.AppendVarint(b, int64(c.Attempted/unit-c.Admitted/unit))
+		if head&(1<<(extraShift+i)) != 0 {
+			b = binary.AppendUvarint(b, uint64(c.Over))
+			b = binary.AppendUvarint(b, uint64(c.Needless))
+		}
+	}
+	return b
+}
+
+// vector reads a packed vector. Amounts beyond quota.Most, and below 0, are damage.
+func (d *decoder) vector() Vector {
+	var v Vector
+	head := d.uint(headEnd - 1)
+	unit := quota.Units(1)
+	if head&wholeBit != 0 {
+		unit = quota.Token
+	}
+	if head>>extraShift&^(wholeBit>>extraShift)&^head != 0 {
+		d.fail(errVector) // extras of a second without counts
+	}
+	for i := range v {
+		if head&(1<<i) == 0 {
+			continue
+		}
+		c := &v[i]
+		c.Attempted = quota.Units(d.uint(uint64(quota.Most/unit))) * unit
+		c.Admitted = c.Attempted - d.units(quota.Most/unit)*unit
+		if head&(1<<(extraShift+i)) != 0 {
+			c.Over, c.Needless = quota.Units(d.uint(uint64(quota.Most))), quota.Units(d.uint(uint64(quota.Most)))
+		}
+		if c.Admitted < 0 || c.Admitted > quota.Most || *c == (Counts{}) {
+			d.fail(errVector)
+		}
+	}
+	return v
+}
