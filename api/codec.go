@@ -1,7 +1,9 @@
 package api
 
 import (
+	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
@@ -31,20 +33,33 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case *single:
-		return mem.BufferSlice{mem.SliceBuffer(m.out)}, nil
-	case *checkBatch:
-		return mem.BufferSlice{mem.NewBuffer(m.out, mem.DefaultBufferPool())}, nil
+	case *singleAnswer:
+		m.parts[0] = mem.SliceBuffer(m.out)
+		return m.parts[:], nil
+	case batchAnswer:
+		return mem.BufferSlice{mem.NewBuffer(m.out, answers)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
 
-// single is one check that came over gRPC, and then its answer. The answer is new each
-// time: it is sent when whoever wrote it has gone on.
+// single is one check that came over gRPC.
 type single struct {
 	check check
 	fault *fault // of the check, seen when it was read
-	out   []byte
+}
+
+// singleAnswer is that to one check. It is new each time: it is sent when whoever wrote it has
+// gone on.
+type singleAnswer struct {
+	out   []byte // room, as far as that is enough
+	parts [1]mem.Buffer
+	room  [answerRoom]byte
+}
+
+func newAnswer() *singleAnswer {
+	a := new(singleAnswer)
+	a.out = a.room[:0]
+	return a
 }
 
 // textOf copies a message into one string, of which all that is read from it is a part.
@@ -70,30 +85,71 @@ func (m *single) read(data mem.BufferSlice, long encoding.CodecV2) error {
 	return nil
 }
 
-// checkBatch is the checks of one call, and then their answers.
+// checkBatch is the checks of one call, in the short form or in the long one.
 type checkBatch struct {
-	checks []check
+	plain  plainBatch
+	checks []check  // the long form; nil: it is in the short one
+	faults []*fault // of the checks of the long form, seen when they were read
 	count  int      // of the checks that came; more than a call may have are not kept
-	faults []*fault // of the checks, seen when they were read; nil: there are none
-	out    *[]byte  // out of the pool that Marshal gives it back to
+	held   heldChecks
+}
+
+// namespaces calls yield with those that the checks are in, until it returns false.
+func (m *checkBatch) namespaces(yield func(string) bool) {
+	for i := range m.plain.runs {
+		if !yield(m.plain.runs[i].name.Namespace) {
+			return
+		}
+	}
+	for i := range m.checks {
+		if !yield(m.checks[i].key.Namespace) {
+			return
+		}
+	}
 }
 
 func (m *checkBatch) read(data mem.BufferSlice, long encoding.CodecV2) error {
-	var ok bool
-	m.checks, ok = readChecks(textOf(data), m.checks[:0])
-	if m.count, m.faults = len(m.checks), nil; ok {
+	m.checks, m.faults = nil, nil
+	if m.plain.read(textOf(data)) {
+		m.count = len(m.plain.spends)
 		return nil
 	}
+	m.plain.forget()
 	var req quoratev1.AllowBatchRequest
 	if err := long.Unmarshal(data, &req); err != nil {
 		return err
 	}
 	m.count = len(req.Checks)
 	req.Checks = req.Checks[:min(m.count, MaxBatch)]
-	m.checks, m.faults = m.checks[:0], make([]*fault, len(req.Checks))
+	m.checks, m.faults = make([]check, len(req.Checks)), make([]*fault, len(req.Checks))
 	for i, r := range req.Checks {
-		m.checks = append(m.checks, check{})
 		m.faults[i] = m.checks[i].from(r)
 	}
 	return nil
+}
+
+// batchAnswer is the answers to a batch as they are sent.
+type batchAnswer struct{ out *[]byte }
+
+// answerBuffers holds the room of the answers to batches. Unlike gRPC's own it does not
+// write zeros over what will be written over.
+type answerBuffers struct{ pool sync.Pool }
+
+var (
+	_       mem.BufferPool = (*answerBuffers)(nil)
+	answers                = &answerBuffers{sync.Pool{New: func() any { return new([]byte) }}}
+)
+
+// Get implements mem.BufferPool.
+func (p *answerBuffers) Get(length int) *[]byte {
+	b := p.pool.Get().(*[]byte)
+	*b = slices.Grow((*b)[:0], length)[:length]
+	return b
+}
+
+// Put implements mem.BufferPool. Room beyond that of the largest usual batch is let go.
+func (p *answerBuffers) Put(b *[]byte) {
+	if cap(*b) <= 4*MaxBatch*answerRoom {
+		p.pool.Put(b)
+	}
 }

@@ -22,16 +22,36 @@ func (n *yes) Check(quota.Key, int64) quota.Decision {
 	return quota.Decision{Allowed: true, Limit: n.limit, Remaining: 12345, Why: quota.WhyHeld, Tier: 1}
 }
 
+// CheckHeld implements HeldChecker.
+func (n *yes) CheckHeld(_ quota.LimitName, checks []quota.Spend, out []quota.Decision) {
+	for i := range checks {
+		out[i] = n.Check(quota.Key{}, 1)
+	}
+}
+
+func benchServer(t testing.TB) *quotaServer {
+	t.Helper()
+	n := &yes{fakeNode: newFake(t).with(t, "web/per_client 1000/s 2000")}
+	n.limit = &n.limits.All()[0]
+	return &quotaServer{service: newService(n, Options{})}
+}
+
+func benchCheck() *quoratev1.AllowRequest {
+	return &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "customer-000000000012345"}
+}
+
+func benchBatch() *quoratev1.AllowBatchRequest {
+	out := &quoratev1.AllowBatchRequest{}
+	for i := range MaxBatch {
+		out.Checks = append(out.Checks, &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: fmt.Sprintf("customer-%015d", i)})
+	}
+	return out
+}
+
 // BenchmarkCodec is what a node adds to gRPC, from bytes to bytes, without the decision:
 // by the generated code, and by the codec. ns/op is of a call; batches have 1000 checks.
 func BenchmarkCodec(b *testing.B) {
-	n := &yes{fakeNode: newFake(b).with(b, "web/per_client 1000/s 2000")}
-	n.limit = &n.limits.All()[0]
-	s := &quotaServer{service: newService(n, Options{})}
-	one, all := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "customer-000000000012345"}, &quoratev1.AllowBatchRequest{}
-	for i := range MaxBatch {
-		all.Checks = append(all.Checks, &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: fmt.Sprintf("customer-%015d", i)})
-	}
+	s, one, all := benchServer(b), benchCheck(), benchBatch()
 	c := newCodec()
 	run := func(name string, req proto.Message, serve func(dec func(any) error) (any, error)) {
 		data, err := proto.Marshal(req)

@@ -29,7 +29,13 @@ func sameCheck(t *testing.T, got check, gotFault *fault, req *quoratev1.AllowReq
 	if (f == nil) != (gotFault == nil) || f != nil && f.Error() != gotFault.Error() {
 		t.Fatalf("fault %v, want %v", gotFault, f)
 	}
-	if got.named = false; f == nil && got != want {
+	if !want.costs && got.costs { // the short form of a batch says what it is then
+		want.cost, want.costs = 1, true
+	}
+	if want.key.Key == "" && got.key.Key == quota.WholeKey {
+		want.key.Key = quota.WholeKey
+	}
+	if f == nil && got != want {
 		t.Fatalf("read %+v, want %+v", got, want)
 	}
 }
@@ -85,6 +91,7 @@ func FuzzReadBatch(f *testing.F) {
 		c := newCodec()
 		var req quoratev1.AllowBatchRequest
 		m := checkBatch{checks: make([]check, 3, 8), faults: make([]*fault, 2)}
+		m.plain.spends, m.plain.runs = make([]quota.Spend, 3, 8), make([]run, 2)
 		wrong, err := c.Unmarshal(parts(data), &req), c.Unmarshal(parts(data), &m)
 		if (err == nil) != (wrong == nil) {
 			t.Fatalf("error %v, want %v", err, wrong)
@@ -92,20 +99,30 @@ func FuzzReadBatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if m.count != len(req.Checks) || len(m.checks) != min(m.count, MaxBatch) {
-			t.Fatalf("%d checks, %d kept; want %d", m.count, len(m.checks), len(req.Checks))
+		got := all(&m)
+		if m.count != len(req.Checks) || len(got) != min(m.count, MaxBatch) {
+			t.Fatalf("%d checks, %d kept; want %d", m.count, len(got), len(req.Checks))
 		}
-		for i := range m.checks {
+		for i := range got {
 			var fault *fault
 			if m.faults != nil {
 				fault = m.faults[i]
 			}
-			if bare := (check{key: m.checks[i].key}); m.checks[i].named && bare.validateNames() != nil {
-				t.Fatalf("check %d: its names were taken for good: %+v", i, m.checks[i])
-			}
-			sameCheck(t, m.checks[i], fault, req.Checks[i])
+			sameCheck(t, got[i], fault, req.Checks[i])
 		}
 	})
+}
+
+// all returns the checks of a batch, in whichever form it is.
+func all(m *checkBatch) []check {
+	out, spends := m.checks, m.plain.spends
+	for _, r := range m.plain.runs {
+		for _, spend := range spends[:r.count] {
+			out = append(out, check{key: quota.Key{LimitName: r.name, Key: spend.Key}, cost: spend.Cost, costs: true})
+		}
+		spends = spends[r.count:]
+	}
+	return out
 }
 
 func TestBatchOfTooMany(t *testing.T) {
@@ -118,8 +135,8 @@ func TestBatchOfTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m checkBatch
-	if err := newCodec().Unmarshal(parts(data), &m); err != nil || m.count != MaxBatch+5 || len(m.checks) != MaxBatch {
-		t.Fatalf("%v: %d checks, %d kept", err, m.count, len(m.checks))
+	if err := newCodec().Unmarshal(parts(data), &m); err != nil || m.count != MaxBatch+5 || len(all(&m)) != MaxBatch {
+		t.Fatalf("%v: %d checks, %d kept", err, m.count, len(all(&m)))
 	}
 }
 
@@ -162,6 +179,9 @@ func TestAnswersOnTheWire(t *testing.T) {
 		}
 		if got := appendResult(nil, got, f); string(got) != string(many) {
 			t.Fatalf("%d: result\n got %x\nwant %x", i, got, many)
+		}
+		if got := r.appendResult(nil, &d); f == nil && string(got) != string(many) {
+			t.Fatalf("%d: result of a decision\n got %x\nwant %x", i, got, many)
 		}
 	}
 	if _, n := varint(string(protowire.AppendVarint(nil, 1<<63))); n != 10 {

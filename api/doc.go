@@ -65,7 +65,7 @@
 //
 // # What a node can do
 //
-// [Node] is the least. [Decider], [LimitLife], [OverrideStore], [Keys],
+// [Node] is the least. [HeldChecker], [Decider], [LimitLife], [OverrideStore], [Keys],
 // [EventSource], [Accounts], [PolicyStore] and [Operator] are asked for
 // when a server is made; what needs one that the node lacks answers UNIMPLEMENTED.
 //
@@ -113,6 +113,10 @@
 // string of which all names and keys are parts, and writes answers from the
 // decision and the limit's bytes (wireout.go). What that reader does not know it
 // leaves to the generated code; fuzz tests hold both to the same meaning.
+//
+// Of a batch, checks that follow each other and name the same limit are a run
+// (grpc_batch.go): their limit is looked up once, and the node decides them together
+// ([HeldChecker]) as far as it holds enough; the others it decides one by one.
 //
 // # Bounds
 //

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -51,20 +51,31 @@ func quotaDesc() *grpc.ServiceDesc {
 // answerRoom is more than most answers have, in bytes.
 const answerRoom = 96
 
+// singles are kept for the next call.
+var singles = sync.Pool{New: func() any { return new(single) }}
+
 func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any, error) {
-	m := new(single)
+	m := singles.Get().(*single)
+	defer m.free()
 	if err := dec(m); err != nil {
 		return nil, err
 	}
 	start := time.Now()
 	var f *fault
 	if s.guard != nil {
-		f = s.admitHot(ctx, methodAllow, m.check)
+		f = s.admitHot(ctx, methodAllow, m.check.namespaces)
 	}
+	a := newAnswer()
 	if f == nil {
-		m.out, f = m.decide(s.service, make([]byte, 0, answerRoom))
+		a.out, f = m.decide(s.service, a.out)
 	}
-	return answered(s, m, methodAllow, start, f)
+	return answered(s, a, methodAllow, start, f)
+}
+
+// free lets go of the message.
+func (m *single) free() {
+	*m = single{}
+	singles.Put(m)
 }
 
 // answered measures a call and returns what gRPC sends.
@@ -91,69 +102,19 @@ func (m *single) decide(s *service, b []byte) ([]byte, *fault) {
 
 // admitHot is what interceptors are for the other calls: it says who calls, and
 // whether they may. Without a guard there is nothing to ask.
-func (s *quotaServer) admitHot(ctx context.Context, method string, checks ...check) *fault {
+func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) *fault {
 	v, f := s.arrive(ctx, method)
 	if f == nil {
 		ctx, f = s.enter(ctx, v)
 	}
 	if f == nil {
-		f = s.admitChecks(ctx, checks...)
+		f = s.admitIn(ctx, namespaces)
 	}
 	if f != nil {
 		v.failed = f
 		s.note(v)
 	}
 	return f
-}
-
-// batches are kept for their room, as far as calls are of the size that is allowed.
-var batches = sync.Pool{New: func() any { return new(checkBatch) }}
-
-func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
-	m := batches.Get().(*checkBatch)
-	defer m.free()
-	if err := dec(m); err != nil {
-		return nil, err
-	}
-	start := time.Now()
-	var f *fault
-	if s.guard != nil {
-		f = s.admitHot(ctx, methodBatch, m.checks...)
-	}
-	if f == nil {
-		f = checkBatchSize(m.count)
-	}
-	if f == nil {
-		m.decide(s.service)
-	}
-	return answered(s, &checkBatch{out: m.out}, methodBatch, start, f)
-}
-
-// free gives the room of the checks back; the answers are on their way.
-func (m *checkBatch) free() {
-	if cap(m.checks) <= 2*MaxBatch {
-		clear(m.checks) // or their strings would stay
-		m.checks, m.count, m.faults, m.out = m.checks[:0], 0, nil, nil
-		batches.Put(m)
-	}
-}
-
-// decide turns the checks into their answers.
-func (m *checkBatch) decide(s *service) {
-	m.out = mem.DefaultBufferPool().Get(len(m.checks) * answerRoom)
-	b, one := (*m.out)[:0], make([]byte, 0, 2*answerRoom)
-	for i := range m.checks {
-		if len(m.faults) > i && m.faults[i] != nil {
-			b = appendResult(b, nil, m.faults[i])
-			continue
-		}
-		d, r, f := s.decide(&m.checks[i])
-		if f == nil {
-			one = r.appendWire(one[:0], &d)
-		}
-		b = appendResult(b, one, f)
-	}
-	*m.out = b
 }
 
 // again is how long the caller of a stream is remembered, and so how long the stream
@@ -163,7 +124,7 @@ const again = 10 * time.Second
 // serveStream serves AllowStream. What the caller may is asked for each check.
 func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 	m, ctx := new(single), stream.Context()
-	known, answer := time.Now(), make([]byte, 0, answerRoom)
+	known, text := time.Now(), make([]byte, 0, answerRoom)
 	for {
 		if err := stream.RecvMsg(m); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -176,13 +137,14 @@ func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 				return f.status()
 			}
 		}
+		a := newAnswer()
 		var f *fault
-		if answer, f = m.decide(s.service, answer[:0]); f != nil {
-			m.out = appendFault(nil, f)
+		if text, f = m.decide(s.service, text[:0]); f != nil {
+			a.out = appendFault(a.out, f)
 		} else {
-			m.out = appendResponse(make([]byte, 0, answerRoom), answer)
+			a.out = appendResponse(a.out, text)
 		}
-		if err := stream.SendMsg(m); err != nil {
+		if err := stream.SendMsg(a); err != nil {
 			return err
 		}
 	}
@@ -202,5 +164,5 @@ func (s *quotaServer) admitStreamed(ctx context.Context, known *time.Time, c *ch
 	if s.everywhere(ctx, rbac.Check) {
 		return nil
 	}
-	return s.admitChecks(ctx, *c)
+	return s.admitIn(ctx, c.namespaces)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"strconv"
 	"sync"
@@ -74,14 +75,28 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	return code
 }
 
+// namespaces are that of the check.
+func (c *check) namespaces(yield func(string) bool) { yield(c.key.Namespace) }
+
 // admitChecks is admit for checks that were never a message.
 func (s *service) admitChecks(ctx context.Context, checks ...check) *fault {
+	return s.admitIn(ctx, func(yield func(string) bool) {
+		for i := range checks {
+			if !yield(checks[i].key.Namespace) {
+				return
+			}
+		}
+	})
+}
+
+// admitIn is admitChecks for checks in these namespaces.
+func (s *service) admitIn(ctx context.Context, namespaces iter.Seq[string]) *fault {
 	v := visitOf(ctx)
 	if s.guard == nil || s.everywhere(ctx, rbac.Check) {
 		return nil
 	}
-	for i := range checks {
-		if err := s.guard.Check(v.caller, rbac.Check, rbac.Namespace(checks[i].key.Namespace), v.method); err != nil {
+	for namespace := range namespaces {
+		if err := s.guard.Check(v.caller, rbac.Check, rbac.Namespace(namespace), v.method); err != nil {
 			return fromAuth(err)
 		}
 	}

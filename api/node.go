@@ -39,6 +39,13 @@ type Node interface {
 	Status() *quoratev1.GetStatusResponse
 }
 
+// HeldChecker decides many checks of one limit at once, where the node holds enough for
+// them. What it leaves is decided by Node.Check: out, which is as long as checks, has no
+// limit there, and nothing was taken or counted.
+type HeldChecker interface {
+	CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision)
+}
+
 // Decider decides what is more than one plain check. Keys name limits as the
 // caller wrote them; the node finds template and defaults. A decision whose
 // Limit is nil, and whose Why is WhyNoLimit, says that there is no such limit.
@@ -189,6 +196,7 @@ func IsNoLeader(err error) bool {
 // service is what both servers share. What the node cannot do is nil.
 type service struct {
 	node      Node
+	held      HeldChecker
 	decider   Decider
 	life      LimitLife
 	overrides OverrideStore
@@ -225,6 +233,7 @@ func newService(n Node, o Options) *service {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, stuck: eventWriteTimeout, closing: make(chan struct{})}
+	s.held, _ = n.(HeldChecker)
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)
 	s.overrides, _ = n.(OverrideStore)

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Tags of the fields of AllowRequest, and of AllowBatchRequest.
@@ -68,30 +71,105 @@ func varint(s string) (n uint64, size int) {
 	return 0, 0
 }
 
-// readChecks reads an AllowBatchRequest as readWire does, and false is also for more
-// checks than a call may have. Checks that name the same limit share its name, so that
-// it is looked at once.
-func readChecks(s string, checks []check) ([]check, bool) {
+// plainBatch is an AllowBatchRequest of checks that only name a limit, a key and a cost, as
+// nearly all are. Its strings are parts of the message's.
+type plainBatch struct {
+	spends []quota.Spend
+	runs   []run
+}
+
+// run is checks that follow each other and name the same limit, so that it is looked at once.
+type run struct {
+	name  quota.LimitName
+	count int // of the checks
+}
+
+// read reads a batch, or returns false as readWire does; so it does for more checks than a
+// call may have.
+func (p *plainBatch) read(s string) bool {
+	p.spends, p.runs = p.spends[:0], p.runs[:0]
+	ascii := isASCII(s)
+	names := "" // the fields of the last check that name its limit
 	for len(s) > 0 {
-		if s[0] != tagChecks || len(checks) == MaxBatch {
-			return checks, false
+		if s[0] != tagChecks || len(p.spends) == MaxBatch {
+			return false
 		}
 		n, size := varint(s[1:])
 		if size == 0 || n > uint64(len(s)-1-size) {
-			return checks, false
+			return false
 		}
-		end := 1 + size + int(n)
-		checks = append(checks, check{})
-		c := &checks[len(checks)-1]
-		if !c.readWire(s[1+size : end]) {
-			return checks, false
+		one := s[1+size : 1+size+int(n)]
+		s = s[1+size+int(n):]
+		p.spends = append(p.spends, quota.Spend{})
+		at := &p.spends[len(p.spends)-1]
+		if names != "" && strings.HasPrefix(one, names) && readSpend(at, one[len(names):], ascii) {
+			p.runs[len(p.runs)-1].count++
+			continue
 		}
-		s = s[end:]
-		if len(checks) == 1 {
-			c.named = c.validateNames() == nil
-		} else if last := &checks[len(checks)-2]; c.key.LimitName == last.key.LimitName {
-			c.key.LimitName, c.named = last.key.LimitName, last.named
+		var c check
+		if names = namesOf(one); !c.readWire(one) || !readSpend(at, one[len(names):], ascii) {
+			return false
+		}
+		p.runs = append(p.runs, run{c.key.LimitName, 1})
+	}
+	return true
+}
+
+// namesOf returns the fields that name the limit, as far as a check begins with them.
+func namesOf(s string) string {
+	at := 0
+	for at < len(s) && (s[at] == tagNamespace || s[at] == tagLimit) {
+		n, size := varint(s[at+1:])
+		if size == 0 || n > uint64(len(s)-at-1-size) {
+			break
+		}
+		at += 1 + size + int(n)
+	}
+	return s[:at]
+}
+
+// readSpend reads what follows the names of a check: its key, that of everybody if it has
+// none, and its cost, else 1. False is for all else.
+func readSpend(to *quota.Spend, s string, ascii bool) bool {
+	to.Key, to.Cost = "", 1
+	for len(s) > 0 {
+		n, size := varint(s[1:])
+		if size == 0 {
+			return false
+		}
+		tag := s[0]
+		s = s[1+size:]
+		switch tag {
+		case tagKey:
+			if n > uint64(len(s)) || !ascii && !utf8.ValidString(s[:n]) {
+				return false
+			}
+			to.Key, s = s[:n], s[n:]
+		case tagCost:
+			to.Cost = int64(n)
+		default:
+			return false
 		}
 	}
-	return checks, true
+	if to.Key == "" {
+		to.Key = quota.WholeKey
+	}
+	return true
+}
+
+// isASCII says whether all bytes are, which then is so of every part of them.
+func isASCII(s string) bool {
+	const high = 0x8080808080808080
+	for ; len(s) >= 8; s = s[8:] {
+		if (uint64(s[0])|uint64(s[1])<<8|uint64(s[2])<<16|uint64(s[3])<<24|
+			uint64(s[4])<<32|uint64(s[5])<<40|uint64(s[6])<<48|uint64(s[7])<<56)&high != 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -61,8 +62,11 @@ func (r *rule) appendWire(b []byte, d *quota.Decision) []byte {
 }
 
 func wireNumber(b []byte, field protowire.Number, n uint64) []byte {
-	if n == 0 {
+	switch {
+	case n == 0:
 		return b
+	case n < 0x80: // a byte each, as all fields are below 16
+		return append(b, byte(field)<<3|byte(protowire.VarintType), byte(n))
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
@@ -85,6 +89,19 @@ func wireDuration(b []byte, field protowire.Number, d time.Duration) []byte {
 	}
 	b = append(protowire.AppendTag(b, field, protowire.BytesType), byte(size)) // two numbers are less than 128 bytes
 	return wireNumber(wireNumber(b, 1, seconds), 2, nanos)
+}
+
+// appendResult writes an answer as an AllowResult of AllowBatchResponse.
+func (r *rule) appendResult(b []byte, d *quota.Decision) []byte {
+	at := len(b)
+	b = append(b, fieldResults<<3|byte(protowire.BytesType), 0, fieldResponse<<3|byte(protowire.BytesType), 0)
+	b = r.appendWire(b, d)
+	n := len(b) - at - 4
+	if n+2 >= 0x80 { // the lengths are of several bytes
+		return appendResult(b[:at], bytes.Clone(b[at+4:]), nil)
+	}
+	b[at+1], b[at+3] = byte(n+2), byte(n)
+	return b
 }
 
 // appendResponse writes the field of AllowResult that an answer is.

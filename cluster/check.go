@@ -39,6 +39,20 @@ func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
 	return d
 }
 
+// CheckHeld decides, of checks of one limit, those that Check would decide by what this
+// node holds: with no lock and no wait. out, which is as long, has no limit for the others,
+// of which nothing was taken or counted. Any goroutine may call it.
+func (n *Node) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []quota.Decision) {
+	if n.hub.Watched() {
+		clear(out)
+		return
+	}
+	n.agg.TryHeldAll(limit, checks, out)
+	if n.agg.Urgent() {
+		n.poke()
+	}
+}
+
 // pooled is a call with room for one request.
 type pooled struct {
 	aggregator.Call

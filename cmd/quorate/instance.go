@@ -77,6 +77,7 @@ type instance struct {
 // What the API serves, a node can do.
 var (
 	_ api.Node          = (*cluster.Node)(nil)
+	_ api.HeldChecker   = (*cluster.Node)(nil)
 	_ api.Decider       = (*cluster.Node)(nil)
 	_ api.LimitLife     = (*cluster.Node)(nil)
 	_ api.OverrideStore = (*cluster.Node)(nil)

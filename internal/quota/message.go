@@ -218,6 +218,12 @@ func Whys() []Why {
 	return out
 }
 
+// Spend is a check of a limit that is known: so many tokens of one key.
+type Spend struct {
+	Key  string
+	Cost int64 // tokens
+}
+
 // Decision is the answer to one check.
 type Decision struct {
 	Allowed bool
