@@ -52,6 +52,7 @@ type Node struct {
 	ID               string
 	HTTP, GRPC, Peer string // addresses, host:port
 	Redis            string // address of the Redis protocol
+	Debug            string // address of profiles
 	config           string
 }
 
@@ -83,7 +84,7 @@ func NewCluster(ctx context.Context, o Options) (c *Cluster, err error) {
 	}()
 	for k := range o.Nodes {
 		n := &Node{ID: fmt.Sprintf("n%d", k+1), config: filepath.Join(dir, fmt.Sprintf("n%d.yaml", k+1))}
-		for _, at := range []*string{&n.HTTP, &n.GRPC, &n.Peer, &n.Redis} {
+		for _, at := range []*string{&n.HTTP, &n.GRPC, &n.Peer, &n.Redis, &n.Debug} {
 			port, err := FreePort()
 			if err != nil {
 				return c, err
@@ -119,7 +120,7 @@ func (c *Cluster) settings(n *Node, o Options) string {
 	for _, m := range c.Nodes {
 		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", m.ID, m.Peer)
 	}
-	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, redis: %q}\nlog: {level: warn}\ntls: {mode: off}\n%s", n.HTTP, n.GRPC, n.Redis, o.More)
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, redis: %q, debug: %q}\nlog: {level: warn}\ntls: {mode: off}\n%s", n.HTTP, n.GRPC, n.Redis, n.Debug, o.More)
 	return b.String()
 }
 

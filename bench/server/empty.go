@@ -15,12 +15,12 @@ import (
 	"github.com/quorate/quorate/bench/suite"
 )
 
-// The role in which this program is the empty server: at an address for gRPC and one
-// for HTTP.
+// The role in which this program is the empty server: at an address for gRPC, one
+// for HTTP and one for profiles.
 const emptyRole = "empty"
 
 func init() {
-	process.Roles[emptyRole] = func(args []string) error { return serveEmpty(args[0], args[1]) }
+	process.Roles[emptyRole] = func(args []string) error { return serveEmpty(args[0], args[1], args[2]) }
 }
 
 // raw is a message that is not looked at.
@@ -76,7 +76,7 @@ func emptyStream(answer *raw) grpc.StreamHandler {
 	}
 }
 
-func serveEmpty(grpcAddr, httpAddr string) error {
+func serveEmpty(grpcAddr, httpAddr, debugAddr string) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", grpcAddr)
 	if err != nil {
 		return err
@@ -90,8 +90,9 @@ func serveEmpty(grpcAddr, httpAddr string) error {
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "AllowStream", Handler: emptyStream(&raw{sampleStreamAnswer()}), ServerStreams: true, ClientStreams: true}},
 	}, nil)
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- http.ListenAndServe(debugAddr, profiles()) }()
 	go func() {
 		failed <- http.ListenAndServe(httpAddr, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	}()
@@ -102,7 +103,7 @@ func serveEmpty(grpcAddr, httpAddr string) error {
 func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
 	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
 		return begin(ctx, func(r *runner) error {
-			addrs, err := freeAddrs(2)
+			addrs, err := freeAddrs(3)
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) erro
 			if err != nil {
 				return err
 			}
-			r.servers = []*process.Process{p}
+			r.servers, r.debug = []*process.Process{p}, addrs[2:]
 			r.closers = append(r.closers, p.Close)
 			for _, a := range addrs {
 				if err := p.AwaitPort(ctx, a); err != nil {

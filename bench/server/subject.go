@@ -18,6 +18,7 @@ type load func(ctx context.Context, d time.Duration) (done int, took []time.Dura
 type runner struct {
 	load    load
 	servers []*process.Process
+	debug   []string // addresses of their profiles
 	closers []func() error
 }
 
@@ -91,6 +92,9 @@ func ours(name string, nodes int, on func(r *runner, c *process.Cluster) error, 
 				return err
 			}
 			r.servers = c.Processes()
+			for _, n := range c.Nodes {
+				r.debug = append(r.debug, n.Debug)
+			}
 			r.closers = append(r.closers, c.Close)
 			return on(r, c)
 		})

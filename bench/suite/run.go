@@ -5,13 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"regexp"
 	"runtime"
+	"strings"
 )
 
 // Options say how a group is run.
 type Options struct {
 	Quick    bool
 	Progress io.Writer
+	Profiles string // a directory for profiles of what ran, made after the rounds; "" makes none
+}
+
+// Profiler is a Runner whose work can be profiled.
+type Profiler interface {
+	// Profile does the work once more and writes profiles of it to files whose names begin with
+	// prefix.
+	Profile(ctx context.Context, prefix string) error
 }
 
 // Run plays the rounds of a group. A subject that does not start is a row without
@@ -48,8 +59,29 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 			samples[i] = append(samples[i], s)
 		}
 	}
-	return tabulate(g, samples, absent), nil
+	return tabulate(g, samples, absent), profile(ctx, g, runners, o)
 }
+
+// profile is of what can be profiled, one after another.
+func profile(ctx context.Context, g Group, runners []Runner, o Options) error {
+	if o.Profiles == "" {
+		return nil
+	}
+	for i, r := range runners {
+		p, ok := r.(Profiler)
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(o.Progress, "%s: profile of %s\n", g.Name, g.Subjects[i].Name)
+		name := strings.Trim(notInFiles.ReplaceAllString(strings.ToLower(g.Subjects[i].Name), "-"), "-")
+		if err := p.Profile(ctx, filepath.Join(o.Profiles, g.Name+"-"+name)); err != nil {
+			return fmt.Errorf("%s: profile of %s: %w", g.Name, g.Subjects[i].Name, err)
+		}
+	}
+	return nil
+}
+
+var notInFiles = regexp.MustCompile(`[^a-z0-9.]+`)
 
 func closeAll(runners []Runner) error {
 	var errs []error

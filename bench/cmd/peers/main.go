@@ -41,6 +41,7 @@ func run(ctx context.Context) (err error) {
 	only := flag.String("only", "", "regular `expression`: run only groups whose name it matches")
 	out := flag.String("out", "", "`directory` for results.md, results.json and the charts; without it the tables are printed")
 	keys := flag.Int("keys", 1_000_000, "`number` of keys where there are many")
+	profiles := flag.String("profiles", "", "existing `directory` for profiles of processor time and allocations of the servers, made after the rounds")
 	list := flag.Bool("list", false, "list the groups")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
@@ -60,7 +61,7 @@ func run(ctx context.Context) (err error) {
 			fmt.Printf("%-16s %s\n", g.Name, g.Title)
 			continue
 		}
-		t, err := suite.Run(ctx, g, suite.Options{Quick: *quick, Progress: os.Stderr})
+		t, err := suite.Run(ctx, g, suite.Options{Quick: *quick, Progress: os.Stderr, Profiles: *profiles})
 		if err != nil {
 			return err
 		}
