@@ -108,6 +108,12 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/history/archive", Kind: Library,
+		Job:        "keeps the history of limits on disk",
+		May:        []string{"internal/history", "internal/quota"},
+		ThirdParty: []string{bbolt},
+	},
+	{
 		Package: "internal/zone", Kind: Library,
 		Job: "knows the time zones, the same on all nodes",
 	},
@@ -405,10 +411,12 @@ type Owned struct {
 var OwnedModules = []Owned{
 	{raft, []string{"cluster/multiraft"}, whyRaft},
 	{raftBolt, []string{"cluster/multiraft"}, whyRaft},
-	{bbolt, []string{"cluster/multiraft"}, whyRaft},
+	{bbolt, []string{"cluster/multiraft", "internal/history/archive"}, whyBolt},
 }
 
 const whyRaft = "behind one shell, raft can be upgraded, guarded against its known bugs, and left out of the simulator"
+
+const whyBolt = "a file that is damaged ends the process unless it is checked before: few should know how"
 
 // Strangers are pairs of packages that never import each other, tests included.
 var Strangers = [][2]string{{"leader", "aggregator"}}

@@ -1,0 +1,227 @@
+package archive
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var (
+	limits = []quota.LimitName{{Namespace: "a", Limit: "x"}, {Namespace: "a", Limit: "y"}, history.Other}
+	begin  = history.Second(time.Date(2026, 11, 29, 23, 0, 0, 0, time.UTC).Unix())
+)
+
+func openIn(t *testing.T, dir string, cfg Config) *Archive {
+	t.Helper()
+	a, err := Open(dir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+func pointOf(n int64) history.Point {
+	u := quota.Units(n)
+	return history.Point{Counts: history.Counts{Attempted: u, Admitted: u - 1, Over: 1, Needless: 2}, Peak: u / 2, Mean: u / 3, P50: u / 4, P95: u / 5, P99: u / 6}
+}
+
+func read(t *testing.T, a *Archive, r Resolution, rng quota.RangeID, l quota.LimitName, from, end history.Second) []history.Point {
+	t.Helper()
+	var out []history.Point
+	if err := a.Read(r, rng, l, from, end, func(p history.Point) bool { out = append(out, p); return true }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestModel: what is read is what was put last, over days and months, after closing and
+// opening, beside a map.
+func TestModel(t *testing.T) {
+	type at struct {
+		r     Resolution
+		rng   quota.RangeID
+		start history.Second
+	}
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		dir, model := t.TempDir(), map[at]Entry{}
+		a := openIn(t, dir, Config{})
+		for range 120 {
+			r := Resolution(rng.IntN(2))
+			e := Entry{Range: quota.RangeID(rng.IntN(3))}
+			e.Start = begin + history.Second(rng.IntN(150))*r.Seconds()
+			if e.Complete = rng.IntN(2) == 0; !e.Complete {
+				e.Missing = []history.Process{{Node: "n", Incarnation: quota.Incarnation(rng.Uint64())}}
+			}
+			k := at{r, e.Range, e.Start}
+			for i, l := range limits { // once there, a limit stays: sums only grow
+				had := slices.ContainsFunc(model[k].Points, func(p Point) bool { return p.Limit == l })
+				if had || rng.IntN(2) == 0 {
+					e.Points = append(e.Points, Point{l, pointOf(int64(100*i) + rng.Int64N(1e12))})
+				}
+			}
+			if err := a.Put(r, []Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			model[k] = e
+			if rng.IntN(20) == 0 {
+				if err := a.Close(); err != nil {
+					t.Fatal(err)
+				}
+				a = openIn(t, dir, Config{})
+			}
+		}
+		for _, r := range []Resolution{Minutes, Hours} {
+			from, end := begin+history.Second(rng.IntN(100))*r.Seconds(), begin+history.Second(100+rng.IntN(60))*r.Seconds()
+			for id := range quota.RangeID(3) {
+				for _, l := range limits {
+					var want []history.Point
+					for start := from; start < end; start += r.Seconds() {
+						e, there := model[at{r, id, start}]
+						if !there {
+							continue
+						}
+						p := history.Point{}
+						for i := range e.Points {
+							if e.Points[i].Limit == l {
+								p = e.Points[i].Point
+							}
+						}
+						p.Start, p.Seconds, p.Complete, p.Missing = start, int(r.Seconds()), e.Complete, e.Missing
+						want = append(want, p)
+					}
+					if got := read(t, a, r, id, l, from, end); !reflect.DeepEqual(got, want) {
+						t.Fatalf("seed %d, range %d, %v:\n got %+v\nwant %+v", seed, id, l, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRetain: days that are too old go with their file, and the oldest ones when there is
+// too much; today stays.
+func TestRetain(t *testing.T) {
+	fill := func(cfg Config) (*Archive, history.Second) {
+		a, now := openIn(t, t.TempDir(), cfg), begin
+		for day := range history.Second(5) {
+			now = begin + day*86400
+			e := Entry{Coverage: Coverage{Start: now, Complete: true}, Points: []Point{{limits[0], pointOf(5)}}}
+			if err := errors.Join(a.Put(Minutes, []Entry{e}), a.Put(Hours, []Entry{e})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return a, now
+	}
+	a, now := fill(Config{Minutes: 48 * time.Hour})
+	if gone, err := a.Retain(now); err != nil || len(gone) != 2 {
+		t.Fatalf("%v, %v", gone, err)
+	}
+	if got := read(t, a, Minutes, 0, limits[0], begin, now+60); len(got) != 3 {
+		t.Fatalf("%d minutes of 3 days", len(got))
+	}
+	if got := read(t, a, Hours, 0, limits[0], begin, now+60); len(got) != 5 {
+		t.Fatalf("%d hours", len(got))
+	}
+	a, now = fill(Config{MaxBytes: 1})
+	if gone, err := a.Retain(now); err != nil || len(gone) != 4 {
+		t.Fatalf("%v, %v: all days but today", gone, err)
+	}
+}
+
+// TestDamaged: a file that cannot be trusted is set aside, and history goes on.
+func TestDamaged(t *testing.T) {
+	dir := t.TempDir()
+	e := Entry{Coverage: Coverage{Start: begin, Complete: true}}
+	a := openIn(t, dir, Config{})
+	if err := errors.Join(a.Put(Minutes, []Entry{e}), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	aside := ""
+	a = openIn(t, dir, Config{
+		Check:   func(string) error { return errors.New("damaged") },
+		Damaged: func(path string, _ error) { aside = path },
+	})
+	if got := read(t, a, Minutes, 0, limits[0], begin, begin+60); len(got) != 0 || !strings.Contains(aside, ".damaged-") {
+		t.Fatalf("%v, %q", got, aside)
+	}
+	if _, err := os.Stat(aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Put(Minutes, []Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLimitsAndDrop: a range knows its limits, and is forgotten alone.
+func TestLimitsAndDrop(t *testing.T) {
+	a := openIn(t, t.TempDir(), Config{})
+	for id := range quota.RangeID(2) {
+		e := Entry{Range: id, Coverage: Coverage{Start: begin}, Points: []Point{{limits[id], pointOf(9)}, {history.Other, pointOf(1)}}}
+		if err := a.Put(Minutes, []Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := a.Limits(Minutes, 1, begin-60, begin+60)
+	if err != nil || len(got) != 2 || !got[limits[1]] || !got[history.Other] {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if err := a.Drop(0); err != nil {
+		t.Fatal(err)
+	}
+	if left := read(t, a, Minutes, 0, limits[0], begin, begin+60); len(left) != 0 {
+		t.Fatalf("%v", left)
+	}
+	if left := read(t, a, Minutes, 1, limits[1], begin, begin+60); len(left) != 1 {
+		t.Fatalf("%v", left)
+	}
+}
+
+// TestFullDisk: what cannot be written is an error, and what is there stays readable.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	a := openIn(t, dir, Config{})
+	e := Entry{Coverage: Coverage{Start: begin, Complete: true}}
+	if err := a.Put(Minutes, []Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, Minutes.file(begin+86400)), 0o700); err != nil { // no file can be there
+		t.Fatal(err)
+	}
+	e.Start += 86400
+	if err := a.Put(Minutes, []Entry{e}); err == nil {
+		t.Fatal("no error")
+	}
+	if got := read(t, a, Minutes, 0, limits[0], begin, begin+60); len(got) != 1 {
+		t.Fatalf("%v", got)
+	}
+}
+
+// FuzzDecode: no bytes of a file do harm.
+func FuzzDecode(f *testing.F) {
+	p := pointOf(77)
+	f.Add(p.Append(nil))
+	f.Add(appendCoverage(nil, &Coverage{Missing: []history.Process{{Node: "a", Incarnation: 1}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := history.DecodePoint(b); err == nil {
+			if again, err := history.DecodePoint(p.Append(nil)); err != nil || !reflect.DeepEqual(again, p) {
+				t.Fatalf("%+v became %+v: %v", p, again, err)
+			}
+		}
+		if c, err := decodeCoverage(b); err == nil {
+			if again, err := decodeCoverage(appendCoverage(nil, &c)); err != nil || !reflect.DeepEqual(again, c) {
+				t.Fatalf("%+v became %+v: %v", c, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Entry is what is kept of a range at a time: whether it is complete, and the points of
+// the limits that were asked for.
+type Entry struct {
+	Range  quota.RangeID
+	Points []Point // of one start; at least Coverage is of it
+	Coverage
+}
+
+// Coverage says what is known of a range in a stretch of time. A limit that has no point
+// then was not asked for.
+type Coverage struct {
+	Start    history.Second
+	Complete bool
+	Missing  []history.Process // ordered
+}
+
+// Point is a point of a limit.
+type Point struct {
+	Limit quota.LimitName
+	history.Point
+}
+
+var (
+	bucketLimits = []byte("limits") // name -> number
+	bucketNames  = []byte("names")  // number -> name
+)
+
+// key orders by time, then by limit; limit 0 is the coverage.
+func key(start history.Second, limit uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(start/60)), limit)
+}
+
+func rangeBucket(r quota.RangeID) []byte {
+	return binary.BigEndian.AppendUint32([]byte("range"), uint32(r))
+}
+
+// Put keeps entries of one resolution, all or, of a file, none. What was kept of the same
+// range, time and limit is replaced.
+func (a *Archive) Put(r Resolution, entries []Entry) error {
+	files := map[string][]*Entry{}
+	for i := range entries {
+		name := r.file(entries[i].Start)
+		files[name] = append(files[name], &entries[i])
+	}
+	var errs []error
+	for name, of := range files {
+		errs = append(errs, a.putInto(name, of))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Archive) putInto(name string, of []*Entry) error {
+	db, err := a.file(name, true)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		w, err := newWriter(tx)
+		for i := 0; err == nil && i < len(of); i++ {
+			err = w.entry(of[i])
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("history: write %s: %w", name, err)
+	}
+	return nil
+}
+
+// writer numbers limits as it meets them.
+type writer struct {
+	tx            *bbolt.Tx
+	limits, names *bbolt.Bucket
+}
+
+func newWriter(tx *bbolt.Tx) (*writer, error) {
+	limits, err := tx.CreateBucketIfNotExists(bucketLimits)
+	if err != nil {
+		return nil, err
+	}
+	names, err := tx.CreateBucketIfNotExists(bucketNames)
+	return &writer{tx, limits, names}, err
+}
+
+func (w *writer) entry(e *Entry) error {
+	b, err := w.tx.CreateBucketIfNotExists(rangeBucket(e.Range))
+	if err != nil {
+		return err
+	}
+	b.FillPercent = 0.95 // entries come in the order of time
+	if err := b.Put(key(e.Start, 0), appendCoverage(nil, &e.Coverage)); err != nil {
+		return err
+	}
+	for i := range e.Points {
+		n, err := w.number(e.Points[i].Limit)
+		if err != nil {
+			return err
+		}
+		if err := b.Put(key(e.Start, n), e.Points[i].Append(nil)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number returns the limit's number in this file, from 1.
+func (w *writer) number(l quota.LimitName) (uint32, error) {
+	name := []byte(l.String())
+	if have := w.limits.Get(name); have != nil {
+		return binary.BigEndian.Uint32(have), nil
+	}
+	next, err := w.limits.NextSequence()
+	if err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.AppendUint32(nil, uint32(next))
+	return uint32(next), errors.Join(w.limits.Put(name, n), w.names.Put(n, name))
+}
+
+// Drop forgets a range: this node has no replica of it any more.
+func (a *Archive) Drop(r quota.RangeID) error {
+	var errs []error
+	for _, res := range []Resolution{Minutes, Hours} {
+		names, err := a.names(res)
+		errs = append(errs, err)
+		for _, name := range names {
+			errs = append(errs, a.dropFrom(name, r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Archive) dropFrom(name string, r quota.RangeID) error {
+	db, err := a.file(name, false)
+	if err != nil || db == nil {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		if tx.Bucket(rangeBucket(r)) == nil {
+			return nil
+		}
+		return tx.DeleteBucket(rangeBucket(r))
+	})
+}

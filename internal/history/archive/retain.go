@@ -1,0 +1,91 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+)
+
+// Retain removes files all of which is older than is to be kept, and, as long as
+// there are more bytes than MaxBytes, the oldest days; never the one that now is in. It returns what was removed.
+func (a *Archive) Retain(now history.Second) ([]string, error) {
+	var gone []string
+	for _, r := range []Resolution{Minutes, Hours} {
+		keep := a.cfg.Minutes
+		if r == Hours {
+			keep = a.cfg.Hours
+		}
+		names, err := a.names(r)
+		if err != nil {
+			return gone, err
+		}
+		oldest := r.file(now - history.Second(keep/time.Second))
+		for _, name := range names {
+			if name < oldest {
+				if err := a.remove(name); err != nil {
+					return gone, err
+				}
+				gone = append(gone, name)
+			}
+		}
+	}
+	return a.shrink(now, gone)
+}
+
+// shrink removes the oldest days until what is left is at most MaxBytes.
+func (a *Archive) shrink(now history.Second, gone []string) ([]string, error) {
+	days, err := a.names(Minutes)
+	if err != nil {
+		return gone, err
+	}
+	size, err := a.Size()
+	for _, name := range days {
+		if err != nil || size <= a.cfg.MaxBytes || name >= Minutes.file(now) {
+			break
+		}
+		if err = a.remove(name); err == nil {
+			gone = append(gone, name)
+			size, err = a.Size()
+		}
+	}
+	return gone, err
+}
+
+// Size returns how many bytes all files have, damaged ones included.
+func (a *Archive) Size() (int64, error) {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return 0, fmt.Errorf("history: %w", err)
+	}
+	var sum int64
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("history: %w", err)
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}
+
+func (a *Archive) remove(name string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if db := a.open[name]; db != nil {
+		if err := db.Close(); err != nil { // waits for who reads it
+			return fmt.Errorf("history: %w", err)
+		}
+	}
+	delete(a.open, name)
+	if err := os.Remove(filepath.Join(a.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
