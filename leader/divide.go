@@ -269,15 +269,37 @@ func (l *Ledger) room(a *account, h *holder) float64 {
 func othersCap(a *account, h *holder) quota.Units {
 	sum := a.claimed()
 	for i := range a.holders {
-		switch o := &a.holders[i]; {
-		case o == h:
-		case o.charged == 0: // holds what it holds, and accrues nothing
-			sum = sum.Plus(o.standing())
-		default:
-			sum = sum.Plus(max(o.capped, o.standing()))
+		if o := &a.holders[i]; o != h {
+			sum = sum.Plus(o.mayHold())
 		}
 	}
 	return sum
+}
+
+// mayHold is what counts of a member where the caps of all are added up.
+func (h *holder) mayHold() quota.Units {
+	if h.charged == 0 { // holds what it holds, and accrues nothing
+		return h.standing()
+	}
+	return max(h.capped, h.standing())
+}
+
+// spaces tells the room of several members of an account, while nothing is handed out:
+// what all may hold is added up once, when it is first asked for, and not for each of them.
+type spaces struct {
+	a     *account
+	all   quota.Units
+	known bool
+}
+
+func (s *spaces) of(l *Ledger, h *holder) float64 {
+	if !s.known {
+		s.all, s.known = othersCap(s.a, nil), true
+	}
+	if s.all == math.MaxInt64 { // cut off there
+		return l.room(s.a, h)
+	}
+	return float64(max(0, s.a.limit.BurstUnits()-(s.all-h.mayHold())-h.out))
 }
 
 // setCap says where accrual stops: far enough for a late report, and together

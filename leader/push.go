@@ -83,12 +83,17 @@ func (l *Ledger) next(now quota.Time, a *account, h *holder) (next *holder, toke
 	if free <= 0 {
 		return nil, 0
 	}
+	room := spaces{a: a}
 	for i := range a.holders {
 		o := &a.holders[i]
 		if o == h || next != nil && o.due <= next.due {
 			continue
 		}
-		if u := min(l.lacks(now, o), free, quota.Units(l.room(a, o))); u >= quota.Token {
+		lacks := l.lacks(now, o)
+		if lacks == 0 {
+			continue
+		}
+		if u := min(lacks, free, quota.Units(room.of(l, o))); u >= quota.Token {
 			next, tokens = o, u
 		}
 	}

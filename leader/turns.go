@@ -135,13 +135,14 @@ func (l *Ledger) busy(h *holder) bool {
 // that have used less of their part than h: it is left to them, and serve gives
 // it to them.
 func (l *Ledger) ahead(now quota.Time, a *account, h *holder) (sum quota.Units) {
+	room := spaces{a: a}
 	for i := range a.holders {
 		o := &a.holders[i]
 		if o == h || o.due <= h.due || !l.busy(o) {
 			continue
 		}
 		if u := l.lacks(now, o); u > 0 {
-			sum = sum.Plus(min(u, quota.Units(l.room(a, o))))
+			sum = sum.Plus(min(u, quota.Units(room.of(l, o))))
 		}
 	}
 	return sum
