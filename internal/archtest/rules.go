@@ -108,6 +108,11 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/plan", Kind: Pure,
+		Job: "says what other limits would have done, and when one is too small",
+		May: []string{"internal/history", "internal/limiter", "internal/quota"},
+	},
+	{
 		Package: "internal/history/archive", Kind: Library,
 		Job:        "keeps the history of limits on disk",
 		May:        []string{"internal/history", "internal/quota"},

@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var seeds = flag.Int("plan-seeds", 400, "seeds of TestBetween")
+
+func tiers(rng *rand.Rand) []quota.Tier {
+	rate := quota.Rate{Tokens: 1 + rng.Int64N(20), Per: time.Duration(1+rng.IntN(5)) * time.Second}
+	out := []quota.Tier{{Kind: quota.TokenBucket, Rate: rate, Burst: 1 + rng.Int64N(40)}}
+	for _, k := range []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill} {
+		out = append(out, quota.Tier{Kind: k, Rate: rate, Burst: rate.Tokens})
+	}
+	return append(out, quota.Tier{Kind: quota.CalendarWindow, Rate: quota.Rate{Tokens: 100, Per: time.Minute}, Burst: 100, Calendar: quota.Calendar{Unit: quota.Minute}})
+}
+
+// TestBetween: whatever the moments within its seconds at which demand came, what is
+// refused one by one is between what Replay says; and of windows it is just that.
+func TestBetween(t *testing.T) {
+	for seed := range uint64(*seeds) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for _, tier := range tiers(rng) {
+			start := history.Second(1_000_000 + rng.IntN(100))
+			var events []quota.Time
+			for s := range history.Second(60) {
+				for range rng.IntN(1 + rng.IntN(30)) {
+					events = append(events, at(start+s)+quota.Time(rng.Int64N(int64(time.Second))))
+				}
+			}
+			slices.Sort(events)
+			demand, refused := recorded(events), oneByOne(&tier, start, events)
+			got := Replay(&tier, demand)
+			if got.Estimate {
+				if off := max(refused-got.RefusedAtMost, got.RefusedAtLeast-refused); off > got.Attempted/5 {
+					t.Fatalf("seed %d, %v: refused %d, estimated %+v", seed, tier.Kind, refused, got)
+				}
+				continue
+			}
+			if refused < got.RefusedAtLeast || refused > got.RefusedAtMost {
+				t.Fatalf("seed %d, %v: refused %d, replayed %+v", seed, tier.Kind, refused, got)
+			}
+			if k := tier.Kind; (k == quota.FixedWindow || k == quota.CalendarWindow) && !got.Exact() {
+				t.Fatalf("seed %d, %v: not exact: %+v", seed, k, got)
+			}
+		}
+	}
+}
+
+func recorded(events []quota.Time) []Demand {
+	var out []Demand
+	for _, e := range events {
+		s := history.Second(e / quota.Time(time.Second))
+		if n := len(out); n == 0 || out[n-1].At != s {
+			out = append(out, Demand{At: s})
+		}
+		out[len(out)-1].Attempted += quota.Token
+	}
+	return out
+}
+
+func oneByOne(t *quota.Tier, start history.Second, events []quota.Time) (refused quota.Units) {
+	if len(events) > 0 {
+		start = history.Second(events[0] / quota.Time(time.Second))
+	}
+	m := limiter.NewMeter(t, at(start))
+	for _, e := range events {
+		m.Advance(e, t)
+		if m.Level() < quota.Token {
+			refused += quota.Token
+			continue
+		}
+		m.Add(-quota.Token)
+	}
+	return refused
+}
+
+// TestReplayWidth: the two ends are not so far apart as to say nothing.
+func TestReplayWidth(t *testing.T) {
+	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 200}
+	var demand []Demand
+	for s := range history.Second(600) {
+		demand = append(demand, Demand{s, quota.Units(80+(s%20)*5) * quota.Token})
+	}
+	o := Replay(&tier, demand)
+	if o.RefusedAtLeast == 0 || o.RefusedAtMost > o.RefusedAtLeast+o.Attempted/20 {
+		t.Fatalf("%+v", o)
+	}
+}
+
+// TestSuggest: the suggested rate refuses no more than was asked for, and one token less
+// refuses more.
+func TestSuggest(t *testing.T) {
+	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
+	var demand []Demand
+	for s := range history.Second(300) {
+		demand = append(demand, Demand{s, quota.Units(50+50*(s%10/9)) * quota.Token})
+	}
+	next, ok := Suggest(tier, demand, 0.01)
+	o := Replay(&next, demand)
+	if !ok || float64(o.RefusedAtMost) > 0.01*float64(o.Attempted) || next.Burst != 2*next.Rate.Tokens {
+		t.Fatalf("%+v: %+v", next, o)
+	}
+	less := next
+	less.Rate.Tokens--
+	less.Burst -= 2
+	if o := Replay(&less, demand); float64(o.RefusedAtMost) <= 0.01*float64(o.Attempted) {
+		t.Fatalf("%+v would do: %+v", less, o)
+	}
+}
