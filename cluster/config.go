@@ -43,8 +43,8 @@ type Config struct {
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 
-	unpacked bool // tests: as an earlier version, which reads no packed form
-	Version  string
+	earlier uint32 // tests: as an earlier version, which reads so many packed forms less
+	Version string
 
 	// Join says that Nodes, which names this node too, are members that have
 	// taken it in: it makes no group of its own.

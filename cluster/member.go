@@ -117,12 +117,12 @@ func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
 	entries, first := 0, 0
 	for i, r := range list {
 		if entries+len(r.Entries) > maxFrameEntries {
-			n.sendFrame(to, n.reportsFrame(to, list[first:i]))
+			n.sendReportsFrame(to, list[first:i])
 			entries, first = 0, i
 		}
 		entries += len(r.Entries)
 	}
-	n.sendFrame(to, n.reportsFrame(to, list[first:])) // if it is lost the keys are reported again: counters are cumulative
+	n.sendReportsFrame(to, list[first:]) // if it is lost the keys are reported again: counters are cumulative
 }
 
 // sendGrants sends grants to a member, as many in a frame as it takes.
@@ -130,12 +130,12 @@ func (n *Node) sendGrants(to quota.NodeID, list []*quota.Grant) {
 	entries, first := 0, 0
 	for i, g := range list {
 		if entries+len(g.Entries) > maxFrameEntries {
-			n.sendFrame(to, n.grantsFrame(to, list[first:i]))
+			n.sendGrantsFrame(to, list[first:i])
 			entries, first = 0, i
 		}
 		entries += len(g.Entries)
 	}
-	n.sendFrame(to, n.grantsFrame(to, list[first:]))
+	n.sendGrantsFrame(to, list[first:])
 }
 
 func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {

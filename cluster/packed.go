@@ -8,42 +8,51 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Reports and grants leave in the packed form for peers that have said that they read
-// it, and as messages for those of an earlier version.
+// Reports and grants leave in the newest packed form that the peer has said it reads,
+// and as messages for those of an earlier version.
 
 // unpackRoom is room for reports that came, one for each goroutine that reads some.
 var unpackRoom = sync.Pool{New: func() any { return &peerproto.Reports{} }}
 
 // packedForm is what this node tells its peers that it reads.
-func (c *Config) packedForm() uint32 {
-	if c.unpacked {
-		return 0
-	}
-	return peerproto.PackedForm
+func (c *Config) packedForm() uint32 { return peerproto.PackedForm - c.earlier }
+
+// formOf is the newest packed form that both this node and the peer know; 0 is none.
+func (n *Node) formOf(to quota.NodeID) uint32 {
+	return min(n.net.PackedOf(to), peerproto.PackedForm)
 }
 
-func (n *Node) packs(to quota.NodeID) bool { return n.net.PackedOf(to) >= peerproto.PackedForm }
+// packRoom is memory for packed messages: a frame that is sent is a copy.
+var packRoom = sync.Pool{New: func() any { return new([]byte) }}
 
-func (n *Node) reportsFrame(to quota.NodeID, list []*quota.Report) *peerv1.Frame {
-	if n.packs(to) {
-		return &peerv1.Frame{Body: &peerv1.Frame_PackedReports{PackedReports: peerproto.PackReports(nil, list)}}
+func (n *Node) sendReportsFrame(to quota.NodeID, list []*quota.Report) {
+	if n.formOf(to) > 0 {
+		room := packRoom.Get().(*[]byte)
+		*room = peerproto.PackReports((*room)[:0], list)
+		n.sendFrame(to, &peerv1.Frame{Body: &peerv1.Frame_PackedReports{PackedReports: *room}})
+		packRoom.Put(room)
+		return
 	}
 	msg := &peerv1.Reports{Reports: make([]*peerv1.Report, len(list))}
 	for i, r := range list {
 		msg.Reports[i] = peerproto.EncodeReport(r)
 	}
-	return &peerv1.Frame{Body: &peerv1.Frame_Reports{Reports: msg}}
+	n.sendFrame(to, &peerv1.Frame{Body: &peerv1.Frame_Reports{Reports: msg}})
 }
 
-func (n *Node) grantsFrame(to quota.NodeID, list []*quota.Grant) *peerv1.Frame {
-	if n.packs(to) {
-		return &peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: peerproto.PackGrants(nil, list)}}
+func (n *Node) sendGrantsFrame(to quota.NodeID, list []*quota.Grant) {
+	if form := n.formOf(to); form > 0 {
+		room := packRoom.Get().(*[]byte)
+		*room = peerproto.PackGrants((*room)[:0], form, list)
+		n.sendFrame(to, &peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: *room}})
+		packRoom.Put(room)
+		return
 	}
 	msg := &peerv1.Grants{Grants: make([]*peerv1.Grant, len(list))}
 	for i, g := range list {
 		msg.Grants[i] = peerproto.EncodeGrant(g)
 	}
-	return &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: msg}}
+	n.sendFrame(to, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: msg}})
 }
 
 // onPackedReports is onReports for the packed form.

@@ -3,13 +3,15 @@ package cluster
 import (
 	"testing"
 
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestEarlierForm: a node that reads no packed form, as one of an earlier version, is
-// understood and understands, whoever leads; the others use the packed form meanwhile.
+// TestEarlierForm: nodes that read no packed form, or only the first, as those of
+// earlier versions, are understood and understand, whoever leads.
 func TestEarlierForm(t *testing.T) {
-	c := newTrio(t, 6, func(cfg *Config) { cfg.unpacked = cfg.Self == "n2" })
+	forms := map[quota.NodeID]uint32{"n1": 2, "n2": 0, "n3": 1}
+	c := newTrio(t, 6, func(cfg *Config) { cfg.earlier = peerproto.PackedForm - forms[cfg.Self] })
 	hard := limit("hard", 30, quota.Hard)
 	c.apply(hard)
 	for _, lead := range c.ids() {
@@ -23,8 +25,8 @@ func TestEarlierForm(t *testing.T) {
 	}
 	for _, n := range c.running() {
 		for _, id := range c.ids() {
-			if want := n.cfg.Self != id && id != "n2"; n.packs(id) != want {
-				t.Errorf("%s packs for %s: %v", n.cfg.Self, id, !want)
+			if got := n.formOf(id); id != n.cfg.Self && got != forms[id] {
+				t.Errorf("%s uses form %d to %s, which reads %d", n.cfg.Self, got, id, forms[id])
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -19,11 +20,20 @@ import (
 // BenchmarkPipe is the whole way of a count in one process: the members collect,
 // encode, the leader decodes, books, divides, encodes, and the members decode and
 // apply. Every key changes at every member in every interval. It tells what that
-// costs for each key and interval, in processor time, the garbage collector's included:
-// the requests themselves, the member's part, the leader's part, and the bytes of
-// reports and of grants.
+// costs for each reported key, in processor time, and the bytes of reports and of
+// grants:
 //
-//	go test ./cluster -run xxx -bench Pipe
+//	count   the requests, which are nobody's part of the pipe
+//	member  collect, encode, decode, apply
+//	leader  decode, book, divide, encode
+//	wire    what the transport makes of a frame: a message with a copy of the bytes, there
+//	        and back, allocated each time
+//	gc      of the garbage of all of them, with the members, the leader and the keys of
+//	        the load in one heap. Collections are made between the stages, whenever the heap
+//	        has doubled, as they would be made by themselves: else they would be charged
+//	        to whoever runs at that moment
+//
+//	go test ./cluster -run xxx -bench Pipe -cpu 1
 func BenchmarkPipe(b *testing.B) {
 	for _, bc := range []struct {
 		name          string
@@ -38,6 +48,7 @@ func BenchmarkPipe(b *testing.B) {
 		{"soft/100kkeys", 100_000, 3, quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}, 3},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			p := newPipe(b, bc.keys, bc.members, bc.limit)
 			for range 30 { // until demand is known
 				p.interval(bc.cost)
@@ -55,7 +66,8 @@ func BenchmarkPipe(b *testing.B) {
 
 // pipeSum is what the stages have taken.
 type pipeSum struct {
-	count, member, leader time.Duration
+	count, member, leader, wire, gc time.Duration
+
 	keys, reports, grants int64 // reported keys, bytes
 	mallocs               uint64
 }
@@ -65,6 +77,8 @@ func (s *pipeSum) report(b *testing.B) {
 	b.ReportMetric(float64(s.count)/n, "count-ns/key")
 	b.ReportMetric(float64(s.member)/n, "member-ns/key")
 	b.ReportMetric(float64(s.leader)/n, "leader-ns/key")
+	b.ReportMetric(float64(s.wire)/n, "wire-ns/key")
+	b.ReportMetric(float64(s.gc)/n, "gc-ns/key")
 	b.ReportMetric(float64(s.reports)/n, "report-B/key")
 	b.ReportMetric(float64(s.grants)/n, "grant-B/key")
 	b.ReportMetric(float64(s.mallocs)/n, "allocs/key")
@@ -78,12 +92,21 @@ type pipe struct {
 	b       *testing.B
 	now     quota.Time
 	names   []string
-	members []*aggregator.Aggregator
-	rooms   []aggregator.Room // of the members
+	members []*pipeMember
 	ledgers []*leader.Ledger
 	reports peerproto.Reports
-	grants  peerproto.Grants
+	packed  []byte
+	live    uint64 // bytes of the heap after the last collection
 	sum     pipeSum
+}
+
+// pipeMember is a member with the memory that its node keeps for the pipe.
+type pipeMember struct {
+	id     quota.NodeID
+	agg    *aggregator.Aggregator
+	room   aggregator.Room
+	packed []byte
+	grants peerproto.Grants
 }
 
 const pipeRanges = 16
@@ -114,7 +137,7 @@ func newPipe(b *testing.B, keys, members int, limit quota.Limit) *pipe {
 		for r := range quota.RangeID(pipeRanges) {
 			a.SetLeader(r, "leader", 1)
 		}
-		p.members, p.rooms = append(p.members, a), append(p.rooms, aggregator.Room{})
+		p.members = append(p.members, &pipeMember{id: id, agg: a})
 	}
 	return p
 }
@@ -129,37 +152,55 @@ func spent() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// took adds the processor time of f to a sum.
+func took(sum *time.Duration, f func()) {
+	began := spent()
+	f()
+	*sum += spent() - began
+}
+
 // interval has every member use every key, one after the other.
 func (p *pipe) interval(cost int64) {
 	clock := func() quota.Time { return p.now }
-	for i, a := range p.members {
+	for _, m := range p.members {
 		p.now = p.now.Add(100 * time.Millisecond / time.Duration(len(p.members)))
-		began := spent()
-		for _, k := range p.names {
-			a.Check(clock, pipeLimit, k, cost)
-		}
-		p.sum.count += spent() - began
-		p.exchange(quota.NodeID(fmt.Sprintf("n%d", i+1)), a, &p.rooms[i])
+		took(&p.sum.count, func() {
+			for _, k := range p.names {
+				m.agg.Check(clock, pipeLimit, k, cost)
+			}
+		})
+		p.exchange(m)
+		p.collectGarbage()
 	}
 	for _, l := range p.ledgers {
 		l.Sweep(p.now)
 	}
 }
 
+// collectGarbage does so if there is as much as of what is in use.
+func (p *pipe) collectGarbage() {
+	var mem runtime.MemStats
+	if runtime.ReadMemStats(&mem); mem.HeapAlloc < 2*p.live {
+		return
+	}
+	took(&p.sum.gc, runtime.GC)
+	runtime.ReadMemStats(&mem)
+	p.live = mem.HeapAlloc
+}
+
 // exchange carries what a member has to tell to the leader, and the answer back.
-func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator, room *aggregator.Room) {
+func (p *pipe) exchange(m *pipeMember) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	began := spent()
-	reports := a.CollectInto(p.now, room)
-	p.sum.member += spent() - began
+	var reports []quota.Report
+	took(&p.sum.member, func() { reports = m.agg.CollectInto(p.now, &m.room) })
 	for len(reports) > 0 { // in messages of what one may hold, as a node sends them
 		n, entries := 0, 0
 		for n < len(reports) && entries+len(reports[n].Entries) <= peerproto.MaxPacked {
 			entries += len(reports[n].Entries)
 			n++
 		}
-		p.carry(id, a, reports[:n])
+		p.carry(m, reports[:n])
 		reports = reports[n:]
 	}
 	runtime.ReadMemStats(&after)
@@ -167,38 +208,44 @@ func (p *pipe) exchange(id quota.NodeID, a *aggregator.Aggregator, room *aggrega
 }
 
 // carry takes one message there and its answer back.
-func (p *pipe) carry(id quota.NodeID, a *aggregator.Aggregator, reports []quota.Report) {
-	began := spent()
-	var list []*quota.Report
+func (p *pipe) carry(m *pipeMember, reports []quota.Report) {
+	list := make([]*quota.Report, len(reports))
 	for i := range reports {
 		p.sum.keys += int64(len(reports[i].Entries))
-		list = append(list, &reports[i])
+		list[i] = &reports[i]
 	}
-	sent := p.marshal(&peerv1.Frame{Body: &peerv1.Frame_PackedReports{PackedReports: peerproto.PackReports(nil, list)}})
-	p.sum.member += spent() - began
+	took(&p.sum.member, func() { m.packed = peerproto.PackReports(m.packed[:0], list) })
+	var sent, answer []byte
+	var there, back *peerv1.Frame
+	took(&p.sum.wire, func() {
+		sent = p.marshal(&peerv1.Frame{Body: &peerv1.Frame_PackedReports{PackedReports: m.packed}})
+		there = p.unmarshal(sent)
+	})
 	p.sum.reports += int64(len(sent))
 
 	p.now = p.now.Add(200 * time.Microsecond)
-	began = spent()
-	answer := p.marshal(p.lead(id, sent))
-	p.sum.leader += spent() - began
+	took(&p.sum.leader, func() { p.lead(m.id, there.GetPackedReports()) })
+	took(&p.sum.wire, func() {
+		answer = p.marshal(&peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: p.packed}})
+		back = p.unmarshal(answer)
+	})
 	p.sum.grants += int64(len(answer))
 
 	p.now = p.now.Add(200 * time.Microsecond)
-	began = spent()
-	grants, err := p.grants.Unpack("leader", id, p.unmarshal(answer).GetPackedGrants())
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	for i := range grants {
-		a.Apply(p.now, grants[i])
-	}
-	p.sum.member += spent() - began
+	took(&p.sum.member, func() {
+		grants, err := m.grants.Unpack("leader", m.id, back.GetPackedGrants())
+		if err != nil {
+			p.b.Fatal(err)
+		}
+		for i := range grants {
+			m.agg.Apply(p.now, grants[i])
+		}
+	})
 }
 
-// lead is the leader's part.
-func (p *pipe) lead(from quota.NodeID, data []byte) *peerv1.Frame {
-	reports, err := p.reports.Unpack(from, p.unmarshal(data).GetPackedReports())
+// lead is the leader's part: its answer is in p.packed.
+func (p *pipe) lead(from quota.NodeID, data []byte) {
+	reports, err := p.reports.Unpack(from, data)
 	if err != nil {
 		p.b.Fatal(err)
 	}
@@ -214,7 +261,7 @@ func (p *pipe) lead(from quota.NodeID, data []byte) *peerv1.Frame {
 			out = append(out, &g)
 		}
 	}
-	return &peerv1.Frame{Body: &peerv1.Frame_PackedGrants{PackedGrants: peerproto.PackGrants(nil, out)}}
+	p.packed = peerproto.PackGrants(p.packed[:0], peerproto.PackedForm, out)
 }
 
 func (p *pipe) marshal(f *peerv1.Frame) []byte {

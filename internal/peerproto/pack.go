@@ -9,8 +9,13 @@ import (
 )
 
 // PackedForm is the newest packed form that this version writes and reads. A node says
-// in its Hello which it reads; to one that says nothing messages are sent.
-const PackedForm = 1
+// in its Hello which it reads; to one that says nothing messages are sent, and to one
+// that reads an earlier form that one. Reports are the same in both, and told as the
+// first.
+const PackedForm = 2
+
+// firstForm is that of reports, and of grants to nodes that read no other.
+const firstForm = 1
 
 // MaxPacked bounds the entries of one packed message of either kind, over all its
 // reports or grants.
@@ -19,8 +24,13 @@ const MaxPacked = 4 * MaxEntries
 // errPacked says that bytes are no packed message.
 var errPacked = errors.New("not a packed message of a form that is known")
 
-// packer appends numbers. The packed form is made of unsigned varints.
-type packer struct{ b []byte }
+// packer appends numbers. The packed forms are made of unsigned varints.
+type packer struct {
+	b    []byte
+	form uint32
+}
+
+func newPacker(b []byte, form uint32) packer { return packer{append(b, byte(form)), form} }
 
 func (p *packer) uint(v uint64) { p.b = binary.AppendUvarint(p.b, v) }
 
@@ -32,21 +42,67 @@ func (p *packer) amount(u quota.Units) { p.uint(scaled(uint64(max(0, min(u, quot
 
 // level appends an amount of either sign.
 func (p *packer) level(u quota.Units) {
+	if p.form > firstForm {
+		p.balance(u)
+		return
+	}
 	p.uint(scaled(uint64(max(0, min(max(u, -u), quota.Most))))<<1 | uint64(u)>>63)
 }
 
 // estimate appends an amount of 0 or more that nobody counts with: its first ten bits
 // and how many follow.
 func (p *packer) estimate(u quota.Units) {
+	if p.form > firstForm {
+		p.rough(u)
+		return
+	}
 	v := uint64(max(0, u))
 	shift := max(0, bits.Len64(v)-estimateBits)
 	p.uint(v>>shift<<shiftBits | uint64(shift))
 }
 
 const (
-	estimateBits = 10 // of an estimate that are told: a thousandth of it is lost at most
+	estimateBits = 10 // of an estimate that are told: a five-hundredth of it is lost at most
 	shiftBits    = 6
 )
+
+// rough appends an amount of 0 or more that nobody counts with, in two bytes: its first
+// eight or nine bits, rounded, and how many pairs of bits follow.
+func (p *packer) rough(u quota.Units) {
+	v := uint64(max(0, min(u, quota.Most)))
+	pairs := (max(0, bits.Len64(v)-roughBits) + 1) / 2
+	if pairs > 0 {
+		v += 1 << (2*pairs - 1)
+	}
+	if v >>= 2 * pairs; v>>roughBits != 0 { // rounded up to one bit more
+		v, pairs = v>>2, pairs+1
+	}
+	p.uint(v<<pairBits | uint64(pairs))
+}
+
+const (
+	roughBits = 9 // of what is told roughly: it is wrong by a 250th at most
+	pairBits  = 5
+)
+
+// balance appends an amount of either sign to a thousandth of a token, rounded down.
+func (p *packer) balance(u quota.Units) {
+	u = max(-quota.Most, min(u, quota.Most))
+	m := int64(u) / thousandth
+	if int64(u)%thousandth < 0 {
+		m--
+	}
+	v := uint64(max(m, -m))
+	if v%1000 == 0 {
+		v = v / 1000 << 1
+	} else {
+		v = v<<1 | 1
+	}
+	p.uint(v<<1 | uint64(m)>>63)
+}
+
+// thousandth of a token, in units.
+const thousandth = int64(quota.Token) / 1000
 
 func (p *packer) text(s string) {
 	p.uint(uint64(len(s)))
@@ -63,32 +119,53 @@ func scaled(u uint64) uint64 {
 
 func zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }
 
-// unpacker takes numbers from the front of b. After the first fault bad is set, and all
+// unpacker takes numbers from b, from at on. After the first fault bad is set, and all
 // that is taken is 0.
 type unpacker struct {
-	b   []byte
-	bad bool
+	b    []byte
+	at   int
+	bad  bool
+	form uint32
 }
 
 func (u *unpacker) uint() uint64 {
-	if len(u.b) > 0 && u.b[0] < 0x80 { // most are small
-		v := u.b[0]
-		u.b = u.b[1:]
-		return uint64(v)
+	if u.at < len(u.b) && u.b[u.at] < 0x80 { // most are small
+		u.at++
+		return uint64(u.b[u.at-1])
 	}
-	v, n := binary.Uvarint(u.b)
-	if n <= 0 {
-		u.b, u.bad = nil, true
-		return 0
+	return u.long()
+}
+
+// long is uint of what takes several bytes.
+func (u *unpacker) long() (v uint64) {
+	rest := u.b[u.at:]
+	for i, c := range rest[:min(len(rest), binary.MaxVarintLen64)] {
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			if i == binary.MaxVarintLen64-1 && c > 1 {
+				break // more than 64 bits
+			}
+			u.at += i + 1
+			return v
+		}
 	}
-	u.b = u.b[n:]
-	return v
+	u.fail()
+	return 0
+}
+
+// left is how many bytes follow.
+func (u *unpacker) left() int { return len(u.b) - u.at }
+
+// bytes takes the next n, of which there are as many.
+func (u *unpacker) bytes(n int) []byte {
+	u.at += n
+	return u.b[u.at-n : u.at]
 }
 
 func (u *unpacker) uint32() uint32 {
 	v := u.uint()
 	if v > 1<<32-1 {
-		u.b, u.bad = nil, true
+		u.fail()
 		return 0
 	}
 	return uint32(v)
@@ -102,6 +179,9 @@ func (u *unpacker) int() int64 {
 func (u *unpacker) amount() quota.Units { return u.unscaled(u.uint()) }
 
 func (u *unpacker) level() quota.Units {
+	if u.form > firstForm {
+		return u.balance()
+	}
 	v := u.uint()
 	amount := u.unscaled(v >> 1)
 	if v&1 != 0 {
@@ -117,7 +197,7 @@ func (u *unpacker) unscaled(v uint64) quota.Units {
 		most /= uint64(quota.Token)
 	}
 	if v >>= 1; v > most {
-		u.b, u.bad = nil, true
+		u.fail()
 		return 0
 	}
 	if most != uint64(quota.Most) {
@@ -127,40 +207,72 @@ func (u *unpacker) unscaled(v uint64) quota.Units {
 }
 
 func (u *unpacker) estimate() quota.Units {
+	if u.form > firstForm {
+		return u.rough()
+	}
 	v := u.uint()
 	shift := v & (1<<shiftBits - 1)
 	if v >>= shiftBits; v >= 1<<estimateBits || bits.Len64(v)+int(shift) > 63 {
-		u.b, u.bad = nil, true
+		u.fail()
 		return 0
 	}
 	return quota.Units(v << shift)
+}
+
+func (u *unpacker) rough() quota.Units {
+	v := u.uint()
+	shift := v & (1<<pairBits - 1) * 2
+	if v >>= pairBits; v >= 1<<roughBits || bits.Len64(v)+int(shift) > 63 {
+		u.fail()
+		return 0
+	}
+	return quota.Units(v << shift)
+}
+
+func (u *unpacker) balance() quota.Units {
+	v := u.uint()
+	negative, most := v&1 != 0, uint64(quota.Most)/uint64(thousandth)
+	fraction := v&2 != 0
+	if v >>= 2; !fraction {
+		if v > most/1000 {
+			u.fail()
+			return 0
+		}
+		v *= 1000
+	}
+	if v > most {
+		u.fail()
+		return 0
+	}
+	if negative {
+		return -quota.Units(v) * quota.Units(thousandth)
+	}
+	return quota.Units(v) * quota.Units(thousandth)
 }
 
 // text returns the bytes of a string of at most limit bytes, valid as long as the
 // message is.
 func (u *unpacker) text(limit int) []byte {
 	n := u.uint()
-	if n > uint64(limit) || n > uint64(len(u.b)) {
-		u.b, u.bad = nil, true
+	if n > uint64(limit) || n > uint64(u.left()) {
+		u.fail()
 		return nil
 	}
-	s := u.b[:n]
-	u.b = u.b[n:]
-	return s
+	return u.bytes(int(n))
 }
 
 // count returns how many things follow, of at least size bytes each.
 func (u *unpacker) count(limit, size int) int {
 	n := u.uint()
-	if n > uint64(limit) || n > uint64(len(u.b)/size) {
-		u.b, u.bad = nil, true
+	if n > uint64(limit) || n > uint64(u.left()/size) {
+		u.fail()
 		return 0
 	}
 	return int(n)
 }
 
 // fail marks the message as no good.
-func (u *unpacker) fail() { u.b, u.bad = nil, true }
+func (u *unpacker) fail() { u.b, u.at, u.bad = nil, 0, true }
 
 // names writes keys: a limit is named once as long as the next key has the same.
 type names struct{ last quota.LimitName }
@@ -183,12 +295,11 @@ func (n *names) pack(p *packer, k quota.Key) {
 func (n *names) unpack(u *unpacker) quota.Key {
 	v := u.uint()
 	size := v >> 1
-	if size > maxPackedName || size > uint64(len(u.b)) {
+	if size > maxPackedName || size > uint64(u.left()) {
 		u.fail()
 		return quota.Key{}
 	}
-	key := string(u.b[:size])
-	u.b = u.b[size:]
+	key := string(u.bytes(int(size)))
 	if v&1 == 0 {
 		namespace, limit := u.text(maxPackedName), u.text(maxPackedName)
 		if string(namespace) != n.last.Namespace {

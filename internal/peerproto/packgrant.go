@@ -1,6 +1,10 @@
 package peerproto
 
-import "github.com/quorate/quorate/internal/quota"
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // What a packed entry of a grant has. Lease, Again, Slope, Burst and the window are
 // told where they are not those of the entry before: keys of one limit share them.
@@ -27,17 +31,19 @@ const (
 	grantLife
 	hasCredit
 
-	allOfGrant = hasCredit<<1 - 1
+	allOfGrant   = hasCredit<<1 - 1
+	ofMostGrants = hasSkip - 1
 )
 
-// PackGrants appends grants in the packed form. Sender and receiver are not in it. An
-// entry that answers a line of a report names neither key nor epoch: who reads it knows
-// what it had reported. Lines rise. Others and Unseen are told to a thousandth, rounded down. An
-// amount that has to be 0 to quota.Most and is not becomes the nearest that is.
-func PackGrants(b []byte, grants []*quota.Grant) []byte {
-	p := packer{append(b, PackedForm)}
+// PackGrants appends grants in a packed form, that of PackedForm or an earlier one.
+// Sender and receiver are not in it. An entry that answers a line of a report names
+// neither key nor epoch: who reads it knows what it had reported. Lines rise. Level and
+// Free are told to a thousandth of a token, rounded down, Others and Unseen to a 250th.
+// An amount that has to be 0 to quota.Most and is not becomes the nearest that is.
+func PackGrants(b []byte, form uint32, grants []*quota.Grant) []byte {
+	p := newPacker(b, form)
 	var n names
-	var last quota.GrantEntry
+	last := &quota.GrantEntry{}
 	at := quota.Time(0)
 	p.uint(uint64(len(grants)))
 	for _, g := range grants {
@@ -51,8 +57,8 @@ func PackGrants(b []byte, grants []*quota.Grant) []byte {
 		line := uint32(0)
 		for i := range g.Entries {
 			e := &g.Entries[i]
-			p.grantEntry(e, &last, &n, g.At, ack, line)
-			if last = *e; e.Line > 0 {
+			p.grantEntry(e, last, &n, g.At, ack, line)
+			if last = e; e.Line > 0 {
 				line = e.Line
 			}
 		}
@@ -79,7 +85,11 @@ func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, 
 	if has&hasSkip != 0 {
 		p.uint(uint64(e.Line - line))
 	}
-	p.uint(uint64(e.Seq))
+	if p.form == firstForm {
+		p.uint(uint64(e.Seq))
+	} else {
+		p.int(int64(e.Seq - last.Seq))
+	}
 	if has&hasTokens != 0 {
 		p.amount(e.Tokens)
 	}
@@ -101,7 +111,9 @@ func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, 
 	if has&hasUnseen != 0 {
 		p.estimate(e.Unseen)
 	}
-	p.rareOfGrant(e, has, at)
+	if has&^ofMostGrants != 0 {
+		p.rareOfGrant(e, has, at)
+	}
 }
 
 func (p *packer) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {
@@ -169,18 +181,17 @@ type Grants struct {
 	entries []quota.GrantEntry
 }
 
-// Unpack returns the grants of a packed message, valid until the next call. What it
-// takes has at most MaxPacked entries, amounts within quota.Most and no duration below
-// 0; the error says that the message is no good, as a whole.
+// Unpack returns the grants of a packed message of any form, valid until the next call.
+// What it takes has at most MaxPacked entries, amounts within quota.Most and no duration
+// below 0; the error says that the message is no good, as a whole.
 func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, error) {
-	if len(data) == 0 || data[0] != PackedForm {
+	if len(data) == 0 || data[0] < firstForm || data[0] > PackedForm {
 		return nil, errPacked
 	}
-	u := unpacker{b: data[1:]}
+	u := unpacker{b: data[1:], form: uint32(data[0])}
 	var n names
-	var last quota.GrantEntry
+	last := &quota.GrantEntry{}
 	at := quota.Time(0)
-	clear(gs.entries)
 	gs.grants, gs.entries = gs.grants[:0], gs.entries[:0]
 	for range u.count(MaxPacked, 6) {
 		g := quota.Grant{From: from, To: to, Range: quota.RangeID(u.uint32()), Term: quota.Term(u.uint())}
@@ -189,19 +200,20 @@ func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, err
 		ack := quota.Seq(u.uint())
 		size := u.count(MaxPacked-len(gs.entries), 2)
 		first, line := len(gs.entries), uint32(0)
-		for range size {
-			gs.entries = append(gs.entries, quota.GrantEntry{})
-			e := &gs.entries[len(gs.entries)-1]
-			u.grantEntry(e, &last, &n, g.At, ack, line)
-			if last = *e; e.Line > 0 {
+		gs.entries = slices.Grow(gs.entries, size)[:first+size]
+		g.Entries = gs.entries[first : first+size : first+size]
+		for i := range g.Entries {
+			e := &g.Entries[i]
+			*e = quota.GrantEntry{}
+			u.grantEntry(e, last, &n, g.At, ack, line)
+			if last = e; e.Line > 0 {
 				line = e.Line
 			}
 		}
-		g.Entries = gs.entries[first:len(gs.entries):len(gs.entries)]
 		gs.grants = append(gs.grants, g)
 		at = g.At
 	}
-	if u.bad || len(u.b) > 0 {
+	if u.bad || u.left() > 0 {
 		return nil, errPacked
 	}
 	return gs.grants, nil
@@ -226,7 +238,11 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 			e.Line = line + skip
 		}
 	}
-	e.Seq = quota.Seq(u.uint())
+	if u.form == firstForm {
+		e.Seq = quota.Seq(u.uint())
+	} else {
+		e.Seq = last.Seq + quota.Seq(u.int())
+	}
 	if has&hasTokens != 0 {
 		e.Tokens = u.amount()
 	}
@@ -251,7 +267,9 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 	e.Unknown, e.Recall, e.Closed = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0
 	e.Lease, e.Again, e.Slope, e.Burst = last.Lease, last.Again, last.Slope, last.Burst
 	e.WindowStart, e.WindowEnd, e.Ack = last.WindowStart, last.WindowEnd, ack
-	u.rareOfGrant(e, has, at)
+	if has&^ofMostGrants != 0 {
+		u.rareOfGrant(e, has, at)
+	}
 }
 
 func (u *unpacker) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {

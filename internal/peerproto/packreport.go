@@ -2,6 +2,7 @@ package peerproto
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -49,7 +50,7 @@ const (
 // for it is not named: DecodedReports have Ref instead of Key. An amount that is not 0
 // to quota.Most becomes the nearest that is, and a time of Learn is told as it is.
 func PackReports(b []byte, reports []*quota.Report) []byte {
-	p := packer{append(b, PackedForm)}
+	p := newPacker(b, firstForm)
 	var last quota.Report
 	var n names
 	base := baseOf(reports)
@@ -132,23 +133,32 @@ func (p *packer) reportEntry(e *quota.ReportEntry, n *names, base quota.Time, ep
 
 // rareOfReport appends the fields that few entries have.
 func (p *packer) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time) {
-	for _, f := range [...]struct {
-		bit uint64
-		u   quota.Units
-	}{
-		{hasRefused, e.Refused},
-		{hasWant, e.Want},
-		{hasOverdrawn, e.Overdrawn},
-		{hasBefore, e.Before},
-		{hasRefunded, e.Refunded},
-		{hasInFlight, e.InFlight},
-		{hasCharged, e.Charged},
-		{hasAlone, e.Alone},
-		{hasSaved, e.Saved},
-	} {
-		if has&f.bit != 0 {
-			p.amount(f.u)
-		}
+	if has&hasRefused != 0 {
+		p.amount(e.Refused)
+	}
+	if has&hasWant != 0 {
+		p.amount(e.Want)
+	}
+	if has&hasOverdrawn != 0 {
+		p.amount(e.Overdrawn)
+	}
+	if has&hasBefore != 0 {
+		p.amount(e.Before)
+	}
+	if has&hasRefunded != 0 {
+		p.amount(e.Refunded)
+	}
+	if has&hasInFlight != 0 {
+		p.amount(e.InFlight)
+	}
+	if has&hasCharged != 0 {
+		p.amount(e.Charged)
+	}
+	if has&hasAlone != 0 {
+		p.amount(e.Alone)
+	}
+	if has&hasSaved != 0 {
+		p.amount(e.Saved)
 	}
 	if has&hasWindow != 0 {
 		p.int(int64(e.Window - base))
@@ -218,31 +228,31 @@ type Reports struct {
 // takes has at most MaxPacked entries, amounts of 0 to quota.Most and no duration below
 // 0; the error says that the message is no good, as a whole.
 func (rs *Reports) Unpack(from quota.NodeID, data []byte) ([]quota.Report, error) {
-	if len(data) == 0 || data[0] != PackedForm {
+	if len(data) == 0 || data[0] != firstForm {
 		return nil, errPacked
 	}
-	u := unpacker{b: data[1:]}
+	u := unpacker{b: data[1:], form: firstForm}
 	var n names
 	var last quota.Report
 	base := quota.Time(u.int())
-	clear(rs.entries) // their strings and pointers
 	rs.reports, rs.entries = rs.reports[:0], rs.entries[:0]
 	for range u.count(MaxPacked, 5) {
 		r := u.reportHead(&last)
 		r.From = from
 		size := u.count(MaxPacked-len(rs.entries), 3)
 		first, epoch := len(rs.entries), quota.Seq(0)
-		for range size {
-			rs.entries = append(rs.entries, quota.ReportEntry{})
-			e := &rs.entries[len(rs.entries)-1]
+		rs.entries = slices.Grow(rs.entries, size)[:first+size]
+		r.Entries = rs.entries[first : first+size : first+size]
+		for i := range r.Entries {
+			e := &r.Entries[i]
+			*e = quota.ReportEntry{}
 			u.reportEntry(e, &n, base, epoch)
 			epoch = e.Epoch
 		}
-		r.Entries = rs.entries[first:len(rs.entries):len(rs.entries)]
 		rs.reports = append(rs.reports, r)
 		last.Incarnation, last.Age = r.Incarnation, r.Age
 	}
-	if u.bad || len(u.b) > 0 {
+	if u.bad || u.left() > 0 {
 		return nil, errPacked
 	}
 	return rs.reports, nil
@@ -312,23 +322,32 @@ func (u *unpacker) reportEntry(e *quota.ReportEntry, n *names, base quota.Time, 
 }
 
 func (u *unpacker) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time) {
-	for _, f := range [...]struct {
-		bit uint64
-		to  *quota.Units
-	}{
-		{hasRefused, &e.Refused},
-		{hasWant, &e.Want},
-		{hasOverdrawn, &e.Overdrawn},
-		{hasBefore, &e.Before},
-		{hasRefunded, &e.Refunded},
-		{hasInFlight, &e.InFlight},
-		{hasCharged, &e.Charged},
-		{hasAlone, &e.Alone},
-		{hasSaved, &e.Saved},
-	} {
-		if has&f.bit != 0 {
-			*f.to = u.amount()
-		}
+	if has&hasRefused != 0 {
+		e.Refused = u.amount()
+	}
+	if has&hasWant != 0 {
+		e.Want = u.amount()
+	}
+	if has&hasOverdrawn != 0 {
+		e.Overdrawn = u.amount()
+	}
+	if has&hasBefore != 0 {
+		e.Before = u.amount()
+	}
+	if has&hasRefunded != 0 {
+		e.Refunded = u.amount()
+	}
+	if has&hasInFlight != 0 {
+		e.InFlight = u.amount()
+	}
+	if has&hasCharged != 0 {
+		e.Charged = u.amount()
+	}
+	if has&hasAlone != 0 {
+		e.Alone = u.amount()
+	}
+	if has&hasSaved != 0 {
+		e.Saved = u.amount()
 	}
 	if has&hasWindow != 0 {
 		e.Window = base + quota.Time(u.int())
