@@ -25,6 +25,11 @@ const (
 	connectTimeout   = 5 * time.Second
 	maxGRPCHeader    = 16 << 10
 	maxGRPCIdle      = 15 * time.Minute // without a call; clients connect again when they need to
+
+	// streamWorkers is how many goroutines for each processor wait for calls. Each has a stack
+	// that has grown already: a new one grows twice in a call, which costs as much as all that
+	// a check does. Calls beyond them get new ones.
+	streamWorkers = 32
 )
 
 // HealthReady is the health service name that is SERVING only while the cluster
@@ -39,7 +44,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	s := newService(n, o)
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))),
+		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),
 		grpc.MaxRecvMsgSize(maxGRPCMessage),
 		grpc.MaxConcurrentStreams(maxGRPCStreams),
 		grpc.MaxHeaderListSize(maxGRPCHeader),
