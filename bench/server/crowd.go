@@ -46,6 +46,30 @@ func crowd(callers int, length time.Duration, begin func(i int, rng *rand.Rand) 
 	return len(all.took) * operations, all.took, errors.Join(all.errs...)
 }
 
+// halfOfMaximum is an open loop at half of what the slowest of several servers can do. A
+// server tells what that is when it is loaded first, which is before any is measured.
+type halfOfMaximum struct{ slowest float64 }
+
+func (h *halfOfMaximum) load(d *dialled) load {
+	reqs, told := singles(), false
+	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
+		if told {
+			return d.paced(h.slowest/2, reqs)(ctx, length)
+		}
+		told = true
+		closed := d.closed(unaryCallers, allowMethod, reqs, 1)
+		if _, _, err := closed(ctx, length); err != nil { // buckets are opened, pools filled
+			return 0, nil, err
+		}
+		start := time.Now()
+		done, took, err := closed(ctx, length)
+		if perSecond := float64(done) / time.Since(start).Seconds(); h.slowest == 0 || perSecond < h.slowest {
+			h.slowest = perSecond
+		}
+		return done, took, err
+	}
+}
+
 // paceEvery is how often calls that are due are let go.
 const paceEvery = 200 * time.Microsecond
 
@@ -53,7 +77,7 @@ const paceEvery = 200 * time.Microsecond
 // was due, so that what waits for a slow server is counted too.
 func (d *dialled) paced(perSecond float64, reqs []*raw) load {
 	return func(ctx context.Context, length time.Duration) (int, []time.Duration, error) {
-		due := make(chan time.Time, int(perSecond)) // a second behind: then the pace is the server's
+		due := make(chan time.Time, int(perSecond)+1) // a second behind: then the pace is the server's
 		go func() {
 			defer close(due)
 			start, n := time.Now(), 0

@@ -7,6 +7,7 @@
 // before, and look at the first bytes of what comes back.
 //
 // The empty gRPC server has a codec of raw bytes. It decodes nothing, and answers
-// with as many bytes as Quorate does; the empty HTTP handler does nothing at all. So
-// the ratios count everything that Quorate does for a check.
+// with as many bytes as Quorate does, and has as many goroutines that wait for calls; the
+// empty HTTP handler does nothing at all. So the ratios count everything that Quorate
+// does for a check.
 package server

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -16,11 +18,17 @@ import (
 )
 
 // The role in which this program is the empty server: at an address for gRPC, one
-// for HTTP and one for profiles.
+// for HTTP and one for profiles, with so many goroutines for calls.
 const emptyRole = "empty"
 
 func init() {
-	process.Roles[emptyRole] = func(args []string) error { return serveEmpty(args[0], args[1], args[2]) }
+	process.Roles[emptyRole] = func(args []string) error {
+		workers, err := strconv.Atoi(args[3])
+		if err != nil {
+			return err
+		}
+		return serveEmpty(args[0], args[1], args[2], workers)
+	}
 }
 
 // raw is a message that is not looked at.
@@ -76,12 +84,16 @@ func emptyStream(answer *raw) grpc.StreamHandler {
 	}
 }
 
-func serveEmpty(grpcAddr, httpAddr, debugAddr string) error {
+func serveEmpty(grpcAddr, httpAddr, debugAddr string, workers int) error {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", grpcAddr)
 	if err != nil {
 		return err
 	}
-	srv := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(rawCodec{})}
+	if workers > 0 {
+		options = append(options, grpc.NumStreamWorkers(uint32(workers)))
+	}
+	srv := grpc.NewServer(options...)
 	srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "quorate.v1.QuotaService",
 		Methods: []grpc.MethodDesc{
@@ -99,19 +111,29 @@ func serveEmpty(grpcAddr, httpAddr, debugAddr string) error {
 	return <-failed
 }
 
+// streamWorkers is how many goroutines for each processor the empty server has for calls:
+// as many as a node, for whoever runs it could have them too.
+const streamWorkers = 32
+
 // emptyServer is the empty server under the load that on makes of its addresses.
 func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
+	return emptyOf(name, streamWorkers*runtime.GOMAXPROCS(0), on)
+}
+
+// emptyOf is the empty server with so many goroutines for calls; 0 is gRPC's own way, a new
+// one for each.
+func emptyOf(name string, workers int, on func(r *runner, grpcAddr, httpAddr string) error) suite.Subject {
 	return suite.Subject{Name: name, Start: func(ctx context.Context) (suite.Runner, error) {
 		return begin(ctx, func(r *runner) error {
 			addrs, err := freeAddrs(3)
 			if err != nil {
 				return err
 			}
-			p, err := process.Role(emptyRole, addrs...)
+			p, err := process.Role(emptyRole, append(addrs, strconv.Itoa(workers))...)
 			if err != nil {
 				return err
 			}
-			r.servers, r.debug = []*process.Process{p}, addrs[2:]
+			r.servers, r.debug = []*process.Process{p}, addrs[2:3]
 			r.closers = append(r.closers, p.Close)
 			for _, a := range addrs {
 				if err := p.AwaitPort(ctx, a); err != nil {
@@ -125,4 +147,9 @@ func emptyServer(name string, on func(r *runner, grpcAddr, httpAddr string) erro
 
 func emptyGRPC(load func(*dialled) load) suite.Subject {
 	return emptyServer(empty, func(r *runner, addr, _ string) error { return r.dial([]string{addr}, load) })
+}
+
+// emptyDefault is the empty server as gRPC makes it when nothing is asked for.
+func emptyDefault(load func(*dialled) load) suite.Subject {
+	return emptyOf(empty+", gRPC's defaults", 0, func(r *runner, addr, _ string) error { return r.dial([]string{addr}, load) })
 }
