@@ -64,7 +64,7 @@ func (n *Net) admit(s *stranger) {
 		p.hurry()
 	}
 	n.wg.Go(c.writeLoop)
-	c.readLoop(func(f *peerv1.Frame) { n.handle(c, f) })
+	c.readLoop(func(f *peerv1.Frame) { n.handleAll(c, f) })
 	n.retire(c)
 }
 
@@ -131,6 +131,15 @@ func (n *Net) retire(c *conn) {
 		delete(n.accepted, key)
 	}
 	n.mu.Unlock()
+}
+
+// handleAll handles a frame. Answers to heartbeats that came together leave together.
+func (n *Net) handleAll(c *conn, f *peerv1.Frame) {
+	if c.lane == peerv1.Lane_LANE_CONTROL {
+		c.q.hold(true)
+		defer func() { c.q.hold(c.fr.more()) }()
+	}
+	n.handle(c, f)
 }
 
 // handle passes a frame on, with the means to answer it.

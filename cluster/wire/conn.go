@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"sync"
@@ -64,39 +63,11 @@ func (c *conn) send(f *peerv1.Frame, id uint64, answer bool) error {
 	case <-c.done:
 		return ErrUnreachable
 	default:
-		return c.q.push(b)
+		if c.q.push(b) == 0 {
+			return ErrBusy
+		}
+		return nil
 	}
-}
-
-// call sends a frame and waits for its answer.
-func (c *conn) call(ctx context.Context, f *peerv1.Frame) (*peerv1.Frame, error) {
-	id := c.lastID.Add(1)
-	ch := make(chan *peerv1.Frame, 1)
-	c.mu.Lock()
-	if c.pending == nil {
-		c.mu.Unlock()
-		return nil, ErrUnreachable
-	}
-	c.pending[id] = ch
-	c.mu.Unlock()
-	defer c.forget(id)
-	if err := c.send(f, id, false); err != nil {
-		return nil, err
-	}
-	select {
-	case a := <-ch:
-		return a, nil
-	case <-c.done:
-		return nil, ErrLost
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (c *conn) forget(id uint64) {
-	c.mu.Lock()
-	delete(c.pending, id)
-	c.mu.Unlock()
 }
 
 // answered hands an answer to the call that waits for it. Nobody waits for a

@@ -29,7 +29,9 @@
 // Send and Call never block on the network: frames wait in a queue bounded by
 // frames and bytes, and the caller is told [ErrBusy] when it is full. One
 // goroutine per connection writes, and flushes when the queue is empty: frames
-// that come together leave together, and a lone frame leaves at once.
+// that come together leave together, and a lone frame leaves at once. What is
+// asked in one [Net.Ask] is one write, and so are the answers on a control
+// connection to what was read at a time.
 //
 // # Up, Down, Dead
 //

@@ -80,6 +80,16 @@ func (fr *frameReader) next(limit int) ([]byte, error) {
 	return fr.buf, nil
 }
 
+// more says that another frame has been read as a whole: the next does not wait.
+func (fr *frameReader) more() bool {
+	have := fr.r.Buffered()
+	if have < lengthBytes {
+		return false
+	}
+	head, err := fr.r.Peek(lengthBytes)
+	return err == nil && uint64(binary.BigEndian.Uint32(head)) <= uint64(have-lengthBytes)
+}
+
 // frame reads one peerv1.Frame.
 func (fr *frameReader) frame() (*peerv1.Frame, error) {
 	b, err := fr.next(MaxFrame)

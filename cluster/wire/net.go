@@ -159,24 +159,6 @@ func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
 	return c.send(f, 0, false)
 }
 
-// Call sends a frame and waits for its answer. Besides the errors of Send it
-// returns ErrLost as soon as the connection ends, the context's error, and a
-// *RemoteError when the peer answered with a fault.
-func (n *Net) Call(ctx context.Context, to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) (*peerv1.Frame, error) {
-	c, err := n.connTo(to, lane)
-	if err != nil {
-		return nil, err
-	}
-	a, err := c.call(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	if a.Error != "" {
-		return nil, &RemoteError{Peer: to, Text: a.Error}
-	}
-	return a, nil
-}
-
 // Connected says whether the peer is Up.
 func (n *Net) Connected(id quota.NodeID) bool {
 	p := n.peer(id)

@@ -10,29 +10,52 @@ type queue struct {
 
 	mu     sync.Mutex
 	items  [][]byte
-	frames int // items and those being written
+	held   bool // the writer is not woken yet
+	frames int  // items and those being written
 	bytes  int
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// push appends a frame, or returns ErrBusy. A frame is always taken by an
-// empty queue, so that MaxFrame needs no relation to the bounds.
-func (q *queue) push(b []byte) error {
+// push appends frames, wakes the writer once, and returns how many there was room
+// for. A frame is always taken by an empty queue, so that MaxFrame needs no relation
+// to the bounds.
+func (q *queue) push(batch ...[]byte) (taken int) {
 	q.mu.Lock()
-	if q.frames >= maxQueueFrames || (q.frames > 0 && q.bytes+len(b) > maxQueueBytes) {
-		q.mu.Unlock()
-		return ErrBusy
+	for _, b := range batch {
+		if q.frames >= maxQueueFrames || (q.frames > 0 && q.bytes+len(b) > maxQueueBytes) {
+			break
+		}
+		q.items = append(q.items, b)
+		q.frames++
+		q.bytes += len(b)
+		taken++
 	}
-	q.items = append(q.items, b)
-	q.frames++
-	q.bytes += len(b)
+	held := q.held
 	q.mu.Unlock()
+	if taken > 0 && !held {
+		q.rouse()
+	}
+	return taken
+}
+
+func (q *queue) rouse() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
-	return nil
+}
+
+// hold keeps frames from waking the writer until it is taken back.
+func (q *queue) hold(on bool) {
+	q.mu.Lock()
+	was := q.held
+	q.held = on
+	waits := len(q.items) > 0
+	q.mu.Unlock()
+	if was && !on && waits {
+		q.rouse()
+	}
 }
 
 // take returns all that waits, reusing spare for what comes next.
