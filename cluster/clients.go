@@ -120,6 +120,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 		was.out.End(goodbye("the process has attached again"))
 	}
 	c.sessions[s.id] = s
+	c.poke()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: n.nodeHello()}})
 	c.tellPeers()
 	s.tellLimits(n.meta.current(), limitsCache{})
@@ -167,15 +168,15 @@ func goodbye(reason string) *quoratev1.AttachResponse {
 func (n *Node) clientLoop() {
 	defer n.done.Done()
 	c := &n.clients
-	tick := time.NewTicker(n.sync() / 2)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	swept := n.clock.now()
 	for {
 		select {
 		case <-n.stop:
 			return
 		case <-c.wake:
-		case <-tick.C:
+		case <-timer.C:
 		}
 		c.tellNews()
 		c.mu.Lock()
@@ -187,11 +188,16 @@ func (n *Node) clientLoop() {
 			c.peers = min(c.peers, c.guessPeers()) // those that attach next know
 		}
 		c.push(now)
+		pause := n.sync() / 2
+		if c.branch.Len() == 0 {
+			pause = time.Second // whoever attaches wakes it
+		}
 		c.mu.Unlock()
 		n.correct()
 		if n.agg.Urgent() {
 			n.poke()
 		}
+		timer.Reset(pause)
 	}
 }
 
