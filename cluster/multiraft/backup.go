@@ -106,7 +106,7 @@ func seedSnapshot(snapDir string, self quota.NodeID, index, term uint64, data io
 	if err != nil {
 		return err
 	}
-	t := newTransport(nil, self, 0, DefaultTiming())
+	t := newTransport(nil, nil, self, 0, DefaultTiming())
 	defer t.cancel()
 	conf := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(self), Address: raft.ServerAddress(self)}}}
 	sink, err := snaps.Create(1, index, term, conf, index, t)

@@ -17,8 +17,9 @@ import (
 // the question, also one to a heartbeat of long before. A leader that was stopped
 // finds such answers when it goes on, while others have elected another.
 type confirms struct {
-	sent  atomic.Uint64 // newest round; what is sent to followers is of this one
-	acked sync.Map      // quota.NodeID -> ack
+	sent   atomic.Uint64 // newest round; what is sent to followers is of this one
+	asking atomic.Bool   // one is under way: heartbeats wait for nothing
+	acked  sync.Map      // quota.NodeID -> ack
 
 	mu   sync.Mutex
 	next *round // the one that forms; nil if nobody waits for it
@@ -58,6 +59,22 @@ func (c *confirms) recent(id quota.NodeID, term uint64, within time.Duration) bo
 	v, _ := c.acked.Load(id)
 	a, _ := v.(ack)
 	return a.term == term && time.Since(a.at) < within
+}
+
+// urgent says that a round waits for heartbeats.
+func (c *confirms) urgent() bool { return c != nil && c.asking.Load() }
+
+// answered is when the follower answered this leader last; zero if it never did.
+func (c *confirms) answered(id quota.NodeID, term uint64) time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	if v, ok := c.acked.Load(id); ok {
+		if a, _ := v.(ack); a.term == term {
+			return a.at
+		}
+	}
+	return time.Time{}
 }
 
 // heard says whether the follower has answered in that round or a later one.
@@ -123,6 +140,9 @@ func (g *Group) confirm(number uint64) error {
 	}
 	ctx, cancel := context.WithTimeout(i.trans.ctx, g.host.cfg.Timing.rpcTimeout())
 	defer cancel()
+	g.confirms.asking.Store(true) // before those that wait are sent off
+	defer g.confirms.asking.Store(false)
+	g.host.beats.hurry()
 	for {
 		_, term, serving := g.Leader()
 		if !serving {

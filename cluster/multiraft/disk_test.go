@@ -255,7 +255,7 @@ func TestSnapshotThatCannotBeWritten(t *testing.T) {
 	c.apply(0, 10)
 	m := c.members[0]
 	s := m.groups[0].snaps
-	k, err := s.Create(1, 5, 1, raft.Configuration{}, 1, newTransport(nil, "n0", 0, DefaultTiming()))
+	k, err := s.Create(1, 5, 1, raft.Configuration{}, 1, newTransport(nil, nil, "n0", 0, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ type Host struct {
 	cfg   Config
 	log   *slog.Logger
 	limit *limiter
+	beats *beats
 
 	ctx    context.Context // ends when the host closes
 	cancel context.CancelFunc
@@ -50,7 +51,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone: map[uint32]bool{}, names: map[uint32]string{},
-		pace:  pace{limit: cfg.SlowDisk},
+		pace: pace{limit: cfg.SlowDisk}, beats: newBeats(cfg.Net),
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	if err := h.sweepAll(); err != nil {

@@ -120,7 +120,7 @@ func (g *Group) abdicate(i *instance) {
 	if heir == "" {
 		return
 	}
-	tr := newTransport(g.host.cfg.Net, g.host.cfg.Self, g.opts.ID, t)
+	tr := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, t)
 	defer tr.cancel()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(g.host.cfg.Self), Addr: []byte(g.host.cfg.Self)}
 	err := tr.TimeoutNow(raft.ServerID(heir), raft.ServerAddress(heir), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})

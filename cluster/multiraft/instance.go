@@ -61,13 +61,12 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 // start starts an instance. again says that the state machine already holds
 // what it has applied: snapshots are not restored and its entries skipped.
 func (g *Group) start(again bool) error {
-	t := g.host.cfg.Timing
 	i := &instance{
-		group: g, trans: newTransport(g.host.cfg.Net, g.host.cfg.Self, g.opts.ID, t),
+		group: g, trans: newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing),
 		queue: make(chan request, queueLen), notify: make(chan bool, notifyLen),
 		seen: make(chan raft.Observation, notifyLen), ended: make(chan struct{}),
 	}
-	i.trans.confirms = &g.confirms
+	i.trans.confirms, i.trans.idle = &g.confirms, g.opts.Commit
 	i.disk = g.newDisk(i)
 	i.trans.stalled = func() bool { return i.disk.stalled() > g.stallLimit() }
 	r, err := g.newRaft(i, again)
@@ -82,6 +81,8 @@ func (g *Group) start(again bool) error {
 			slices.ContainsFunc(servers(r), func(s raft.Server) bool { return s.ID == id })
 	}
 	i.trans.wanted.Store(&wanted)
+	leads := func() { r.VerifyLeader() }
+	i.trans.leads.Store(&leads)
 	r.RegisterObserver(raft.NewObserver(i.seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok

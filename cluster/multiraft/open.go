@@ -111,7 +111,7 @@ func (g *Group) bootstrap() error {
 	}
 	add(g.opts.Voters, raft.Voter)
 	add(g.opts.Nonvoters, raft.Nonvoter)
-	t := newTransport(g.host.cfg.Net, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
+	t := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
 	defer t.cancel()
 	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, c); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)

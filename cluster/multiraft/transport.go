@@ -39,8 +39,15 @@ type transport struct {
 	self   quota.NodeID
 	group  uint32
 	timing Timing
+	beats  *beats
 	in     chan raft.RPC
 	beat   atomic.Pointer[func(raft.RPC)]
+
+	idle    time.Duration          // how often a leader without entries tells the commit index
+	last    atomic.Uint64          // index of the entry that was stored last; 0 if none was
+	telling atomic.Int32           // appends without entries that wait to leave
+	nudged  atomic.Int64           // when heartbeats were asked for last, unix nanoseconds
+	leads   atomic.Pointer[func()] // asks raft whether it leads
 
 	stalled  func() bool // whether the own disk hangs; nil for never
 	confirms *confirms   // told of every answer; nil for nobody
@@ -58,8 +65,8 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(net *wire.Net, self quota.NodeID, group uint32, t Timing) *transport {
-	tr := &transport{net: net, self: self, group: group, timing: t, in: make(chan raft.RPC)}
+func newTransport(net *wire.Net, b *beats, self quota.NodeID, group uint32, t Timing) *transport {
+	tr := &transport{net: net, beats: b, self: self, group: group, timing: t, in: make(chan raft.RPC)}
 	tr.ctx, tr.cancel = context.WithCancel(context.Background())
 	return tr
 }
@@ -82,6 +89,7 @@ func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) { t.beat.Store(&f) }
 // Close fails the calls under way and those to come.
 func (t *transport) Close() error {
 	t.cancel()
+	t.beats.hurry() // so that no heartbeat keeps raft from ending
 	return nil
 }
 
@@ -93,26 +101,38 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 
 // AppendEntries implements raft.Transport.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	lane, limit := peerv1.Lane_LANE_DATA, t.timing.rpcTimeout()
 	if t.stalled != nil && t.stalled() {
 		return errStalled
 	}
 	if isHeartbeat(args) {
-		// A lost heartbeat must not hold back the next one for long.
-		lane, limit = peerv1.Lane_LANE_CONTROL, t.timing.Heartbeat
-	} else if err := t.await(id, args.Term); err != nil {
+		return t.heartbeat(id, args, resp)
+	}
+	if err := t.await(id, args.Term); err != nil {
 		return err
 	}
+	if len(args.Entries) == 0 {
+		return t.tell(id, args, resp)
+	}
+	return t.append(id, args, resp)
+}
+
+// append sends entries, again and again as long as the follower opens its replica.
+func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	trim(args)
-	number := t.confirms.round() // before it is sent
+	number, limit := t.confirms.round(), t.timing.rpcTimeout() // before it is sent
 	m := &peerv1.Raft{Message: &peerv1.Raft_AppendEntries{AppendEntries: appendOut(args)}}
-	a, err := t.call(id, lane, limit, m)
-	for again := awayFirst; lane == peerv1.Lane_LANE_DATA && isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
-		a, err = t.call(id, lane, limit, m)
+	a, err := t.call(id, peerv1.Lane_LANE_DATA, limit, m)
+	for again := awayFirst; isAway(err) && t.pause(again, id, args.Term); again = min(2*again, leadCheck) {
+		a, err = t.call(id, peerv1.Lane_LANE_DATA, limit, m)
 	}
 	if err != nil {
 		return err
 	}
+	return t.appended(id, args, resp, a, number)
+}
+
+// appended takes the answer to what was sent in that round of confirmation.
+func (t *transport) appended(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, a *peerv1.Raft, number uint64) error {
 	r := a.GetAppendEntriesResult()
 	if r == nil {
 		return errAnswer(a)
