@@ -154,10 +154,10 @@ behaviour: ## a burst, a node killed, back, and a further one: what three real n
 	cd bench
 	go run ./cmd/behaviour
 
-scale: ## clusters of up to NODES nodes and SCALEKEYS keys in the simulator, beside the cost model
+scale: ## play clusters that double, and one of NODES nodes and SCALEKEYS keys, beside the cost model; some minutes
 	cd bench
 	go run ./cmd/scale
-	go run ./cmd/scale -nodes $(NODES) -keys $(SCALEKEYS) -duration 2s -double=false
+	go run ./cmd/scale -nodes $(NODES) -keys $(SCALEKEYS) -ranges 64 -double=false
 
 soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
 	cd bench

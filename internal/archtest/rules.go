@@ -199,7 +199,7 @@ var Rules = []Rule{
 	{
 		Package: "internal/sim", Kind: Seeded,
 		Job: "simulates the real leader and aggregator from a seed",
-		May: []string{"internal/quota", "internal/bound", "internal/limiter", "shard", "leader", "aggregator", "branch"},
+		May: []string{"internal/quota", "internal/peerproto", "internal/bound", "internal/limiter", "shard", "leader", "aggregator", "branch"},
 	},
 	{
 		Package: "cluster/wire", Kind: Library,

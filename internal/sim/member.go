@@ -30,7 +30,7 @@ func (r *run) pump(n *node) {
 func (r *run) report(n *node, rep quota.Report) {
 	r.res.Reports++
 	r.res.Entries += int64(len(rep.Entries))
-	r.res.Bytes += reportSize(&rep)
+	r.res.Bytes += r.packed.report(&rep)
 	if rep.Term == 0 || int(rep.Term) > len(r.seats) {
 		return
 	}
@@ -60,7 +60,7 @@ func (r *run) receive(s *seat, n *node, life int32, rep quota.Report) {
 	if n.life == life {
 		r.grant(s, n, g)
 	} else {
-		r.res.Bytes += grantSize(&g)
+		r.res.Bytes += r.packed.grant(&g)
 	}
 	r.pushed(s)
 }
@@ -78,7 +78,7 @@ func (r *run) pushed(s *seat) {
 
 // grant sends a grant to a member.
 func (r *run) grant(s *seat, n *node, g quota.Grant) {
-	r.res.Bytes += grantSize(&g)
+	r.res.Bytes += r.packed.grant(&g)
 	r.send(s.node, n, func() {
 		if r.heard != nil {
 			r.heard(n, nil, &g)

@@ -27,8 +27,8 @@ type Result struct {
 	// Asked counts questions to the leader, and Alone those that it did not answer in
 	// time: the node decided alone.
 	Asked, Alone int64
-	// Reports counts those that members sent, and Bytes estimates what they and
-	// their answers take on the wire: the fields' sizes in protobuf.
+	// Reports counts those that members sent, and Bytes what they and their answers take on
+	// the wire in the packed form, without frames. Of a rival it is an estimate.
 	Reports, Bytes int64
 	// Entries counts the keys in those reports, and ClientReports the reports that
 	// clients sent to their nodes.

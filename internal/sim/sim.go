@@ -28,6 +28,7 @@ type run struct {
 	book
 	answered []answered                                       // if Check
 	call     *call                                            // free for the next decision
+	packed   packed                                           // of the last message, to be counted
 	slack    quota.Units                                      // what a limit yields while messages take longer than the fastest did
 	late     time.Duration                                    // how long after Duration what waits is decided
 	heard    func(n *node, rep *quota.Report, g *quota.Grant) // of every message that arrives, one of them; nil is nobody

@@ -2,48 +2,27 @@ package sim
 
 import (
 	"testing"
-	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWireSize compares what is counted with what protobuf makes of the same
-// report and grant, with small numbers and large ones, and with none.
+// TestWireSize: what is counted is what a node would send, and the second time a key that
+// the leader has numbered takes less.
 func TestWireSize(t *testing.T) {
-	for _, u := range []int64{0, 1, 127, 128, 1_000_000, 123_456_789_012, -5} {
-		n := uint64(max(u, 0))
-		k := quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"}, Key: "10.1.2.3"}
-		r := quota.Report{Range: 3, Term: quota.Term(n), Seq: quota.Seq(n), Incarnation: quota.Incarnation(n), Full: u > 1, Entries: []quota.ReportEntry{{
-			Key: k, Epoch: quota.Seq(n), Used: quota.Units(u), Overdrawn: quota.Units(u), Refused: quota.Units(u), Refunded: quota.Units(u),
-			InFlight: quota.Units(u), Held: quota.Units(u), AccruedTo: quota.Time(u), Applied: quota.Seq(n), Want: quota.Units(u),
-			Unreported: quota.Units(u), Final: u > 1, Window: quota.Time(u), Before: quota.Units(u),
-			Learn: &quota.Learn{
-				Told: u > 1, Level: quota.Units(u), Age: time.Duration(u), Rate: quota.Units(u), Cap: quota.Units(u),
-				LeaseLeft: time.Duration(u), WindowEnd: quota.Time(u),
-			},
-		}}}
-		pr := &peerv1.Report{Range: 3, Term: n, Seq: n, Incarnation: n, Full: u > 1, Entries: []*peerv1.ReportEntry{{
-			Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Epoch: n, Used: u, Overdrawn: u, Refused: u, Refunded: u, InFlight: u, Held: u,
-			AccruedTo: u, Applied: n, Want: u, Unreported: u, Final: u > 1, Window: u, Before: u,
-			Learn: &peerv1.Learn{Told: u > 1, Level: u, AgeNanos: u, Rate: u, Cap: u, LeaseLeftNanos: u, WindowEnd: u},
-		}}}
-		if got, want := reportSize(&r), int64(proto.Size(pr)); got != want {
-			t.Errorf("%d: a report takes %d bytes, counted as %d", u, want, got)
-		}
-		g := quota.Grant{Range: 3, Term: quota.Term(n), At: quota.Time(u), Entries: []quota.GrantEntry{{
-			Key: k, Epoch: quota.Seq(n), Seq: quota.Seq(n), Ack: quota.Seq(n), Tokens: quota.Units(u), Rate: quota.Units(u), Cap: quota.Units(u),
-			Lease: time.Duration(u), Level: quota.Units(u), Free: quota.Units(u), Others: quota.Units(u), Again: time.Duration(u),
-			WindowStart: quota.Time(u), WindowEnd: quota.Time(u), Slope: quota.Units(u), Closed: u > 1,
-		}}}
-		pg := &peerv1.Grant{Range: 3, Term: n, At: u, Entries: []*peerv1.GrantEntry{{
-			Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Epoch: n, Seq: n, Ack: n, Tokens: u, Rate: u, Cap: u, LeaseNanos: u, Level: u,
-			Free: u, Others: u, AgainNanos: u, WindowStart: u, WindowEnd: u, Slope: u, Closed: u > 1,
-		}}}
-		if got, want := grantSize(&g), int64(proto.Size(pg)); got != want {
-			t.Errorf("%d: a grant takes %d bytes, counted as %d", u, want, got)
-		}
+	var p packed
+	e := quota.ReportEntry{Key: quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"}, Key: "10.1.2.3"}, Epoch: 7, Used: quota.Token}
+	r := quota.Report{Range: 3, Term: 1, Seq: 1, Incarnation: 9, Entries: []quota.ReportEntry{e}}
+	named := p.report(&r)
+	r.Entries[0].Ref = 5
+	numbered := p.report(&r)
+	if want := int64(len(peerproto.PackReports(nil, []*quota.Report{&r}))); numbered != want || named < numbered+int64(len("web"+"per_client"+"10.1.2.3")) {
+		t.Errorf("a report takes %d bytes, and %d when its key is numbered, which are %d", named, numbered, want)
+	}
+	g := quota.Grant{Range: 3, Term: 1, At: 99, Entries: []quota.GrantEntry{{Key: e.Key, Epoch: 7, Seq: 1, Tokens: quota.Token}}}
+	pushed := p.grant(&g)
+	g.Entries[0].Line = 1
+	if answer, want := p.grant(&g), int64(len(peerproto.PackGrants(nil, []*quota.Grant{&g}))); answer != want || pushed <= answer {
+		t.Errorf("a grant takes %d bytes, and %d as an answer, which are %d", pushed, answer, want)
 	}
 }

@@ -1,108 +1,92 @@
-// Command scale plays large clusters in the simulator, doubles nodes, keys and traffic
-// one at a time, and prints what members send beside what the cost model of
-// docs/performance.md foresees.
+// Command scale plays large clusters, doubles nodes, keys, traffic and ranges one at a
+// time, and prints what members and leaders do and what it takes of a processor, beside
+// what the cost model of docs/performance.md foresees.
 //
 //	go run ./cmd/scale                                     a minute or two
-//	go run ./cmd/scale -nodes 1000 -keys 1000000 -double=false
+//	go run ./cmd/scale -nodes 1000 -keys 1000000 -ranges 64 -double=false
 package main
 
 import (
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
-	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/sim"
 	"golang.org/x/sys/unix"
 
+	"github.com/quorate/quorate/bench/scale"
 	"github.com/quorate/quorate/bench/suite"
-)
-
-// shape is one cluster and its traffic.
-type shape struct {
-	what        string
-	nodes, keys int
-	rate        float64 // requests per second at each node
-	duration    time.Duration
-}
-
-const (
-	skew = 1.1
-	sync = 100 * time.Millisecond
+	"github.com/quorate/quorate/internal/quota"
 )
 
 func main() {
 	nodes := flag.Int("nodes", 50, "nodes of the first cluster")
 	keys := flag.Int("keys", 100_000, "keys, Zipf 1.1")
+	ranges := flag.Int("ranges", 4, "ranges, each led by a node of its own")
 	rate := flag.Float64("rate", 100, "requests per second at each node")
-	duration := flag.Duration("duration", 3*time.Second, "simulated time")
-	double := flag.Bool("double", true, "then double each of them, one at a time")
+	limit := flag.Int64("limit", 1000, "tokens per second for each key, and its burst")
+	warm := flag.Duration("warm-up", 2*time.Second, "simulated time before what is counted")
+	duration := flag.Duration("duration", 4*time.Second, "simulated time that is counted")
+	double := flag.Bool("double", true, "then double each of them, twice, one at a time")
 	flag.Parse()
-	if *nodes < 1 || *keys < 2 || *rate <= 0 || *duration <= 0 {
-		fmt.Fprintln(os.Stderr, "scale: -nodes must be at least 1, -keys at least 2, -rate and -duration above 0")
+	base := scale.Shape{
+		Nodes: *nodes, Keys: *keys, Ranges: *ranges, Rate: *rate, Zipf: 1.1, Seed: 1,
+		Sync: 100 * time.Millisecond, Delay: time.Millisecond, WarmUp: *warm, Duration: *duration,
+		Limit: quota.Limit{
+			LimitName: quota.LimitName{Namespace: "api", Limit: "per_tenant"},
+			Rate:      quota.Rate{Tokens: *limit, Per: time.Second}, Burst: *limit,
+		},
+	}
+	if base.Nodes < 1 || base.Keys < 2 || base.Ranges < 1 || base.Ranges > 256 || base.Rate <= 0 || base.Duration <= 0 || base.WarmUp < 0 || *limit < 1 {
+		fmt.Fprintln(os.Stderr, "scale: -nodes and -limit must be at least 1, -keys at least 2, -ranges 1 to 256, -rate and -duration above 0, -warm-up not below 0")
 		os.Exit(2)
 	}
-	base := shape{"", *nodes, *keys, *rate, *duration}
-	shapes := []shape{base}
-	if *double {
-		for f := 2; f <= 4; f *= 2 {
-			n, k, r := base, base, base
-			n.what, n.nodes = fmt.Sprintf("nodes x %d", f), n.nodes*f
-			k.what, k.keys = fmt.Sprintf("keys x %d", f), k.keys*f
-			r.what, r.rate = fmt.Sprintf("traffic x %d", f), r.rate*float64(f)
-			shapes = append(shapes, n, k, r)
-		}
+	runtime.LockOSThread()
+	fmt.Println(head)
+	play("", base)
+	if !*double {
+		return
 	}
-	fmt.Println("| | nodes | keys | requests/s a node | entries/s a node | model | ratio | reports/s a node | bytes/s a node | bytes an entry | entries/s all leaders | CPU us a request, simulator with it | heap |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
-	for _, s := range shapes {
-		play(s)
+	for f := 2; f <= 4; f *= 2 {
+		n, k, r, t := base, base, base, base
+		n.Nodes *= f
+		k.Keys *= f
+		r.Ranges *= f
+		t.Rate *= float64(f)
+		play(fmt.Sprintf("nodes x %d", f), n)
+		play(fmt.Sprintf("keys x %d", f), k)
+		play(fmt.Sprintf("ranges x %d", f), r)
+		play(fmt.Sprintf("traffic x %d", f), t)
 	}
 }
 
-// model is how many keys a node reports in a second: those that were asked for since
-// their last report.
-func (s shape) model() float64 {
-	sum := 0.0
-	for k := range s.keys {
-		sum += math.Pow(float64(k+1), -skew)
-	}
-	entries := 0.0
-	for k := range s.keys {
-		perSync := s.rate * math.Pow(float64(k+1), -skew) / sum * sync.Seconds()
-		entries += 1 - math.Exp(-perSync)
-	}
-	return entries / sync.Seconds()
-}
+const head = `| | nodes | keys | ranges | requests/s a node | entries/s a node | by the model | frames/s a node | by the model | bytes/s a node | bytes an entry | entries/s a leader | nodes that hold its key | member, us an entry | leader, us an entry | a member's core | a leader's core | simulated in, memory |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
-func play(s shape) {
-	began := cpu()
-	r := sim.Run(sim.Scenario{
-		Seed: 1, Nodes: s.nodes, Duration: s.duration, Delay: time.Millisecond, Near: true, Sync: sync,
-		Limit: quota.Limit{
-			LimitName: quota.LimitName{Namespace: "scale", Limit: "l"},
-			Rate:      quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 1000,
-		},
-		Keys: sim.Keys{Count: s.keys, Zipf: skew}, MaxKeys: 10_000_000,
-		Loads: []sim.Load{{Rate: s.rate * float64(s.nodes)}},
-	})
-	used := cpu() - began
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	per := func(n int64) float64 { return float64(n) / r.NodeSeconds }
+func play(what string, s scale.Shape) {
+	began := time.Now()
+	r := scale.Play(s)
+	took := time.Since(began)
+	var use unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &use) // its peak is that of all shapes so far
+	seconds := s.Duration.Seconds()
+	node, leader := seconds*float64(s.Nodes), seconds*float64(min(s.Nodes, s.Ranges))
+	entries := float64(r.Entries) / node
+	bytes := float64(r.ReportBytes + r.GrantBytes)
 	n := suite.Number
-	fmt.Printf("| %s | %s | %s | %s | %s | %s | %.2f | %s | %s | %s | %s | %s | %s MB |\n", s.what, n(float64(s.nodes)), n(float64(s.keys)), n(s.rate),
-		n(per(r.Entries)), n(s.model()), per(r.Entries)/s.model(), n(per(r.Reports)), n(per(r.Bytes)), n(float64(r.Bytes)/float64(max(r.Entries, 1))),
-		n(per(r.Entries)*float64(s.nodes)), n(float64(used.Microseconds())/float64(max(r.Attempted, 1))), n(float64(m.Sys>>20)))
-}
-
-func cpu() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
-		return 0
+	us := func(d time.Duration, entries int64) string {
+		return fmt.Sprintf("%.2f", float64(d.Nanoseconds())/1e3/float64(max(entries, 1)))
 	}
-	return time.Duration(ts.Nano())
+	core := func(d time.Duration, among float64) string { return fmt.Sprintf("%.2f %%", 100*d.Seconds()/among) }
+	cells := []string{
+		what, n(float64(s.Nodes)), n(float64(s.Keys)), n(float64(s.Ranges)), n(float64(r.Requests) / node),
+		n(entries), n(s.Entries()),
+		n(float64(r.Frames) / node), n(s.Frames()), n(bytes / node), n(bytes / float64(max(r.Entries, 1))),
+		n(float64(r.Booked) / leader), n(s.Holders()), us(r.Member, r.Entries), us(r.Leader+r.Tend, r.Booked),
+		core(r.Member, node), core(r.Leader+r.Tend, leader),
+		fmt.Sprintf("%v, %s MB", took.Round(100*time.Millisecond), n(float64(use.Maxrss>>10))),
+	}
+	fmt.Println("| " + strings.Join(cells, " | ") + " |")
 }
