@@ -95,7 +95,7 @@ func (n *Node) bookOwn(r *quota.Report) {
 	if s == nil {
 		return
 	}
-	if g, ok := s.report(r); ok {
+	if g, ok := s.report(r, nil); ok {
 		n.apply(n.clock.now(), &g)
 	}
 }
@@ -149,15 +149,16 @@ func (n *Node) onReports(from quota.NodeID, msg *peerv1.Reports) {
 	var out []*quota.Grant
 	for _, pr := range msg.Reports {
 		r := peerproto.DecodeReport(from, pr)
-		out = n.bookFor(&r, out)
+		out = n.bookFor(&r, out, nil)
 	}
 	n.answerReports(from, out)
 }
 
-// bookFor books a report of another member and adds the answer to the others.
-func (n *Node) bookFor(r *quota.Report, out []*quota.Grant) []*quota.Grant {
+// bookFor books a report of another member and adds the answer to the others. Its
+// entries are in room, as far as that is enough.
+func (n *Node) bookFor(r *quota.Report, out []*quota.Grant, room []quota.GrantEntry) []*quota.Grant {
 	if s := n.seats[r.Range]; s != nil {
-		if g, ok := s.report(r); ok {
+		if g, ok := s.report(r, room); ok {
 			return append(out, &g)
 		}
 	}

@@ -14,6 +14,24 @@ import (
 // unpackRoom is room for reports that came, one for each goroutine that reads some.
 var unpackRoom = sync.Pool{New: func() any { return &peerproto.Reports{} }}
 
+// answerRooms is room for answers, one for each goroutine that makes some.
+var answerRooms = sync.Pool{New: func() any { return &answerRoom{} }}
+
+// answerRoom is room for the entries of all answers to one message.
+type answerRoom struct{ entries []quota.GrantEntry }
+
+// take returns room for n entries, until the next reset.
+func (r *answerRoom) take(n int) []quota.GrantEntry {
+	from := len(r.entries)
+	if cap(r.entries)-from < n { // what has been taken stays where it is
+		r.entries, from = make([]quota.GrantEntry, 0, max(n, min(2*cap(r.entries), peerproto.MaxPacked))), 0
+	}
+	r.entries = r.entries[:from+n]
+	return r.entries[from : from : from+n]
+}
+
+func (r *answerRoom) reset() { r.entries = r.entries[:0] }
+
 // packedForm is what this node tells its peers that it reads.
 func (c *Config) packedForm() uint32 { return peerproto.PackedForm - c.earlier }
 
@@ -65,9 +83,12 @@ func (n *Node) onPackedReports(from quota.NodeID, data []byte) {
 		n.log.Debug("reports not read", "peer", from, "err", err)
 		return
 	}
+	answers := answerRooms.Get().(*answerRoom)
+	defer answerRooms.Put(answers)
+	answers.reset()
 	out := make([]*quota.Grant, 0, len(reports))
 	for i := range reports {
-		out = n.bookFor(&reports[i], out)
+		out = n.bookFor(&reports[i], out, answers.take(len(reports[i].Entries)))
 	}
 	n.answerReports(from, out)
 }

@@ -97,6 +97,7 @@ type pipe struct {
 	reports peerproto.Reports
 	packed  []byte
 	live    uint64 // bytes of the heap after the last collection
+	answers answerRoom
 	sum     pipeSum
 }
 
@@ -250,9 +251,10 @@ func (p *pipe) lead(from quota.NodeID, data []byte) {
 		p.b.Fatal(err)
 	}
 	out := make([]*quota.Grant, 0, len(reports))
+	p.answers.reset()
 	for i := range reports {
 		l := p.ledgers[reports[i].Range]
-		g, err := l.Report(p.now, reports[i])
+		g, err := l.ReportInto(p.answers.take(len(reports[i].Entries)), p.now, &reports[i])
 		if err != nil {
 			p.b.Fatal(err)
 		}

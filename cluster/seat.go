@@ -85,14 +85,15 @@ func (s *seat) with(f func(l *leader.Ledger, now quota.Time)) bool {
 	return true
 }
 
-// report books a report. An answer without entries is no answer.
-func (s *seat) report(r *quota.Report) (g quota.Grant, ok bool) {
+// report books a report. An answer without entries is no answer; they are in room, as
+// far as that is enough.
+func (s *seat) report(r *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
 	wants := false
 	var pushed []quota.Grant
 	defer func() { s.node.push(pushed) }()
 	s.with(func(l *leader.Ledger, now quota.Time) {
 		var err error
-		if g, err = l.Report(now, *r); err != nil {
+		if g, err = l.ReportInto(room, now, r); err != nil {
 			s.node.stats.refusedReports.Inc()
 			return
 		}

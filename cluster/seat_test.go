@@ -29,7 +29,7 @@ func (s *seat) ask(term quota.Term, seq quota.Seq, k quota.Key) bool {
 	_, ok := s.report(&quota.Report{
 		Range: s.id, Term: term, From: "n1", Incarnation: 1, Seq: seq,
 		Entries: []quota.ReportEntry{{Key: k, Epoch: 1, Overdrawn: quota.Token, Unreported: quota.Token}},
-	})
+	}, nil)
 	return ok
 }
 

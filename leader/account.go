@@ -16,6 +16,7 @@ type account struct {
 	key      quota.Key
 	limit    *quota.Limit
 	tier     quota.Tier    // the limit's only one
+	gains    quota.Units   // per second, of a bucket
 	pool     limiter.Meter // free tokens; below 0 is debt
 	holders  []holder
 	outlived []outlived // Concurrency under hard: what dead members had in flight
@@ -55,26 +56,38 @@ type account struct {
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
-	return &account{key: k, limit: limit, tier: limit.First(), pool: pool, saved: pool.Level() < limit.BurstUnits()}
+	return &account{
+		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool, saved: pool.Level() < limit.BurstUnits(),
+	}
 }
 
 // advance brings the account to now: the pool refills, less what the members'
-// rates yield, and everything together stays within the burst.
-func (a *account) advance(now quota.Time) {
+// rates yield, and everything together stays within the burst. It returns what
+// stands with members then.
+func (a *account) advance(now quota.Time) quota.Units {
 	if a.tier.Kind == quota.Concurrency {
 		a.recount(now)
-		return
+		return a.standing()
 	}
 	a.turn(now)
+	stands := a.claimed()
 	for i := range a.holders {
-		a.pool.Add(-a.holders[i].accrue(now))
+		h := &a.holders[i]
+		a.pool.Add(-h.accrue(now))
+		stands = stands.Plus(h.standing())
 	}
+	a.fill(now, stands)
+	return stands
+}
+
+// fill advances the pool, beside what stands with members.
+func (a *account) fill(now quota.Time, stands quota.Units) {
 	// The meter sees what is free and what stands with members as one level, so
 	// that only what is left after the rates overflows, and so that a sliding
 	// window does not take what stands for used.
-	handed := a.standing().Plus(a.own.earlier)
+	handed := stands.Plus(a.own.earlier)
 	if a.tier.Kind == quota.TokenBucket {
-		handed -= a.unseen(now, nil) // used, probably: it does not overflow
+		handed -= a.unseen(now, nil, a.levelWith(stands)) // used, probably: it does not overflow
 	}
 	a.pool.Add(handed)
 	full, before := a.limit.BurstUnits(), a.pool.Level()
@@ -94,6 +107,14 @@ func (a *account) advance(now quota.Time) {
 		a.overflow(0)
 	}
 	a.endAnswers(now)
+}
+
+// advanceOne is advance where since the last one, at the same moment, nothing stands
+// elsewhere but with h. It returns what stands with the others.
+func (a *account) advanceOne(now quota.Time, h *holder, others quota.Units) quota.Units {
+	a.pool.Add(-h.accrue(now))
+	a.fill(now, others.Plus(h.standing()))
+	return others
 }
 
 // turn voids what members hold when the window has ended that it was for. A
@@ -133,7 +154,7 @@ func (a *account) relimit(now quota.Time, limit *quota.Limit) {
 		a.env.advance(now, a.limit, &a.tier)
 		a.env.Retier(now, &a.tier, &next)
 	}
-	a.limit, a.tier, a.dirty = limit, next, true
+	a.limit, a.tier, a.gains, a.dirty = limit, next, limit.Rate.PerSecond(), true
 	a.advance(now)
 }
 
@@ -162,6 +183,14 @@ func (a *account) idle() bool {
 	return a.pool.Level().Plus(a.claimed()) >= a.limit.BurstUnits() && len(a.outlived) == 0
 }
 
+// holderAt is holder, where the record is likely to be at a place.
+func (a *account) holderAt(now quota.Time, place int, r *quota.Report, e *quota.ReportEntry) *holder {
+	if place < len(a.holders) && a.holders[place].speaks(r, e) {
+		return &a.holders[place]
+	}
+	return a.holder(now, r.From, r.Incarnation)
+}
+
 // holder returns the record of a member, dropping that of an earlier life: what
 // a dead process held counts as spent.
 func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation) *holder {
@@ -179,6 +208,18 @@ func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation)
 	return nil
 }
 
+// addHolder adds a record; others that were pointed to may have moved. There are few,
+// and each is large, so no room is kept for many more.
+func (a *account) addHolder(h holder) *holder {
+	if n := len(a.holders); n == cap(a.holders) {
+		more := make([]holder, n, n+1+n/4)
+		copy(more, a.holders)
+		a.holders = more
+	}
+	a.holders = append(a.holders, h)
+	return &a.holders[len(a.holders)-1]
+}
+
 // remove drops a holder. Its out leaves the books: it counts as spent.
 func (a *account) remove(h *holder) {
 	last := len(a.holders) - 1
@@ -192,8 +233,7 @@ func (a *account) remove(h *holder) {
 func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *holder {
 	h := a.holder(now, r.From, r.Incarnation)
 	if h == nil {
-		a.holders = append(a.holders, holder{node: r.From, inc: r.Incarnation})
-		h = &a.holders[len(a.holders)-1]
+		h = a.addHolder(holder{node: r.From, inc: r.Incarnation})
 	}
 	h.begin(now, e)
 	h.overflowed = a.overflowed
@@ -281,19 +321,18 @@ func (a *account) book(h *holder, d delta) {
 // counts endure the member may not forget them before the log has them, and
 // promises it nothing beyond them: if both die, its journal has to tell that what
 // was promised was not used.
-func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq) quota.GrantEntry {
+func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
 	a.pool.Add(min(h.out, h.ret))
 	a.dirty = a.dirty || a.promises() && (h.promised.high > h.promised.total || !h.closed)
 	h.void()
 	h.demand, h.closed, h.planned = 0, true, planned{} // what is in flight stays so until a later opening says more
 	a.advance(now)
-	g := quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h), Others: a.others(h), Closed: true, Saved: h.saved}
+	*g = quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h, a.level()), Others: a.others(h), Closed: true, Saved: h.saved}
 	if a.endures() && (h.saved < e.Used.Plus(e.Overdrawn) || h.expects()) {
 		h.grants++
 		g.Closed, g.Seq, g.Again = false, h.grants, unsavedAgain
 	}
-	a.window(&g)
-	return g
+	a.window(g)
 }
 
 // unsavedAgain is when to ask again whether the log has it.

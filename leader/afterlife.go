@@ -120,10 +120,9 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 	if a.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved || a.promises() && !a.tier.Kind.Windowed() {
 		return nil
 	}
-	a.holders = append(a.holders, holder{
+	return a.addHolder(holder{
 		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, diedAt: now,
 	})
-	return &a.holders[len(a.holders)-1]
 }
 
 func (a *account) settleDead(h *holder, e *quota.ReportEntry, total quota.Units) (used quota.Units) {

@@ -63,7 +63,7 @@ func (a *account) check(now quota.Time, later bool) error {
 		inFlight = 0
 	}
 	switch {
-	case a.pool.Level().Plus(standing).Plus(inFlight).Plus(-a.unseen(now, nil)) > burst:
+	case a.pool.Level().Plus(standing).Plus(inFlight).Plus(-a.unseen(now, nil, a.level())) > burst:
 		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", a.pool.Level(), standing, inFlight, burst)
 	case a.rates() && (!later || a.limit.Ceiling == quota.Hard) && charged > a.limit.Rate.PerSecond():
 		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, a.limit.Rate.PerSecond())

@@ -114,7 +114,7 @@ func (s *series) next(n float64, took time.Duration, d *dispersion) {
 // surge up, as far as so few requests prove it, and a lull down, at once: when the
 // count differs from the expected one by more than three standard deviations of a
 // Poisson process of clumps (follow).
-func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account) {
+func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account, f *fades) {
 	dt := 10 * sync
 	if h.reported > 0 {
 		dt = min(max(now.Sub(h.reported), time.Millisecond), 10*sync)
@@ -123,9 +123,10 @@ func (h *holder) observe(now quota.Time, d delta, sync time.Duration, a *account
 	seconds := dt.Seconds()
 	h.counts.add(now, float64(d.attempted())/float64(quota.Token), max(sync, h.again), &a.clumps)
 	size := a.clump()
-	h.demand = follow(h.demand, float64(d.attempted()), size, seconds, sync)
-	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, sync)
-	alpha := 1 - math.Exp(-seconds/shown.Seconds())
+	every := f.count.fade(seconds, 3*sync.Seconds())
+	h.demand = follow(h.demand, float64(d.attempted()), size, seconds, every)
+	h.using = follow(h.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
+	alpha := 1 - f.shown.fade(seconds, shown.Seconds())
 	h.tried += alpha * (float64(d.attempted())/seconds - h.tried)
 	h.admit += alpha * (float64(d.used+d.over)/seconds - h.admit)
 }
@@ -151,8 +152,8 @@ func (h *holder) fade(now quota.Time, sync time.Duration) {
 }
 
 // follow moves an average towards a count, in Units, of that many seconds. Clumps
-// of the given size are what counts as one event.
-func follow(avg, count, size, seconds float64, sync time.Duration) float64 {
+// of the given size are what counts as one event. What was before fades to this part.
+func follow(avg, count, size, seconds, fade float64) float64 {
 	rate := count / seconds
 	expected := avg * seconds / size
 	got := count / size
@@ -165,6 +166,19 @@ func follow(avg, count, size, seconds float64, sync time.Duration) float64 {
 	case count == 0 && avg < size/2:
 		return 0
 	}
-	alpha := 1 - math.Exp(-seconds/(3*sync.Seconds()))
-	return avg + alpha*(rate-avg)
+	return avg + (1-fade)*(rate-avg)
+}
+
+// fades are those of one report: its entries are about times of the same length.
+type fades struct{ count, shown, due fading }
+
+// fading remembers an exponential.
+type fading struct{ seconds, over, left float64 }
+
+// fade returns what is left after so many seconds of what fades to 1/e over some.
+func (f *fading) fade(seconds, over float64) float64 {
+	if f.seconds != seconds || f.over != over {
+		*f = fading{seconds, over, math.Exp(-seconds / over)}
+	}
+	return f.left
 }

@@ -35,7 +35,8 @@ type terms struct {
 	total       float64 // demand of all members
 	mine        float64 // of this member
 	fair        float64 // max-min fair part of the rate for this member
-	weight      float64 // fair / sum of fair parts: this member's part of a surplus
+	parts       float64 // sum of all fair parts
+	weight      float64 // fair / parts: this member's part of a surplus
 	members     int     // with demand
 	least       float64 // that is worth having: a request
 	margin      float64 // the clump that a count strays by
@@ -43,16 +44,16 @@ type terms struct {
 }
 
 // grant answers one entry of a report. A member that asks for nothing, because
-// it has counted nothing, is given back nothing of what it returned.
-func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEntry, ack quota.Seq, asks bool) quota.GrantEntry {
-	a.advance(now)
+// it has counted nothing, is given back nothing of what it returned. The
+// account has been advanced, and others is what stands with the other members.
+func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
 	again := l.cfg.Sync
 	var tokens quota.Units
 	lease := now.Add(l.cfg.Lease)
 	if l.mayGrant(now, a) {
 		capped := h.capped
 		t := l.weigh(now, a, h)
-		a.turns(now, h)
+		l.turns(now, a, h, t.parts)
 		again = l.again(t)
 		if l.setRate(a, h, t) {
 			l.recall(now, a, h, ofRate)
@@ -72,10 +73,9 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	h.again = again
 	h.spoken = min(tokens, e.Want)
 	l.hand(now, a, h, tokens, lease)
-	g := l.told(now, a, h, tokens)
+	a.told(now, h, tokens, a.levelWith(others.Plus(h.standing())), g)
 	g.Ack = ack
 	l.serve(now, a, h)
-	return g
 }
 
 // hand makes a grant of tokens, at the member's present rate.
@@ -89,28 +89,24 @@ func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units,
 	if tokens > 0 {
 		a.pool.Add(-tokens)
 		h.out, h.ret = h.out+tokens, h.ret+tokens
-		h.flight = append(h.flight, flight{h.grants, tokens})
+		h.fly(tokens)
 	}
 }
 
-// told is the newest grant to a member, as it is told.
-func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens quota.Units) quota.GrantEntry {
-	g := quota.GrantEntry{
+// told is the newest grant to a member, as it is told at this level.
+func (a *account) told(now quota.Time, h *holder, tokens, level quota.Units, g *quota.GrantEntry) {
+	*g = quota.GrantEntry{
 		Key: a.key, Epoch: h.epoch, Seq: h.grants,
 		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: h.lease.Sub(now), Saved: h.saved,
-		Level: a.levelFor(h), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h), Again: h.again,
+		Level: a.levelFor(h, level), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h, level), Again: h.again,
 	}
-	a.window(&g)
-	return g
+	a.window(g)
 }
 
 // weigh computes the fair part of the rate by water-filling: those who demand
 // less than an equal part get what they demand, the rest is shared equally.
 func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	t := terms{rate: float64(a.perSecond()), burst: float64(a.limit.BurstUnits()), mine: h.demand, least: float64(quota.Token), margin: float64(quota.Token)}
-	for i := range a.holders {
-		a.holders[i].fade(now, l.cfg.Sync)
-	}
 	avail := t.rate
 	if level := float64(a.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
@@ -118,7 +114,9 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
 	}
 	for i := range a.holders {
-		if d := a.holders[i].live; d > 0 {
+		o := &a.holders[i]
+		o.fade(now, l.cfg.Sync)
+		if d := o.live; d > 0 {
 			t.total += d
 			t.members++
 		}
@@ -131,10 +129,13 @@ func (l *Ledger) weigh(now quota.Time, a *account, h *holder) terms {
 	if !t.contended() { // else what lies there for clumps is missing elsewhere
 		t.margin = size
 	}
-	a.most = waterLevel(a.holders, avail, t.members)
+	a.most = math.Inf(1)
+	if t.total > avail {
+		a.most = waterLevel(a.holders, avail, t.members)
+	}
 	t.fair = min(t.mine, a.most)
-	if sum := a.parts(); sum > 0 {
-		t.weight = t.fair / sum
+	if t.parts = a.parts(); t.parts > 0 {
+		t.weight = t.fair / t.parts
 	}
 	t.scattered = a.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
@@ -193,7 +194,7 @@ func (l *Ledger) setRate(a *account, h *holder, t terms) (short bool) {
 		want *= max(1, t.rate/t.total)
 	}
 	want = a.evened(h, want)
-	rate := min(quota.Units(want), a.limit.Rate.PerSecond()-others)
+	rate := min(quota.Units(want), a.gains-others)
 	if !l.worthRate(a, rate, t) {
 		rate = 0
 	}

@@ -34,7 +34,7 @@ func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
 			h.accrue(now)
 		}
 		a.pool.Add(-h.out)
-		a.holders = append(a.holders, h)
+		a.addHolder(h)
 	}
 }
 
@@ -170,7 +170,7 @@ func (h *holder) bounds(now quota.Time) (tokens, rate, most quota.Units, until q
 // less, the next checkpoint promises more, and is wanted at once.
 func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := h.bounds(now)
-	flights := h.flying()
+	flights := h.flown
 	most := max(capped, h.held).Plus(flights)
 	if h.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
 		most = min(most, h.out)
@@ -295,7 +295,7 @@ func (h *holder) committed(upTo quota.Seq) {
 
 // catchUp grants what members were short of for want of a promise.
 func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.Grant {
-	a.advance(now) // holders of a window that has ended go here, not in the loop
+	stands := a.advance(now) // holders of a window that has ended go here, not in the loop
 	l.catching = true
 	defer func() { l.catching = false }()
 	for i := range a.holders {
@@ -304,8 +304,10 @@ func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.
 			continue
 		}
 		e := quota.ReportEntry{Key: a.key, Epoch: h.epoch, Want: h.want}
-		g := l.grant(now, a, h, &e, 0, true)
-		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: h.node, At: now, Entries: []quota.GrantEntry{g}})
+		entries := make([]quota.GrantEntry, 1)
+		l.grant(now, a, h, &e, 0, true, stands-h.standing(), &entries[0])
+		stands = a.advance(now)
+		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: h.node, At: now, Entries: entries})
 	}
 	return out
 }

@@ -11,47 +11,54 @@ import (
 // Invariants: charged >= rate; out counts every token that the member may
 // hold, be on its way to hold, or have spent since its last report; ret <= out.
 type holder struct {
-	node  quota.NodeID
-	inc   quota.Incarnation
-	epoch quota.Seq
+	// What is looked at of every member when one of them reports, side by side.
+
+	node     quota.NodeID
+	inc      quota.Incarnation
+	epoch    quota.Seq
+	out      quota.Units
+	ret      quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
+	held     quota.Units // as last reported
+	capped   quota.Units // largest cap that the member may still apply
+	flown    quota.Units // sum of flight
+	rate     quota.Units // granted refill per second
+	charged  quota.Units // largest refill that the member may still apply
+	from     quota.Time  // out includes the rate up to here
+	lease    quota.Time  // when rate and held tokens end
+	reported quota.Time
+	again    time.Duration
+	demand   float64     // attempted Units per second, as of the last report
+	live     float64     // demand now: it fades while the member is silent
+	using    float64     // as demand, admitted and not given back
+	due      float64     // Units: what it has used less than its part of what all used
+	spoken   quota.Units // part of the last grant that callers wait for: as good as spent
+	unmet    quota.Units // what its callers wanted and did not get
+	closed   bool
+	pardon   bool // the key was reset since the last report
+	restored bool // not settled in this term
+	learns   bool // what it had from an earlier leader is settled, not inherited
+	final    bool // the log says that it is dead, all that it counted, and that nothing is out
+	dead     bool // its process is: what is out was used or is lost
 
 	// Counters as last reported in this epoch.
 	used, over, refused, refunded, returned quota.Units
 	owed, alone                             quota.Units // parts of over: charged after the fact, admitted while cut off
 
 	inFlight quota.Units // Concurrency; not part of out
-	out      quota.Units
-	ret      quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
-	held     quota.Units // as last reported
-	rate     quota.Units // granted refill per second
-	charged  quota.Units // largest refill that the member may still apply
 	cap      quota.Units // accrual stops there
-	capped   quota.Units // largest cap that the member may still apply
-	from     quota.Time  // out includes the rate up to here
-	lease    quota.Time  // when rate and held tokens end
 
-	grants  quota.Seq   // number of the last grant
-	granted quota.Time  // when the oldest unacknowledged one was made
-	flight  []flight    // grants of tokens that are not acknowledged
-	spoken  quota.Units // part of the last grant that callers wait for: as good as spent
+	grants  quota.Seq  // number of the last grant
+	granted quota.Time // when the oldest unacknowledged one was made
+	flight  []flight   // grants of tokens that are not acknowledged
 
 	overflowed quota.Units // account.overflowed as of the last report
 	counts     series
-	demand     float64 // attempted Units per second, as of the last report
-	using      float64 // likewise, admitted and not given back
-	live       float64 // demand now: it fades while the member is silent
-	again      time.Duration
-	tried      float64 // attempted Units per second, averaged for people
-	admit      float64 // admitted Units per second, likewise
-	reported   quota.Time
-	recalled   quota.Time  // when it was last asked to give back
-	unmet      quota.Units // what its callers wanted and did not get
+	tried      float64    // attempted Units per second, averaged for people
+	admit      float64    // admitted Units per second, likewise
+	recalled   quota.Time // when it was last asked to give back
 	unmetAt    quota.Time
 	took       quota.Units // used in the last report
 	gave       quota.Units // given back with it
-	due        float64     // Units: what it has used less than its part of what all used
-	closed     bool
-	pardon     bool // the key was reset since the last report
 
 	// Of accounts whose counts endure:
 	saved    quota.Units // of used and over, committed
@@ -59,10 +66,6 @@ type holder struct {
 	pending  []promise   // in checkpoints that are not known to be committed
 	planned  planned
 	want     quota.Units // as last reported
-	restored bool        // not settled in this term
-	learns   bool        // what it had from an earlier leader is settled, not inherited
-	final    bool        // the log says that it is dead, all that it counted, and that nothing is out
-	dead     bool        // its process is: what is out was used or is lost
 	diedAt   quota.Time
 }
 
@@ -90,7 +93,7 @@ func (d delta) attempted() quota.Units { return d.used + d.over + d.refused }
 // closed.
 func (h *holder) void() {
 	h.out, h.ret, h.held, h.rate, h.charged = 0, 0, 0, 0, 0
-	h.cap, h.capped, h.spoken, h.flight = 0, 0, 0, h.flight[:0]
+	h.cap, h.capped, h.spoken, h.flight, h.flown = 0, 0, 0, h.flight[:0], 0
 }
 
 // begin starts an epoch. Counters start so that the first settle charges what
@@ -152,15 +155,7 @@ const leaseSlack = 50 * time.Millisecond
 // to its cap, and granted tokens that are on their way come on top.
 func (h *holder) standing() quota.Units { return max(0, min(h.out, h.most())) }
 
-func (h *holder) most() quota.Units { return max(h.capped, h.held).Plus(h.flying()) }
-
-// flying is what is on its way to the member.
-func (h *holder) flying() (sum quota.Units) {
-	for _, f := range h.flight {
-		sum = sum.Plus(f.tokens)
-	}
-	return sum
-}
+func (h *holder) most() quota.Units { return max(h.capped, h.held).Plus(h.flown) }
 
 // settle compares a report with the books and returns the difference. past says
 // that the report is all about a window that has ended: what is held there is
@@ -189,7 +184,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 	}
 	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
 	if limit.Ceiling == quota.Hard {                             // it accrues up to its cap, however long ago it said so
-		standing = min(standing, max(held, h.capped).Plus(h.flying()))
+		standing = min(standing, max(held, h.capped).Plus(h.flown))
 	}
 	left, ret := h.out-d.used, h.ret
 	h.out, h.ret, h.held, h.inFlight = standing, standing, min(held, burst), e.InFlight
@@ -213,10 +208,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 // Had all been used at the last moment, ret less that would be left: so that
 // much is as well.
 func (h *holder) exactly(left, returned, lost, least quota.Units) quota.Units {
-	stands, sure := h.standing(), h.held+returned
-	for _, f := range h.flight {
-		sure = sure.Plus(f.tokens)
-	}
+	stands, sure := h.standing(), (h.held + returned).Plus(h.flown)
 	allowed := max(sure+min(left-sure, lost), min(least, left))
 	h.ret = min(max(allowed, stands), h.out)
 	return allowed - h.ret
@@ -228,12 +220,20 @@ func (h *holder) applied(e *quota.ReportEntry) bool { return e.Applied >= h.gran
 // apply.
 func (h *holder) acknowledge(applied quota.Seq) {
 	kept := h.flight[:0]
+	h.flown = 0
 	for _, f := range h.flight {
 		if f.seq > applied {
 			kept = append(kept, f)
+			h.flown = h.flown.Plus(f.tokens)
 		}
 	}
 	h.flight = kept
+}
+
+// fly notes that tokens are on their way in the last grant.
+func (h *holder) fly(tokens quota.Units) {
+	h.flight = append(h.flight, flight{h.grants, tokens})
+	h.flown = h.flown.Plus(tokens)
 }
 
 // coming is what the member does not hold yet but may: the rate since it last
@@ -253,10 +253,7 @@ func (h *holder) coming(now, started quota.Time, e *quota.ReportEntry) quota.Uni
 	if dt := min(now, h.lease.Add(leaseSlack)).Sub(from); from > 0 && h.charged > 0 {
 		sum = perSecondCeil(h.charged, min(dt, maxComing))
 	}
-	for _, f := range h.flight {
-		sum = sum.Plus(f.tokens)
-	}
-	return min(sum, quota.Most)
+	return min(sum.Plus(h.flown), quota.Most)
 }
 
 // maxComing bounds what a report with a strange clock can claim.

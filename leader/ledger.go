@@ -25,6 +25,7 @@ type Ledger struct {
 
 	askers map[quota.NodeID]*asker
 	lives  uint64 // accounts opened so far
+	fades  fades
 
 	started   quota.Time
 	first     bool // nobody has led before
@@ -99,6 +100,12 @@ func (l *Ledger) Untracked() int64 { return l.untracked }
 // term, an old incarnation or a repeated sequence number changes nothing and
 // gets an error; the member sends its cumulative counters again.
 func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
+	return l.ReportInto(nil, now, &r)
+}
+
+// ReportInto is Report with room for the entries of the grant: they are appended to
+// room[:0] as far as that has the capacity. The report is not changed, and not kept.
+func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
 	m, err := l.admit(r)
 	if err != nil {
 		return quota.Grant{}, err
@@ -109,20 +116,25 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 		l.hearAll(now, r.From)
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
-	g.Entries = make([]quota.GrantEntry, 0, len(r.Entries))
+	if room == nil || cap(room) < len(r.Entries) {
+		room = make([]quota.GrantEntry, 0, len(r.Entries))
+	}
+	room = room[:len(r.Entries)]
+	n := 0
 	l.settleLearning(now)
 	for i := range r.Entries {
-		if ge, ok := l.entry(now, &r, &r.Entries[i]); ok {
+		if ge := &room[n]; l.entry(now, r, &r.Entries[i], ge) {
 			if ge.Life == 0 {
 				ge.Line = uint32(i + 1)
 			}
-			g.Entries = append(g.Entries, ge)
+			n++
 		}
 	}
+	g.Entries = room[:n]
 	return g, nil
 }
 
-func (l *Ledger) admit(r quota.Report) (*member, error) {
+func (l *Ledger) admit(r *quota.Report) (*member, error) {
 	if r.Range != l.id || r.Term != l.term {
 		return nil, fmt.Errorf("report of range %d term %d; this is range %d term %d", r.Range, r.Term, l.id, l.term)
 	}
@@ -144,33 +156,39 @@ func (l *Ledger) admit(r quota.Report) (*member, error) {
 	return m, nil
 }
 
-// entry books one key of a report. It answers nothing for keys without a limit
-// (the member will learn of the change) and beyond MaxKeys.
-func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
+// entry books one key of a report, and answers into g. It answers nothing for keys
+// without a limit (the member will learn of the change) and beyond MaxKeys.
+func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g *quota.GrantEntry) (answered bool) {
 	if !sane(e) {
-		return quota.GrantEntry{}, false
+		return false
 	}
 	if e.Life != 0 {
-		return l.afterlife(now, r, e)
+		*g, answered = l.afterlife(now, r, e)
+		return answered
 	}
-	a := l.refs.find(r, e)
+	a, place := l.refs.find(r, e)
 	if a == nil {
 		if e.Key.Key == "" {
-			return quota.GrantEntry{Epoch: e.Epoch, Ack: r.Seq, Unknown: true}, true
+			*g = quota.GrantEntry{Epoch: e.Epoch, Ack: r.Seq, Unknown: true}
+			return true
 		}
 		if a = l.open(now, e.Key); a == nil {
-			return quota.GrantEntry{}, false
+			return false
 		}
 	}
-	a.advance(now)
+	stands := a.advance(now)
+	alone := len(e.Abandoned) == 0 && len(a.claims) == 0 && a.tier.Kind != quota.Concurrency // only h changes
 	l.abandon(now, a, r, e.Abandoned)
 	if a.lastWords(now, l.cfg.Lease, r, e) {
-		return quota.GrantEntry{}, false
+		return false
 	}
-	l.hear(now, a, r.From)
-	h := a.holder(now, r.From, r.Incarnation)
+	if len(a.claims) > 0 {
+		l.hear(now, a, r.From)
+	}
+	h := a.holderAt(now, place, r, e)
 	gap := unknownGap
 	if h == nil || h.epoch != e.Epoch {
+		alone = false
 		h = a.admit(now, r, e)
 		h.restored = true
 		if e.Learn != nil {
@@ -180,8 +198,10 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 		gap = now.Sub(h.reported)
 	}
 	if h.restored && e.Learn != nil {
+		alone = false
 		a.learn(now, h, e)
 	}
+	others := stands - h.standing()
 	was := l.liveBefore(now, a)
 	d := h.settle(now, l.started, e, a.limit, a.past(e))
 	a.book(h, d)
@@ -189,16 +209,22 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry) (q
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}
-	h.observe(now, d, l.cfg.Sync, a)
+	h.observe(now, d, l.cfg.Sync, a, &l.fades)
 	if e.Final {
-		return a.close(now, h, e, r.Seq), true
+		a.close(now, h, e, r.Seq, g)
+		return true
 	}
 	h.closed = false
-	g := l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0)
+	if alone {
+		others = a.advanceOne(now, h, others)
+	} else {
+		others = a.advance(now) - h.standing()
+	}
+	l.grant(now, a, h, e, r.Seq, d.attempted() > 0 || e.Want > 0, others, g)
 	if e.Ref != a.ref {
 		g.Ref = a.ref
 	}
-	return g, true
+	return true
 }
 
 // sane rejects entries that no member would send.
@@ -206,7 +232,7 @@ func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
 		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Saved, e.Returned,
 	} {
-		if u < 0 || u > quota.Most {
+		if uint64(u) > uint64(quota.Most) { // below 0, too
 			return false
 		}
 	}

@@ -17,7 +17,12 @@ func (a *account) standing() quota.Units {
 }
 
 // perSecond is what the level gains now.
-func (a *account) perSecond() quota.Units { return a.pool.Slope(&a.tier) }
+func (a *account) perSecond() quota.Units {
+	if a.tier.Kind == quota.TokenBucket {
+		return a.gains
+	}
+	return a.pool.Slope(&a.tier)
+}
 
 // whole is the meter of everything that is not used, wherever it stands.
 func (a *account) whole() limiter.Meter {
@@ -27,8 +32,11 @@ func (a *account) whole() limiter.Meter {
 }
 
 // level is what the whole cluster could still spend; below 0 is debt.
-func (a *account) level() quota.Units {
-	return min(a.pool.Level().Plus(a.standing()), a.limit.BurstUnits())
+func (a *account) level() quota.Units { return a.levelWith(a.standing()) }
+
+// levelWith is the level if that much stands with members.
+func (a *account) levelWith(stands quota.Units) quota.Units {
+	return min(a.pool.Level().Plus(stands), a.limit.BurstUnits())
 }
 
 // resetAfter is when the key is full again if nobody uses it.
@@ -37,15 +45,14 @@ func (a *account) resetAfter(now quota.Time) time.Duration {
 	return m.ResetAfter(now, &a.tier)
 }
 
-// levelFor is the level as told to h: what callers at other members are waiting
+// levelFor is the level, as it is, as told to h: what callers at other members are waiting
 // for is as good as spent, and so is what they hold and will use, for a member that
 // has had more than its part: one that floods would find it first.
-func (a *account) levelFor(h *holder) quota.Units {
-	level := a.level()
+func (a *account) levelFor(h *holder, level quota.Units) quota.Units {
 	spent := a.overdrew(h)
 	for i := range a.holders {
 		o := &a.holders[i]
-		if o == h {
+		if o == h || o.spoken == 0 && !spent {
 			continue
 		}
 		theirs := min(o.spoken, o.standing())
@@ -80,8 +87,8 @@ func (a *account) others(h *holder) quota.Units {
 }
 
 // unseen is what everybody but h has probably used since its last report, as far
-// as there is something to use.
-func (a *account) unseen(now quota.Time, h *holder) quota.Units {
+// as there is something to use: of this level.
+func (a *account) unseen(now quota.Time, h *holder, level quota.Units) quota.Units {
 	if a.tier.Kind == quota.Concurrency || a.limit.Ceiling == quota.Hard { // under hard they ask
 		return 0
 	}
@@ -95,5 +102,5 @@ func (a *account) unseen(now quota.Time, h *holder) quota.Units {
 			sum += o.using * age.Seconds()
 		}
 	}
-	return quota.Units(min(sum, max(0, float64(a.level())-parts)))
+	return quota.Units(min(sum, max(0, float64(level)-parts)))
 }

@@ -72,7 +72,9 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 			tokens, lease = l.promised(now, a, o, tokens, capped)
 		}
 		l.hand(now, a, o, tokens, lease)
-		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: []quota.GrantEntry{l.told(now, a, o, tokens)}})
+		entries := make([]quota.GrantEntry, 1)
+		a.told(now, o, tokens, a.level(), &entries[0])
+		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: entries})
 	}
 }
 

@@ -25,21 +25,27 @@ func (rs *refs) remove(a *account) {
 	rs.free = append(rs.free, a.ref)
 }
 
-// find returns the account that an entry means by its number; nil if there is none, or
+// find returns the account that an entry means by its number, and the place of the
+// member in it; nil if there is none, or
 // if that is not of the key that the entry is about. No two openings of keys of one
 // process have the same epoch, so a number that was given anew since does not match.
-func (rs *refs) find(r *quota.Report, e *quota.ReportEntry) *account {
+func (rs *refs) find(r *quota.Report, e *quota.ReportEntry) (*account, int) {
 	if e.Ref == 0 || int(e.Ref) > len(rs.accounts) {
-		return nil
+		return nil, 0
 	}
 	a := rs.accounts[e.Ref-1]
 	if a == nil {
-		return nil
+		return nil, 0
 	}
 	for i := range a.holders {
-		if h := &a.holders[i]; h.epoch == e.Epoch && h.inc == r.Incarnation && h.node == r.From && !h.dead {
-			return a
+		if a.holders[i].speaks(r, e) {
+			return a, i
 		}
 	}
-	return nil
+	return nil, 0
+}
+
+// speaks reports whether the entry is of the opening that the record is about.
+func (h *holder) speaks(r *quota.Report, e *quota.ReportEntry) bool {
+	return h.epoch == e.Epoch && h.inc == r.Incarnation && h.node == r.From && !h.dead
 }

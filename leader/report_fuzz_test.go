@@ -230,7 +230,7 @@ func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 			}
 		}
 		// What is in flight beyond what there is cannot be told from nothing free.
-		if full := a.limit.BurstUnits(); sum > full+a.unseen(now, nil) {
+		if full := a.limit.BurstUnits(); sum > full+a.unseen(now, nil, a.level()) {
 			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", a.tier.Kind, a.pool.Level(), sum, full)
 		}
 	}

@@ -8,25 +8,21 @@ import (
 )
 
 // turns books what h has used since its last report: of it everybody is due a
-// part, as the rate is divided.
-func (a *account) turns(now quota.Time, h *holder) {
+// part, as the rate is divided. parts is the sum of all fair parts.
+func (l *Ledger) turns(now quota.Time, a *account, h *holder, parts float64) {
 	took := float64(h.took)
 	h.took = 0
-	if took <= 0 {
-		return
-	}
-	sum := a.parts()
-	if sum <= 0 {
+	if took <= 0 || parts <= 0 {
 		return
 	}
 	long := a.remembers()
-	forget := math.Exp(-now.Sub(a.shared).Seconds() / long)
+	forget := l.fades.due.fade(now.Sub(a.shared).Seconds(), long)
 	a.shared = now
 	for i := range a.holders {
 		o := &a.holders[i]
 		fair := a.fairOf(o)
 		most := max(fewDue*float64(quota.Token), fair*long)
-		o.due = o.due*forget + took*fair/sum
+		o.due = o.due*forget + took*fair/parts
 		if o == h {
 			o.due -= took
 		}

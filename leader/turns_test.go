@@ -14,7 +14,7 @@ func TestTurns(t *testing.T) {
 	a := &account{limit: &quota.Limit{Ceiling: quota.Hard}, most: 10 * token, holders: []holder{{live: 30 * token}, {live: 10 * token}, {live: 10 * token}}}
 	h := &a.holders[0]
 	h.took = 5 * quota.Token
-	a.turns(1, h)
+	(&Ledger{}).turns(1, a, h, a.parts())
 	want := []float64{-10. / 3, 5. / 3, 5. / 3}
 	for i, w := range want {
 		if got := a.holders[i].due / token; got < w-1e-6 || got > w+1e-6 {
