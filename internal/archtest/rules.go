@@ -108,6 +108,12 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/top", Kind: Library,
+		Job:        "is the screen of quorate top",
+		May:        []string{"api/gen/..."},
+		ThirdParty: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi", protobuf},
+	},
+	{
 		Package: "internal/plan", Kind: Pure,
 		Job: "says what other limits would have done, and when one is too small",
 		May: []string{"internal/history", "internal/limiter", "internal/quota"},

@@ -1,0 +1,143 @@
+package top
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// maxPrefix bounds what can be typed, as the API does.
+const maxPrefix = 255
+
+// press does what a key says.
+func (m *Model) press(k tea.KeyPressMsg) tea.Cmd {
+	key := k.String()
+	switch {
+	case key == "ctrl+c":
+		m.closed = true
+		return tea.Quit
+	case m.typing:
+		return m.type_(key, k.Key().Text)
+	case m.help:
+		m.help = false
+		return nil
+	}
+	switch key {
+	case "q":
+		m.closed = true
+		return tea.Quit
+	case "?", "h":
+		m.help = true
+	case "up", "k":
+		m.cursor--
+	case "down", "j":
+		m.cursor++
+	case "pgup":
+		m.cursor -= m.room()
+	case "pgdown", "space":
+		m.cursor += m.room()
+	case "home", "g":
+		m.cursor = 0
+	case "end", "G":
+		m.cursor = len(m.table().rows) - 1
+	case "enter", "right", "l":
+		return m.drill()
+	case "esc", "left", "backspace":
+		return m.back()
+	case ">", ".":
+		return m.sort(1)
+	case "<", ",":
+		return m.sort(-1)
+	case "/":
+		m.typing = true
+	case "p":
+		if m.paused = !m.paused; !m.paused {
+			return m.question()
+		}
+	}
+	m.clamp()
+	return nil
+}
+
+// type_ edits the prefix.
+func (m *Model) type_(key, text string) tea.Cmd {
+	switch {
+	case key == "enter":
+		m.typing = false
+		return m.question()
+	case key == "esc":
+		m.typing, m.prefix = false, ""
+		return m.question()
+	case key == "backspace":
+		_, size := utf8.DecodeLastRuneInString(m.prefix)
+		m.prefix = m.prefix[:len(m.prefix)-size]
+	case text != "" && len(m.prefix)+len(text) <= maxPrefix:
+		m.prefix += text
+	}
+	return nil
+}
+
+// drill shows the keys of the limit under the cursor.
+func (m *Model) drill() tea.Cmd {
+	rows := m.table().rows
+	if m.limit != "" || m.cursor >= len(rows) {
+		return nil
+	}
+	m.limit = rows[m.cursor].name
+	return m.anew()
+}
+
+func (m *Model) back() tea.Cmd {
+	if m.limit == "" {
+		return nil
+	}
+	m.limit = ""
+	return m.anew()
+}
+
+// anew asks for another screen.
+func (m *Model) anew() tea.Cmd {
+	m.cursor, m.from, m.prefix, m.rates, m.before, m.paused = 0, 0, "", nil, nil, false
+	return m.question()
+}
+
+// sort takes the next column, or the one before.
+func (m *Model) sort(by int) tea.Cmd {
+	if m.limit == "" {
+		n := len(limitColumns)
+		m.column = (m.column + by + n) % n
+		m.clamp()
+		return nil
+	}
+	n := len(keyColumns)
+	at := (orderColumn(m.order) + by + n) % n
+	for keyColumns[at].order == 0 {
+		at = (at + by + n) % n
+	}
+	m.order = keyColumns[at].order
+	return m.question()
+}
+
+func orderColumn(o quoratev1.RateOrder) int {
+	for i, c := range keyColumns {
+		if c.order == o {
+			return i
+		}
+	}
+	return 1
+}
+
+// clamp keeps the cursor on a row, and the row on the screen.
+func (m *Model) clamp() {
+	n := len(m.table().rows)
+	m.cursor = max(0, min(m.cursor, n-1))
+	m.from = max(0, min(m.from, m.cursor), m.cursor-m.room()+1)
+}
+
+func cut(limit string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(limit, "/")
+	return namespace, name
+}

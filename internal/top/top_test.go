@@ -1,0 +1,222 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// cluster answers for a cluster of two limits that gains 100 attempts a second, of which
+// 60 are admitted.
+type cluster struct {
+	asked []*quoratev1.TopRatesRequest
+	n     int64
+	err   error
+}
+
+func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.GetStatusResponse, *quoratev1.TopRatesResponse, error) {
+	c.asked = append(c.asked, req)
+	if c.err != nil {
+		return nil, nil, c.err
+	}
+	c.n++
+	st := &quoratev1.GetStatusResponse{Ready: true, Cluster: "test", LimitsVersion: 7, Nodes: []*quoratev1.NodeStatus{{Connected: true}, {}}}
+	res := &quoratev1.TopRatesResponse{
+		RangesCovered: 15, RangesTotal: 16, AsOf: timestamppb.New(time.Unix(1_800_000_000+2*c.n, 0)),
+		Limits: []*quoratev1.LimitError{
+			{Namespace: "a", Limit: "quiet", Attempted: 5, Admitted: 5, Bound: 3},
+			{Namespace: "b", Limit: "busy", Attempted: 200 * c.n, Admitted: 120 * c.n, WorstExcess: 9, Bound: 5},
+		},
+	}
+	if req.Limit != "" {
+		for i := range 100 {
+			res.Keys = append(res.Keys, &quoratev1.KeyRate{Namespace: req.Namespace, Limit: req.Limit, Key: fmt.Sprintf("key-%d\x1b[2J", i), Demand: float64(100 - i), Rate: 50, Utilisation: 1.5, Members: 2, Leader: "n1"})
+		}
+	}
+	return st, res, nil
+}
+
+// play runs a screen: each step is a key, or "" for the next answer.
+func play(t *testing.T, c *cluster, keys ...string) *Model {
+	t.Helper()
+	m := New(c.ask, Options{Every: time.Second, Plain: true})
+	m.Update(tea.WindowSizeMsg{Width: 100, Height: 14})
+	m.Update(m.Init()())
+	for _, k := range keys {
+		cmd := m.question
+		if k != "" {
+			_, next := m.Update(pressed(k))
+			cmd = func() tea.Cmd { return next }
+		}
+		if run := cmd(); run != nil {
+			if msg := run(); msg != nil {
+				m.Update(msg)
+			}
+		}
+	}
+	return m
+}
+
+func pressed(k string) tea.KeyPressMsg {
+	named := map[string]rune{
+		"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "pgdown": tea.KeyPgDown, "end": tea.KeyEnd, "backspace": tea.KeyBackspace,
+	}
+	if code, there := named[k]; there {
+		return tea.KeyPressMsg{Code: code}
+	}
+	return tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
+}
+
+func screen(m *Model) string {
+	m.still = true // without marks
+	defer func() { m.still = false }()
+	return m.text()
+}
+
+// TestLimits: rates are what limits gained from one answer to the next, highest first, and
+// what is wrong is said.
+func TestLimits(t *testing.T) {
+	got := strings.Split(screen(play(t, &cluster{}, "")), "\n")
+	for i, want := range []string{"nodes 1 of 2  ranges 15 of 16  limits version 7", "all limits", "DEMAND/s", "b/busy", "a/quiet"} {
+		if !strings.Contains(got[i], want) {
+			t.Errorf("line %d is %q, want %q in it", i, got[i], want)
+		}
+	}
+	if f := strings.Fields(got[3]); len(f) != 9 || f[1] != "100" || f[2] != "60" || f[3] != "40" || f[8] != "5" {
+		t.Errorf("busy: %q", f)
+	}
+}
+
+// TestKeys: enter shows the keys of the limit under the cursor, in the order that is
+// asked for; a key cannot move the cursor of the terminal; esc goes back.
+func TestKeys(t *testing.T) {
+	c := &cluster{}
+	m := play(t, c, "", "enter")
+	if got := screen(m); !strings.Contains(got, "keys of b/busy") || strings.Contains(got, "\x1b") || !strings.Contains(got, "key-0·[2J") {
+		t.Fatal(got)
+	}
+	play(t, c, "", "enter", ">")
+	if last := c.asked[len(c.asked)-1]; last.Limit != "busy" || last.Order != quoratev1.RateOrder_RATE_ORDER_RATE || last.Top != keysAsked {
+		t.Fatalf("%+v", last)
+	}
+	m = play(t, c, "", "enter", "end")
+	if got := screen(m); !strings.Contains(got, "key-99") || strings.Contains(got, "key-0·") {
+		t.Fatal(got)
+	}
+	if lines := strings.Count(screen(m), "\n") + 1; lines > 14 {
+		t.Fatalf("%d lines on a screen of 14", lines)
+	}
+	m = play(t, c, "", "enter", "down", "esc")
+	if got := screen(m); !strings.Contains(got, "all limits") {
+		t.Fatal(got)
+	}
+}
+
+// TestOrdersTurn: < and > go through all orders that the cluster knows, and round.
+func TestOrdersTurn(t *testing.T) {
+	c := &cluster{}
+	m := play(t, c, "", "enter")
+	seen := map[quoratev1.RateOrder]bool{}
+	for range keyColumns {
+		seen[m.order] = true
+		m.Update(pressed(">"))
+	}
+	if len(seen) != 7 {
+		t.Fatalf("%v", seen)
+	}
+}
+
+// TestFind: a prefix is typed, edited, and asked for.
+func TestFind(t *testing.T) {
+	c := &cluster{}
+	m := play(t, c, "", "enter", "/", "k", "é", "backspace", "q", "enter")
+	if last := c.asked[len(c.asked)-1]; last.KeyPrefix != "kq" {
+		t.Fatalf("asked for %q", last.KeyPrefix)
+	}
+	if got := screen(m); !strings.Contains(got, "that begin with kq") {
+		t.Fatal(got)
+	}
+	if m = play(t, c, "", "/", "b", "enter"); len(m.table().rows) != 1 {
+		t.Fatalf("%+v", m.table().rows)
+	}
+}
+
+// TestStale: an answer to an earlier question is not shown, and a failure is, beside what was
+// known.
+func TestStale(t *testing.T) {
+	c := &cluster{}
+	m := play(t, c, "")
+	late := m.question()
+	msg := late()
+	m.Update(pressed("enter"))
+	m.Update(msg)
+	if m.rates != nil {
+		t.Fatal("the answer about all limits is shown as one about keys")
+	}
+	c.err = errors.New("connection\nrefused")
+	m.Update(m.question()())
+	if got := screen(m); !strings.Contains(got, "no answer: connection refused") || m.Err() == nil {
+		t.Fatal(got)
+	}
+}
+
+// TestPaused: nothing is asked while it is paused.
+func TestPaused(t *testing.T) {
+	c := &cluster{}
+	m := play(t, c, "", "p")
+	n := len(c.asked)
+	if _, cmd := m.Update(tick(m.turn)); cmd != nil || len(c.asked) != n {
+		t.Fatal("it asks")
+	}
+	if _, cmd := m.Update(pressed("p")); cmd == nil {
+		t.Fatal("it does not go on")
+	}
+}
+
+// TestOnce: one screen of what happens in the time, without marks.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got, err := New((&cluster{}).ask, Options{Every: 2 * time.Second}).Once(120, 40)
+		if err != nil || strings.Contains(got, "\x1b") || !strings.Contains(got, "b/busy") || strings.Contains(got, "quit") {
+			t.Fatalf("%v\n%s", err, got)
+		}
+	})
+	if _, err := New((&cluster{err: errors.New("no")}).ask, Options{}).Once(80, 24); err == nil {
+		t.Fatal("no error")
+	}
+}
+
+// TestNarrow: whatever the size, nothing is wider or higher than it.
+func TestNarrow(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {20, 3}, {40, 10}, {300, 100}} {
+		m := play(t, &cluster{}, "", "enter", "")
+		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		lines := strings.Split(screen(m), "\n")
+		if len(lines) > size[1] {
+			t.Errorf("%v: %d lines", size, len(lines))
+		}
+		for _, l := range lines {
+			if len([]rune(l)) > size[0] {
+				t.Errorf("%v: %q", size, l)
+			}
+		}
+	}
+}
+
+// TestNumber: five places or so.
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 1.5: "1.50", 12.34: "12.3", 9999: "9999", 12345: "12.3k", 1e6: "1M", 4.56e6: "4.56M", -2e9: "-2G", 3e13: "30T"} {
+		if got := number(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}

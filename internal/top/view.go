@@ -1,0 +1,214 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+)
+
+// View implements tea.Model.
+func (m *Model) View() tea.View {
+	if m.closed {
+		return tea.NewView("")
+	}
+	v := tea.NewView(m.text())
+	v.AltScreen = true
+	v.WindowTitle = "quorate top"
+	return v
+}
+
+const around = 4 // lines that are no rows: two above, the titles, one below
+
+// room is how many rows fit.
+func (m *Model) room() int { return max(1, m.height-around) }
+
+func (m *Model) text() string {
+	if m.help {
+		return m.lines(strings.Split(helpText, "\n"))
+	}
+	lines := []string{m.clusterLine(), m.whatLine()}
+	t := m.table()
+	widths := widthsOf(&t, m.width)
+	lines = append(lines, m.titles(&t, widths))
+	for i := m.from; i < len(t.rows) && i < m.from+m.room(); i++ {
+		lines = append(lines, m.row(&t.rows[i], widths, i == m.cursor))
+	}
+	for len(lines) < m.height-1 && !m.still {
+		lines = append(lines, "")
+	}
+	return m.lines(append(lines, m.footer()))
+}
+
+// lines cuts what does not fit.
+func (m *Model) lines(all []string) string {
+	for i := range all {
+		all[i] = strings.TrimRight(ansi.Truncate(all[i], m.width, ""), " ")
+	}
+	return strings.Join(all[:min(len(all), max(1, m.height))], "\n")
+}
+
+func (m *Model) clusterLine() string {
+	st := m.status
+	if st == nil {
+		return "quorate top: asking ..."
+	}
+	up := 0
+	for _, n := range st.Nodes {
+		if n.Connected {
+			up++
+		}
+	}
+	state := m.style(green, "ready")
+	if !st.Ready {
+		state = m.style(red, "not ready: "+st.Reason)
+	}
+	return fmt.Sprintf("%s  %s  nodes %d of %d  ranges %s  limits version %d",
+		m.style(bold, st.Cluster), state, up, len(st.Nodes), m.coverage(), st.LimitsVersion)
+}
+
+// coverage says how many ranges the answer covers.
+func (m *Model) coverage() string {
+	r := m.rates
+	text := fmt.Sprintf("%d of %d", r.GetRangesCovered(), r.GetRangesTotal())
+	if r.GetRangesCovered() < r.GetRangesTotal() {
+		return m.style(red, text)
+	}
+	return text
+}
+
+func (m *Model) whatLine() string {
+	what := "all limits"
+	if m.limit != "" {
+		what = "keys of " + m.limit
+	}
+	if m.prefix != "" || m.typing {
+		what += " that begin with " + m.prefix
+	}
+	if m.typing {
+		what += "_"
+	}
+	if m.paused {
+		what += m.style(yellow, "  paused")
+	}
+	if m.err != nil {
+		return m.style(red, "no answer: "+oneLine(m.err.Error()))
+	}
+	if at := m.rates.GetAsOf(); at != nil {
+		what += at.AsTime().UTC().Format("  15:04:05Z")
+	}
+	return what
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// widthsOf returns how wide columns are. The first takes what is left, at most what it
+// needs.
+func widthsOf(t *table, width int) []int {
+	out := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		out[i] = len(c.title)
+	}
+	for i := range t.rows {
+		for j, cell := range t.rows[i].cells {
+			out[j] = max(out[j], ansi.StringWidth(printable(cell)))
+		}
+	}
+	rest := width
+	for _, w := range out[1:] {
+		rest -= w + 2
+	}
+	out[0] = max(12, min(out[0], rest))
+	return out
+}
+
+func (m *Model) titles(t *table, widths []int) string {
+	cells := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		cells[i] = align(c.title, widths[i], i == 0)
+		if i == t.sorted {
+			cells[i] = m.style(reverse, cells[i])
+		}
+	}
+	return strings.Join(cells, "  ")
+}
+
+func (m *Model) row(r *row, widths []int, chosen bool) string {
+	cells := make([]string, len(r.cells))
+	for i, c := range r.cells {
+		cells[i] = align(printable(c), widths[i], i == 0)
+	}
+	line := strings.Join(cells, "  ")
+	switch {
+	case chosen:
+		return m.style(reverse, line)
+	case r.alarm:
+		return m.style(yellow, line)
+	}
+	return line
+}
+
+// align fills or cuts a cell: a cut one ends with dots.
+func align(s string, width int, left bool) string {
+	s = ansi.Truncate(s, width, "…")
+	blanks := strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+	if left {
+		return s + blanks
+	}
+	return blanks + s
+}
+
+// printable replaces what would move the cursor: keys are anything.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+func (m *Model) footer() string {
+	if m.still {
+		return ""
+	}
+	if m.limit == "" {
+		return m.style(dim, "enter keys   < > sort   / find   p pause   ? help   q quit")
+	}
+	return m.style(dim, "esc limits   < > sort   / find   p pause   ? help   q quit")
+}
+
+const helpText = `quorate top: who asks for most, as it changes
+
+  up down pgup pgdn home end   move
+  enter    the keys of a limit         esc   back to all limits
+  < >      sort by another column      /     only names that begin so
+  p        pause, and go on            q     quit
+
+Of limits: tokens per second asked for, admitted and refused, since the screen before;
+in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least), the
+WORST excess of a key, and the BOUND that it keeps to.
+Of keys: USED is what is asked for as a part of what is refilled; LEFT, what can be spent now.
+
+Any key goes back.`
+
+// What text may look like.
+const (
+	bold    = "1"
+	dim     = "2"
+	reverse = "7"
+	red     = "31"
+	green   = "32"
+	yellow  = "33"
+)
+
+// style marks text. Without colours the cursor is still seen; a still screen has no marks.
+func (m *Model) style(code, s string) string {
+	if m.still || m.opt.Plain && len(code) > 1 {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+var _ tea.Model = (*Model)(nil)
