@@ -176,7 +176,7 @@ func (a *account) idle() bool {
 		if !h.dead && (h.out != 0 || h.charged != 0) || !h.closed {
 			return false
 		}
-		if a.endures() && (len(h.pending) > 0 || !h.dead && h.saved < h.used.Plus(h.over)) {
+		if a.endures() && (len(h.log().pending) > 0 || !h.dead && h.saved < h.used.Plus(h.over)) {
 			return false
 		}
 	}
@@ -212,7 +212,7 @@ func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation)
 // and each is large, so no room is kept for many more.
 func (a *account) addHolder(h holder) *holder {
 	if n := len(a.holders); n == cap(a.holders) {
-		more := make([]holder, n, n+1+n/4)
+		more := make([]holder, n, n+1+n/8)
 		copy(more, a.holders)
 		a.holders = more
 	}
@@ -241,7 +241,7 @@ func (a *account) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *
 		h.know(e)
 	}
 	if a.promises() {
-		h.promised = a.implied(now, h)
+		h.log().promised = a.implied(now, h)
 	}
 	return h
 }
@@ -323,9 +323,10 @@ func (a *account) book(h *holder, d delta) {
 // was promised was not used.
 func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
 	a.pool.Add(min(h.out, h.ret))
-	a.dirty = a.dirty || a.promises() && (h.promised.high > h.promised.total || !h.closed)
+	a.dirty = a.dirty || a.promises() && (h.log().promised.high > h.log().promised.total || !h.closed)
 	h.void()
-	h.demand, h.closed, h.planned = 0, true, planned{} // what is in flight stays so until a later opening says more
+	h.demand, h.closed = 0, true // what is in flight stays so until a later opening says more
+	h.unplan()
 	a.advance(now)
 	*g = quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h, a.level()), Others: a.others(h), Closed: true, Saved: h.saved}
 	if a.endures() && (h.saved < e.Used.Plus(e.Overdrawn) || h.expects()) {

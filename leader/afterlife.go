@@ -27,8 +27,10 @@ func (a *account) retire(now quota.Time, i int) {
 func (h *holder) die(now quota.Time) {
 	out, ret := h.out, h.ret
 	h.void()
-	h.out, h.ret, h.dead, h.diedAt, h.closed = out, ret, true, now, true
-	h.demand, h.live, h.tried, h.admit, h.planned = 0, 0, 0, 0, planned{}
+	h.out, h.ret, h.dead, h.closed = out, ret, true, true
+	h.log().diedAt = now
+	h.demand, h.live, h.tried, h.admit = 0, 0, 0, 0
+	h.unplan()
 }
 
 // afterlife books what an earlier process of the member had counted, once.
@@ -56,7 +58,7 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	}
 	a.settleDead(h, e, total)
 	if !h.final { // its journal may forget it when the log has nothing of it out
-		a.dirty = a.dirty || len(h.pending) == 0
+		a.dirty = a.dirty || len(h.log().pending) == 0
 		return g, false
 	}
 	g.Saved = h.saved
@@ -78,7 +80,7 @@ func (a *account) lastWords(now quota.Time, lease time.Duration, r *quota.Report
 		if h.node != r.From || h.inc != r.Incarnation || !h.dead {
 			continue
 		}
-		if now.Sub(h.diedAt) > lease {
+		if now.Sub(h.log().diedAt) > lease {
 			h.dead, h.closed = false, false
 			return false
 		}
@@ -113,7 +115,8 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 		}
 		if h.epoch < e.Epoch {
 			h.epoch, h.used, h.over, h.refunded, h.saved = e.Epoch, 0, 0, 0, 0
-			h.promised, h.pending, h.final = promise{}, nil, false
+			h.unpromise()
+			h.final = false
 		}
 		return h
 	}
@@ -121,7 +124,7 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 		return nil
 	}
 	return a.addHolder(holder{
-		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, diedAt: now,
+		node: id, inc: e.Life, epoch: e.Epoch, over: e.Saved, saved: e.Saved, reported: now, dead: true, closed: true, logged: &logged{diedAt: now},
 	})
 }
 
@@ -169,7 +172,7 @@ func (a *account) forgets(now quota.Time, h *holder) bool {
 	case !a.endures():
 		return silent
 	case h.dead:
-		return now.Sub(h.diedAt) > memory
+		return now.Sub(h.log().diedAt) > memory
 	}
 	// One that is silent and not dead may speak again, and may still hold what it
 	// was given.
@@ -207,5 +210,5 @@ func (h *holder) sooner(o *holder) int {
 		}
 		return 1
 	}
-	return cmp.Compare(h.diedAt, o.diedAt)
+	return cmp.Compare(h.log().diedAt, o.log().diedAt)
 }

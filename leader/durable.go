@@ -55,9 +55,9 @@ func recall(m *quota.Mark, at quota.Time, burst quota.Units) holder {
 		saved: m.Used.Plus(m.Overdrawn), restored: true, dead: m.Dead, from: at, reported: at,
 		out: m.Out, ret: m.Out, charged: m.Rate, lease: m.Until, capped: min(m.Cap, burst), held: 0,
 	}
-	h.promised = promise{at: at, total: h.saved, high: h.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
+	h.log().promised = promise{at: at, total: h.saved, high: h.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
 	if m.Dead {
-		h.diedAt, h.final = at, m.Out == 0
+		h.log().diedAt, h.final = at, m.Out == 0
 	}
 	return h
 }
@@ -93,10 +93,10 @@ func (a *account) moved(now quota.Time, lease time.Duration) bool {
 	if a.promises() {
 		for i := range a.holders {
 			h := &a.holders[i]
-			if len(h.pending) >= maxPending {
+			if len(h.log().pending) >= maxPending {
 				return false
 			}
-			late = late || h.charged > 0 && !h.dead && len(h.pending) == 0 && h.promised.until < now.Add(lease+foresee/4)
+			late = late || h.charged > 0 && !h.dead && len(h.log().pending) == 0 && h.log().promised.until < now.Add(lease+foresee/4)
 		}
 	}
 	return a.dirty || late
@@ -130,17 +130,46 @@ func (p *promise) more() bool { return p.high > p.total || p.rate > 0 }
 // expects reports whether the log promises the member more than is booked of it,
 // or may do so at any moment.
 func (h *holder) expects() bool {
-	for i := range h.pending {
-		if h.pending[i].more() {
+	for i := range h.log().pending {
+		if h.log().pending[i].more() {
 			return true
 		}
 	}
-	return h.promised.more()
+	return h.log().promised.more()
 }
 
 // maxPending bounds the promises to one member, and those of the leader to itself,
 // that are not committed.
 const maxPending = 8
+
+// logged is what the log says of a member, and what it should say. Only
+// accounts whose counts endure have it.
+type logged struct {
+	promised promise   // committed
+	pending  []promise // in checkpoints that are not known to be committed
+	planned  planned
+	diedAt   quota.Time // if it is dead
+}
+
+// log is for accounts whose counts endure.
+func (h *holder) log() *logged {
+	if h.logged == nil {
+		h.logged = &logged{}
+	}
+	return h.logged
+}
+
+func (h *holder) unpromise() {
+	if h.logged != nil {
+		h.logged.promised, h.logged.pending = promise{}, nil
+	}
+}
+
+func (h *holder) unplan() {
+	if h.logged != nil {
+		h.logged.planned = planned{}
+	}
+}
 
 // planned is what a division would have granted.
 type planned struct {
@@ -156,10 +185,10 @@ func (h *holder) bounds(now quota.Time) (tokens, rate, most quota.Units, until q
 		dt := max(0, min(now, p.until).Sub(p.at))
 		return p.high.Plus(perSecond(p.rate, dt)).Plus(-spent)
 	}
-	p := &h.promised
+	p := &h.log().promised
 	tokens, rate, most, until = left(p), p.rate, p.cap, p.until
-	for i := range h.pending {
-		p := &h.pending[i]
+	for i := range h.log().pending {
+		p := &h.log().pending[i]
 		tokens, rate, most, until = min(tokens, left(p)), min(rate, p.rate), min(most, p.cap), min(until, p.until)
 	}
 	return max(0, tokens), rate, most, until
@@ -175,7 +204,7 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	if h.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
 		most = min(most, h.out)
 	}
-	h.planned = planned{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
+	h.log().planned = planned{tokens: tokens, rate: h.rate, cap: h.cap.Plus(flights).Plus(tokens)}
 	got := max(0, min(tokens, room, top.Plus(-most)))
 	h.rate = min(h.rate, rate)
 	lease := now.Add(l.cfg.Lease)
@@ -189,10 +218,10 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	}
 	h.cap = max(0, min(h.cap, top.Plus(-flights).Plus(-got)))
 	h.capped = max(capped, h.cap)
-	h.planned.short = got < tokens || h.rate < h.planned.rate
-	if h.planned.short {
+	h.log().planned.short = got < tokens || h.rate < h.log().planned.rate
+	if h.log().planned.short {
 		a.dirty = true
-		l.wants = l.wants || len(h.pending) == 0 && !l.catching
+		l.wants = l.wants || len(h.log().pending) == 0 && !l.catching
 	}
 	return got, lease
 }
@@ -210,9 +239,9 @@ func (a *account) promise(now quota.Time, h *holder, lease time.Duration) promis
 	if !h.dead && !h.closed {
 		need := quota.Units(min(h.demand, h.live*2+1) * foresee.Seconds())
 		need = min(need, max(0, a.pool.Level())) // the rest of it is the rate's
-		head = min(burst, max(need, 2*h.planned.tokens, burst/16, 4*quota.Token))
-		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.planned.rate+h.planned.rate/2))
-		p.cap = max(p.cap, min(burst, max(2*h.planned.cap, h.most().Plus(head))))
+		head = min(burst, max(need, 2*h.log().planned.tokens, burst/16, 4*quota.Token))
+		p.rate = max(p.rate, min(a.limit.Rate.PerSecond(), h.log().planned.rate+h.log().planned.rate/2))
+		p.cap = max(p.cap, min(burst, max(2*h.log().planned.cap, h.most().Plus(head))))
 		p.until = max(p.until, now.Add(lease+foresee))
 	}
 	p.high = p.total.Plus(h.out).Plus(head)
@@ -241,7 +270,7 @@ func (l *Ledger) write(now quota.Time, a *account, kl *quota.KeyLevel) {
 			kl.Level = min(kl.Level, a.limit.BurstUnits())
 		}
 		p.seq, p.back, p.final = l.written, h.refunded, h.dead && h.out == 0
-		h.pending = append(h.pending, p)
+		h.log().pending = append(h.log().pending, p)
 	}
 	a.promiseOwn(now, l.written, kl)
 	l.writing = append(l.writing, writing{l.written, a})
@@ -282,14 +311,14 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 
 func (h *holder) committed(upTo quota.Seq) {
 	n := 0
-	for n < len(h.pending) && h.pending[n].seq <= upTo {
-		h.promised = h.pending[n]
+	for n < len(h.log().pending) && h.log().pending[n].seq <= upTo {
+		h.log().promised = h.log().pending[n]
 		n++
 	}
 	if n > 0 {
-		h.saved = max(h.saved, h.promised.total)
-		h.final = h.promised.final && h.promised.total == h.used.Plus(h.over) && h.promised.back == h.refunded
-		h.pending = slices.Delete(h.pending, 0, n)
+		h.saved = max(h.saved, h.log().promised.total)
+		h.final = h.log().promised.final && h.log().promised.total == h.used.Plus(h.over) && h.log().promised.back == h.refunded
+		h.log().pending = slices.Delete(h.log().pending, 0, n)
 	}
 }
 
@@ -300,7 +329,7 @@ func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.
 	defer func() { l.catching = false }()
 	for i := range a.holders {
 		h := &a.holders[i]
-		if !h.planned.short || h.dead || h.closed || len(h.pending) > 0 {
+		if !h.log().planned.short || h.dead || h.closed || len(h.log().pending) > 0 {
 			continue
 		}
 		e := quota.ReportEntry{Key: a.key, Epoch: h.epoch, Want: h.want}

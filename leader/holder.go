@@ -61,12 +61,9 @@ type holder struct {
 	gave       quota.Units // given back with it
 
 	// Of accounts whose counts endure:
-	saved    quota.Units // of used and over, committed
-	promised promise     // committed
-	pending  []promise   // in checkpoints that are not known to be committed
-	planned  planned
-	want     quota.Units // as last reported
-	diedAt   quota.Time
+	saved  quota.Units // of used and over, committed
+	want   quota.Units // as last reported
+	logged *logged     // nil as long as it is zero
 }
 
 type flight struct {
@@ -105,7 +102,7 @@ func (h *holder) begin(now quota.Time, e *quota.ReportEntry) {
 	h.used = min(known, e.Used)
 	h.over = known - h.used
 	h.refused, h.refunded, h.saved, h.returned = 0, 0, 0, 0
-	h.promised, h.pending = promise{}, nil // their counters were the last epoch's
+	h.unpromise() // their counters were the last epoch's
 	h.owed, h.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
 	h.grants = max(h.grants, e.Applied) // numbers go on, or the member would ignore ours
 	h.from, h.demand, h.counts = now, 0, series{}
