@@ -30,8 +30,8 @@ SEED      ?= 0
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale soak-load
-.PHONY: format check-format check-vet check-tidy check-proto check-breaking check-generated check-arch
+.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: format check-format check-vet check-bench check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -102,7 +102,7 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-bench check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -115,6 +115,11 @@ check-format: ## Go files are formatted
 check-vet: ## go vet
 	go vet ./...
 	go vet -tags upgrade,proxies ./systemtest
+
+check-bench: ## vet and test the module of the bench suite, which is not in ./...
+	@cd bench
+	go vet ./...
+	go test ./...
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff
@@ -158,6 +163,10 @@ scale: ## play clusters that double, and one of NODES nodes and SCALEKEYS keys, 
 	cd bench
 	go run ./cmd/scale
 	go run ./cmd/scale -nodes $(NODES) -keys $(SCALEKEYS) -ranges 64 -double=false
+
+scale-real: ## clusters of 3, 6, 12 and 24 real nodes: what each takes idle, and asked 100 times a second; four minutes
+	cd bench
+	go run ./cmd/scale -real 24
 
 soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
 	cd bench

@@ -16,7 +16,7 @@ func Groups(keys int) []suite.Group {
 	for _, dist := range []string{"zipf", "uniform"} {
 		out = append(out, keyed(keys, dist), keyedClient(keys, dist))
 	}
-	out = append(out, memory(keys))
+	out = append(out, memory(keys), residentClient())
 	return out
 }
 

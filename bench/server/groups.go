@@ -39,14 +39,14 @@ const (
 
 // Groups are the tables of this package.
 func Groups() []suite.Group {
-	return []suite.Group{unary(), batch(), streamed(), open(), web(), redis()}
+	return []suite.Group{unary(), batch(), streamed(), open(), web(), redis(), idle()}
 }
 
 func group(name, title, note string, subjects ...suite.Subject) suite.Group {
 	return suite.Group{
 		Name: name, Title: title, Note: note + " CPU is the servers' for each operation.",
 		Measures: measures, Reference: subjects[0].Name, Subjects: subjects,
-		Full: 2 * time.Second, Quick: 500 * time.Millisecond,
+		Full: 1200 * time.Millisecond, Quick: 500 * time.Millisecond,
 	}
 }
 

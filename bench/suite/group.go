@@ -50,14 +50,14 @@ type Group struct {
 	Subjects  []Subject
 	// Full and Quick are how long a subject runs in a round, in either mode.
 	Full, Quick time.Duration
-	// Rounds and QuickRounds are how often; 0 is 9 and 3.
+	// Rounds and QuickRounds are how often; 0 is 7 and 3.
 	Rounds, QuickRounds int
 	// Procs is GOMAXPROCS while the group runs; 0 leaves it.
 	Procs int
 }
 
 const (
-	defaultRounds = 9
+	defaultRounds = 7
 	quickRounds   = 3
 )
 

@@ -4,9 +4,11 @@
 //
 //	go run ./cmd/scale                                     a minute or two
 //	go run ./cmd/scale -nodes 1000 -keys 1000000 -ranges 64 -double=false
+//	go run ./cmd/scale -real 24                            clusters of real nodes, each a process
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -30,7 +32,15 @@ func main() {
 	warm := flag.Duration("warm-up", 2*time.Second, "simulated time before what is counted")
 	duration := flag.Duration("duration", 4*time.Second, "simulated time that is counted")
 	double := flag.Bool("double", true, "then double each of them, twice, one at a time")
+	real := flag.Int("real", 0, "start real nodes instead, 3 and then twice as many, up to that `number`, each asked at -rate")
 	flag.Parse()
+	if *real > 0 {
+		if err := playReal(context.Background(), *real, *rate, 10*time.Second); err != nil {
+			fmt.Fprintln(os.Stderr, "scale:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	base := scale.Shape{
 		Nodes: *nodes, Keys: *keys, Ranges: *ranges, Rate: *rate, Zipf: 1.1, Seed: 1,
 		Sync: 100 * time.Millisecond, Delay: time.Millisecond, WarmUp: *warm, Duration: *duration,

@@ -51,6 +51,7 @@ func run(ctx context.Context) (flat bool, err error) {
 	duration := flag.Duration("duration", 30*time.Minute, "how long")
 	part := flag.Float64("part", 0.7, "part of the maximum, which is measured first")
 	keys := flag.Int("keys", 20_000, "keys that are asked for at a time")
+	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
 	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
 	flag.Parse()
 	// A key is asked for until another takes its place, and dropped when it has been
@@ -72,8 +73,8 @@ func run(ctx context.Context) (flat bool, err error) {
 	}
 	rate := *part * most
 	fmt.Printf("Maximum %s checks/s; %s/s for %v, %d keys at a time, each for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
-	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | RSS of 3 nodes, MB | heap, MB | goroutines |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | keys in tables | in ledgers | RSS of 3 nodes, MB | live heap, MB | goroutines |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
 	var rows []row
 	for w := range windows {
 		r, err := l.window(ctx, rate, *duration/windows)
@@ -85,7 +86,12 @@ func run(ctx context.Context) (flat bool, err error) {
 		}
 		r.after = time.Duration(w+1) * *duration / windows
 		r.print()
+		if *profiles != "" && (w == start || w == windows-1) {
+			if err := keepHeaps(ctx, c, *profiles, w); err != nil {
+				return false, err
+			}
+		}
 		rows = append(rows, r)
 	}
-	return judge(rows[start:], *latency), nil
+	return judge(rows[start:], *keys, len(c.Nodes), *latency), nil
 }

@@ -3,8 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +23,9 @@ type row struct {
 	rate                  float64
 	errors                int64
 	keys                  int
-	rss, heap, goroutines float64 // of all nodes
+	rss, heap, goroutines float64 // of all nodes; heap is what lives after a collection
+	held                  float64 // keys in the tables of all nodes
+	accounts              float64 // keys in their ledgers
 }
 
 // look adds what the nodes take now.
@@ -30,14 +36,50 @@ func (r *row) look(ctx context.Context, c *process.Cluster) error {
 			return err
 		}
 		r.rss += float64(rss)
+		if err := collect(ctx, n.Debug); err != nil { // or the heap is what it is between two collections
+			return err
+		}
 		m, err := metrics(ctx, n.HTTP)
 		if err != nil {
 			return err
 		}
-		r.heap += m["go_memstats_heap_inuse_bytes"]
+		r.heap += m["go_memstats_heap_alloc_bytes"]
+		r.held += m["quorate_keys"]
+		r.accounts += m["quorate_ledger_keys"]
 		r.goroutines += m["go_goroutines"]
 	}
 	return nil
+}
+
+// collect makes a node collect its garbage.
+func collect(ctx context.Context, debug string) error { return heapTo(ctx, debug, io.Discard) }
+
+// keepHeaps writes a heap profile of each node.
+func keepHeaps(ctx context.Context, c *process.Cluster, dir string, window int) error {
+	for _, n := range c.Nodes {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("heap-%s-%02d.pprof", n.ID, window)))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(heapTo(ctx, n.Debug, f), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heapTo writes the heap profile of a node, after a collection.
+func heapTo(ctx context.Context, debug string, w io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+debug+"/debug/pprof/heap?gc=1", http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, res.Body)
+	return errors.Join(err, res.Body.Close())
 }
 
 // metrics are those of a node that have no labels.
@@ -66,8 +108,8 @@ func ms(d time.Duration) string { return suite.Number(float64(d.Microseconds()) 
 
 func (r *row) print() {
 	n := suite.Number
-	fmt.Printf("| %v | %s | %s | %s | %d | %s | %s | %s | %s |\n", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
-		n(float64(r.keys)), n(r.rss/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
+	fmt.Printf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s |\n", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
+		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.rss/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
 }
 
 // What counts as flat: the last third of the windows against the first.
@@ -77,8 +119,14 @@ const (
 	mostGoroutines = 1.1
 )
 
-// judge prints a verdict for each and returns whether all are flat.
-func judge(rows []row, latency bool) bool {
+// mostHeld is how many times the keys that are asked for at a time a node may have in its
+// table: each stays for its life, until it has been idle for as long, and a little until the
+// next sweep.
+const mostHeld = 3
+
+// judge prints a verdict for each and returns whether all are flat. keys are asked for at a
+// time, at each of the nodes.
+func judge(rows []row, keys, nodes int, latency bool) bool {
 	third := max(len(rows)/3, 1)
 	flat := true
 	fmt.Println("\n| | first third | last third | ratio | at most | flat |\n|---|---|---|---|---|---|")
@@ -95,12 +143,21 @@ func judge(rows []row, latency bool) bool {
 		say("p50, ms", mostLatency, func(r *row) float64 { return r.p50.Seconds() * 1000 })
 		say("p99, ms", mostLatency, func(r *row) float64 { return r.p99.Seconds() * 1000 })
 	}
-	var errors int64
-	for i := range rows {
-		errors += rows[i].errors
+	atMost := func(what string, got, most float64) {
+		flat = flat && got <= most
+		fmt.Printf("| %s | | %s | | %s | %v |\n", what, suite.Number(got), suite.Number(most), got <= most)
 	}
-	fmt.Printf("| errors | | %d | | 0 | %v |\n", errors, errors == 0)
-	return flat && errors == 0
+	var failed int64
+	for i := range rows {
+		failed += rows[i].errors
+	}
+	last := &rows[len(rows)-1]
+	atMost("errors", float64(failed), 0)
+	atMost("keys in a node's table at the end", last.held/float64(nodes), float64(mostHeld*keys))
+	// Else nothing was dropped that could have stayed.
+	replaced := last.keys >= 2*mostHeld*keys
+	fmt.Printf("| keys so far | | %s | | at least %s | %v |\n", suite.Number(float64(last.keys)), suite.Number(float64(2*mostHeld*keys)), replaced)
+	return flat && replaced
 }
 
 // least is that of the quietest window: what grows, grows there too, and what a

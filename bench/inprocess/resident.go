@@ -1,0 +1,113 @@
+package inprocess
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/client"
+
+	"github.com/quorate/quorate/bench/process"
+	"github.com/quorate/quorate/bench/suite"
+)
+
+// What linking the client adds to a service, in a process of its own.
+
+const residentRole = "resident"
+
+func init() { process.Roles[residentRole] = measureResident }
+
+// measureResident opens keys through a client of the node at an address and prints by
+// how much what is resident has grown since before there was a client.
+func measureResident(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("%q: want an address and a number of keys", args)
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	keys := keyNames(n)
+	before, err := resident()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(ctx, []string{args[0]}, client.WithMaxKeys(n))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	select {
+	case <-c.Ready():
+	case <-ctx.Done():
+		return fmt.Errorf("not attached: %w", ctx.Err())
+	}
+	s := clientStore{ctx, c}
+	for began := time.Now(); time.Since(began) < 2*time.Second; {
+		for _, k := range keys { // again and again, so that all are in use and have grants
+			s.allow(k)
+		}
+	}
+	after, err := resident()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(suite.Sample{"RSS": float64(after-before) / (1 << 20)})
+}
+
+// resident is what this process has in memory that it still needs.
+func resident() (int64, error) {
+	debug.FreeOSMemory()
+	debug.FreeOSMemory() // what the first has made unreachable
+	return process.RSS(os.Getpid())
+}
+
+func residentClient() suite.Group {
+	const keys = 10_000
+	return suite.Group{
+		Name: "client-memory", Title: "What a client adds to a service",
+		Note: "A process in which nothing else is; what is resident with a client of a real node that uses all keys all the time, " +
+			"less what was before there was a client. gRPC, which most services have anyway, is in both rows.",
+		Measures: []suite.Measure{{Name: "RSS", Unit: "MB more"}}, Rounds: 3, QuickRounds: 1,
+		Subjects: []suite.Subject{
+			residentSubject("Quorate, client, 1 key", 1),
+			residentSubject("Quorate, client, 10,000 keys", keys, suite.Target{Measure: "RSS", AtMost: 2}),
+		},
+	}
+}
+
+func residentSubject(name string, keys int, targets ...suite.Target) suite.Subject {
+	return suite.Subject{Name: name, Ours: true, Targets: targets, Start: func(ctx context.Context) (suite.Runner, error) {
+		addr, stop, err := realNode(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return residentRunner{addr, keys, stop}, nil
+	}}
+}
+
+type residentRunner struct {
+	addr string
+	keys int
+	stop func() error
+}
+
+// Round implements suite.Runner.
+func (r residentRunner) Round(ctx context.Context, _ time.Duration) (suite.Sample, error) {
+	text, err := process.RunRole(ctx, residentRole, r.addr, strconv.Itoa(r.keys))
+	if err != nil {
+		return nil, err
+	}
+	var s suite.Sample
+	err = json.Unmarshal(text, &s)
+	return s, err
+}
+
+// Close implements suite.Runner.
+func (r residentRunner) Close() error { return r.stop() }
