@@ -137,12 +137,18 @@ func (b *beats) leave(id quota.NodeID, d *departure) {
 // heartbeat sends a heartbeat with those of other groups, and waits for the answer.
 // A lost one must not hold back the next for long.
 func (t *transport) heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	last, every := t.confirms.answered(quota.NodeID(id), args.Term), t.timing.Heartbeat
-	err := t.together(id, args, resp, last.Add(every/5+every/beatSlack), every)
+	err := t.together(id, args, resp, t.latest(id, args.Term), t.timing.Heartbeat)
 	if err == nil && resp.Success {
 		t.nudge()
 	}
 	return err
+}
+
+// latest is when a follower has to hear of this leader again: a fifth of the heartbeat
+// timeout after its last answer. Whoever has not answered since waits for nothing.
+func (t *transport) latest(id raft.ServerID, term uint64) time.Time {
+	every := t.timing.Heartbeat
+	return t.confirms.answered(quota.NodeID(id), term).Add(every/5 + every/beatSlack)
 }
 
 // nudge has raft hand over its next heartbeats at once, which wait here then, instead
@@ -161,9 +167,9 @@ func (t *transport) nudge() {
 // Raft sends this follower no entries before that is answered, so it leaves as soon
 // as there are any.
 func (t *transport) tell(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	at := time.Now()
-	if t.confirms.recent(quota.NodeID(id), args.Term, t.timing.Heartbeat/2) {
-		at = at.Add(min(t.idle, t.timing.Heartbeat) / 5)
+	at, late := time.Now().Add(t.idle/5), t.latest(id, args.Term)
+	if late.Before(at) {
+		at = late
 	}
 	return t.together(id, args, resp, at, t.timing.rpcTimeout())
 }
