@@ -38,6 +38,9 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		if e.Line > 0 && e.Ack != ack {
 			ack, lines = e.Ack, rt.sent.of(e.Ack)
 		}
+		if i%warm == 0 {
+			warmLines(lines, g.Entries[i:min(i+warm, len(g.Entries))])
+		}
 		if b := a.meant(lines, e); b != nil {
 			a.apply(now, at, off, b, rt, e)
 		}
@@ -58,6 +61,16 @@ func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
 	}
 	b, _ := a.find(e.Key)
 	return b
+}
+
+// warmLines warms the keys up that entries are about.
+func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
+	for i := range entries {
+		if n := int(entries[i].Line); n > 0 && n <= len(lines) {
+			sum += lines[n-1].b.warmUp()
+		}
+	}
+	return sum
 }
 
 // heard notes that the leader has been told everything: the grant answers the
@@ -208,7 +221,7 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 // is what the leader thinks it is: three standard deviations of a Poisson count,
 // and a few tokens. What is more is news.
 func (b *bucket) expected(again time.Duration) quota.Units {
-	mean := float64(b.demand) * again.Seconds() / float64(quota.Token)
+	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
 	return quota.Units((mean + 3*math.Sqrt(mean) + few) * float64(quota.Token))
 }
 

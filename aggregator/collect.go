@@ -75,7 +75,10 @@ func (a *Aggregator) tellAll(now quota.Time, room *Room) {
 func (a *Aggregator) collectSoon(now quota.Time, room *Room) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
-	for _, b := range a.soon {
+	for i, b := range a.soon {
+		if i%warm == 0 {
+			warmAll(a.soon[i:min(i+warm, len(a.soon))])
+		}
 		if at := a.collectUrgent(now, b, room); at > now {
 			a.soonAt = min(a.soonAt, at)
 			waiting = append(waiting, b)
@@ -277,5 +280,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	}
 	b.sent, b.sentAt, b.hurry = c, now, false
 	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
-	b.hot().low.Store(0) // one report at a time
+	if low := &b.hot().low; low.Load() != 0 {
+		low.Store(0) // one report at a time
+	}
 }

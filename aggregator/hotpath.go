@@ -19,6 +19,8 @@ type bucket struct {
 	slot *slot
 	key  string
 	own  atomic.Pointer[quota.Limit] // what an override makes of the slot's limit
+	due  quota.Time                  // its entry of the wheel, which counts; of who drives the member
+
 	shut shut
 
 	mu sync.Mutex
@@ -54,6 +56,13 @@ func (b *bucket) publish() {
 // date, less own use since: what can be said without a clock. Without the lock it may
 // be a moment late.
 func (l *line) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.rest.Load()) }
+
+// warm is how many keys are looked at before the first of them is worked on.
+const warm = 16
+
+// warmUp reads what a key is begun with, and does nothing with it: so the processor
+// fetches that for several keys at a time, where one by one each would be waited for.
+func (b *bucket) warmUp() int64 { return b.line.Load().rest.Load() }
 
 // limit returns what counts for the key.
 func (b *bucket) limit() *quota.Limit {

@@ -240,8 +240,12 @@ func (w *wheel) init(step time.Duration, now quota.Time) { w.step, w.next = step
 // add puts a bucket into the interval that ends at or after due. A bucket may
 // be on the wheel more than once: only the entry of its due time counts.
 func (w *wheel) add(b *bucket, due quota.Time) {
-	n := int(due.Sub(w.next)+w.step-1) / int(w.step)
-	n = min(max(n, 0), len(w.slots)-1)
+	n := 0
+	if wait := due.Sub(w.next); wait > w.step { // a division takes its time, and most are due soon
+		n = min(int(wait+w.step-1)/int(w.step), len(w.slots)-1)
+	} else if wait > 0 {
+		n = 1
+	}
 	at := w.next.Add(time.Duration(n) * w.step)
 	if b.due == at {
 		return
@@ -258,7 +262,10 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 		w.slots[w.pos] = nil
 		w.pos = (w.pos + 1) % len(w.slots)
 		w.next = w.next.Add(w.step)
-		for _, b := range due {
+		for i, b := range due {
+			if i%warm == 0 {
+				warmAll(due[i:min(i+warm, len(due))])
+			}
 			if b.due == at {
 				b.due = 0
 				f(b)
@@ -268,4 +275,11 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = due[:0]
 		}
 	}
+}
+
+func warmAll(buckets []*bucket) (sum int64) {
+	for _, b := range buckets {
+		sum += b.warmUp()
+	}
+	return sum
 }

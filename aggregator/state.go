@@ -89,11 +89,10 @@ type state struct {
 	bound     bool        // it has used that up, while the cluster may have more
 	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
-	due       quota.Time
-	dry       bool // nothing was left to ask for after the last grant
-	recalled  bool // the leader wants back what is not needed
-	overdue   bool // it has recalled, and an answer of its own is overdue: tell it again at once
-	hurry     bool // asked for more while a report was on its way
+	dry       bool        // nothing was left to ask for after the last grant
+	recalled  bool        // the leader wants back what is not needed
+	overdue   bool        // it has recalled, and an answer of its own is overdue: tell it again at once
+	hurry     bool        // asked for more while a report was on its way
 	closedAt  quota.Time
 	openIdx   int
 	abandoned *abandoned

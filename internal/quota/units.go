@@ -224,7 +224,12 @@ func MulDiv(a, b, c int64) int64 {
 	if hi >= uint64(c) {
 		return saturate(neg)
 	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
+	var q uint64
+	if hi == 0 && c == int64(time.Second) { // a rate: the compiler divides by a constant without a division
+		q = lo / uint64(time.Second)
+	} else {
+		q, _ = bits.Div64(hi, lo, uint64(c))
+	}
 	if q > math.MaxInt64 {
 		return saturate(neg)
 	}
