@@ -62,7 +62,9 @@ const warm = 16
 
 // warmUp reads what a key is begun with, and does nothing with it: so the processor
 // fetches that for several keys at a time, where one by one each would be waited for.
-func (b *bucket) warmUp() int64 { return b.line.Load().rest.Load() }
+// What is read may be read without the lock: the beginning of the bucket, where mu is,
+// and its line.
+func (b *bucket) warmUp() int64 { return b.shut.until.Load() + b.line.Load().rest.Load() }
 
 // limit returns what counts for the key.
 func (b *bucket) limit() *quota.Limit {
