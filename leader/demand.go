@@ -20,7 +20,10 @@ import (
 //
 // Both sums forget: they are exponentially weighted by samples, not by time, so
 // that rare requests are remembered.
-type dispersion struct{ variance, mean float64 }
+type dispersion struct {
+	variance, mean float64
+	typical        float64 // size, if it has been worked out since the last sample; else 0
+}
 
 const (
 	// forget is the part of the sums that a sample displaces.
@@ -42,6 +45,7 @@ func (d *dispersion) add(a, b, c float64) {
 		return
 	}
 	strange := outlier * d.index() * (a + b + c) / 3
+	d.typical = 0
 	d.variance += min(max((b-a)*(b-c), -strange), strange) - forget*d.variance
 	d.mean += b - forget*d.mean
 }
@@ -52,11 +56,14 @@ func (d *dispersion) index() float64 {
 
 // size returns the tokens of a typical clump, in Units: from one token to largest.
 func (d *dispersion) size() float64 {
-	size := d.index()
-	if size < fewest {
-		size = 1
+	if d.typical == 0 {
+		size := d.index()
+		if size < fewest {
+			size = 1
+		}
+		d.typical = size * float64(quota.Token)
 	}
-	return size * float64(quota.Token)
+	return d.typical
 }
 
 // clump is what is taken for one event of the key, in Units. What comes at once and
