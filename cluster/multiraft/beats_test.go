@@ -199,3 +199,22 @@ func TestNewestEntryIsKept(t *testing.T) {
 		t.Errorf("stored last: %d", last)
 	}
 }
+
+// TestWaitsOnlyForWhoAnswers: what goes to a follower waits for a fifth of the heartbeat
+// timeout after its last answer to this leader, and for nothing if there is none.
+func TestWaitsOnlyForWhoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := departures()
+		tr := newBeat(b).trans
+		tr.confirms.note("n1", 7, 1)
+		if wait := time.Until(tr.latest("n1", 7)); wait != 205*time.Millisecond {
+			t.Errorf("after an answer: waits %v", wait)
+		}
+		time.Sleep(206 * time.Millisecond)
+		for name, at := range map[string]time.Time{"late": tr.latest("n1", 7), "of another term": tr.latest("n1", 8), "of another node": tr.latest("n2", 7)} {
+			if time.Until(at) > 0 {
+				t.Errorf("an answer %s: waits %v", name, time.Until(at))
+			}
+		}
+	})
+}
