@@ -271,6 +271,7 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 				f(b)
 			}
 		}
+		clear(due) // or keys that are dropped stay in memory, and with each the table as it was then
 		if w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] == nil {
 			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = due[:0]
 		}
