@@ -25,7 +25,7 @@
 // the heartbeat timeout after the last answer. Appends without entries, by which
 // followers learn the commit index, go with them, and do not wait once there is
 // an entry. When a heartbeat is answered, raft is asked at once for the next, which
-// waits then where the others do: no timer of a group ever fires. The protocol is what it
+// waits then where the others do, so that its own timer need not fire. The protocol is what it
 // would be without all that: each group's heartbeat is a frame that its follower
 // answers.
 //
