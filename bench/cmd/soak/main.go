@@ -51,12 +51,16 @@ func run(ctx context.Context) (flat bool, err error) {
 	duration := flag.Duration("duration", 30*time.Minute, "how long")
 	part := flag.Float64("part", 0.7, "part of the maximum, which is measured first")
 	keys := flag.Int("keys", 20_000, "keys that are asked for at a time")
+	lives := flag.Duration("life", 0, "how long a key is asked for, at least 1s; 0 is a sixteenth of the duration, and at most a minute")
 	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
 	latency := flag.Bool("latency", true, "judge latency too; on a machine that others use it says nothing")
 	flag.Parse()
 	// A key is asked for until another takes its place, and dropped when it has been
 	// idle as long again: so the nodes are full before the start is over.
 	life := max(min(*duration/windows, time.Minute), time.Second)
+	if *lives > 0 {
+		life = max(*lives, time.Second)
+	}
 	c, err := process.NewCluster(ctx, process.Options{Nodes: 3, Limits: limits, More: fmt.Sprintf("idle: %v\n", life)})
 	if err != nil {
 		return false, err
