@@ -1,8 +1,8 @@
 package aggregator
 
 import (
-	"fmt"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,8 +31,8 @@ func TestRoomIsUsedAgain(t *testing.T) {
 	for step := range 5 {
 		now := quota.Time(step+1) * quota.Time(time.Second)
 		for k := range keys {
-			a.Check(clock(now), benchName, fmt.Sprint(k), 1)
-			b.Check(clock(now), benchName, fmt.Sprint(k), 1)
+			a.Check(clock(now), benchName, strconv.Itoa(k), 1)
+			b.Check(clock(now), benchName, strconv.Itoa(k), 1)
 		}
 		got, want := a.CollectInto(now, &room), b.Collect(now)
 		entries := 0
