@@ -53,17 +53,19 @@ func decideHeld(d *quota.Decision, l *quota.Limit, est quota.Units) {
 type place struct {
 	layout *layout // nil: it is not there
 	hash   uint64
-	first  uint64 // hash of the line where it is, if no other key is there
+	first  uint64  // hash of the line where it is, if no other key is there
+	bucket *bucket // of that line
 }
 
-// place reads the first line of a key, and waits for nothing that it reads.
+// place reads what is first looked at for a key, and waits for nothing that it reads.
 func (k *keys) place(key string) place {
 	h := k.hash(key)
 	x := k.shard(h).layout.Load()
 	if x == nil {
 		return place{}
 	}
-	return place{x, h, x.lines[int(h>>2)&(len(x.lines)-1)].hash.Load()}
+	at := int(h>>2) & (len(x.lines) - 1)
+	return place{x, h, x.lines[at].hash.Load(), x.buckets[at].Load()}
 }
 
 // find returns the bucket of the key and its line; nil if there is none.

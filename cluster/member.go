@@ -15,6 +15,7 @@ func (n *Node) memberLoop() {
 	timer := time.NewTimer(n.cfg.Sync)
 	defer timer.Stop()
 	sweep := n.clock.now()
+	var last gathering
 	var room aggregator.Room
 	for {
 		select {
@@ -27,6 +28,10 @@ func (n *Node) memberLoop() {
 		case <-timer.C:
 		}
 		now := n.clock.now()
+		if more := last.left(now, n.wait.Any()); more > 0 {
+			timer.Reset(more)
+			continue
+		}
 		n.send(n.agg.CollectInto(now, &room))
 		if now.Sub(sweep) >= time.Second {
 			sweep = now
@@ -34,6 +39,24 @@ func (n *Node) memberLoop() {
 		}
 		timer.Reset(max(n.agg.NextWake().Sub(n.clock.now()), 200*time.Microsecond))
 	}
+}
+
+// gather is how long keys that are to be reported at once wait for each other, where no
+// caller waits for the answer. Under load many come in it: one frame for each leader
+// instead of one for each key.
+const gather = time.Millisecond
+
+// gathering is when keys were last gathered.
+type gathering struct{ last quota.Time }
+
+// left returns how long others may still join what is to be sent now; 0 says that it
+// goes now.
+func (g *gathering) left(now quota.Time, waited bool) time.Duration {
+	if more := g.last.Add(gather).Sub(now); more > 0 && g.last > 0 && !waited {
+		return more
+	}
+	g.last = now
+	return 0
 }
 
 // work runs f and whatever else is in the inbox.

@@ -37,6 +37,9 @@ func (w *Waiters) Add(k quota.Key) (chan struct{}, bool) {
 	return c, true
 }
 
+// Any says whether a decision waits.
+func (w *Waiters) Any() bool { return w.n.Load() > 0 }
+
 // Remove ends a wait that Add began. One that was woken is no more: nothing happens.
 func (w *Waiters) Remove(k quota.Key, c chan struct{}) {
 	w.mu.Lock()
