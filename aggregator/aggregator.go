@@ -29,7 +29,7 @@ func New(cfg Config, now quota.Time) *Aggregator {
 	a.count.Store(int64(cfg.Nodes))
 	a.table.maxKeys, a.table.ranges, a.table.overrides = int64(cfg.MaxKeys), cfg.Ranges, cfg.Overrides
 	a.table.created, a.table.removed = cfg.Created, cfg.Removed
-	a.table.inline = newInline()
+	a.table.inline, a.table.cold.born = newInline(), now
 	a.member.init(cfg, now)
 	return a
 }

@@ -239,6 +239,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closePlace()
+	b.apart, b.credit = nil, 0 // of this epoch
 	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
 		b.closedAt = now
 		a.unlist(b)

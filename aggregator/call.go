@@ -148,7 +148,7 @@ func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost in
 	}
 	if l.Class != quota.Counted {
 		d.Limit = r.limit // not a copy for every key that is banned
-	} else if b := s.keys.Load(key); b != nil {
+	} else if b := a.table.known(s, key); b != nil {
 		d.Remaining = b.remaining(l)
 	}
 	return d, true

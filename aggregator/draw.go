@@ -72,7 +72,7 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		Shadow: l.Enforcement != quota.Enforce || !inFraction(l, key), Nodes: a.nodes(),
 	}
 	at := slowest(r, s)
-	b := at.keys.Load(key)
+	b := a.table.known(at, key)
 	if b == nil {
 		if at != s {
 			st.Tier = at.rule.Load().limit.First()

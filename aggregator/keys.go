@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // keys is the table of one slot. What a decision needs of a key while it holds
@@ -60,7 +62,9 @@ const (
 
 func newKeys() *keys { return &keys{seed: maphash.MakeSeed()} }
 
-func (k *keys) hash(key string) uint64 { return maphash.Comparable(k.seed, key) | hashed }
+func (k *keys) hash(key string) uint64 { return maphash.String(k.seed, key) | hashed }
+
+func (k *keys) hashBytes(key []byte) uint64 { return maphash.Bytes(k.seed, key) | hashed }
 
 func (k *keys) shard(hash uint64) *keyShard { return &k.shards[hash>>59] }
 
@@ -110,24 +114,74 @@ func (x *layout) is(at int, key string) bool {
 	return b != nil && b.key == key
 }
 
-// LoadOrStore returns the bucket of b's key if there is one, or else takes b in.
-func (k *keys) LoadOrStore(b *bucket) (there *bucket, loaded bool) {
+// LoadOrStore returns the bucket of b's key if there is one, or else takes b in: as what
+// the key was, if it is frozen.
+func (k *keys) LoadOrStore(b *bucket, frozen *cold) (there *bucket, loaded bool) {
 	h := k.hash(b.key)
 	s := k.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.layout.Load()
-	if x != nil {
-		if i, ok := x.find(h, b.key); ok {
-			return x.buckets[i].Load(), true
-		}
+	if there := s.layout.Load().get(h, b.key); there != nil {
+		return there, true
 	}
+	loaded = frozen.take(h, b)
+	s.add(h, b)
+	return b, loaded
+}
+
+// Thaw returns the bucket of b's key: one that is there, or b if the key is frozen; nil
+// if it is not known.
+func (k *keys) Thaw(b *bucket, frozen *cold) *bucket {
+	h := k.hash(b.key)
+	s := k.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if there := s.layout.Load().get(h, b.key); there != nil {
+		return there
+	}
+	if !frozen.take(h, b) {
+		return nil
+	}
+	s.add(h, b)
+	return b
+}
+
+// Freeze lets a key have no bucket any more, but what is remembered of it when it is at
+// rest. False if it is not, or if there is no room.
+func (k *keys) Freeze(now quota.Time, b *bucket, frozen *cold) bool {
+	h := k.hash(b.key)
+	s := k.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !b.freezeInto(frozen, h, now) {
+		return false
+	}
+	x := s.layout.Load()
+	if i, ok := x.find(h, b.key); ok {
+		s.lose(x, i)
+	}
+	return true
+}
+
+// get returns the bucket of a key; nil if there is none.
+func (x *layout) get(hash uint64, key string) *bucket {
+	if x == nil {
+		return nil
+	}
+	if i, ok := x.find(hash, key); ok {
+		return x.buckets[i].Load()
+	}
+	return nil
+}
+
+// add takes a bucket in whose key has none.
+func (s *keyShard) add(hash uint64, b *bucket) {
+	x := s.layout.Load()
 	if x == nil || s.used+1 > len(x.lines)*3/4 {
 		x = s.lay()
 	}
-	x.put(h, b)
+	x.put(hash, b)
 	s.live, s.used = s.live+1, s.used+1
-	return b, false
 }
 
 // put gives a bucket a line. Nobody else puts anything meanwhile.
@@ -146,6 +200,7 @@ func (x *layout) put(hash uint64, b *bucket) {
 		l.held.Store(old.held.Swap(0))
 	}
 	b.line.Store(l)
+	b.publish()
 	x.buckets[i].Store(b)
 	l.hash.Store(hash) // from here on it is found
 }
@@ -185,16 +240,21 @@ func (k *keys) Delete(b *bucket) bool {
 	if !ok || x.buckets[i].Load() != b {
 		return false
 	}
+	s.lose(x, i)
+	return true
+}
+
+// lose leaves a line empty-handed.
+func (s *keyShard) lose(x *layout, i int) {
 	x.lines[i].hash.Store(lostKey)
 	x.buckets[i].Store(nil)
 	switch s.live--; {
 	case s.live == 0:
 		s.layout.Store(nil)
 		s.used = 0
-	case s.live < len(x.lines)/16:
+	case s.live < len(x.lines)/8:
 		s.lay()
 	}
-	return true
 }
 
 // Range calls f with every bucket. Those that come or go meanwhile may be left out.

@@ -12,6 +12,8 @@ import (
 
 func keyed(key string) *bucket { return &bucket{key: key} }
 
+var none cold // is frozen
+
 // TestKeys: what was put in is found, and nothing else, while shards grow and shrink.
 // Some keys differ only behind what lies in their line.
 func TestKeys(t *testing.T) {
@@ -22,10 +24,10 @@ func TestKeys(t *testing.T) {
 	all := map[string]*bucket{}
 	for i := range n {
 		b := keyed(name(i))
-		if got, loaded := k.LoadOrStore(b); got != b || loaded {
+		if got, loaded := k.LoadOrStore(b, &none); got != b || loaded {
 			t.Fatalf("%q: there was one", b.key)
 		}
-		if got, loaded := k.LoadOrStore(keyed(b.key)); got != b || !loaded {
+		if got, loaded := k.LoadOrStore(keyed(b.key), &none); got != b || !loaded {
 			t.Fatalf("%q is not found by who would put it in", b.key)
 		}
 		b.hot().held.Store(int64(i))
@@ -75,7 +77,7 @@ func TestLinesMove(t *testing.T) {
 	const n, each, rounds = 64, 1000, 20
 	k := newKeys()
 	for i := range n {
-		b, _ := k.LoadOrStore(keyed(fmt.Sprint("hot", i)))
+		b, _ := k.LoadOrStore(keyed(fmt.Sprint("hot", i)), &none)
 		b.hot().held.Store(each)
 	}
 	var taken atomic.Int64
@@ -95,7 +97,7 @@ func TestLinesMove(t *testing.T) {
 		others.Go(func() {
 			for r := range rounds {
 				for i := range 200 {
-					k.LoadOrStore(keyed(fmt.Sprint("cold", o, r, i)))
+					k.LoadOrStore(keyed(fmt.Sprint("cold", o, r, i)), &none)
 				}
 				for i := range 200 {
 					k.Delete(k.Load(fmt.Sprint("cold", o, r, i)))

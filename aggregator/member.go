@@ -14,8 +14,10 @@ type member struct {
 	wheel   wheel
 	soon    []*bucket // urgent, waiting for the spacing
 	soonAt  quota.Time
-	idle    []idleBucket // closed, oldest first
+	idle    []idleBucket // closed and not frozen, oldest first
 	looked  int          // where the next sweep goes on among them
+	scratch *bucket      // for a look at one that is frozen
+	warm    bool         // nothing is frozen: what tests compare with
 
 	spare spareLines
 
@@ -38,11 +40,6 @@ type route struct {
 	lives  lives // of earlier processes, not committed by a leader yet
 }
 
-type idleBucket struct {
-	b  *bucket
-	at quota.Time
-}
-
 func (m *member) init(cfg Config, now quota.Time) {
 	m.ranges = make([]route, cfg.Ranges)
 	for i := range m.ranges {
@@ -50,6 +47,8 @@ func (m *member) init(cfg Config, now quota.Time) {
 	}
 	m.offsets = map[quota.NodeID]*offset{}
 	m.wheel.init(cfg.Sync, now)
+	m.scratch = &bucket{}
+	m.scratch.line.Store(&line{})
 }
 
 // SetLeader tells who leads a range in which term. A lower term than known is
@@ -74,7 +73,7 @@ func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 	for _, s := range a.table.setLimits(limits) {
 		s.keys.Range(a.forget)
 	}
-	a.Overridden(now, nil)
+	a.Overridden(now, nil) // and forgets the frozen keys of limits that are gone
 }
 
 // Overridden takes over changed overrides of these keys of limits (not of their
@@ -84,6 +83,7 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 		for _, s := range a.slots() {
 			s.keys.Range(func(b *bucket) { a.relimit(now, b) })
 		}
+		a.relimitFrozen(now)
 	}
 	for _, k := range keys {
 		s := a.table.find(k.LimitName)
@@ -91,7 +91,10 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 			continue
 		}
 		for _, c := range s.rule.Load().charges {
-			if b := c.slot.keys.Load(k.Key); b != nil && c.up == 0 {
+			if c.up != 0 {
+				continue
+			}
+			if b := a.table.known(c.slot, k.Key); b != nil {
 				a.relimit(now, b)
 			}
 		}
@@ -127,63 +130,6 @@ func (a *Aggregator) forget(b *bucket) {
 	a.table.drop(b)
 }
 
-// Sweep drops keys that have been idle long enough and are full again, and the
-// longest idle when the table is nearly full. Call it about once a second.
-func (a *Aggregator) Sweep(now quota.Time) {
-	a.table.inline.sweep()
-	n := 0
-	for n < len(a.idle) && a.idleDone(now, a.idle[n]) {
-		n++
-	}
-	// One that stays, because it is not full for long, must not keep those behind
-	// it: a part of them is looked at each time, and all within a minute.
-	from := max(n, min(a.looked, len(a.idle)))
-	to := min(len(a.idle), from+max(leastLooked, len(a.idle)/60+1))
-	kept := copy(a.idle, a.idle[n:from])
-	for _, e := range a.idle[from:to] {
-		if !a.idleDone(now, e) {
-			a.idle[kept] = e
-			kept++
-		}
-	}
-	a.looked = kept
-	kept += copy(a.idle[kept:], a.idle[to:])
-	if a.looked == kept {
-		a.looked = 0
-	}
-	clear(a.idle[kept:])
-	a.idle = a.idle[:kept]
-}
-
-// leastLooked is how many idle keys a sweep looks at, if there are that many.
-const leastLooked = 4096
-
-// idleDone reports whether the entry may leave the queue of idle keys.
-func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
-	b := e.b
-	b.lock()
-	if b.phase != closed || b.closedAt != e.at || b.dead {
-		b.unlock()
-		return true // used again since
-	}
-	l := b.limit()
-	b.roll(now, l)
-	full := b.estimate(now, l, true) >= l.BurstUnits() && b.inFlight == 0
-	idle := a.cfg.Idle
-	if l.Idle > 0 {
-		idle = l.Idle
-	}
-	tight := a.table.size.Load() > a.table.maxKeys-a.table.maxKeys/16
-	if !tight && (now.Sub(e.at) < idle || !full) {
-		b.unlock()
-		return false
-	}
-	b.dead = true
-	b.unlock()
-	a.table.drop(b)
-	return true
-}
-
 func (a *Aggregator) list(b *bucket) {
 	rt := &a.ranges[b.rng]
 	if b.openIdx == 0 {
@@ -201,7 +147,7 @@ func (a *Aggregator) unlist(b *bucket) {
 	moved := rt.open[last]
 	rt.open[b.openIdx-1], moved.openIdx = moved, b.openIdx
 	rt.open[last] = nil
-	rt.open, b.openIdx = rt.open[:last], 0
+	rt.open, b.openIdx = fitting(rt.open[:last]), 0
 }
 
 // offset maps a leader's clock to the member's: the smallest difference seen
@@ -273,7 +219,7 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 		}
 		clear(due) // or keys that are dropped stay in memory, and with each the table as it was then
 		if w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] == nil {
-			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = due[:0]
+			w.slots[(w.pos+len(w.slots)-1)%len(w.slots)] = fitting(due)[:0]
 		}
 	}
 }

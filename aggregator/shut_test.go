@@ -78,7 +78,7 @@ func TestRefusesLets(t *testing.T) {
 	} {
 		l.LimitName, l.Rate, l.Burst = benchName, quota.Rate{Tokens: 10, Per: time.Hour}, 10
 		b := &bucket{key: "k", slot: &slot{}}
-		newKeys().LoadOrStore(b)
+		newKeys().LoadOrStore(b, &none)
 		b.told, b.lease = true, quota.Time(time.Hour)
 		b.shutOut(1, &l, 0, quota.Token)
 		if b.shut.refuses(func() quota.Time { return 1 }, quota.Token) {

@@ -43,6 +43,7 @@ type table struct {
 	maxKeys   int64
 	ranges    int
 	overrides quota.Overrides
+	cold      cold
 	created   func(quota.Key)
 	removed   func(quota.Key)
 }
@@ -124,7 +125,7 @@ func plain(l *quota.Limit) bool {
 
 // bucket returns the bucket of a key, making it if there is room; nil if not.
 func (t *table) bucket(s *slot, key string) *bucket {
-	if b := s.keys.Load(key); b != nil {
+	if b := t.known(s, key); b != nil {
 		return b
 	}
 	l := s.rule.Load().limit
@@ -132,22 +133,47 @@ func (t *table) bucket(s *slot, key string) *bucket {
 		t.leave(s)
 		return nil
 	}
-	key = strings.Clone(key) // the caller's string may share a large buffer
-	own := quota.Key{LimitName: s.name, Key: key}
-	fresh := &bucket{slot: s, key: key, rng: shard.Of(own, t.ranges)}
-	fresh.relimit(t.overrides)
-	b, loaded := s.keys.LoadOrStore(fresh)
+	b, loaded := s.keys.LoadOrStore(t.fresh(s, key), &t.cold)
 	if loaded {
 		t.leave(s)
 		return b
 	}
-	b.lock()
-	b.relimit(t.overrides) // one that was set since the first look has not found this bucket
-	b.mu.Unlock()
+	b.relock(t.overrides)
 	if t.created != nil {
-		t.created(own)
+		t.created(quota.Key{LimitName: s.name, Key: b.key})
 	}
 	return b
+}
+
+// fresh is a bucket that nobody else knows yet.
+func (t *table) fresh(s *slot, key string) *bucket {
+	key = strings.Clone(key) // the caller's string may share a large buffer
+	b := &bucket{slot: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
+	b.relimit(t.overrides)
+	return b
+}
+
+// known returns the bucket of a key, thawing it if it is frozen; nil if there is none.
+func (t *table) known(s *slot, key string) *bucket {
+	if b := s.keys.Load(key); b != nil || t.cold.size.Load() == 0 {
+		return b
+	}
+	if !t.cold.has(s.keys.hash(key), s, key) {
+		return s.keys.Load(key) // or it has just been thawed
+	}
+	b := s.keys.Thaw(t.fresh(s, key), &t.cold)
+	if b != nil {
+		b.relock(t.overrides)
+	}
+	return b
+}
+
+// relock takes over an override that was set since the first look, and has not found
+// this bucket.
+func (b *bucket) relock(all quota.Overrides) {
+	b.lock()
+	b.relimit(all)
+	b.mu.Unlock()
 }
 
 // leave gives back the place of one bucket.

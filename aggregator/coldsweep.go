@@ -1,0 +1,186 @@
+package aggregator
+
+import (
+	"math"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// takeThawed returns the buckets that were thawed since the last time.
+func (s *coldShard) takeThawed() []*bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.thawed
+	s.thawed = nil
+	return list
+}
+
+// sweepFrozen drops frozen keys as sweepIdle does others.
+func (a *Aggregator) sweepFrozen(now quota.Time) {
+	a.makeRoom()
+	c := &a.table.cold
+	for i := range c.shards {
+		a.sweepShard(now, &c.shards[i])
+	}
+}
+
+func (a *Aggregator) sweepShard(now quota.Time, s *coldShard) {
+	c := &a.table.cold
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.next(s.first)
+	for ok && a.frozenDone(now, s, &r) {
+		a.dropFrozen(s, &r, &gone)
+		r, ok = s.next(r.at + r.size)
+	}
+	s.first = r.at
+	r, ok = s.next(max(s.first, s.looked))
+	for n := max(leastLooked/coldShards, s.live/60+1); ok && n > 0; n-- {
+		if a.frozenDone(now, s, &r) {
+			a.dropFrozen(s, &r, &gone)
+		}
+		r, ok = s.next(r.at + r.size)
+	}
+	if s.looked = r.at; !ok {
+		s.looked = 0
+	}
+	s.tidy(c)
+}
+
+// goneKeys are keys that were dropped, if anybody is to be told of them.
+type goneKeys []quota.Key
+
+func (t *table) tell(gone goneKeys) {
+	for _, k := range gone {
+		t.removed(k)
+	}
+}
+
+// forgotten notes that a key is not there any more.
+func (t *table) forgotten(of *slot, key []byte, gone *goneKeys) {
+	t.leave(of)
+	if t.removed != nil {
+		*gone = append(*gone, quota.Key{LimitName: of.name, Key: string(key)})
+	}
+}
+
+// frozenDone reports whether a frozen key may be dropped.
+func (a *Aggregator) frozenDone(now quota.Time, s *coldShard, r *record) bool {
+	l := s.kinds.list[r.kind].as
+	return now.Sub(a.table.cold.closedAt(r)) >= a.idleFor(l) && a.look(s, r).full(now)
+}
+
+// look is a bucket as a frozen key would have, to look at. There is one at a time.
+func (a *Aggregator) look(s *coldShard, r *record) *bucket {
+	b, k := a.scratch, s.kinds.list[r.kind]
+	b.state, b.slot = state{}, k.slot
+	b.own.Store(k.as)
+	b.hot().held.Store(0)
+	s.thaw(&a.table.cold, r, b)
+	return b
+}
+
+func (a *Aggregator) dropFrozen(s *coldShard, r *record, gone *goneKeys) {
+	of := s.kinds.list[r.kind].slot
+	a.table.forgotten(of, r.key, gone)
+	a.table.cold.remove(s, s.entryOf(of.keys.hashBytes(r.key), r.at), r)
+}
+
+// entryOf returns where the index has a record.
+func (s *coldLog) entryOf(hash uint64, at int) int {
+	mask, want := len(s.index)-1, tag(hash)|uint32(at/placeUnit)
+	i := int(hash>>2) & mask
+	for s.index[i] != want {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// makeRoom drops the keys that have been frozen longest, while the table is nearly full.
+func (a *Aggregator) makeRoom() {
+	if !a.tight() || a.table.cold.size.Load() == 0 {
+		return
+	}
+	var oldest [coldShards]int64
+	for i := range oldest {
+		oldest[i] = a.dropFirst(i, 0)
+	}
+	for a.tight() {
+		first := 0
+		for i, at := range oldest {
+			if at < oldest[first] {
+				first = i
+			}
+		}
+		if oldest[first] == math.MaxInt64 {
+			return
+		}
+		oldest[first] = a.dropFirst(first, 1)
+	}
+}
+
+// dropFirst drops so many of the oldest keys of a shard, and returns when the next was
+// closed.
+func (a *Aggregator) dropFirst(shard, n int) int64 {
+	s := &a.table.cold.shards[shard]
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.next(s.first)
+	for ; ok && n > 0; n-- {
+		a.dropFrozen(s, &r, &gone)
+		r, ok = s.next(r.at + r.size)
+	}
+	if s.first = r.at; !ok {
+		return math.MaxInt64
+	}
+	return r.since
+}
+
+// relimitFrozen applies changed limits and overrides to all that is frozen, as relimit
+// does to buckets.
+func (a *Aggregator) relimitFrozen(now quota.Time) {
+	c := &a.table.cold
+	for i := range c.shards {
+		a.relimitShard(now, &c.shards[i])
+	}
+}
+
+func (a *Aggregator) relimitShard(now quota.Time, s *coldShard) {
+	var gone goneKeys
+	defer func() { a.table.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == 0 {
+		return
+	}
+	s.relay(&a.table.cold, func(r *record, rec []byte) []byte {
+		k := s.kinds.list[r.kind]
+		if k.slot.gone.Load() {
+			s.kinds.release(r.kind)
+			a.table.forgotten(k.slot, r.key, &gone)
+			return nil
+		}
+		l := quota.Effective(k.slot.rule.Load().limit, a.table.overrides, string(r.key))
+		if l == k.as || k.slot.name.IsInline() {
+			return rec
+		}
+		n := s.kinds.number(kind{k.slot, l})
+		to := beginning(s.room[:0], n, r.key, r.since)
+		if k.as.First() == l.First() {
+			to = append(to, r.frost...)
+		} else {
+			b := a.look(s, r)
+			b.own.Store(l)
+			b.roll(now, l)
+			f := b.freeze(now)
+			to = f.append(to)
+		}
+		s.kinds.release(r.kind)
+		s.room = to
+		return to
+	})
+}

@@ -1,0 +1,133 @@
+package aggregator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// idleBucket is a bucket that was closed then.
+type idleBucket struct {
+	b  *bucket
+	at quota.Time
+}
+
+// Sweep freezes keys that are closed, drops those that have been idle long enough and
+// are full again, and the longest idle when the table is nearly full. Call it about
+// once a second.
+func (a *Aggregator) Sweep(now quota.Time) {
+	a.table.inline.sweep()
+	a.relist()
+	if !a.warm {
+		a.freezeIdle(now)
+	}
+	a.sweepFrozen(now)
+	a.sweepIdle(now)
+	a.idle = fitting(a.idle)
+}
+
+// relist notes which of the buckets that were thawed have not been opened: somebody
+// has only looked at them.
+func (a *Aggregator) relist() {
+	before := len(a.idle)
+	for i := range a.table.cold.shards {
+		for _, b := range a.table.cold.shards[i].takeThawed() {
+			b.lock()
+			if b.phase == closed && !b.dead {
+				a.idle = append(a.idle, idleBucket{b, b.closedAt})
+			}
+			b.unlock()
+		}
+	}
+	if len(a.idle) > before {
+		slices.SortStableFunc(a.idle, func(x, y idleBucket) int { return cmp.Compare(x.at, y.at) })
+	}
+}
+
+// freezeIdle freezes what is closed and at rest. What is not will be soon, when a last
+// turn of the wheel has found nothing to say.
+func (a *Aggregator) freezeIdle(now quota.Time) {
+	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
+		return e.b.slot.keys.Freeze(now, e.b, &a.table.cold)
+	})
+}
+
+// sweepIdle drops what is idle and has not been frozen.
+func (a *Aggregator) sweepIdle(now quota.Time) {
+	n := 0
+	for n < len(a.idle) && a.idleDone(now, a.idle[n]) {
+		n++
+	}
+	// One that stays, because it is not full for long, must not keep those behind
+	// it: a part of them is looked at each time, and all within a minute.
+	from := max(n, min(a.looked, len(a.idle)))
+	to := min(len(a.idle), from+max(leastLooked, len(a.idle)/60+1))
+	kept := copy(a.idle, a.idle[n:from])
+	for _, e := range a.idle[from:to] {
+		if !a.idleDone(now, e) {
+			a.idle[kept] = e
+			kept++
+		}
+	}
+	a.looked = kept
+	kept += copy(a.idle[kept:], a.idle[to:])
+	if a.looked == kept {
+		a.looked = 0
+	}
+	clear(a.idle[kept:])
+	a.idle = a.idle[:kept]
+}
+
+// leastLooked is how many idle keys a sweep looks at, if there are that many.
+const leastLooked = 4096
+
+// idleDone reports whether the entry may leave the queue of idle keys.
+func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
+	b := e.b
+	b.lock()
+	if b.phase != closed || b.closedAt != e.at || b.dead {
+		b.unlock()
+		return true // used again since, or frozen
+	}
+	if !a.tight() && (now.Sub(e.at) < a.idleFor(b.limit()) || !b.full(now)) {
+		b.unlock()
+		return false
+	}
+	b.dead = true
+	b.unlock()
+	a.table.drop(b)
+	return true
+}
+
+// tight reports whether the table is nearly full.
+func (a *Aggregator) tight() bool {
+	return a.table.size.Load() > a.table.maxKeys-a.table.maxKeys/16
+}
+
+// idleFor is how long an unused key of a limit is remembered at least.
+func (a *Aggregator) idleFor(l *quota.Limit) time.Duration {
+	if l.Idle > 0 {
+		return l.Idle
+	}
+	return a.cfg.Idle
+}
+
+// full reports whether a closed bucket has nothing to remember: it is as full as one
+// that was never seen. It changes nothing. Held by b.mu.
+func (b *bucket) full(now quota.Time) bool {
+	was, l := b.state, b.limit()
+	b.roll(now, l)
+	full := b.estimate(now, l, true) >= l.BurstUnits() && b.inFlight == 0
+	b.state = was
+	return full
+}
+
+// fitting returns a list in no more memory than it has use for.
+func fitting[T any](list []T) []T {
+	if cap(list) > 1024 && len(list) < cap(list)/4 {
+		return append(make([]T, 0, 2*len(list)), list...)
+	}
+	return list
+}
