@@ -104,7 +104,7 @@ type record struct {
 	at, size int // bytes from the first chunk on
 	kind     int
 	key      []byte // in there
-	since    int64 // when it was closed, from cold.born on
+	since    int64  // when it was closed, from cold.born on
 	frost    []byte // in there
 }
 

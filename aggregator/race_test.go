@@ -14,7 +14,12 @@ import (
 // TestCountsUnderLoad has many callers on one key and on many, while the driver
 // collects, grants, swaps limits and sweeps: what callers were let pass is what
 // the reports say in the end, to the token.
-func TestCountsUnderLoad(t *testing.T) {
+func TestCountsUnderLoad(t *testing.T) { countsUnderLoad(t, 200, 5*time.Millisecond) }
+
+// TestCountsFrozen: the same while keys are closed, frozen and thawed all the time.
+func TestCountsFrozen(t *testing.T) { countsUnderLoad(t, 5000, time.Second) }
+
+func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 	const callers, checks = 8, 20_000
 	r := newRig(t, Config{MaxKeys: 10_000})
 	var now atomic.Int64
@@ -31,7 +36,7 @@ func TestCountsUnderLoad(t *testing.T) {
 					name = hardName
 				}
 				if i%3 == 0 {
-					key = strconv.Itoa(rng.IntN(200))
+					key = strconv.Itoa(rng.IntN(keys))
 				}
 				if i%5 == 0 && r.Check(clock, name, key, cost).Allowed || i%5 != 0 && r.Allow(clock, name, key, cost) {
 					admitted.Add(cost)
@@ -49,7 +54,7 @@ func TestCountsUnderLoad(t *testing.T) {
 	spent := map[opening]quota.Units{}
 	rng := rand.New(rand.NewPCG(1, 5))
 	drive := func(tokens quota.Units) {
-		r.now = quota.Time(now.Add(int64(5 * time.Millisecond)))
+		r.now = quota.Time(now.Add(int64(step)))
 		for _, rep := range r.Collect(r.now) {
 			for i := range rep.Entries {
 				e := &rep.Entries[i]
@@ -65,10 +70,9 @@ func TestCountsUnderLoad(t *testing.T) {
 		case <-done:
 		default:
 			drive(quota.Units(rng.IntN(20)) * quota.Token)
-			if i%50 == 0 {
+			if r.Sweep(r.now); i%50 == 0 {
 				burst := 10 + rng.Int64N(20)
 				r.limits(limit(softName, burst, quota.Soft), limit(hardName, burst, quota.Hard))
-				r.Sweep(r.now)
 			}
 			continue
 		}
@@ -85,4 +89,7 @@ func TestCountsUnderLoad(t *testing.T) {
 		t.Errorf("reports say %d units, callers were let pass %d", got, want)
 	}
 	t.Logf("%d tokens passed in %d openings of keys", admitted.Load(), len(spent))
+	if r.Sweep(r.now); r.table.cold.size.Load() != int64(r.Len()) {
+		t.Errorf("%d of %d keys are frozen in the end", r.table.cold.size.Load(), r.Len())
+	}
 }

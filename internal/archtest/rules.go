@@ -475,6 +475,10 @@ var Exceptions = []Exception{
 		Why: "the index of the keys: read without a lock, written with one; its hash has a seed, or strangers would choose keys that collide",
 	},
 	{
+		File: "aggregator/cold.go", Imports: []string{"sync", "sync/atomic"},
+		Why: "whoever asks for a frozen key thaws it: a lock for each part of the table, and a count that says whether there are any",
+	},
+	{
 		File: "aggregator/shut.go", Imports: []string{"sync/atomic"},
 		Why: "a refusal that is repeated takes no lock, so that those who are refused do not keep others from being served",
 	},
