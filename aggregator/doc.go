@@ -64,9 +64,20 @@
 // and it never accrues early. Windows of hard limits end early by as much as that
 // view may be late: the shortest round trip.
 //
+// # Keys that are not in use
+//
+// A key that is closed and at rest (nothing held, in flight, lent, abandoned or waiting
+// to be said) needs no bucket: Sweep freezes it (frost.go) into a record without pointers
+// (cold.go), of some 60 bytes and its name. Whoever needs its bucket thaws it, under the
+// lock of its part of the table: who charges it, who looks at it, and a change of its
+// override. A change of limits is applied to records in place. A frozen key counts as a
+// key everywhere; nothing that can be asked tells whether one is frozen, which
+// TestFrozenAsWhole holds to a member that freezes none.
+//
 // # Bounds
 //
-// At most MaxKeys buckets. A key that nobody used for a while lets go of its
+// At most MaxKeys keys, frozen or not. Of those at most 32 MiB in each of 64 parts are
+// frozen, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
 // tokens, and is dropped when it has been idle for Idle and its estimate is
 // full again; when the table is nearly full, the longest idle go first. When
 // none is idle a new key is not tracked: the decision says too_many_keys.

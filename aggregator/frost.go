@@ -190,15 +190,19 @@ func longly(i int, v int64) int64 {
 	return v >> 1
 }
 
-// freezeInto lets a bucket go, if it is at rest, and what is remembered of it be kept.
-// False if it is not, or there is no room. Its line is the caller's to clear.
-func (b *bucket) freezeInto(c *cold, hash uint64, now quota.Time) bool {
+// freezeInto lets a bucket go, which is dead then, if it is as it was and at rest, and
+// there is room for what is remembered of it. Its line is the caller's to clear.
+func (e *idleBucket) freezeInto(c *cold, hash uint64, now quota.Time) (done, later bool) {
+	b := e.b
 	b.lock()
 	defer b.unlock()
-	if !b.atRest() {
-		return false
+	switch {
+	case b.dead || b.phase != closed || b.closedAt != e.at:
+		return true, false // used again since
+	case !b.atRest():
+		return false, true
 	}
 	f := b.freeze(now)
 	b.dead = c.put(hash, kind{b.slot, b.as}, b.key, b.closedAt, &f)
-	return b.dead
+	return false, false
 }

@@ -146,21 +146,25 @@ func (k *keys) Thaw(b *bucket, frozen *cold) *bucket {
 	return b
 }
 
-// Freeze lets a key have no bucket any more, but what is remembered of it when it is at
-// rest. False if it is not, or if there is no room.
-func (k *keys) Freeze(now quota.Time, b *bucket, frozen *cold) bool {
-	h := k.hash(b.key)
+// Freeze lets a key that was closed then have no bucket any more, but what is remembered
+// of it. done says that there is nothing to do any more, later that the key is not at
+// rest yet. If neither is so there is no room.
+func (k *keys) Freeze(now quota.Time, e idleBucket, frozen *cold) (done, later bool) {
+	h := k.hash(e.b.key)
 	s := k.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !b.freezeInto(frozen, h, now) {
-		return false
+	if done, later = e.freezeInto(frozen, h, now); done || later {
+		return done, later
+	}
+	if !e.b.dead {
+		return false, false
 	}
 	x := s.layout.Load()
-	if i, ok := x.find(h, b.key); ok {
+	if i, ok := x.find(h, e.b.key); ok {
 		s.lose(x, i)
 	}
-	return true
+	return true, false
 }
 
 // get returns the bucket of a key; nil if there is none.

@@ -46,11 +46,18 @@ func (a *Aggregator) relist() {
 	}
 }
 
-// freezeIdle freezes what is closed and at rest. What is not will be soon, when a last
-// turn of the wheel has found nothing to say.
+// freezeIdle freezes what is closed and at rest, the longest closed first. What is not at
+// rest will be soon, when a last turn of the wheel has found nothing to say; what was
+// closed later waits for it, so that the store is in order.
 func (a *Aggregator) freezeIdle(now quota.Time) {
+	waits := false
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
-		return e.b.slot.keys.Freeze(now, e.b, &a.table.cold)
+		if waits {
+			return false
+		}
+		frozen, later := e.b.slot.keys.Freeze(now, e, &a.table.cold)
+		waits = later
+		return frozen
 	})
 }
 
