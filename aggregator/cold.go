@@ -245,8 +245,15 @@ func (c *cold) take(hash uint64, b *bucket) bool {
 	}
 	s.thaw(c, &r, b)
 	c.remove(s, i, &r)
-	s.thawed = append(s.thawed, b)
 	return true
+}
+
+// thawed notes a bucket that was taken out and has its line.
+func (c *cold) thawed(hash uint64, b *bucket) {
+	s := c.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.thawed = append(s.thawed, b)
 }
 
 // thaw makes b what a record says.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func (p *pair) key() quota.Key {
 	names := []string{"tiers", "busy", "asked", "l00", "l00", "l01", "l10", "l11", "l20", "l21", "l30", "l31"}
 	return quota.Key{
 		LimitName: quota.LimitName{Namespace: "n", Limit: names[p.rng.IntN(len(names))]},
-		Key:       strings.Repeat("k", p.rng.IntN(2)*30) + fmt.Sprint(p.rng.IntN(6)),
+		Key:       strings.Repeat("k", p.rng.IntN(2)*30) + strconv.Itoa(p.rng.IntN(6)),
 	}
 }
 
@@ -357,7 +358,7 @@ func TestCold(t *testing.T) {
 	}
 	all := map[name]quota.Time{}
 	for i := range 30_000 {
-		n := name{slots[rng.IntN(len(slots))], fmt.Sprint(rng.IntN(6000)) + strings.Repeat("x", rng.IntN(40))}
+		n := name{slots[rng.IntN(len(slots))], strconv.Itoa(rng.IntN(6000)) + strings.Repeat("x", rng.IntN(40))}
 		h := n.of.keys.hash(n.key)
 		at, there := all[n]
 		if got := c.has(h, n.of, n.key); got != there {

@@ -109,7 +109,7 @@ func (a *Aggregator) makeRoom() {
 	}
 	for a.tight() {
 		first := 0
-		for i, at := range oldest {
+		for i, at := range &oldest {
 			if at < oldest[first] {
 				first = i
 			}

@@ -29,8 +29,8 @@ func TestFrost(t *testing.T) {
 		b.line.Store(&line{})
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))))
 		of := reflect.TypeFor[state]()
-		for i := range of.NumField() {
-			if name := of.Field(i).Name; !slices.Contains(notFrozen, name) {
+		for f := range of.Fields() {
+			if name := f.Name; !slices.Contains(notFrozen, name) {
 				setAny(t, name, fieldOf(&b.state, name), rng, at)
 			}
 		}

@@ -125,7 +125,9 @@ func (k *keys) LoadOrStore(b *bucket, frozen *cold) (there *bucket, loaded bool)
 		return there, true
 	}
 	loaded = frozen.take(h, b)
-	s.add(h, b)
+	if s.add(h, b); loaded {
+		frozen.thawed(h, b)
+	}
 	return b, loaded
 }
 
@@ -143,6 +145,7 @@ func (k *keys) Thaw(b *bucket, frozen *cold) *bucket {
 		return nil
 	}
 	s.add(h, b)
+	frozen.thawed(h, b)
 	return b
 }
 
