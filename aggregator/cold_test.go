@@ -46,7 +46,7 @@ func newPair(t *testing.T, seed uint64, calm bool, cfg Config) *pair {
 		p.both[i].SetLeader(0, "l", 1)
 		p.both[i].SetLeader(1, "l", 1)
 	}
-	p.both[1].warm = true
+	p.both[0].freezeIn, p.both[1].warm = 0, true
 	p.limits(1)
 	return p
 }

@@ -67,7 +67,7 @@
 // # Keys that are not in use
 //
 // A key that is closed and at rest (nothing held, in flight, lent, abandoned or waiting
-// to be said) needs no bucket: Sweep freezes it (frost.go) into a record without pointers
+// to be said) needs no bucket: five seconds later Sweep freezes it (frost.go) into a record without pointers
 // (cold.go), of some 60 bytes and its name. Whoever needs its bucket thaws it, under the
 // lock of its part of the table: who charges it, who looks at it, and a change of its
 // override. A change of limits is applied to records in place. A frozen key counts as a

@@ -9,15 +9,16 @@ import (
 // member is the part that one goroutine at a time drives: who leads what, what
 // is due, what is idle.
 type member struct {
-	ranges  []route
-	offsets map[quota.NodeID]*offset
-	wheel   wheel
-	soon    []*bucket // urgent, waiting for the spacing
-	soonAt  quota.Time
-	idle    []idleBucket // closed and not frozen, oldest first
-	looked  int          // where the next sweep goes on among them
-	scratch *bucket      // for a look at one that is frozen
-	warm    bool         // nothing is frozen: what tests compare with
+	ranges   []route
+	offsets  map[quota.NodeID]*offset
+	wheel    wheel
+	soon     []*bucket // urgent, waiting for the spacing
+	soonAt   quota.Time
+	idle     []idleBucket  // closed and not frozen, oldest first
+	looked   int           // where the next sweep goes on among them
+	scratch  *bucket       // for a look at one that is frozen
+	warm     bool          // nothing is frozen: what tests compare with
+	freezeIn time.Duration // freezeAfter, but for tests
 
 	spare spareLines
 
@@ -47,7 +48,7 @@ func (m *member) init(cfg Config, now quota.Time) {
 	}
 	m.offsets = map[quota.NodeID]*offset{}
 	m.wheel.init(cfg.Sync, now)
-	m.scratch = &bucket{}
+	m.scratch, m.freezeIn = &bucket{}, freezeAfter
 	m.scratch.line.Store(&line{})
 }
 

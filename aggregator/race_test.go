@@ -22,6 +22,7 @@ func TestCountsFrozen(t *testing.T) { countsUnderLoad(t, 5000, time.Second) }
 func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 	const callers, checks = 8, 20_000
 	r := newRig(t, Config{MaxKeys: 10_000})
+	r.freezeIn = 0 // keys are frozen and thawed as often as can be
 	var now atomic.Int64
 	now.Store(int64(start))
 	clock := func() quota.Time { return quota.Time(now.Load()) }

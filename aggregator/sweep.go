@@ -46,13 +46,18 @@ func (a *Aggregator) relist() {
 	}
 }
 
+// freezeAfter is how long a key is closed before it is frozen. One that is asked for every
+// few seconds is spared the way there and back, which takes as long as some decisions and
+// makes a bucket of a kilobyte anew.
+const freezeAfter = 5 * time.Second
+
 // freezeIdle freezes what is closed and at rest, the longest closed first. What is not at
 // rest will be soon, when a last turn of the wheel has found nothing to say; what was
 // closed later waits for it, so that the store is in order.
 func (a *Aggregator) freezeIdle(now quota.Time) {
 	waits := false
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
-		if waits {
+		if waits || now.Sub(e.at) < a.freezeIn {
 			return false
 		}
 		frozen, later := e.b.slot.keys.Freeze(now, e, &a.table.cold)
