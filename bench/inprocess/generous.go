@@ -60,7 +60,7 @@ func (g *generous) Attach(s grpc.BidiStreamingServer[quoratev1.AttachRequest, qu
 }
 
 func (g *generous) welcome(s grpc.BidiStreamingServer[quoratev1.AttachRequest, quoratev1.AttachResponse]) error {
-	hello := &quoratev1.NodeHello{Node: "generous", Incarnation: 1, SyncNanos: int64(100 * time.Millisecond), LeaseNanos: int64(day)}
+	hello := &quoratev1.NodeHello{Node: "generous", Incarnation: 1, SyncNanos: int64(10 * time.Second), LeaseNanos: int64(day)}
 	if err := s.Send(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: hello}}); err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ type Profiler interface {
 	Profile(ctx context.Context, prefix string) error
 }
 
-// Run plays the rounds of a group. A subject that does not start is a row without
-// figures that says why; one that fails in a round is an error.
+// Run plays the rounds of a group. Somebody else's subject that does not start, or fails in
+// a round, is a row without figures that says why; where one of ours does, that is an error.
 func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 	if g.Procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(g.Procs))
@@ -53,10 +53,20 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 				continue
 			}
 			s, err := runners[i].Round(ctx, g.each(o.Quick))
-			if err != nil {
+			if err == nil {
+				samples[i] = append(samples[i], s)
+				continue
+			}
+			if ctx.Err() != nil || g.Subjects[i].Ours {
 				return table, fmt.Errorf("%s: %s: %w", g.Name, g.Subjects[i].Name, err)
 			}
-			samples[i] = append(samples[i], s)
+			fmt.Fprintf(o.Progress, "%s: %s: %v\n", g.Name, g.Subjects[i].Name, err)
+			absent[i], samples[i] = err.Error(), nil
+			closing := runners[i]
+			runners[i] = nil
+			if err := closing.Close(); err != nil {
+				return table, fmt.Errorf("%s: %s: %w", g.Name, g.Subjects[i].Name, err)
+			}
 		}
 	}
 	return tabulate(g, samples, absent), profile(ctx, g, runners, o)
