@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/gcpace"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -170,6 +171,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	fmt.Fprintf(stdout, "quorate %s: node %s of cluster %s\n", version, settings.Node, settings.Cluster)
 	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s  %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), secured, settings.Data)
+	go gcpace.Run(ctx)
 	go seedLimits(ctx, in.node, settings, limits, log)
 	select {
 	case <-ctx.Done():

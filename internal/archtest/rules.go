@@ -108,6 +108,10 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/gcpace", Kind: Library,
+		Job: "has a busy process collect its garbage less often",
+	},
+	{
 		Package: "internal/top", Kind: Library,
 		Job:        "is the screen of quorate top",
 		May:        []string{"api/gen/..."},
