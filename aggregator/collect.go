@@ -31,7 +31,7 @@ func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
 
 // NextWake returns when Collect has something to do if nobody asks before.
 func (a *Aggregator) NextWake() quota.Time {
-	wake := min(a.wheel.next, a.livesAt())
+	wake := min(a.wheel.wake(), a.livesAt())
 	if len(a.soon) > 0 {
 		wake = min(wake, a.soonAt)
 	}

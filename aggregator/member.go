@@ -174,25 +174,32 @@ func (m *member) offset(from quota.NodeID, local, leader quota.Time) int64 {
 	return min(o.now, o.last)
 }
 
-// wheel holds open buckets by the sync interval in which they are due.
+// phases is in how many parts a sync interval is worked on. The keys of a range are due in
+// one of them, so a range is reported as often as before; but what all ranges have to say
+// does not come at one moment, when callers would have to wait for it.
+const phases = 8
+
+// wheel holds open buckets by the part of a sync interval in which they are due.
 type wheel struct {
-	step  time.Duration
-	next  quota.Time // end of the interval of slots[pos]
-	slots [2 * patience][]*bucket
+	step  time.Duration // of a part
+	next  quota.Time    // end of the part of slots[pos]
+	slots [2 * patience * phases][]*bucket
 	pos   int
 }
 
-func (w *wheel) init(step time.Duration, now quota.Time) { w.step, w.next = step, now.Add(step) }
+func (w *wheel) init(sync time.Duration, now quota.Time) {
+	w.step = max(sync/phases, 1)
+	w.next = now.Add(w.step)
+}
 
-// add puts a bucket into the interval that ends at or after due. A bucket may
-// be on the wheel more than once: only the entry of its due time counts.
+// add puts a bucket into the first part of its range's phase that ends at or after due. A
+// bucket may be on the wheel more than once: only the entry of its due time counts.
 func (w *wheel) add(b *bucket, due quota.Time) {
 	n := 0
-	if wait := due.Sub(w.next); wait > w.step { // a division takes its time, and most are due soon
-		n = min(int(wait+w.step-1)/int(w.step), len(w.slots)-1)
-	} else if wait > 0 {
-		n = 1
+	if wait := due.Sub(w.next); wait > 0 {
+		n = min(int((wait+w.step-1)/w.step), len(w.slots)-phases)
 	}
+	n += (phases - 1 - int(b.rng)%phases - (w.pos+n)%phases + phases) % phases
 	at := w.next.Add(time.Duration(n) * w.step)
 	if b.due == at {
 		return
@@ -200,6 +207,15 @@ func (w *wheel) add(b *bucket, due quota.Time) {
 	b.due = at
 	i := (w.pos + n) % len(w.slots)
 	w.slots[i] = append(w.slots[i], b)
+}
+
+// wake returns when turn has something to do: within a sync interval.
+func (w *wheel) wake() quota.Time {
+	n := 0
+	for n < phases-1 && len(w.slots[(w.pos+n)%len(w.slots)]) == 0 {
+		n++
+	}
+	return w.next.Add(time.Duration(n) * w.step)
 }
 
 // turn passes every bucket that is due to f.

@@ -35,7 +35,11 @@ func (n *Node) herald() {
 	}
 }
 
-// keeper sweeps and checkpoints once a second.
+// turns is in how many parts the ranges are swept and checkpointed, one after another:
+// all at once would keep callers waiting.
+const turns = 8
+
+// keeper sweeps and checkpoints each range once in checkpointEvery.
 func (n *Node) keeper() {
 	defer n.done.Done()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,26 +48,50 @@ func (n *Node) keeper() {
 		<-n.stop
 		cancel()
 	}()
-	tick := time.NewTicker(checkpointEvery)
+	tick := time.NewTicker(checkpointEvery / turns)
 	defer tick.Stop()
-	for {
+	due := schedule{}
+	for turn := 0; ; turn = (turn + 1) % turns {
 		select {
 		case <-n.stop:
 			return
 		case <-tick.C:
+		}
+		if turn == 0 {
 			n.clock.steer()
 			n.expire(n.clock.now())
-			n.tend(ctx)
 		}
+		now := time.Now()
+		n.tend(ctx, func(s *seat) bool { return due.take(now, s.id) })
 	}
 }
 
-// tend sweeps and checkpoints the ranges led here. Checkpoints of different
+// schedule says when each range is tended next.
+type schedule map[quota.RangeID]time.Time
+
+// take reports whether a range is due, and then puts it off by checkpointEvery. Ranges
+// whose turn has passed, because the disk took its time, are due together.
+func (d schedule) take(now time.Time, r quota.RangeID) bool {
+	at, known := d[r]
+	if !known {
+		at = now.Add(checkpointEvery / turns * time.Duration(r%turns))
+		d[r] = at
+	}
+	if now.Before(at) {
+		return false
+	}
+	if d[r] = at.Add(checkpointEvery); d[r].Before(now) {
+		d[r] = now.Add(checkpointEvery)
+	}
+	return true
+}
+
+// tend sweeps and checkpoints those of the ranges led here. Checkpoints of different
 // ranges go to different logs: they wait for the disk together.
-func (n *Node) tend(ctx context.Context) {
+func (n *Node) tend(ctx context.Context, which func(*seat) bool) {
 	slots := make(chan struct{}, 8)
 	for _, s := range n.seats {
-		if !s.with(func(l *leader.Ledger, now quota.Time) { l.Sweep(now) }) {
+		if !which(s) || !s.with(func(l *leader.Ledger, now quota.Time) { l.Sweep(now) }) {
 			continue
 		}
 		slots <- struct{}{}

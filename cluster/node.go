@@ -271,7 +271,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.closed.Do(func() {
 		n.ReleaseClients()
 		if n.host != nil {
-			n.tend(ctx)
+			n.tend(ctx, func(*seat) bool { return true })
 			errs = append(errs, n.host.Close(ctx))
 		}
 		close(n.stop)
