@@ -69,5 +69,5 @@ func (t *Table) bar(b *bytes.Buffer, r Row, f Figure, y float64, x func(float64)
 	if r.Ratio != nil && r.Name != t.Reference {
 		text += "  (" + Number(r.Ratio.Median) + " x)"
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.0f" font-weight="%s">%s</text>`+"\n", chartLeft+x(f.Median)+8, mid+4, weight, strings.TrimSpace(text))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.0f" font-weight="%s">%s</text>`+"\n", chartLeft+max(x(f.Median), min(x(f.High), chartBar))+8, mid+4, weight, strings.TrimSpace(text))
 }

@@ -1,17 +1,19 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // WriteMarkdown writes a table: median and spread of each measure, the ratio to the
 // reference, and the targets.
 func (t *Table) WriteMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "### %s\n\n%s\n\n", t.Title, t.Note)
+	fmt.Fprintf(w, "### %s\n\n%s Measured %s, load of the machine at the end %s.\n\n", t.Title, t.Note, t.Time.Format(time.RFC3339), cmp.Or(t.Load, "not noted"))
 	head, line := "|", "|---|"
 	for _, m := range t.Measures {
 		head += " | " + m.label()

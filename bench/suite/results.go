@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,6 @@ type Results struct {
 	Go     string    `json:"go"`
 	CPU    string    `json:"cpu"`
 	CPUs   int       `json:"cpus"`
-	Load   string    `json:"load"` // of the machine when the run ended, for who reads the spread
 	Quick  bool      `json:"quick"`
 	Tables []Table   `json:"tables"`
 }
@@ -27,7 +27,7 @@ type Results struct {
 // NewResults adds where and when to the tables.
 func NewResults(tables []Table, quick bool) *Results {
 	return &Results{
-		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPU: model(), CPUs: runtime.NumCPU(), Load: load(),
+		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPU: model(), CPUs: runtime.NumCPU(),
 		Quick: quick, Tables: tables,
 	}
 }
@@ -61,17 +61,20 @@ func (r *Results) WriteMarkdown(w io.Writer) {
 	if r.Quick {
 		mode = "quick"
 	}
-	fmt.Fprintf(w, "%s, %d CPUs (%s), %s, %s mode; load of the machine at the end: %s.\n\n",
-		r.Time.Format(time.RFC3339), r.CPUs, r.CPU, r.Go, mode, r.Load)
+	fmt.Fprintf(w, "%s, %d CPUs (%s), %s, %s mode.\n\n", r.Time.Format(time.RFC3339), r.CPUs, r.CPU, r.Go, mode)
 	for i := range r.Tables {
 		r.Tables[i].WriteMarkdown(w)
 	}
 }
 
 // Write writes results.md, results.json and a chart for each table into the
-// directory.
+// directory. Tables that are there already, of groups that did not run, stay; each says
+// when it was measured.
 func (r *Results) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := r.keep(filepath.Join(dir, "results.json")); err != nil {
 		return err
 	}
 	var md bytes.Buffer
@@ -90,4 +93,33 @@ func (r *Results) Write(dir string) error {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, t.Name+".svg"), t.Chart(), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// keep takes over the tables of a file that are not in r, in their places.
+func (r *Results) keep(path string) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old Results
+	if err := json.Unmarshal(data, &old); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	fresh := r.Tables
+	r.Tables = nil
+	for _, t := range old.Tables {
+		if i := slices.IndexFunc(fresh, func(f Table) bool { return f.Name == t.Name }); i >= 0 {
+			t = fresh[i]
+			fresh = slices.Delete(fresh, i, i+1)
+		}
+		if t.Time.IsZero() {
+			t.Time = old.Time
+		}
+		r.Tables = append(r.Tables, t)
+	}
+	r.Tables = append(r.Tables, fresh...)
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // Options say how a group is run.
@@ -69,7 +70,9 @@ func Run(ctx context.Context, g Group, o Options) (table Table, err error) {
 			}
 		}
 	}
-	return tabulate(g, samples, absent), profile(ctx, g, runners, o)
+	table = tabulate(g, samples, absent)
+	table.Time, table.Load = time.Now().UTC().Truncate(time.Second), load()
+	return table, profile(ctx, g, runners, o)
 }
 
 // profile is of what can be profiled, one after another.

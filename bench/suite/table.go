@@ -1,6 +1,9 @@
 package suite
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Figure is a measure over all rounds.
 type Figure struct {
@@ -31,6 +34,8 @@ type Verdict struct {
 
 // Table is what a group gave.
 type Table struct {
+	Time      time.Time `json:"time"` // when its rounds were over
+	Load      string    `json:"load"` // of the machine then, for who reads the spread
 	Name      string    `json:"name"`
 	Title     string    `json:"title"`
 	Note      string    `json:"note"`
