@@ -209,10 +209,10 @@ func (w *wheel) add(b *bucket, due quota.Time) {
 	w.slots[i] = append(w.slots[i], b)
 }
 
-// wake returns when turn has something to do: within a sync interval.
+// wake returns when turn has something to do, or when the sync interval ends.
 func (w *wheel) wake() quota.Time {
 	n := 0
-	for n < phases-1 && len(w.slots[(w.pos+n)%len(w.slots)]) == 0 {
+	for (w.pos+n)%phases != phases-1 && len(w.slots[(w.pos+n)%len(w.slots)]) == 0 {
 		n++
 	}
 	return w.next.Add(time.Duration(n) * w.step)
