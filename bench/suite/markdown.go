@@ -76,30 +76,54 @@ func cell(f Figure, ok bool) string {
 
 func (r *Row) targets() string {
 	var out []string
-	for _, v := range r.Verdict {
-		sign, bound := "<=", v.AtMost
-		if v.AtLeast > 0 {
-			sign, bound = ">=", v.AtLeast
-		}
-		text := v.Measure + " " + sign + " " + Number(bound)
-		if v.Times != "" {
-			text += " x " + v.Times
-		}
-		out = append(out, text)
+	for i := range r.Verdict {
+		v := &r.Verdict[i]
+		out = append(out, v.target())
 	}
 	return strings.Join(out, "; ")
 }
 
 func (r *Row) met() string {
 	var out []string
-	for _, v := range r.Verdict {
-		word := "yes"
-		if !v.Met {
-			word = "**no**"
-		}
-		out = append(out, word+", "+Number(v.Got.Median))
+	for i := range r.Verdict {
+		v := &r.Verdict[i]
+		out = append(out, v.word()+", "+Number(v.Got.Median))
 	}
 	return strings.Join(out, "; ")
+}
+
+func (v *Verdict) target() string {
+	sign, bound := "<=", v.AtMost
+	if v.AtLeast > 0 {
+		sign, bound = ">=", v.AtLeast
+	}
+	text := v.Measure + " " + sign + " " + Number(bound)
+	if v.Times != "" {
+		text += " x " + v.Times
+	}
+	return text
+}
+
+func (v *Verdict) word() string {
+	if v.Met {
+		return "yes"
+	}
+	return "**no**"
+}
+
+// writeTargets writes what was aimed at in all tables, and what came of it.
+func (r *Results) writeTargets(w io.Writer) {
+	fmt.Fprint(w, "### Targets\n\n| path | who | target | measured | met |\n|---|---|---|---|---|\n")
+	for i := range r.Tables {
+		t := &r.Tables[i]
+		for j := range t.Rows {
+			for k := range t.Rows[j].Verdict {
+				v := &t.Rows[j].Verdict[k]
+				fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", t.Title, t.Rows[j].Name, v.target(), cell(v.Got, true), v.word())
+			}
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 // Number is a figure with three digits that count.

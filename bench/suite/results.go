@@ -62,6 +62,7 @@ func (r *Results) WriteMarkdown(w io.Writer) {
 		mode = "quick"
 	}
 	fmt.Fprintf(w, "%s, %d CPUs (%s), %s, %s mode.\n\n", r.Time.Format(time.RFC3339), r.CPUs, r.CPU, r.Go, mode)
+	r.writeTargets(w)
 	for i := range r.Tables {
 		r.Tables[i].WriteMarkdown(w)
 	}

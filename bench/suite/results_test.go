@@ -34,7 +34,7 @@ func TestTablesStay(t *testing.T) {
 			got = append(got, strings.TrimSpace(name))
 		}
 	}
-	if all := strings.Join(got, ""); all != "abcd" {
+	if all := strings.Join(got, ""); all != "Targetsabcd" {
 		t.Errorf("tables %s", all)
 	}
 	if n := strings.Count(string(md), "Measured 1970-01-02"); n != 2 {
