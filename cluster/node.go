@@ -39,6 +39,7 @@ type Node struct {
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
 	unsettled chan struct{} // the view is to be carried out
+	opening   sync.Mutex    // held while missing groups are opened
 	left      sync.Once
 	barred    atomic.Pointer[string] // why this node takes no part, if it may not
 	out       chan struct{}          // closed when the node is out of the cluster

@@ -69,8 +69,11 @@ func (n *Node) connect(v *view) {
 }
 
 // openMissing opens the groups that should have a replica here, a few at a time:
-// most of it is waiting for the disk.
+// most of it is waiting for the disk. Callers wait for each other: a group is made
+// once.
 func (n *Node) openMissing(v *view) error {
+	n.opening.Lock()
+	defer n.opening.Unlock()
 	var mu sync.Mutex
 	var errs []error
 	var wg sync.WaitGroup

@@ -143,3 +143,43 @@ func TestDiskUseIsBounded(t *testing.T) {
 	}
 	t.Logf("the log file has %d KiB", info.Size()>>10)
 }
+
+// Checkpoints of many keys are large: then fewer stay behind a snapshot.
+func TestTrailing(t *testing.T) {
+	for _, c := range []struct {
+		share, bytes, entries int64
+		want                  uint64
+	}{
+		{1 << 20, 1 << 20, 10_000, trailingLogs},
+		{1 << 20, 1 << 20, 512, 256},
+		{1 << 20, 100 << 20, 1000, minTrailing},
+		{1 << 20, 0, 0, trailingLogs},
+		{minLogShare, 1, 1, trailingLogs},
+	} {
+		if got := trailing(c.share, c.bytes, c.entries); got != c.want {
+			t.Errorf("trailing(%d, %d, %d) = %d, not %d", c.share, c.bytes, c.entries, got, c.want)
+		}
+	}
+}
+
+// TestLargeEntriesStayFew: a log of large entries is cut by bytes, on every replica.
+func TestLargeEntriesStayFew(t *testing.T) {
+	t.Parallel() // it mostly waits
+	if testing.Short() {
+		t.Skip("fills logs; left out by -short")
+	}
+	c := newGrowing(t, 1, func(c *Config) { c.BalanceEvery = 50 * time.Millisecond })
+	g := c.members[0].groups[0]
+	share := int64(logBudget / len(c.members[0].groups))
+	data := bytes.Repeat([]byte("x"), 256<<10)
+	for range 3 * share / int64(len(data)) {
+		if _, err := g.Apply(t.Context(), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.eventually(10*time.Second, "a log that was cut", func() bool {
+		first, _ := g.store.FirstIndex()
+		last, _ := g.store.LastIndex()
+		return first > 1 && int64(last-first)*int64(len(data)) < 2*share
+	})
+}

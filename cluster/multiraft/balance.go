@@ -97,22 +97,3 @@ func (g *Group) giveBack(to []quota.NodeID) {
 		}
 	}
 }
-
-// snapshotIfLarge bounds the log by bytes, and by entries sooner than raft
-// itself, which looks once in a minute or two.
-func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
-	again := g.unsaved.Load() != nil && time.Since(g.retried) > saveAgain
-	if g.fsm.bytes.Load() < snapshotBytes && g.fsm.entries.Load() < 2*snapshotEntries && !again {
-		return
-	}
-	g.retried = time.Now()
-	g.fsm.bytes.Store(0)
-	g.fsm.entries.Store(0)
-	wg.Go(func() {
-		if err := g.Snapshot(g.host.ctx); err != nil {
-			g.log.Warn("snapshot failed", "error", err)
-			return
-		}
-		g.unsaved.Store(nil)
-	})
-}

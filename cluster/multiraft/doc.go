@@ -100,9 +100,10 @@
 // one serves if the newer is unreadable and the log holds the rest; else that
 // is damage too, even though raft would go on.
 //
-// Log and snapshots are bounded: two snapshots, 1024 entries behind the newest,
-// and at most 64 MiB or about 4096 entries before it. The log's file does not shrink; its
-// pages are used again.
+// Log and snapshots are bounded: two snapshots; before the next, 64 MiB of entries of
+// all groups together (of a group half a MiB at least, and twice its state), or about
+// 4096 entries; behind the newest half as many bytes, 128 to 1024 entries. The log's
+// file, which is mapped into memory, does not shrink; its pages are used again.
 //
 // # Limits
 //

@@ -30,6 +30,7 @@ type Group struct {
 
 	ill     atomic.Pointer[illness] // out of service
 	unsaved atomic.Pointer[illness] // the last snapshot could not be written
+	saved   atomic.Int64            // bytes of the newest snapshot
 	torn    uint64                  // where an append failed; guarded by mu
 	revived atomic.Int64            // last return to service, unix nanoseconds; 0 is never
 	pause   time.Duration           // before the next attempt; touched by revive alone

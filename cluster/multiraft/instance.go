@@ -15,9 +15,7 @@ import (
 const (
 	queueLen         = 64 // requests of peers that wait for raft
 	notifyLen        = 16 // changes of leadership that wait for the group
-	trailingLogs     = 1024
 	snapshotEntries  = 2048
-	snapshotBytes    = 64 << 20
 	snapshotInterval = time.Minute
 	maxAppendEntries = 64
 )
@@ -29,12 +27,14 @@ type instance struct {
 	raft   *raft.Raft
 	disk   *disk
 	trans  *transport
-	base   raft.ReloadableConfig // as configured, without a kick
 	queue  chan request
 	notify chan bool
 	seen   chan raft.Observation
 	ended  chan struct{} // closed when raft has stopped
 	wg     sync.WaitGroup
+
+	reloading sync.Mutex            // held while the configuration changes
+	base      raft.ReloadableConfig // without a kick
 
 	started atomic.Pointer[raft.Raft] // raft, for what may run before it is set
 	waiting atomic.Int64              // futures that raft has not answered yet

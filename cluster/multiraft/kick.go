@@ -21,9 +21,11 @@ const (
 // kick makes a follower campaign now instead of at its timeout, if it has not
 // heard from a leader for a lease. Lowering the timeout fires raft's timer.
 func (i *instance) kick() {
+	i.reloading.Lock()
+	defer i.reloading.Unlock()
 	fast := i.base
 	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
-	i.calm() // only a change fires the timer
+	i.restore() // only a change fires the timer
 	if err := i.raft.ReloadConfig(fast); err != nil {
 		i.group.log.Error("cannot hurry an election", "error", err)
 	}
@@ -31,6 +33,12 @@ func (i *instance) kick() {
 
 // calm restores the timeouts.
 func (i *instance) calm() {
+	i.reloading.Lock()
+	defer i.reloading.Unlock()
+	i.restore()
+}
+
+func (i *instance) restore() {
 	if err := i.raft.ReloadConfig(i.base); err != nil {
 		i.group.log.Error("cannot restore timeouts", "error", err)
 	}

@@ -35,6 +35,9 @@ func newSnapshots(s raft.SnapshotStore, dir string, g *Group) (*snapshots, error
 	out := &snapshots{SnapshotStore: s, dir: filepath.Join(dir, "snapshots"), group: g, writing: map[string]bool{}, bad: map[string]error{}}
 	out.sweep()
 	ids, err := out.ids()
+	if list, err := s.List(); err == nil && len(list) > 0 {
+		g.saved.Store(list[0].Size)
+	}
 	for _, id := range ids {
 		if err := out.readable(id); err != nil {
 			out.bad[id] = err
@@ -98,7 +101,7 @@ func (s *snapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Co
 	s.mu.Lock()
 	s.writing[k.ID()] = true
 	s.mu.Unlock()
-	return &sink{k, s}, nil
+	return &sink{SnapshotSink: k, store: s}, nil
 }
 
 // note keeps the outcome of writing a snapshot for Health.
@@ -114,10 +117,12 @@ func (s *snapshots) note(err error) {
 type sink struct {
 	raft.SnapshotSink
 	store *snapshots
+	bytes int64
 }
 
 func (k *sink) Write(b []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(b)
+	k.bytes += int64(n)
 	if err != nil {
 		k.store.note(err)
 	}
@@ -128,6 +133,9 @@ func (k *sink) Write(b []byte) (int, error) {
 func (k *sink) Close() error {
 	err := k.SnapshotSink.Close()
 	k.store.note(err)
+	if err == nil {
+		k.store.group.saved.Store(k.bytes)
+	}
 	return k.end(err)
 }
 
