@@ -21,6 +21,8 @@ COUNT     ?= 1
 KILLS     ?= 200
 # DURATION is how long make soak-load takes; 2m is a short form.
 DURATION  ?= 30m
+# LATENCY is whether it judges latency too; on a machine that others use it says nothing.
+LATENCY   ?= true
 # NODES and SCALEKEYS are the largest cluster that make scale plays.
 NODES     ?= 1000
 SCALEKEYS ?= 1000000
@@ -170,7 +172,7 @@ scale-real: ## clusters of 3, 6, 12 and 24 real nodes: what each takes idle, and
 
 soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
 	cd bench
-	go run ./cmd/soak -duration $(DURATION)
+	go run ./cmd/soak -duration $(DURATION) -latency=$(LATENCY)
 
 # The tests of a package are built once for all its targets: as go test does it,
 # which would link them again for each. Then two targets run at a time, on half the

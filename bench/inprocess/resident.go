@@ -65,7 +65,8 @@ func measureResident(args []string) error {
 func resident() (int64, error) {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory() // what the first has made unreachable
-	return process.RSS(os.Getpid())
+	all, _, err := process.RSS(os.Getpid())
+	return all, err
 }
 
 func residentClient() suite.Group {

@@ -169,12 +169,15 @@ func stat(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// RSS is the memory of a process that is in RAM, in bytes.
-func RSS(pid int) (int64, error) {
+// RSS is how many bytes a process has resident, and how many of them are files that it has
+// mapped: its own binary, and its logs.
+func RSS(pid int) (all, files int64, err error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
+	var size int64
+	_, err = fmt.Sscan(string(data), &size, &all, &files)
+	page := int64(os.Getpagesize())
+	return all * page, files * page, err
 }

@@ -60,7 +60,7 @@ func (n idleNodes) Round(ctx context.Context, d time.Duration) (suite.Sample, er
 	}
 	nodes, resident := float64(len(n.Nodes)), int64(0)
 	for _, p := range n.Processes() {
-		rss, err := process.RSS(p.PID())
+		rss, _, err := process.RSS(p.PID())
 		if err != nil {
 			return nil, err
 		}

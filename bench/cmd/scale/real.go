@@ -82,7 +82,7 @@ func watch(c *process.Cluster, f func() error) (core, rss float64, err error) {
 	nodes := float64(len(c.Nodes))
 	core = 100 * (after - before).Seconds() / time.Since(began).Seconds() / nodes
 	for _, p := range c.Processes() {
-		resident, err := process.RSS(p.PID())
+		resident, _, err := process.RSS(p.PID())
 		if err != nil {
 			return 0, 0, err
 		}

@@ -77,8 +77,8 @@ func run(ctx context.Context) (flat bool, err error) {
 	}
 	rate := *part * most
 	fmt.Printf("Maximum %s checks/s; %s/s for %v, %d keys at a time, each for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
-	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | keys in tables | in ledgers | RSS of 3 nodes, MB | live heap, MB | goroutines |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| after | checks/s | p50, ms | p99, ms | errors | keys so far | keys in tables | in ledgers | resident without files, 3 nodes, MB | mapped files, MB | live heap, MB | goroutines |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|")
 	var rows []row
 	for w := range windows {
 		r, err := l.window(ctx, rate, *duration/windows)

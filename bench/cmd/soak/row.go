@@ -19,23 +19,25 @@ import (
 
 // row is one window of a soak.
 type row struct {
-	after, p50, p99       time.Duration
-	rate                  float64
-	errors                int64
-	keys                  int
-	rss, heap, goroutines float64 // of all nodes; heap is what lives after a collection
-	held                  float64 // keys in the tables of all nodes
-	accounts              float64 // keys in their ledgers
+	after, p50, p99  time.Duration
+	rate             float64
+	errors           int64
+	keys             int
+	own, files       float64 // resident bytes of all nodes: of their own, and of mapped files
+	heap, goroutines float64 // of all nodes; heap is what lives after a collection
+	held             float64 // keys in the tables of all nodes
+	accounts         float64 // keys in their ledgers
 }
 
 // look adds what the nodes take now.
 func (r *row) look(ctx context.Context, c *process.Cluster) error {
 	for _, n := range c.Nodes {
-		rss, err := process.RSS(n.PID())
+		rss, files, err := process.RSS(n.PID())
 		if err != nil {
 			return err
 		}
-		r.rss += float64(rss)
+		r.own += float64(rss - files)
+		r.files += float64(files)
 		if err := collect(ctx, n.Debug); err != nil { // or the heap is what it is between two collections
 			return err
 		}
@@ -108,8 +110,8 @@ func ms(d time.Duration) string { return suite.Number(float64(d.Microseconds()) 
 
 func (r *row) print() {
 	n := suite.Number
-	fmt.Printf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s |\n", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
-		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.rss/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
+	fmt.Printf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
+		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.own/(1<<20)), n(r.files/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines))
 }
 
 // What counts as flat: the last third of the windows against the first.
@@ -124,6 +126,10 @@ const (
 // next sweep.
 const mostHeld = 3
 
+// mostFiles is how many MB of files a node may have mapped: its binary, and logs, which grow
+// to 64 MB of entries, half as many behind snapshots, and what bbolt leaves unused.
+const mostFiles = 200
+
 // judge prints a verdict for each and returns whether all are flat. keys are asked for at a
 // time, at each of the nodes.
 func judge(rows []row, keys, nodes int, latency bool) bool {
@@ -136,7 +142,7 @@ func judge(rows []row, keys, nodes int, latency bool) bool {
 		flat = flat && ok
 		fmt.Printf("| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
 	}
-	say("RSS of 3 nodes, MB", mostMemory, func(r *row) float64 { return r.rss / (1 << 20) })
+	say("resident without files, MB", mostMemory, func(r *row) float64 { return r.own / (1 << 20) })
 	say("heap, MB", mostMemory, func(r *row) float64 { return r.heap / (1 << 20) })
 	say("goroutines", mostGoroutines, func(r *row) float64 { return r.goroutines })
 	if latency {
@@ -153,6 +159,7 @@ func judge(rows []row, keys, nodes int, latency bool) bool {
 	}
 	last := &rows[len(rows)-1]
 	atMost("errors", float64(failed), 0)
+	atMost("mapped files of a node at the end, MB", last.files/float64(nodes)/(1<<20), mostFiles)
 	atMost("keys in a node's table at the end", last.held/float64(nodes), float64(mostHeld*keys))
 	// Else nothing was dropped that could have stayed.
 	replaced := last.keys >= 2*mostHeld*keys
