@@ -27,14 +27,14 @@ type pastLimits struct {
 	limits []byte // an encoded LimitList
 }
 
-// history is the newest versions of the limits, in order.
-type history struct {
+// limitVersions is the newest versions of the limits, in order.
+type limitVersions struct {
 	list  []*pastLimits
 	bytes int
 }
 
 // add appends a version and drops the oldest beyond the bounds.
-func (h *history) add(v *pastLimits) {
+func (h *limitVersions) add(v *pastLimits) {
 	h.list = append(h.list, v)
 	h.bytes += len(v.limits)
 	drop := 0
@@ -46,7 +46,7 @@ func (h *history) add(v *pastLimits) {
 }
 
 // newest returns the version in force; that before the first is empty.
-func (h *history) newest() *pastLimits {
+func (h *limitVersions) newest() *pastLimits {
 	if len(h.list) == 0 {
 		return &pastLimits{}
 	}
@@ -54,7 +54,7 @@ func (h *history) newest() *pastLimits {
 }
 
 // find returns a version, or an UnknownVersionError.
-func (h *history) find(number uint64) (*pastLimits, error) {
+func (h *limitVersions) find(number uint64) (*pastLimits, error) {
 	i, ok := slices.BinarySearchFunc(h.list, number, func(v *pastLimits, n uint64) int {
 		return cmp.Compare(v.info.Number, n)
 	})
@@ -69,7 +69,7 @@ func (h *history) find(number uint64) (*pastLimits, error) {
 }
 
 // madeBy returns the version that a proposal made, nil if it made none.
-func (h *history) madeBy(id []byte) *pastLimits {
+func (h *limitVersions) madeBy(id []byte) *pastLimits {
 	if len(id) == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (h *history) madeBy(id []byte) *pastLimits {
 
 // before returns at most count versions with lower numbers, newest first; 0 is
 // from the newest.
-func (h *history) before(number uint64, count int) []quota.Version {
+func (h *limitVersions) before(number uint64, count int) []quota.Version {
 	var out []quota.Version
 	for _, v := range slices.Backward(h.list) {
 		if len(out) >= count {

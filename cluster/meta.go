@@ -19,7 +19,7 @@ import (
 type metaFSM struct {
 	mu      sync.Mutex // of limits and history
 	limits  *quota.Limits
-	history history
+	history limitVersions
 
 	overrides    atomic.Pointer[overrideTable] // replaced by Apply and Restore only
 	maxOverrides int
@@ -185,7 +185,7 @@ func (m *metaFSM) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 // snapshot and those that replay them from the log have to hold the same.
 func (m *metaFSM) install(set *raftlogv1.SetLimits, v *pastLimits, limits *quota.Limits) {
 	if len(set.GetRequestId()) == 0 {
-		m.history = history{}
+		m.history = limitVersions{}
 		v.info.Limits = len(limits.All())
 	} else {
 		v.count(m.limits.All(), limits.All())

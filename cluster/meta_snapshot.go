@@ -121,7 +121,7 @@ func (m *metaFSM) Restore(r io.Reader) error {
 
 // metaParts is what a snapshot has.
 type metaParts struct {
-	past      history
+	past      limitVersions
 	overrides *overrideTable
 	policies  *policyTable
 	security  *rbac.Table
@@ -145,7 +145,7 @@ func readOldMeta(in *bufio.Reader) (metaParts, error) {
 // metaReader makes the parts from records that come in order.
 type metaReader struct {
 	head     raftlogv1.MetaSnapshot
-	past     history
+	past     limitVersions
 	table    tableBuilder
 	policies policyTable
 	security *rbac.Table

@@ -153,7 +153,7 @@ func TestHistoryBounds(t *testing.T) {
 		t.Errorf("a dropped version: %v", err)
 	}
 	big := func(n int) *pastLimits { return &pastLimits{limits: make([]byte, n)} }
-	var h history
+	var h limitVersions
 	h.add(big(maxHistoryBytes / 2))
 	h.add(big(maxHistoryBytes / 2))
 	if len(h.list) != 2 {

@@ -246,7 +246,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/history", "internal/history/archive", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
