@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -16,7 +17,6 @@ import (
 const (
 	maxListed   = 10   // names in the text
 	maxCompared = 1000 // names looked at for the nearest one
-	maxDistance = 2    // edits for "did you mean"
 )
 
 // explainMissing says that n is not there, what its namespace has, and what was
@@ -70,39 +70,10 @@ func list(names []string, more bool) string {
 
 // didYouMean returns the nearest name as a clause, or nothing if none is near.
 func didYouMean(got string, names []string, prefix string) string {
-	best, at := maxDistance+1, ""
-	for _, name := range names {
-		if d := distance(got, name); d < best && d < len(name) {
-			best, at = d, name
-		}
+	if near := nearest.Word(got, names); near != "" {
+		return fmt.Sprintf(" did you mean %q?", prefix+near)
 	}
-	if at == "" {
-		return ""
-	}
-	return fmt.Sprintf(" did you mean %q?", prefix+at)
-}
-
-// distance is the edit distance of a and b, or more than maxDistance.
-func distance(a, b string) int {
-	if d := len(a) - len(b); d > maxDistance || d < -maxDistance {
-		return maxDistance + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // noLimit is the fault of a check whose limit is not there. A node that has just

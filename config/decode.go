@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -88,7 +89,7 @@ func (d decoder) unknown(item place, fields []field) (meant string) {
 		d.node(item.key, item.path, "%s", say)
 		return ""
 	}
-	if s := nearest(item.key.Value, names); s != "" {
+	if s := nearest.Word(item.key.Value, names); s != "" {
 		d.node(item.key, item.path, "unknown field; did you mean %s?", s)
 		return s
 	}

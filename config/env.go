@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/quorate/quorate/internal/nearest"
 )
 
 // envPrefix begins the name of every variable that is a setting.
@@ -65,7 +67,7 @@ func (s *nodeSettings) readEnviron(environ []string) {
 // may be anyone's secret.
 func (s *nodeSettings) unknownVariable(variable string) {
 	path := join("", variable)
-	if near := nearest(variable, Variables()); near != "" {
+	if near := nearest.Word(variable, Variables()); near != "" {
 		s.env.at(0, 0, path, "unknown variable; did you mean %s?", near)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -171,7 +172,7 @@ func TestNearest(t *testing.T) {
 		"brust": "burst", "bursts": "burst", "rat": "rate", "Rate": "rate", "celing": "ceiling", "maxkeys": "max_keys",
 		"colour": "", "": "", "x": "", strings.Repeat("rate", 1000): "",
 	} {
-		if got := nearest(s, words); got != want {
+		if got := nearest.Word(s, words); got != want {
 			t.Errorf("%.20q: %q; want %q", s, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/nearest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -96,7 +97,7 @@ func oneOf[T any](to *T, spell func(T) string, values ...T) scalar {
 			*to = values[i]
 			return nil
 		}
-		if s := nearest(text, words); s != "" {
+		if s := nearest.Word(text, words); s != "" {
 			return fmt.Errorf("is %s; must be %s (did you mean %s?)", clip(text), want, s)
 		}
 		return wrong(text, want)

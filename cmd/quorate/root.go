@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
 		return exit.code
 	}
-	fmt.Fprintln(stderr, "quorate:", strings.ReplaceAll(err.Error(), "\n\n", "\n"))
+	fmt.Fprintln(stderr, "quorate:", plainUsage(cmd, err))
 	if !started || errors.As(err, new(usageError)) {
 		fmt.Fprintf(stderr, "Run \"%s --help\" for usage.\n", cmd.CommandPath())
 		return exitUsage

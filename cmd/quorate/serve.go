@@ -166,6 +166,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	secured := "TLS"
+	go sec.watch(ctx, log)
 	if !sec.on() {
 		secured = "no TLS"
 	}

@@ -108,8 +108,16 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 		return nil
 	case unreachable(last):
 		return noneAnswers(addrs, last)
+	case speaksHTTP(last):
+		return unreachableError{fmt.Errorf("at %s is HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise", strings.Join(addrs, ", "))}
 	}
 	return refusal(last)
+}
+
+// speaksHTTP says whether what answered is no gRPC server: the node's HTTP port, most likely.
+func speaksHTTP(err error) bool {
+	text := status.Convert(err).Message()
+	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
 }
 
 func noneAnswers(addrs []string, last error) error {

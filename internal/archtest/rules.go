@@ -98,6 +98,10 @@ var Rules = []Rule{
 		Job: "puts sections together into one application-specific identifier, a leaf",
 	},
 	{
+		Package: "internal/nearest", Kind: Pure,
+		Job: "finds what a mistyped word was meant to be, a leaf",
+	},
+	{
 		Package: "internal/bound", Kind: Pure,
 		Job: "says how wrong a limit can be",
 		May: []string{"internal/quota"},
@@ -259,7 +263,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/nearest", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{
@@ -385,7 +389,7 @@ var Rules = []Rule{
 	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
-		May:        []string{"internal/account", "internal/descriptor", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
+		May:        []string{"internal/nearest", "internal/account", "internal/descriptor", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
 		ThirdParty: []string{yaml},
 	},
 	{

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/quorate/quorate/internal/nearest"
+)
+
+// The library's words for a command line that is wrong, which say too little.
+var (
+	argCount    = regexp.MustCompile(`^(accepts|requires) .*arg\(s\),.* received (\d+)$`)
+	unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
+	flagValue   = regexp.MustCompile(`^invalid argument (".*") for "(?:-., )?--(\S+)" flag: .*(?:invalid syntax|value out of range|invalid duration|unknown unit|missing unit).*$`)
+)
+
+// plainUsage says of a command line that is wrong what would be right.
+func plainUsage(cmd *cobra.Command, err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n\n", "\n")
+	if m := argCount.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("the command must be \"%s\"; got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), arguments(m[2]))
+	}
+	if m := unknownFlag.FindStringSubmatch(text); m != nil {
+		if near := nearest.Word(m[1], flagsOf(cmd)); near != "" {
+			return fmt.Sprintf("%s; did you mean --%s?", text, near)
+		}
+	}
+	if m := flagValue.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("--%s %s: must be %s", m[2], m[1], kindOf(cmd.Flags().Lookup(m[2])))
+	}
+	return text
+}
+
+// kindOf is what the values of a flag are.
+func kindOf(f *pflag.Flag) string {
+	if f == nil {
+		return "of another kind"
+	}
+	switch kind := f.Value.Type(); {
+	case kind == "duration":
+		return "a duration with its unit, such as 500ms or 1h30m"
+	case kind == "bool":
+		return "true or false"
+	case strings.HasPrefix(kind, "float"):
+		return "a number"
+	case strings.HasPrefix(kind, "uint"):
+		return "a whole number, 0 or more"
+	}
+	return "a whole number"
+}
+
+func arguments(n string) string {
+	switch n {
+	case "0":
+		return "no arguments"
+	case "1":
+		return "1 argument"
+	}
+	return n + " arguments"
+}
+
+// flagsOf are the names of a command's flags.
+func flagsOf(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestMistyped: what is typed wrong is named, and what would be right.
+func TestMistyped(t *testing.T) {
+	for line, want := range map[string]string{
+		"allow api/x":                             `the command must be "quorate allow NAMESPACE/LIMIT KEY"; got 1 argument`,
+		"allow":                                   "got no arguments",
+		"cluster drain n1 n2 n3":                  `"quorate cluster drain NODE"; got 3 arguments`,
+		"status --rnages":                         "unknown flag: --rnages; did you mean --ranges?",
+		"status --colour":                         "unknown flag: --colour\n",
+		"init --ranges many":                      `--ranges "many": must be a whole number`,
+		"allow a/b c --max-wait 5":                `--max-wait "5": must be a duration with its unit`,
+		"join-token create --uses -1":             `--uses "-1": must be a whole number, 0 or more`,
+		"load --limit a/b --duration forever":     `--duration "forever": must be a duration`,
+		"status --check=perhaps":                  `--check "perhaps": must be true or false`,
+		"status --base-port 99999999999999999999": `--base-port "99999999999999999999": must be a whole number`,
+	} {
+		var out bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), &out, &out); code != exitUsage {
+			t.Errorf("%s: exit code %d", line, code)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: says %q; want %q in it", line, out.String(), want)
+		}
+	}
+}
