@@ -26,6 +26,9 @@ func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Regis
 			Name: "quorate_connections_refused_total", Help: "Connections that were closed at once, by port and by which bound was reached (total, address).", ConstLabels: labels,
 		}, []string{"bound"}),
 	}
+	for _, bound := range []string{"total", "address"} {
+		out.refused.WithLabelValues(bound) // so that there is a 0 before the first
+	}
 	reg.MustRegister(out.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_connections", Help: "Connections open, by port.", ConstLabels: labels,
 	}, func() float64 {

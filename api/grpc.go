@@ -81,7 +81,7 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	res, err := next(ctx, req)
-	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start)
+	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start, tracedCall(ctx))
 	return res, err
 }
 

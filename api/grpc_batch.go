@@ -29,7 +29,7 @@ func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any,
 	if f == nil {
 		out.out = m.decide(s.service)
 	}
-	return answered(s, out, methodBatch, start, f)
+	return answered(ctx, s, out, methodBatch, start, f)
 }
 
 // free gives the room of the checks back; the answers are on their way.

@@ -69,7 +69,7 @@ func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any,
 	if f == nil {
 		a.out, f = m.decide(s.service, a.out)
 	}
-	return answered(s, a, methodAllow, start, f)
+	return answered(ctx, s, a, methodAllow, start, f)
 }
 
 // free lets go of the message.
@@ -79,12 +79,12 @@ func (m *single) free() {
 }
 
 // answered measures a call and returns what gRPC sends.
-func answered[M any](s *quotaServer, m M, method string, start time.Time, f *fault) (any, error) {
+func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f *fault) (any, error) {
 	if f == nil {
-		s.meter.hot(method).Observe(time.Since(start).Seconds())
+		took(s.meter.hot(method), time.Since(start).Seconds(), tracedCall(ctx))
 		return m, nil
 	}
-	s.meter.observe("grpc", method, f.code.String(), start)
+	s.meter.observe("grpc", method, f.code.String(), start, tracedCall(ctx))
 	return nil, f.status()
 }
 

@@ -62,14 +62,14 @@ func (m *meter) served(route string, h handler) *served {
 }
 
 // observe measures a call that sent a status.
-func (s *served) observe(m *meter, code int, start time.Time) {
+func (s *served) observe(m *meter, code int, start time.Time, trace string) {
 	switch code {
 	case http.StatusOK:
-		s.ok().Observe(time.Since(start).Seconds())
+		took(s.ok(), time.Since(start).Seconds(), trace)
 	case http.StatusTooManyRequests:
-		s.refused().Observe(time.Since(start).Seconds())
+		took(s.refused(), time.Since(start).Seconds(), trace)
 	default:
-		m.observe("http", s.route, strconv.Itoa(code), start)
+		m.observe("http", s.route, strconv.Itoa(code), start, trace)
 	}
 }
 
@@ -83,7 +83,7 @@ type router struct {
 
 func newRouter(s *service) *router {
 	r := &router{service: s, byPath: make(map[string]map[string]*served)}
-	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
+	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
 	routes := r.routes()
 	r.openAPI = sync.OnceValue(func() []byte { return describe(routes) })
 	for _, route := range routes {
@@ -134,10 +134,10 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", allowed)
 		code = writeFault(w, &fault{http: http.StatusMethodNotAllowed, detail: clip(req.Method) + " is not for " + path + "; use " + allowed})
 	default:
-		h.observe(r.meter, h.handler(w, req), start)
+		h.observe(r.meter, h.handler(w, req), start, sampledTrace(req.Header.Get(traceHeader)))
 		return
 	}
-	r.meter.observe("http", route, strconv.Itoa(code), start)
+	r.meter.observe("http", route, strconv.Itoa(code), start, sampledTrace(req.Header.Get(traceHeader)))
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
 )
 
 // meter holds the servers' metrics. It is one collector, so that the gRPC and
@@ -32,6 +33,9 @@ var _ prometheus.Collector = (*meter)(nil)
 // registerMeter returns the meter of the registry, making it the first time.
 func registerMeter(o Options) *meter {
 	m := newMeter(o.Version)
+	if m.rules.guard = o.Series; o.Series == nil {
+		m.rules.guard = series.New(0)
+	}
 	m.build.Set(1)
 	err := o.Registry.Register(m)
 	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
@@ -96,8 +100,9 @@ func Revision() string {
 	return "unknown"
 }
 
-func (m *meter) observe(protocol, method, code string, start time.Time) {
-	m.duration.WithLabelValues(protocol, method, code).Observe(time.Since(start).Seconds())
+// observe measures a call; trace is that of one that is sampled, else "".
+func (m *meter) observe(protocol, method, code string, start time.Time, trace string) {
+	took(m.duration.WithLabelValues(protocol, method, code), time.Since(start).Seconds(), trace)
 }
 
 // Describe implements prometheus.Collector.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
 )
 
 func post(h http.Handler, path, body string) *httptest.ResponseRecorder {
@@ -59,7 +60,7 @@ func checkMetrics(t *testing.T, reg *prometheus.Registry, h http.Handler) {
 // TestCountsOutliveLimitChanges: a changed limit keeps its counter, a removed
 // one goes, and a call that still has the old limits harms neither.
 func TestCountsOutliveLimitChanges(t *testing.T) {
-	var r rules
+	r := rules{guard: series.New(0)}
 	old := mustLimits(t, 1, "web/a 1/s 1", "web/b 1/s 1")
 	now := mustLimits(t, 2, "web/b 2/s 2", "web/c 1/s 1")
 	get := func(set *quota.Limits, name string) *rule {
@@ -111,7 +112,7 @@ func TestShadowAndNearAreCounted(t *testing.T) {
 
 // TestOverridesDoNotFillTheRules: every overridden key has a limit of its own.
 func TestOverridesDoNotFillTheRules(t *testing.T) {
-	var r rules
+	r := rules{guard: series.New(0)}
 	set := mustLimits(t, 1, "web/a 1/s 1")
 	first, most := r.of(&set.All()[0], set), 0
 	for range 3 * maxSpare {

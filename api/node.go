@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/series"
 )
 
 // Node is what the servers need of a node. All methods are called concurrently.
@@ -134,6 +135,9 @@ type Options struct {
 	// Registry takes the servers' metrics and is what GET /metrics shows. The
 	// gRPC and the HTTP server of one node share it. Nil: a private one.
 	Registry *prometheus.Registry
+	// Series bounds the limits that are counted by name in the metrics; nil: as many as
+	// series.DefaultLimits.
+	Series *series.Guard
 	// Logger takes what goes wrong inside; nil discards it.
 	Logger *slog.Logger
 	// Identifier says who calls, for permissions, request ids and histories. Nil:

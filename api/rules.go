@@ -9,6 +9,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
 )
 
 // whyCount is one more than the largest Why.
@@ -59,6 +60,8 @@ func (c *counts) add(d *quota.Decision, times uint64) {
 type rules struct {
 	current atomic.Pointer[generation]
 
+	guard *series.Guard // says which limits are counted by name; set once
+
 	mu     sync.Mutex // guards what is below, and changing current
 	byName map[quota.LimitName]*counts
 }
@@ -99,7 +102,7 @@ func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *rule {
 		g = &generation{limits: g.limits}
 		r.current.Store(g)
 	}
-	base := counted(l)
+	base := r.guard.Of(counted(l))
 	c := r.byName[base]
 	if c == nil {
 		c = &counts{allowed: make([]atomic.Uint64, whyCount), refused: make([]atomic.Uint64, whyCount)}
@@ -124,13 +127,15 @@ func counted(l *quota.Limit) quota.LimitName {
 	return base
 }
 
-// keepOnly drops the counts of limits that are gone. Called with mu held.
+// keepOnly drops the counts of limits that are gone; what stands for several limits
+// stays. Called with mu held.
 func (r *rules) keepOnly(limits *quota.Limits) {
 	if r.byName == nil {
 		r.byName = make(map[quota.LimitName]*counts)
 	}
+	r.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
 	for name := range r.byName {
-		if _, ok := limits.Find(name); !ok && name.Limit != inline {
+		if _, ok := limits.Find(name); !ok && name.Limit[0] != '@' {
 			delete(r.byName, name)
 		}
 	}

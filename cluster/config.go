@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -42,6 +43,12 @@ type Config struct {
 	Timing   multiraft.Timing
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
+	// Series bounds the limits that have series of their own in the metrics; nil: as
+	// many as series.DefaultLimits.
+	Series *series.Guard
+	// TopKeys is how many of the busiest keys of the ranges led here the metrics name, 0
+	// to series.MaxTopKeys; 0 names none.
+	TopKeys int
 
 	earlier uint32 // tests: as an earlier version, which reads so many packed forms less
 	Version string
@@ -108,6 +115,9 @@ func (c *Config) Validate() error {
 	}
 	if c.AskWait != 0 && (c.AskWait < 10*time.Millisecond || c.AskWait > 10*time.Second) {
 		bad("ask_wait: %v; must be 10ms to 10s", c.AskWait)
+	}
+	if c.TopKeys < 0 || c.TopKeys > series.MaxTopKeys {
+		bad("top_keys: %d; must be 0 to %d", c.TopKeys, series.MaxTopKeys)
 	}
 	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -166,60 +165,4 @@ func addError(to, e *quoratev1.LimitError) {
 	to.WorstExcessBursts = max(to.WorstExcessBursts, e.WorstExcessBursts)
 	to.Bound = max(to.Bound, e.Bound)
 	to.LongestGap = durationpb.New(max(to.LongestGap.AsDuration(), e.LongestGap.AsDuration()))
-}
-
-// errorMetrics are the live error as metrics: one series for each limit in force,
-// so that what never happened reads 0.
-type errorMetrics struct {
-	node                                   *Node
-	attempted, admitted, over, least, most *prometheus.Desc
-	worst, bound                           *prometheus.Desc
-}
-
-func newErrorMetrics(n *Node) *errorMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"namespace", "limit"}, labels...), nil)
-	}
-	return &errorMetrics{
-		node:      n,
-		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node booked them as a leader."),
-		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node booked them as a leader."),
-		over:      desc("quorate_over_admitted_tokens_total", "Tokens admitted beyond burst + rate x time, as this node measured as a leader, by cause (estimate, cut_off).", "cause"),
-		least:     desc("quorate_needless_refusals_total", "Tokens refused that the limit would have covered on top of all that was admitted, as this node measured as a leader: at least."),
-		most:      desc("quorate_needless_refusals_at_most_total", "The same, at most."),
-		worst:     desc("quorate_worst_excess_tokens", "The most that a key was beyond burst + rate x time, as this node measured as a leader."),
-		bound:     desc("quorate_over_admission_bound_tokens", "The stated bound of that, while all nodes hear of each other."),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (m *errorMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.attempted, m.admitted, m.over, m.least, m.most, m.worst, m.bound} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *errorMetrics) Collect(ch chan<- prometheus.Metric) {
-	measured, at := m.node.liveErrors(), m.node.bounds()
-	if measured == nil {
-		return // no series is better than one that falls
-	}
-	for _, l := range m.node.meta.current().All() {
-		e := measured[l.LimitName]
-		if e == nil {
-			e = &quota.LiveError{}
-		}
-		send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{l.Namespace, l.Limit}, labels...)...)
-		}
-		send(m.attempted, prometheus.CounterValue, tokens(e.Attempted))
-		send(m.admitted, prometheus.CounterValue, tokens(e.Admitted))
-		send(m.over, prometheus.CounterValue, tokens(e.OverAdmitted), "estimate")
-		send(m.over, prometheus.CounterValue, tokens(e.CutOff), "cut_off")
-		send(m.least, prometheus.CounterValue, tokens(e.Needless))
-		send(m.most, prometheus.CounterValue, tokens(e.NeedlessAtMost))
-		send(m.worst, prometheus.GaugeValue, tokens(e.Worst))
-		send(m.bound, prometheus.GaugeValue, bound.Most(&l, at))
-	}
 }

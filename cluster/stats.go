@@ -7,7 +7,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// stats are the node's own metrics. None has a label per key or per range.
+// stats are the node's own metrics. None has a label per range, and none a label per key
+// but those of topMetrics, which are few and not there by default.
 type stats struct {
 	reports, reportedKeys, grants         prometheus.Counter
 	unsent, droppedGrants, refusedReports prometheus.Counter
@@ -69,8 +70,28 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		return float64(keys)
 	})
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
+	gauge("quorate_ready", "1 if this node sees a leader of every range and of the meta group, and has the limits; decisions are made without, too.", func() float64 {
+		if n.Status().Ready {
+			return 1
+		}
+		return 0
+	})
+	gauge("quorate_ranges_without_leader", "Ranges that have no leader, as this node sees it.", func() float64 {
+		ranges, _ := n.routes.snapshot()
+		missing := 0
+		for _, r := range ranges {
+			if r.leader == "" {
+				missing++
+			}
+		}
+		return float64(missing)
+	})
+	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
 	s.initJournal(n, reg)
-	reg.MustRegister(newErrorMetrics(n))
+	reg.MustRegister(newLimitMetrics(n))
+	if n.cfg.TopKeys > 0 {
+		reg.MustRegister(newTopMetrics(n))
+	}
 	gauge("quorate_peers_connected", "Peers with live connections.", func() float64 { return float64(len(n.routes.upNodes())) })
 }
 

@@ -47,6 +47,7 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_ops_total", "quorate_account_transactions_total", "quorate_account_overloads_total", "quorate_account_held_waits_total",
 		"quorate_account_transactions_recovered_total", "quorate_account_batch_commands", "quorate_account_commit_seconds", "quorate_accounts",
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
+		"quorate_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_limits_without_series",
 		"quorate_client_reports_total", "quorate_client_settlements_total", "quorate_clients", "quorate_client_keys",
 	}
 	for _, name := range want {

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/series"
 )
 
 // Node is the settings of one node: what `quorate serve --config` reads.
@@ -50,6 +51,8 @@ type Node struct {
 	Protocols Protocols
 	// Connections bounds the connections of each of the HTTP and the gRPC port.
 	Connections Connections
+	// Metrics bounds what GET /metrics shows.
+	Metrics Metrics
 	// Auth is how callers of the API are known.
 	Auth Auth
 	// Access is who may do what.
@@ -169,6 +172,12 @@ type Connections struct {
 	PerAddress int // of one client address among them
 }
 
+// Metrics bounds what the metrics of a node name.
+type Metrics struct {
+	Limits  int // limits with series of their own; the others are counted together
+	TopKeys int // busiest keys that are named; 0 is none
+}
+
 // Log is how the node writes its log.
 type Log struct {
 	Level  slog.Level
@@ -209,6 +218,7 @@ func defaults() Node {
 		Raft:        Raft{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, BalanceAfter: 10 * time.Second, SlowDisk: 500 * time.Millisecond},
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
+		Metrics:     Metrics{Limits: series.DefaultLimits},
 		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLSHeaders: HeadersIETF, EnvoyRLQS: true, ForwardAuth: true},
 	}
 }

@@ -111,7 +111,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), reg: reg, log: log}
 	opts := api.Options{
-		ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
+		Series: cfg.Series, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
 		Register: others.register, Fronts: others.mount, ForwardAuth: others.ForwardAuth, Forwarded: others.forwarded,
 	}
 	opts.Self = string(cfg.Self)
@@ -126,6 +126,11 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
 	who.bound(&ports, reg)
+	if sec.on() {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "When the certificate of this node ends, in seconds since 1970.",
+		}, func() float64 { return float64(sec.store.NotAfter().Unix()) }))
+	}
 	in.ports = ports
 	var extra []grpc.ServerOption
 	web := ports.http

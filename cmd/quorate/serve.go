@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/gcpace"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
 )
 
 // serveOptions are the flags of serve.
@@ -256,6 +257,7 @@ func nodeConfig(s config.Node) cluster.Config {
 	}
 	return cluster.Config{
 		Cluster: s.Cluster, Self: s.Node, Nodes: nodes, Dir: s.Data, Ranges: s.Ranges, Replicas: s.Replicas,
+		Series: series.New(s.Metrics.Limits), TopKeys: s.Metrics.TopKeys,
 		Sync: s.Sync, MaxKeys: s.MaxKeys, Idle: s.Idle, GrantWait: cluster.DefaultGrantWait, Timing: t,
 		Zone: s.Zone, GRPC: at.GRPC, HTTP: at.HTTP, DeadAfter: dead, BalanceAfter: s.Raft.BalanceAfter, SlowDisk: s.Raft.SlowDisk,
 	}

@@ -107,6 +107,15 @@ var Rules = []Rule{
 		May: []string{"internal/quota"},
 	},
 	{
+		Package: "internal/monitor", Kind: Support,
+		Job: "is the catalogue of metrics, and the dashboard, rules and alerts made of it",
+	},
+	{
+		Package: "internal/series", Kind: Library,
+		Job: "bounds what metrics have series of their own",
+		May: []string{"internal/quota"},
+	},
+	{
 		Package: "internal/history", Kind: Pure,
 		Job: "adds up what was asked of every limit, second by second",
 		May: []string{"internal/quota"},
@@ -250,7 +259,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/history", "internal/history/archive", "internal/quota", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/history", "internal/history/archive", "internal/quota", "internal/series", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
@@ -263,7 +272,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/nearest", "internal/pki", "internal/quota", "internal/rbac", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/rbac", "internal/zone", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{
@@ -389,7 +398,7 @@ var Rules = []Rule{
 	{
 		Package: "config", Kind: Library,
 		Job:        "loads settings and limit files for the packages that own them",
-		May:        []string{"internal/nearest", "internal/account", "internal/descriptor", "internal/quota", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
+		May:        []string{"internal/nearest", "internal/account", "internal/descriptor", "internal/quota", "internal/series", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
 		ThirdParty: []string{yaml},
 	},
 	{

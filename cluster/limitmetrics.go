@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/bound"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/series"
+)
+
+// limitMetrics are the live error as metrics: series for each limit in force, so that
+// what never happened reads 0. Limits beyond those that the guard has room for are one,
+// series.Other, without what cannot be added up.
+type limitMetrics struct {
+	node                                   *Node
+	guard                                  *series.Guard
+	attempted, admitted, over, least, most *prometheus.Desc
+	worst, bound, unnamed                  *prometheus.Desc
+
+	mu   sync.Mutex
+	last map[quota.LimitName]*quota.LiveError // of those that were in Other the last time
+	gone quota.LiveError                      // of those that are no more, so that Other never falls
+}
+
+func newLimitMetrics(n *Node) *limitMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"namespace", "limit"}, labels...), nil)
+	}
+	guard := n.cfg.Series
+	if guard == nil {
+		guard = series.New(0)
+	}
+	return &limitMetrics{
+		node: n, guard: guard,
+		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node booked them as a leader."),
+		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node booked them as a leader."),
+		over:      desc("quorate_over_admitted_tokens_total", "Tokens admitted beyond burst + rate x time, as this node measured as a leader, by cause (estimate, cut_off).", "cause"),
+		least:     desc("quorate_needless_refusals_total", "Tokens refused that the limit would have covered on top of all that was admitted, as this node measured as a leader: at least."),
+		most:      desc("quorate_needless_refusals_at_most_total", "The same, at most."),
+		worst:     desc("quorate_worst_excess_tokens", "The most that a key was beyond burst + rate x time, as this node measured as a leader."),
+		bound:     desc("quorate_over_admission_bound_tokens", "The stated bound of that, while all nodes hear of each other."),
+		unnamed:   prometheus.NewDesc("quorate_limits_without_series", "Limits in force that have no series of their own in these metrics, since there are too many: they are counted together as @other.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *limitMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.attempted, m.admitted, m.over, m.least, m.most, m.worst, m.bound, m.unnamed} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *limitMetrics) Collect(ch chan<- prometheus.Metric) {
+	measured, at := m.node.liveErrors(), m.node.bounds()
+	if measured == nil {
+		return // no series is better than one that falls
+	}
+	limits := m.node.meta.current()
+	m.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
+	others := map[quota.LimitName]*quota.LiveError{}
+	for _, l := range limits.All() {
+		e := measured[l.LimitName]
+		if e == nil {
+			e = &quota.LiveError{}
+		}
+		if m.guard.Of(l.LimitName) != l.LimitName {
+			others[l.LimitName] = e
+			continue
+		}
+		m.counters(ch, l.LimitName, e)
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, l.Namespace, l.Limit)
+		}
+		gauge(m.worst, tokens(e.Worst))
+		gauge(m.bound, bound.Most(&l, at))
+	}
+	ch <- prometheus.MustNewConstMetric(m.unnamed, prometheus.GaugeValue, float64(len(others)))
+	if sum, any := m.together(others); any {
+		m.counters(ch, quota.LimitName{Namespace: series.Other, Limit: series.Other}, sum)
+	}
+}
+
+func (m *limitMetrics) counters(ch chan<- prometheus.Metric, n quota.LimitName, e *quota.LiveError) {
+	send := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{n.Namespace, n.Limit}, labels...)...)
+	}
+	send(m.attempted, tokens(e.Attempted))
+	send(m.admitted, tokens(e.Admitted))
+	send(m.over, tokens(e.OverAdmitted), "estimate")
+	send(m.over, tokens(e.CutOff), "cut_off")
+	send(m.least, tokens(e.Needless))
+	send(m.most, tokens(e.NeedlessAtMost))
+}
+
+// together adds up the limits without series of their own, those too that had none and
+// are gone, or have got some. It returns false if there never were any.
+func (m *limitMetrics) together(others map[quota.LimitName]*quota.LiveError) (sum *quota.LiveError, some bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n, was := range m.last {
+		if is := others[n]; is == nil || is.Attempted < was.Attempted { // gone, or gone and made anew
+			m.gone.Add(was)
+		}
+	}
+	m.last = others
+	sum = &quota.LiveError{}
+	sum.Add(&m.gone)
+	for _, e := range others {
+		sum.Add(e)
+	}
+	return sum, len(others) > 0 || m.gone != (quota.LiveError{})
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// maxKeyLabel bounds a key in a label, in bytes; what is longer is cut off.
+const maxKeyLabel = 128
+
+// topMetrics name the busiest keys of the ranges led here: an operator has asked for so
+// many of them, knowing that keys may tell who uses the service.
+type topMetrics struct {
+	node   *Node
+	demand *prometheus.Desc
+}
+
+func newTopMetrics(n *Node) *topMetrics {
+	return &topMetrics{n, prometheus.NewDesc("quorate_top_key_demand_tokens",
+		"Tokens a second that were asked for lately, of the busiest keys in the ranges that this node leads (metrics.top_keys).", []string{"namespace", "limit", "key"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (m *topMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.demand }
+
+// Collect implements prometheus.Collector.
+func (m *topMetrics) Collect(ch chan<- prometheus.Metric) {
+	top := m.node.cfg.TopKeys
+	var all []quota.KeyRate
+	for _, s := range m.node.seats {
+		s.with(func(l *leader.Ledger, now quota.Time) {
+			all = append(all, l.Rates(now, leader.Query{Order: quota.ByDemand, Top: top, Limits: func(quota.LimitName) bool { return true }})...)
+		})
+		all = busiest(all, top)
+	}
+	sum := map[quota.Key]float64{} // keys may be the same once they are cut off
+	for _, k := range all {
+		if k.Demand > 0 {
+			k.Key.Key = keyLabel(k.Key.Key)
+			sum[k.Key] += k.Demand
+		}
+	}
+	for k, v := range sum {
+		ch <- prometheus.MustNewConstMetric(m.demand, prometheus.GaugeValue, v, k.Namespace, k.Limit, k.Key)
+	}
+}
+
+// busiest returns the first of all by demand, and all that it returns is in all.
+func busiest(all []quota.KeyRate, most int) []quota.KeyRate {
+	slices.SortFunc(all, func(a, b quota.KeyRate) int { return cmp.Compare(b.Demand, a.Demand) })
+	return all[:min(most, len(all))]
+}
+
+// keyLabel is a key as a label can be: UTF-8 and not long.
+func keyLabel(k string) string {
+	k = strings.ToValidUTF8(k, "�")
+	if len(k) > maxKeyLabel {
+		cut := maxKeyLabel
+		for !utf8.RuneStart(k[cut]) {
+			cut--
+		}
+		k = k[:cut] + "..."
+	}
+	return k
+}
