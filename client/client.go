@@ -70,11 +70,15 @@ func New(ctx context.Context, addrs []string, opts ...Option) (*Client, error) {
 	if err := o.check(addrs); err != nil {
 		return nil, err
 	}
+	secured, err := o.secure()
+	if err != nil {
+		return nil, err
+	}
 	c, err := assemble(o)
 	if err != nil {
 		return nil, err
 	}
-	if c.nodes, err = newNodes(addrs, o.dial); err != nil {
+	if c.nodes, err = newNodes(addrs, append(secured, o.dial...)); err != nil {
 		return nil, err
 	}
 	c.nodes.all()[0].conn.Connect()

@@ -56,6 +56,8 @@ type options struct {
 	maxWaiting int
 	grantWait  time.Duration
 	breakAfter int
+	tlsDir     string
+	tokenFile  string
 }
 
 func defaultOptions() options {
@@ -72,8 +74,9 @@ func WithMode(m Mode) Option { return func(o *options) { o.mode = m } }
 // Close may take. The default is [DefaultTimeout].
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithDialOptions adds gRPC dial options, such as transport credentials. Without
-// any, connections are not encrypted.
+// WithDialOptions adds gRPC dial options, such as interceptors, or transport credentials of
+// your own; they go before those of [WithTLSDir]. Without either, connections are not
+// encrypted.
 func WithDialOptions(opts ...grpc.DialOption) Option {
 	return func(o *options) { o.dial = append(o.dial, opts...) }
 }

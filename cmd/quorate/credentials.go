@@ -1,14 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -35,23 +30,16 @@ func (t *targets) credentials(addr string) ([]grpc.DialOption, error) {
 	if file == "" {
 		return out, nil
 	}
-	token, err := os.ReadFile(file)
+	token, err := pki.NewTokenFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--token-file: %w", err)
 	}
-	return append(out, grpc.WithPerRPCCredentials(bearer(strings.TrimSpace(string(token))))), nil
+	return append(out, grpc.WithPerRPCCredentials(token)), nil
 }
 
 // openCredentials opens a directory of ca.crt and, perhaps, a certificate.
 func openCredentials(dir string) (*pki.Store, error) {
-	files := pki.Files{CA: filepath.Join(dir, trustFile), Cert: filepath.Join(dir, clientFile), Key: filepath.Join(dir, clientKeyFile)}
-	if _, err := os.Stat(files.Cert); err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("--tls-dir: %w", err)
-		}
-		files.Cert, files.Key = "", ""
-	}
-	store, err := pki.OpenFiles(files, pki.Options{})
+	store, err := pki.OpenCaller(dir)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-dir %s: %w", dir, err)
 	}
@@ -64,14 +52,3 @@ func orEnv(flag, variable string) string {
 	}
 	return os.Getenv(variable)
 }
-
-// bearer is a token that goes with every call, over TLS only.
-type bearer string
-
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(b)}, nil
-}
-
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b bearer) RequireTransportSecurity() bool { return true }

@@ -150,9 +150,9 @@ func makeAuthority(s *config.Node) error {
 
 // Files of a client's credentials.
 const (
-	trustFile     = "ca.crt"
-	clientFile    = "client.crt"
-	clientKeyFile = "client.key"
+	trustFile     = pki.CallerTrust
+	clientFile    = pki.CallerCert
+	clientKeyFile = pki.CallerKey
 )
 
 // writeCredentials writes what a client needs into a directory.

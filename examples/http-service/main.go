@@ -4,6 +4,8 @@
 //	quorate dev --limits examples/clients.yaml
 //	go run ./examples/http-service
 //	curl -i localhost:8080
+//
+// With -tls-dir it works with a cluster that is secured: see docs/tutorial.md.
 package main
 
 import (
@@ -20,10 +22,11 @@ import (
 
 func main() {
 	nodes := flag.String("nodes", "127.0.0.1:7412,127.0.0.1:7422,127.0.0.1:7432", "gRPC addresses of the nodes")
+	tlsDir := flag.String("tls-dir", "", "directory with ca.crt, client.crt and client.key, of a cluster that is secured")
 	listen := flag.String("listen", "127.0.0.1:8080", "where to serve")
 	flag.Parse()
 
-	c, err := client.New(context.Background(), strings.Split(*nodes, ","))
+	c, err := client.New(context.Background(), strings.Split(*nodes, ","), client.WithTLSDir(*tlsDir))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -337,7 +337,7 @@ var Rules = []Rule{
 	{
 		Package: "client", Kind: Library, Closed: true,
 		Job:        "is linked into other people's services, so it stays thin",
-		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, xsync},
 	},
 	{
