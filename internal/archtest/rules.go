@@ -369,30 +369,30 @@ var Rules = []Rule{
 	{
 		Package: "client/requester", Kind: Library, Closed: true,
 		Job: "limits functions: one takes a token before it runs",
-		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 	},
 	{
 		Package: "client/retry", Kind: Library, Closed: true,
 		Job:        "calls again what was refused, with exponential pauses and full jitter",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{grpc, genproto, backoff},
 	},
 	{
 		Package: "client/promclient", Kind: Library, Closed: true,
 		Job:        "makes Prometheus metrics of what a client does",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{metrics},
 	},
 	{
 		Package: "client/otelclient", Kind: Library, Closed: true,
 		Job:        "makes OpenTelemetry metrics of what a client does",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{otel},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto},
 	},
 	{
