@@ -179,7 +179,7 @@ func grpcMethods(t testing.TB, s *secured) map[string]bool {
 // that is none of them.
 func TestEveryCallHasARule(t *testing.T) {
 	s := newSecured(t, nil)
-	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true}
+	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true, Console: true}
 	for _, m := range []string{ // of fronts, which cmd/quorate registers
 		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "/json",
 		"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",

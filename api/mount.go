@@ -27,6 +27,9 @@ const other = "other"
 // and the status it sent.
 func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route string, code int) {
 	h, at := r.mountedAt(req.URL.Path)
+	if h == nil && r.toConsole(w, req) {
+		return other, http.StatusSeeOther
+	}
 	if h == nil {
 		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(req.URL.Path) + "; there are: " + r.paths})
 	}
@@ -39,6 +42,19 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 		h.ServeHTTP(rec, req)
 		return rec.code
 	})(w, req)
+}
+
+// Console is where the console is mounted.
+const Console = "/console"
+
+// toConsole sends whoever opens the root in a browser to the console, where there is one.
+func (r *router) toConsole(w http.ResponseWriter, req *http.Request) bool {
+	read := req.Method == http.MethodGet || req.Method == http.MethodHead
+	if !read || req.URL.Path != "/" || r.opts.Mount[Console] == nil || !strings.Contains(req.Header.Get("Accept"), "text/html") {
+		return false
+	}
+	http.Redirect(w, req, Console+"/", http.StatusSeeOther)
+	return true
 }
 
 // mountRule is the name of the rule for a path below a mount: the longest that fits.

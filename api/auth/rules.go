@@ -158,6 +158,7 @@ var rules = map[string]Rule{
 	"GET /metrics":         {Need: Permit, Permission: rbac.MetricsRead},
 	"/api":                 everywhere(rbac.LimitsRead),
 	"/api/stats":           everywhere(rbac.RatesRead),
+	"/console":             {Need: Open, About: "pages; what they show and change needs what its calls need"},
 	"/debug":               write(everywhere(rbac.DebugRead)),
 }
 

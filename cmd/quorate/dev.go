@@ -237,12 +237,13 @@ func (o *devOptions) banner(w io.Writer, ins []*instance, source string) error {
 	}
 	_, err := fmt.Fprintf(w, `
 All %d ranges have leaders. %d limits are in force, from %s.
+Console: %s
 Try, in another terminal:
   curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:%d/v1/allow
   curl localhost:%d/v1/rates
   redis-cli -p %d CL.THROTTLE user:42 15 30 60
 Ctrl-C stops the cluster.
-`, len(st.Ranges), len(ins[0].node.Limits().All()), source, o.basePort+11, o.basePort+11, o.basePort+10+redisPort)
+`, len(st.Ranges), len(ins[0].node.Limits().All()), source, consoleURL(o.addr(1, 1), false), o.basePort+11, o.basePort+11, o.basePort+10+redisPort)
 	return err
 }
 

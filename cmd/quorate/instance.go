@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/console"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -71,7 +73,8 @@ type instance struct {
 	audit *audit.Log
 	fault chan error // a server ended by itself
 
-	others *protocols
+	others  *protocols
+	console *console.Console
 }
 
 // What the API serves, a node can do.
@@ -125,6 +128,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
+	in.mountConsole(&opts, filepath.Join(cfg.Dir, auditFile))
 	who.bound(&ports, reg)
 	if sec.on() {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -172,6 +176,14 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 	return in.serveDebug(context.Background(), who, *opts, sec)
 }
 
+// mountConsole puts the console on the HTTP port.
+func (in *instance) mountConsole(opts *api.Options, auditPath string) {
+	in.console = console.New(console.Deps{
+		Conn: api.NewLocal(in.node, *opts), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger,
+	})
+	opts.Mount = map[string]http.Handler{api.Console: in.console}
+}
+
 // stopTime bounds a clean stop: draining calls and handing over leaderships.
 const stopTime = 10 * time.Second
 
@@ -179,6 +191,7 @@ const stopTime = 10 * time.Second
 func (in *instance) stop(ctx context.Context) error {
 	in.node.ReleaseClients() // before the streams end by themselves
 	in.others.close()
+	in.console.Close()
 	drained := make(chan struct{})
 	go func() {
 		in.grpc.GracefulStop()

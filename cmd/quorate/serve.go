@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/config"
@@ -173,6 +175,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	fmt.Fprintf(stdout, "quorate %s: node %s of cluster %s\n", version, settings.Node, settings.Cluster)
 	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s  %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), secured, settings.Data)
+	fmt.Fprintf(stdout, "console %s\n", consoleURL(ports.http.Addr().String(), sec.on()))
 	go gcpace.Run(ctx)
 	go seedLimits(ctx, in.node, settings, limits, log)
 	select {
@@ -186,6 +189,20 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	stopCtx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	return errors.Join(err, in.stop(stopCtx))
+}
+
+// consoleURL is where a browser on this machine finds the console.
+func consoleURL(addr string, secured bool) string {
+	scheme := "http"
+	if secured {
+		scheme = "https"
+	}
+	if host, port, err := net.SplitHostPort(addr); err == nil {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			addr = net.JoinHostPort("localhost", port)
+		}
+	}
+	return scheme + "://" + addr + api.Console + "/"
 }
 
 // enter lets a node in that has no data yet: it joins, if the settings say where,

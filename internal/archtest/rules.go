@@ -286,6 +286,12 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, oidc},
 	},
 	{
+		Package: "internal/console", Kind: Library,
+		Job:        "serves the pages for operators and planners, by the API's own services",
+		May:        []string{"api/auth", "internal/audit", "internal/rbac", "api/gen/..."},
+		ThirdParty: []string{protobuf, grpc, genproto},
+	},
+	{
 		Package: "internal/audit", Kind: Library,
 		Job: "writes down who changed what",
 	},

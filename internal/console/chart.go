@@ -1,0 +1,97 @@
+package console
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Chart is a line chart over time. Templates show it with {{template "chart" .}}; Page.Points
+// adds to it while the page is live, by its ID.
+type Chart struct {
+	ID     string   // of the element, unique on the page
+	Title  string   // what it shows
+	Unit   string   // of its values, such as "/s"
+	Series []Series // at most 6
+	Times  []int64  // unix seconds, ascending; at most 5000
+	Keep   int      // points kept while live; 0: 600
+	Height int      // pixels; 0: 220
+	// From is the address of further data in JSON (the same fields), which the script
+	// asks for when a form on the page that names the chart (data-chart-for) changes.
+	From string
+}
+
+// Series is one line.
+type Series struct {
+	Name   string
+	Values []float64 // NaN is a gap
+	Color  int       // 1 to 6, of the tokens --c1 to --c6; 0: by its place
+	Dash   bool
+	Fill   bool
+	// Steps draws the value until the next point, for what jumps, such as limits.
+	Steps bool
+}
+
+// MarshalJSON has null for gaps.
+func (s Series) MarshalJSON() ([]byte, error) {
+	values := make([]*float64, len(s.Values))
+	for i := range s.Values {
+		if v := s.Values[i]; !math.IsNaN(v) && !math.IsInf(v, 0) {
+			values[i] = &v
+		}
+	}
+	return json.Marshal(struct {
+		Name   string     `json:"name"`
+		Values []*float64 `json:"values"`
+		Color  int        `json:"color,omitempty"`
+		Dash   bool       `json:"dash,omitempty"`
+		Fill   bool       `json:"fill,omitempty"`
+		Steps  bool       `json:"steps,omitempty"`
+	}{s.Name, values, s.Color, s.Dash, s.Fill, s.Steps})
+}
+
+// MarshalJSON is what the script reads.
+func (c Chart) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Unit   string   `json:"unit"`
+		Series []Series `json:"series"`
+		Times  []int64  `json:"times"`
+		Keep   int      `json:"keep"`
+		Height int      `json:"height"`
+		From   string   `json:"from,omitempty"`
+	}{c.Unit, c.Series, c.Times, c.keep(), c.height(), c.From})
+}
+
+func (c Chart) keep() int {
+	if c.Keep == 0 {
+		return 600
+	}
+	return c.Keep
+}
+
+func (c Chart) height() int {
+	if c.Height == 0 {
+		return 220
+	}
+	return c.Height
+}
+
+// JSON is the chart for the attribute that the script reads.
+func (c Chart) JSON() (string, error) {
+	b, err := json.Marshal(c)
+	return string(b), err
+}
+
+// Last says in words where each line ends, for those who do not see it.
+func (c Chart) Last() []string {
+	var out []string
+	for _, s := range c.Series {
+		for i := len(s.Values) - 1; i >= 0; i-- {
+			if !math.IsNaN(s.Values[i]) {
+				out = append(out, s.Name+": "+strconv.FormatFloat(s.Values[i], 'f', 1, 64)+c.Unit)
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,307 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api/auth"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// fakeConn answers calls by the last part of their names.
+type fakeConn struct {
+	answer map[string]func(ctx context.Context, req any) (proto.Message, error)
+	calls  map[string]int
+}
+
+func (f *fakeConn) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	f.calls[name]++
+	h := f.answer[name]
+	if h == nil {
+		return status.Error(codes.Unimplemented, name)
+	}
+	res, err := h(ctx, args)
+	if err != nil {
+		return err
+	}
+	proto.Merge(reply.(proto.Message), res)
+	return nil
+}
+
+func (*fakeConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "no streams")
+}
+
+const evil = `<script>alert("x")</script>`
+
+func newFake() *fakeConn {
+	f := &fakeConn{calls: map[string]int{}, answer: map[string]func(context.Context, any) (proto.Message, error){}}
+	f.answer["GetStatus"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.GetStatusResponse{
+			Ready: true, Cluster: evil, Node: "n1", MetaLeader: "n1",
+			Nodes:  []*quoratev1.NodeStatus{{Id: "n1", Connected: true, Leads: 1, Faults: []string{evil}}, {Id: "n2", Version: evil}},
+			Ranges: []*quoratev1.RangeStatus{{Id: 0, Leader: "n1", Replicas: []string{"n1", "n2"}}, {Id: 1}},
+		}, nil
+	}
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.TopRatesResponse{
+			Keys:   []*quoratev1.KeyRate{{Namespace: "web", Limit: "login", Key: evil, Demand: 3}},
+			Limits: []*quoratev1.LimitError{{Namespace: "web", Limit: "login", Attempted: 10, Admitted: 10, WorstExcess: 20, Bound: 8}},
+		}, nil
+	}
+	return f
+}
+
+func do(c http.Handler, req *http.Request) (*http.Response, string) {
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, req)
+	res := w.Result()
+	body, _ := io.ReadAll(res.Body)
+	return res, string(body)
+}
+
+func get(c http.Handler, path string) (*http.Response, string) {
+	return do(c, httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+func post(path string, form url.Values) *http.Request {
+	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	return req
+}
+
+// TestVendored: what others wrote is as npm has it, htmx.org 4.0.1 and uplot 1.6.32.
+func TestVendored(t *testing.T) {
+	for name, want := range map[string]string{
+		"htmx-4.0.1.min.js":    "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
+		"uplot-1.6.32.min.js":  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+		"uplot-1.6.32.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+		"LICENSE.htmx":         "d3d2456f76414f2456104660ebd65aff1c04cd7966b942bdabd63f3cdb316a38",
+		"LICENSE.uplot":        "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+	} {
+		data, err := fs.ReadFile(files, "static/"+name)
+		sum := sha256.Sum256(data)
+		if got := hex.EncodeToString(sum[:]); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
+		}
+	}
+}
+
+// inline is what the Content-Security-Policy forbids: scripts, styles and handlers in the page.
+var inline = regexp.MustCompile(`(?i)<style|<script>|<script [^>]*>[^<]|\sstyle=|\son[a-z]+=|hx-on|javascript:|(src|href)="(https?:)?//`)
+
+// TestPages: every page is shown with strict headers, asks nobody else for anything, and
+// has what comes from outside escaped.
+func TestPages(t *testing.T) {
+	c := New(Deps{Conn: newFake(), Self: "n1"})
+	for _, p := range registry(c.Deps) {
+		res, body := get(c, "/console/"+p.Path)
+		if res.StatusCode >= 500 && res.StatusCode != http.StatusNotImplemented {
+			t.Errorf("%q: %d\n%s", p.Path, res.StatusCode, body)
+		}
+		if got := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'self';") || strings.Contains(got, "unsafe") || !strings.Contains(got, "frame-ancestors 'none'") {
+			t.Errorf("%q: policy %q", p.Path, got)
+		}
+		if m := inline.FindString(body); m != "" || strings.Contains(body, evil) {
+			t.Errorf("%q has %q", p.Path, m)
+		}
+		if n := strings.Count(body, "<h1"); n != 1 {
+			t.Errorf("%q has %d first headings", p.Path, n)
+		}
+	}
+	if res, body := get(c, "/console/nowhere"); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "/console/nowhere") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+}
+
+func TestOverview(t *testing.T) {
+	f := newFake()
+	c := New(Deps{Conn: f, Self: "n1"})
+	_, body := get(c, "/console/")
+	for _, want := range []string{"Exceeded", "without a leader:", "out of reach", "Fault."} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	denied := status.Error(codes.PermissionDenied, "needs rates.read")
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) { return nil, denied }
+	if res, body := get(c, "/console/"); res.StatusCode != http.StatusOK || !strings.Contains(body, "needs rates.read") || !strings.Contains(body, "n2") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+}
+
+func TestStatic(t *testing.T) {
+	c := New(Deps{Conn: newFake()})
+	res, _ := get(c, c.static("app.js"))
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") || !strings.Contains(res.Header.Get("Cache-Control"), "immutable") {
+		t.Errorf("%d %v", res.StatusCode, res.Header)
+	}
+	for _, name := range []string{"LICENSE.htmx", "../templates/layout.html", "nothing.js"} {
+		if res, _ := get(c, "/console/static/"+url.PathEscape(name)); res.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+	}
+}
+
+// guarded returns a console that asks who comes, a token of a viewer, and a func that revokes it.
+func guarded(t *testing.T, f *fakeConn, now func() time.Time) (c *Console, token string, revoke func()) {
+	t.Helper()
+	text, id, hash := pki.NewBearer()
+	table, err := rbac.NewTable([]rbac.Binding{{Identity: "token:v", Role: "planner", Scope: rbac.Everywhere}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := table
+	table, _ = table.Apply(&raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_AddToken{AddToken: rbac.EncodeToken(&rbac.Token{ID: id, Name: "v", Hash: hash})}})
+	guard, err := auth.New(auth.Config{Table: func() *rbac.Table { return table }, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Deps{Conn: f, Guard: guard, Self: "n1", Now: now}), text, func() { table = empty }
+}
+
+// TestSignIn: nobody comes in without a good token; the session ends when it is signed out,
+// is over, or its token is revoked; calls carry the caller; and sign-in leads nowhere else.
+func TestSignIn(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	f := newFake()
+	c, token, revoke := guarded(t, f, func() time.Time { return now })
+	status := f.answer["GetStatus"]
+	f.answer["GetStatus"] = func(ctx context.Context, req any) (proto.Message, error) {
+		if who := auth.From(ctx); who == nil || who.Identity != "token:v" {
+			t.Errorf("the call is made by %v", who)
+		}
+		return status(ctx, req)
+	}
+	if res, _ := get(c, "/console/"); res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), "/console/sign-in?next=") || f.calls["GetStatus"] != 0 {
+		t.Fatalf("%d %v", res.StatusCode, res.Header)
+	}
+	for _, bad := range []string{"", "x", token + "x", token[:len(token)-4], "two words"} {
+		res, body := do(c, post("/console/sign-in", url.Values{"token": {bad}}))
+		if res.StatusCode != http.StatusUnauthorized || len(res.Cookies()) != 0 || len(bad) > 9 && strings.Contains(body, bad) {
+			t.Errorf("%q: %d %v", bad, res.StatusCode, res.Cookies())
+		}
+	}
+	signIn := func(next string) (*http.Cookie, string) {
+		res, body := do(c, post("/console/sign-in", url.Values{"token": {token}, "next": {next}}))
+		if res.StatusCode != http.StatusSeeOther || len(res.Cookies()) != 1 {
+			t.Fatalf("%d %s", res.StatusCode, body)
+		}
+		return res.Cookies()[0], res.Header.Get("Location")
+	}
+	for next, want := range map[string]string{
+		"/console/nodes?x=1": "/console/nodes?x=1", "https://evil.example/": "/console/", "//evil.example": "/console/",
+		"/console/../v1/limits": "/console/", `/console/\evil`: "/console/", "": "/console/",
+	} {
+		if _, got := signIn(next); got != want {
+			t.Errorf("%q leads to %q; want %q", next, got, want)
+		}
+	}
+	in := func(cookie *http.Cookie) bool {
+		req := httptest.NewRequest(http.MethodGet, "/console/", nil)
+		req.AddCookie(cookie)
+		res, _ := do(c, req)
+		return res.StatusCode == http.StatusOK
+	}
+	cookie, _ := signIn("")
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || strings.Contains(cookie.Value, token) || !in(cookie) {
+		t.Errorf("%+v", cookie)
+	}
+	out := post("/console/sign-out", nil)
+	out.AddCookie(cookie)
+	do(c, out)
+	if in(cookie) {
+		t.Error("in after signing out")
+	}
+	cookie, _ = signIn("")
+	now = now.Add(sessionIdle + time.Second)
+	if in(cookie) {
+		t.Error("in after two idle hours")
+	}
+	cookie, _ = signIn("")
+	revoke()
+	if in(cookie) {
+		t.Error("in after the token was revoked")
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	var s sessions
+	now := time.Unix(1_800_000_000, 0)
+	first := s.begin("a", now)
+	for i := range maxSessions + 10 {
+		s.begin("b", now.Add(time.Duration(i+1)*time.Millisecond))
+	}
+	if len(s.byID) != maxSessions || s.credential(first, now, true) != "" {
+		t.Errorf("%d sessions", len(s.byID))
+	}
+}
+
+// TestFromOtherSites: a page of another site cannot make a change.
+func TestFromOtherSites(t *testing.T) {
+	c := New(Deps{Conn: newFake()})
+	req := post("/console/sign-out", nil)
+	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	if res, _ := do(c, req); res.StatusCode != http.StatusForbidden {
+		t.Errorf("%d", res.StatusCode)
+	}
+}
+
+// TestLive: a part is sent when it has changed, and not else.
+func TestLive(t *testing.T) {
+	f := newFake()
+	c := New(Deps{Conn: f, Self: "n1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	srv := httptest.NewServer(c)
+	defer srv.Close()
+	defer c.Close()
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/console/live/overview", nil)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%v %v", err, res)
+	}
+	buf := make([]byte, 64<<10)
+	n, _ := io.ReadAtLeast(res.Body, buf, 500)
+	if text := string(buf[:n]); !strings.Contains(text, "event: health\ndata: ") || strings.Contains(text, evil) {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestLines(t *testing.T) {
+	for _, tc := range []struct{ before, after, want string }{
+		{"a\nb\nc\n", "a\nx\nc\n", " a|-b|+x| c"},
+		{"", "a\n", "+a"},
+		{"a\n", "", "-a"},
+		{"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\n5\n6\n7\n9\n", " ...| 5| 6| 7|-8|+9"},
+		{"a\nb\n", "a\nb\n", " ..."},
+	} {
+		var got []string
+		for _, l := range Lines(tc.before, tc.after) {
+			got = append(got, l.Op+l.Text)
+		}
+		if s := strings.Join(got, "|"); s != tc.want {
+			t.Errorf("%q, %q: %s; want %s", tc.before, tc.after, s, tc.want)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Problem is an error in words for whoever reads the page.
+type Problem struct {
+	Status int    // of HTTP
+	Title  string // what it is, in a few words
+	Detail string // what is wrong and what would be right
+	Field  string // of the form that it is about; empty: none
+	Advice string // what to do
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+
+var problems = map[codes.Code]Problem{
+	codes.InvalidArgument:    {Status: http.StatusBadRequest, Title: "That is not right"},
+	codes.NotFound:           {Status: http.StatusNotFound, Title: "It is not there"},
+	codes.AlreadyExists:      {Status: http.StatusConflict, Title: "It is there already"},
+	codes.Aborted:            {Status: http.StatusConflict, Title: "Somebody else was faster", Advice: "Load the page again, look at what has changed, and try once more."},
+	codes.FailedPrecondition: {Status: http.StatusConflict, Title: "Not now"},
+	codes.PermissionDenied:   {Status: http.StatusForbidden, Title: "You may not", Advice: "Whoever has the role admin can give it: quorate roles bind."},
+	codes.Unauthenticated:    {Status: http.StatusUnauthorized, Title: "You are not signed in"},
+	codes.ResourceExhausted:  {Status: http.StatusServiceUnavailable, Title: "There is no room just now"},
+	codes.Unavailable:        {Status: http.StatusServiceUnavailable, Title: "No leader answers", Advice: "Elections take about a second: load the page again."},
+	codes.DeadlineExceeded:   {Status: http.StatusGatewayTimeout, Title: "It took too long"},
+	codes.Canceled:           {Status: http.StatusGatewayTimeout, Title: "It was given up"},
+	codes.Unimplemented:      {Status: http.StatusNotImplemented, Title: "This node cannot do that"},
+}
+
+// problemOf returns an error as a problem, nil for nil.
+func problemOf(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = status.FromContextError(context.DeadlineExceeded).Err()
+	}
+	st := status.Convert(err)
+	p, ok := problems[st.Code()]
+	if !ok {
+		p = Problem{Status: http.StatusInternalServerError, Title: "Something went wrong"}
+	}
+	p.Detail = st.Message()
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.GetFieldViolations()) > 0 {
+			p.Field = bad.GetFieldViolations()[0].GetField()
+		}
+	}
+	return &p
+}
+
+// failure is the error page's data.
+type failure struct {
+	Kind string
+	*Problem
+}
+
+// fail answers with an error: a page, or a part of one.
+func (c *Console) fail(w http.ResponseWriter, r *Request, err error) {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		c.Logger.Warn("a page of the console could not be shown", "path", clip(r.URL.Path, 200), "status", p.Status, "err", err)
+	}
+	data := failure{"failure", p}
+	if r.fragment() {
+		c.render(w, p.Status, c.plain.set, "failure", data)
+		return
+	}
+	bare := r.page == nil
+	shown := &Request{Request: r.Request, Caller: r.Caller, c: c, signed: r.signed, page: c.plain}
+	v := c.viewOf(shown)
+	v.Bare, v.Data = bare, data
+	c.render(w, p.Status, c.plain.set, "layout", v)
+}

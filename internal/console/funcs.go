@@ -1,0 +1,215 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// funcs are what templates may call. All return text that is escaped, but "time", which
+// is made of escaped parts.
+func (c *Console) funcs() template.FuncMap {
+	return template.FuncMap{
+		"static": c.static,
+		"link":   link,
+		"num":    num,
+		"dec":    dec,
+		"part":   part,
+		"dur":    dur,
+		"time":   func(v any) template.HTML { return moment(v, c.Now()) },
+		"badge":  func(kind, text string) Badge { return Badge{kind, text} },
+		"join":   strings.Join,
+		"clip":   clip,
+		"add":    func(a, b int) int { return a + b },
+		"act":    act,
+		"danger": func(a Act) Act { a.Danger = true; return a },
+		"about":  func(text string, a Act) Act { a.About = text; return a },
+
+		"beyond":    func(bound float64) float64 { return bound + excessSlack },
+		"nodeState": nodeState,
+	}
+}
+
+// Act is a button that begins a change; see [Action].
+type Act struct {
+	Path, Label string
+	About       string // what a screen reader says instead of the label
+	Values      []Field
+	Danger      bool
+}
+
+// act returns the button of an action (PATH/NAME, the overview's PATH being overview) with values in pairs.
+func act(path, label string, values ...any) (Act, error) {
+	a := Act{Path: Root + "/" + path, Label: label}
+	if len(values)%2 != 0 {
+		return a, fmt.Errorf("act %s: values come in pairs", path)
+	}
+	for i := 0; i < len(values); i += 2 {
+		a.Values = append(a.Values, Field{Name: fmt.Sprint(values[i]), Value: fmt.Sprint(values[i+1])})
+	}
+	return a, nil
+}
+
+// Pager leads to the pages before and after.
+type Pager struct {
+	Label, What string // what is paged, and where the reader is
+	Prev, Next  string // addresses; empty: none
+}
+
+// nodeState is a node's state in a word.
+func nodeState(n *quoratev1.NodeStatus) Badge {
+	switch {
+	case !n.GetConnected():
+		return Badge{"bad", "out of reach"}
+	case len(n.GetFaults()) > 0:
+		return Badge{"bad", "faulty"}
+	case n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING:
+		return Badge{"warn", "draining"}
+	case n.GetState() == quoratev1.NodeState_NODE_STATE_LEAVING:
+		return Badge{"warn", "leaving"}
+	}
+	return Badge{"good", "active"}
+}
+
+// Badge is a state: a kind of good, warn, bad or idle, which has a shape and a colour,
+// and a word. Templates show it with {{template "badge" (badge "good" "ready")}}.
+type Badge struct{ Kind, Text string }
+
+// link is the address of a page, with parameters in pairs; empty ones are left out.
+func link(page string, params ...any) (string, error) {
+	if len(params)%2 != 0 {
+		return "", fmt.Errorf("link %s: parameters come in pairs", page)
+	}
+	q := url.Values{}
+	for i := 0; i < len(params); i += 2 {
+		if v := fmt.Sprint(params[i+1]); v != "" {
+			q.Set(fmt.Sprint(params[i]), v)
+		}
+	}
+	out := Root + "/" + page
+	if len(q) > 0 {
+		out += "?" + q.Encode()
+	}
+	return out, nil
+}
+
+// num is a whole number, its thousands apart.
+func num(v any) string {
+	var n int64
+	switch v := v.(type) {
+	case int:
+		n = int64(v)
+	case int32:
+		n = int64(v)
+	case int64:
+		n = v
+	case uint32:
+		n = int64(v)
+	case uint64:
+		n = int64(min(v, math.MaxInt64))
+	case float64:
+		n = int64(math.Round(v))
+	default:
+		return fmt.Sprint(v)
+	}
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "\u2212", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// dec is a number with as many decimals as it needs to say something.
+func dec(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "–"
+	case a >= 1000 || v == 0:
+		return num(v)
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 1:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	}
+}
+
+// part is a part of a whole, in percent.
+func part(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "–"
+	}
+	decimals := 2
+	if math.Abs(v) >= .1 || v == 0 {
+		decimals = 0
+	}
+	return strconv.FormatFloat(100*v, 'f', decimals, 64) + " %"
+}
+
+// dur is a duration, rounded to what matters.
+func dur(v any) string {
+	var d time.Duration
+	switch v := v.(type) {
+	case time.Duration:
+		d = v
+	case *durationpb.Duration:
+		if v == nil {
+			return "–"
+		}
+		d = v.AsDuration()
+	default:
+		return fmt.Sprint(v)
+	}
+	switch {
+	case d < 10*time.Millisecond:
+		return strings.Replace(d.Round(10*time.Microsecond).String(), "µ", "u", 1)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + " days"
+}
+
+// moment is a time in UTC, with how long ago that was.
+func moment(v any, now time.Time) template.HTML {
+	var t time.Time
+	switch v := v.(type) {
+	case time.Time:
+		t = v
+	case *timestamppb.Timestamp:
+		if v == nil {
+			return "–"
+		}
+		t = v.AsTime()
+	}
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	ago := dur(now.Sub(t).Truncate(time.Second)) + " ago"
+	if t.After(now) {
+		ago = "in " + dur(t.Sub(now).Truncate(time.Second))
+	}
+	layout := "15:04:05"
+	if now.Sub(t).Abs() > 20*time.Hour {
+		layout = "2006-01-02 15:04"
+	}
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `" title="` + template.HTMLEscapeString(ago) + `">` + t.Format(layout) + `</time>`)
+}

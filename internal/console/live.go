@@ -1,0 +1,136 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds of live updates.
+const (
+	maxViewers = 100              // open pages of a node that are live
+	liveEvery  = 2 * time.Second  // when a page does not say
+	liveWrite  = 20 * time.Second // a reader who takes nothing for so long is cut off
+	liveBeat   = 10 * time.Second // the longest silence
+)
+
+// Point is what a chart gains: a time in seconds, and a value for each series.
+type Point struct {
+	At     float64   `json:"at"`
+	Values []float64 `json:"values"`
+}
+
+// serveLive sends the parts of a page that change, as server-sent events: the event's
+// name is the part's, its data the HTML. "points" has new points of charts, and
+// "trouble" says in words why there is nothing new.
+func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
+	select {
+	case c.viewers <- struct{}{}:
+		defer func() { <-c.viewers }()
+	default:
+		http.Error(w, "too many pages are open on this node", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	l := &liveWriter{w: w, conn: http.NewResponseController(w), last: map[string]string{}}
+	_ = l.conn.SetReadDeadline(time.Time{}) // the stream has no end of its own
+	every := r.page.Every
+	if every == 0 {
+		every = liveEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for c.turn(l, r) == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-c.closing:
+			return
+		case <-tick.C:
+		}
+		if r.signed && !c.still(r) {
+			return // revoked or signed out: the browser's next request is sent to sign in
+		}
+	}
+}
+
+// still says whether the session that a stream began with is good.
+func (c *Console) still(r *Request) bool {
+	cookie, err := r.Cookie(c.cookie(r.Request))
+	if err != nil {
+		return false
+	}
+	credential := c.sessions.credential(cookie.Value, c.Now(), false)
+	if credential == "" {
+		return false
+	}
+	_, err = c.Guard.Identify(r.Context(), r.TLS, []string{"Bearer " + credential})
+	return err == nil
+}
+
+// turn sends what has changed. The error says that the reader has gone.
+func (c *Console) turn(l *liveWriter, r *Request) error {
+	data, err := r.page.Load(r)
+	if err != nil {
+		l.changed("trouble", problemOf(err).Detail)
+		return l.flush()
+	}
+	l.changed("trouble", "")
+	for _, name := range r.page.Live {
+		var b bytes.Buffer
+		if err := r.page.set.ExecuteTemplate(&b, name, data); err != nil {
+			c.Logger.Error("a part of a page cannot be shown", "template", name, "err", err)
+			continue
+		}
+		l.changed(name, b.String())
+	}
+	if r.page.Points != nil {
+		if points := r.page.Points(data); len(points) > 0 {
+			if body, err := json.Marshal(points); err == nil {
+				l.changed("points", string(body))
+			}
+		}
+	}
+	return l.flush()
+}
+
+type liveWriter struct {
+	w    http.ResponseWriter
+	conn *http.ResponseController
+	last map[string]string // what was sent of each name
+	out  bytes.Buffer
+	sent time.Time
+}
+
+// changed adds an event, if it is not what was sent last.
+func (l *liveWriter) changed(name, data string) {
+	if was, ok := l.last[name]; ok && was == data {
+		return
+	}
+	l.last[name] = data
+	fmt.Fprintf(&l.out, "event: %s\n", name)
+	for line := range strings.SplitSeq(strings.ReplaceAll(data, "\r", ""), "\n") {
+		fmt.Fprintf(&l.out, "data: %s\n", line)
+	}
+	l.out.WriteByte('\n')
+}
+
+func (l *liveWriter) flush() error {
+	if l.out.Len() == 0 {
+		if time.Since(l.sent) < liveBeat {
+			return nil
+		}
+		l.out.WriteString(": nothing new\n\n")
+	}
+	_ = l.conn.SetWriteDeadline(time.Now().Add(liveWrite)) // a recorder in tests has none
+	_, err := l.w.Write(l.out.Bytes())
+	l.out.Reset()
+	l.sent = time.Now()
+	if err != nil {
+		return err
+	}
+	return l.conn.Flush()
+}

@@ -1,0 +1,208 @@
+// What the console's pages do beyond HTML: themes, the menu, live parts, tables that sort,
+// the dialog of changes, charts. Pages can be read without it.
+"use strict";
+(function () {
+  const root = document.documentElement;
+  const $ = (sel, from) => (from || document).querySelector(sel);
+  const $$ = (sel, from) => Array.from((from || document).querySelectorAll(sel));
+
+  // Theme: the system's, or what was chosen last.
+  function theme() { return root.dataset.theme || "auto"; }
+  function showTheme() { $$("[data-theme-name]").forEach((e) => { e.textContent = theme(); }); }
+  function nextTheme() {
+    const next = { auto: "dark", dark: "light", light: "auto" }[theme()];
+    if (next === "auto") delete root.dataset.theme; else root.dataset.theme = next;
+    try { if (next === "auto") localStorage.removeItem("quorate-theme"); else localStorage.setItem("quorate-theme", next); } catch (e) { /* for this page alone */ }
+    showTheme();
+    redraw();
+  }
+
+  // Tables that sort: the choice is kept when the table is filled anew.
+  const sorts = new Map();
+  function dress(table) {
+    if (!table.id) return;
+    $$("thead th", table).forEach((th, i) => {
+      if (th.hasAttribute("data-no-sort") || $("button", th) || !th.textContent.trim()) return;
+      const b = document.createElement("button");
+      b.type = "button";
+      b.textContent = th.textContent;
+      b.addEventListener("click", () => {
+        const was = sorts.get(table.id);
+        const down = was && was.column === i ? !was.down : th.classList.contains("n");
+        sorts.set(table.id, { column: i, down });
+        sort(table);
+      });
+      th.textContent = "";
+      th.append(b);
+    });
+    sort(table);
+  }
+  function sort(table) {
+    const s = sorts.get(table.id);
+    if (!s) return;
+    $$("thead th", table).forEach((th, i) => {
+      if (i === s.column) th.setAttribute("aria-sort", s.down ? "descending" : "ascending"); else th.removeAttribute("aria-sort");
+    });
+    const body = table.tBodies[0];
+    const value = (row) => { const c = row.cells[s.column]; return c ? (c.dataset.v !== undefined ? c.dataset.v : c.textContent.trim()) : ""; };
+    const rows = Array.from(body.rows).map((r) => [value(r), r]);
+    rows.sort((a, b) => {
+      const x = parseFloat(a[0]), y = parseFloat(b[0]);
+      const both = !Number.isNaN(x) && !Number.isNaN(y) && /^[-+.\d]/.test(a[0]) && /^[-+.\d]/.test(b[0]);
+      const c = both && x !== y ? x - y : a[0].localeCompare(b[0], "en", { numeric: true });
+      return s.down ? -c : c;
+    });
+    body.append(...rows.map((r) => r[1]));
+  }
+
+  // Live parts, as server-sent events. Each is the HTML of the elements data-live="NAME".
+  let source = null;
+  function trouble(text) {
+    const e = $("#trouble");
+    if (!e) return;
+    if (e.textContent !== text) e.textContent = text;
+    e.hidden = !text;
+  }
+  function live() {
+    const from = document.body.dataset.liveFrom;
+    if (!from || source || document.hidden) return;
+    source = new EventSource(from);
+    source.onopen = () => trouble("");
+    source.onerror = () => {
+      trouble("The page is not live: the node does not answer. What is shown may be old.");
+      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(live, 5000); }
+    };
+    $$("[data-live]").forEach((e) => source.addEventListener(e.dataset.live, (ev) => fill(e, ev.data)));
+    source.addEventListener("trouble", (ev) => trouble(ev.data));
+    source.addEventListener("points", (ev) => points(JSON.parse(ev.data)));
+  }
+  function still() { if (source) { source.close(); source = null; } }
+  async function fill(e, html) {
+    await htmx.swap({ target: e, text: html, swap: "innerMorph", sourceElement: e });
+    $$("table[data-sort]", e).forEach(dress);
+  }
+
+  // Charts.
+  const charts = new Map();
+  const token = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const short = (v) => {
+    if (v === null || v === undefined) return "–";
+    const a = Math.abs(v);
+    for (const [n, s] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (a >= n) return (v / (s === "k" ? 1e3 : n)).toFixed(1).replace(/\.0$/, "") + s;
+    return a >= 100 || v === Math.round(v) ? Math.round(v).toLocaleString("en") : v.toFixed(a >= 1 ? 1 : 3);
+  };
+  const two = (n) => String(n).padStart(2, "0");
+  function clock(t, span) {
+    const d = new Date(t * 1000);
+    const time = two(d.getUTCHours()) + ":" + two(d.getUTCMinutes());
+    if (span > 172800) return (d.getUTCMonth() + 1) + "-" + two(d.getUTCDate()) + (span > 864000 ? "" : " " + time);
+    return span < 900 ? time + ":" + two(d.getUTCSeconds()) : time;
+  }
+  function chart(figure) {
+    const spec = JSON.parse(figure.dataset.chart);
+    draw(figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
+  }
+  function draw(figure, spec, data) {
+    const old = charts.get(figure.id);
+    if (old && old.plot) old.plot.destroy();
+    const place = $(".plot", figure);
+    place.textContent = "";
+    const grid = { stroke: token("--line"), width: 1 };
+    const axis = { stroke: token("--dim"), grid, ticks: { show: false }, font: "12px " + token("--font") };
+    const plot = new uPlot({
+      width: Math.max(200, place.clientWidth), height: spec.height,
+      tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
+      cursor: { points: { size: 6 } }, legend: { live: true },
+      scales: { y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
+      axes: [
+        Object.assign({ space: 70, values: (u, at) => at.map((t) => clock(t, u.scales.x.max - u.scales.x.min)) }, axis),
+        Object.assign({ size: 58, values: (u, at) => at.map((v) => short(v)) }, axis),
+      ],
+      series: [{ label: "UTC", value: (u, t) => (t ? clock(t, u.scales.x.max - u.scales.x.min) : "–") }].concat((spec.series || []).map((s, i) => {
+        const color = token("--c" + (s.color || i % 6 + 1));
+        return {
+          label: s.name, stroke: color, width: 1.75, dash: s.dash ? [5, 4] : undefined, fill: s.fill ? color + "22" : undefined, spanGaps: false, points: { show: false },
+          paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v) => (v === null || v === undefined ? "–" : short(v) + spec.unit),
+        };
+      })),
+    }, data, place);
+    charts.set(figure.id, { plot, spec, data, figure });
+  }
+  function points(all) {
+    for (const [id, p] of Object.entries(all)) {
+      const c = charts.get("chart-" + id);
+      if (!c || c.data[0].length && c.data[0][c.data[0].length - 1] >= p.at) continue;
+      c.data[0].push(p.at);
+      p.values.forEach((v, i) => { if (c.data[i + 1]) c.data[i + 1].push(v); });
+      if (c.data[0].length > c.spec.keep) c.data.forEach((d) => d.shift());
+      c.plot.setData(c.data);
+    }
+  }
+  function redraw() { charts.forEach((c) => { if (c.figure.isConnected) draw(c.figure, c.spec, c.data); }); }
+  function resize() { charts.forEach((c) => c.plot.setSize({ width: Math.max(200, $(".plot", c.figure).clientWidth), height: c.spec.height })); }
+  // A form that names a chart asks for its data anew, and fills data-out elements.
+  const asked = new Map();
+  async function again(form) {
+    const c = charts.get("chart-" + form.dataset.chartFor);
+    if (!c || !c.spec.from) return;
+    const turn = (asked.get(form) || 0) + 1;
+    asked.set(form, turn);
+    const q = new URLSearchParams(new FormData(form));
+    const res = await fetch(c.spec.from + (c.spec.from.includes("?") ? "&" : "?") + q, { headers: { Accept: "application/json" } });
+    const got = await res.json();
+    if (asked.get(form) !== turn) return;
+    if (!res.ok) { trouble(got.error || "The data cannot be read."); return; }
+    trouble("");
+    const spec = Object.assign({}, c.spec, got.chart || {}, { from: c.spec.from });
+    draw(c.figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
+    for (const [name, text] of Object.entries(got.out || {})) $$('[data-out="' + CSS.escape(name) + '"]').forEach((e) => { e.textContent = text; });
+  }
+
+  // The dialog of changes. After a change the page is loaded again.
+  const dialog = $("#dialog");
+  let changed = false;
+  function close() {
+    if (dialog.open) dialog.close();
+    if (changed) location.reload();
+  }
+
+  document.addEventListener("htmx:after:swap", () => {
+    const body = $("#dialog-body");
+    const step = $("[data-step]", body);
+    if (!step) return;
+    if (step.dataset.step === "result") changed = true;
+    if (!dialog.open) dialog.showModal();
+    const h = $("h1", body);
+    if (h) dialog.setAttribute("aria-label", h.textContent.trim());
+  });
+  document.addEventListener("click", (ev) => {
+    const t = ev.target.closest ? ev.target : ev.target.parentElement;
+    if (!t) return;
+    if (t.closest("[data-theme-toggle]")) nextTheme();
+    const menu = t.closest("[data-menu]");
+    if (menu) menu.setAttribute("aria-expanded", String($("#nav").classList.toggle("open")));
+    const leave = t.closest("[data-close], [data-done]");
+    if (leave && dialog.contains(leave)) { ev.preventDefault(); close(); }
+    else if (leave && leave.matches("button[data-close]")) history.back();
+  });
+  dialog.addEventListener("close", () => { $("#dialog-body").textContent = ""; if (changed) location.reload(); });
+  let slow = 0;
+  document.addEventListener("input", (ev) => {
+    const form = ev.target.closest("[data-chart-for]");
+    if (!form) return;
+    $$("output[for]", form).forEach((o) => { const e = document.getElementById(o.htmlFor.value); if (e) o.textContent = e.value; });
+    clearTimeout(slow);
+    slow = setTimeout(() => again(form), 150);
+  });
+  document.addEventListener("submit", (ev) => { if (ev.target.matches("[data-chart-for]")) { ev.preventDefault(); again(ev.target); } });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) still(); else live(); });
+  window.addEventListener("pagehide", still);
+  window.addEventListener("pageshow", live);
+  window.addEventListener("resize", resize);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  showTheme();
+  $$("table[data-sort]").forEach(dress);
+  $$("figure[data-chart]").forEach(chart);
+  live();
+})();
