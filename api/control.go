@@ -246,15 +246,3 @@ func (s *service) sideOf(ctx context.Context, field string, side *quoratev1.Limi
 	}
 	return list, nil
 }
-
-func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, *fault) {
-	if f := s.checkTop(req); f != nil {
-		return nil, f
-	}
-	res, err := s.node.TopRates(ctx, req)
-	if err != nil {
-		return nil, fromError(err)
-	}
-	s.completeRules(res.GetKeys())
-	return res, nil
-}

@@ -113,15 +113,6 @@ func (s *keyServer) ResetKey(ctx context.Context, req *quoratev1.ResetKeyRequest
 	return reply(s.resetKey(ctx, req))
 }
 
-type rateServer struct {
-	quoratev1.UnimplementedRateServiceServer
-	*service
-}
-
-func (s *rateServer) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
-	return reply(s.topRates(ctx, req))
-}
-
 type eventServer struct {
 	quoratev1.UnimplementedEventServiceServer
 	*service

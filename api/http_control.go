@@ -3,42 +3,8 @@ package api
 import (
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
-
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
-
-func (r *router) getRates(w http.ResponseWriter, req *http.Request) int {
-	q, f := query(req, "top", "namespace", "limit", "order", "key_prefix")
-	if f != nil {
-		return writeFault(w, f)
-	}
-	rates := &quoratev1.TopRatesRequest{Namespace: q.Get("namespace"), Limit: q.Get("limit"), KeyPrefix: q.Get("key_prefix")}
-	if order := q.Get("order"); order != "" {
-		n, words := EnumOf(rates.Order.Descriptor(), order)
-		if n == 0 {
-			return writeFault(w, badField("order", "is %q; must be one of %s", clip(order), strings.Join(words, ", ")))
-		}
-		rates.Order = quoratev1.RateOrder(n)
-	}
-	if top := q.Get("top"); top != "" {
-		n, err := strconv.ParseInt(top, 10, 32)
-		if err != nil {
-			return writeFault(w, badField("top", "is %q; must be a whole number from 1 to %d", clip(top), MaxTop))
-		}
-		rates.Top = int32(n)
-	}
-	if f := admit(req.Context(), rates); f != nil {
-		return writeFault(w, f)
-	}
-	res, f := r.topRates(req.Context(), rates)
-	if f != nil {
-		return writeFault(w, f)
-	}
-	return writeJSON(w, http.StatusOK, FormatJSON(res))
-}
 
 func getHealth(w http.ResponseWriter, _ *http.Request) int {
 	w.Header()["Content-Type"] = textType

@@ -270,6 +270,8 @@ func decodeQuery(q url.Values, m proto.Message) *fault {
 
 func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, *fault) {
 	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return queryMessage(name, fd, text)
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(strings.ToValidUTF8(text, "\uFFFD")), nil
 	case protoreflect.EnumKind:
@@ -298,5 +300,28 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 		return protoreflect.ValueOfUint64(uint64(n)), nil
 	}
 	// invariant: queries have plain fields; the contract test reads every one
+	panic(fmt.Sprintf("api: %s cannot be in a query", fd.FullName()))
+}
+
+// queryMessage reads a time, or a duration: in seconds, or as 1m30s.
+func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, *fault) {
+	switch fd.Message().FullName() {
+	case "google.protobuf.Timestamp":
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+			return protoreflect.Value{}, badField(name, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", clip(text))
+		}
+		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
+	case "google.protobuf.Duration":
+		d, err := time.ParseDuration(text)
+		if n, numeric := strconv.ParseFloat(text, 64); numeric == nil && math.Abs(n) <= quota.MaxPause.Seconds() {
+			d, err = time.Duration(n*float64(time.Second)), nil
+		}
+		if err != nil || d < 0 || d > quota.MaxPause {
+			return protoreflect.Value{}, badField(name, "is %q; must be seconds, or a time such as 1m30s", clip(text))
+		}
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), nil
+	}
+	// invariant: queries have no other messages; the contract test reads every one
 	panic(fmt.Sprintf("api: %s cannot be in a query", fd.FullName()))
 }

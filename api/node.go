@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -211,6 +212,7 @@ type service struct {
 	security  SecurityStore
 	operator  Operator
 	host      attach.Host
+	past      HistoryStore
 
 	guard      *auth.Guard // nil: authentication is off
 	self       string
@@ -224,6 +226,10 @@ type service struct {
 	heartbeat time.Duration
 	// stuck is how long a stream of events may take nothing.
 	stuck time.Duration
+	// clock is now, for questions about the past.
+	clock func() time.Time
+	// watchers are those of rates.
+	watchers atomic.Int64
 	// closing ends event streams when the HTTP server shuts down.
 	closing chan struct{}
 }
@@ -236,7 +242,7 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, stuck: eventWriteTimeout, closing: make(chan struct{})}
+	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, closing: make(chan struct{})}
 	s.held, _ = n.(HeldChecker)
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)
@@ -248,6 +254,7 @@ func newService(n Node, o Options) *service {
 	s.security, _ = n.(SecurityStore)
 	s.operator, _ = n.(Operator)
 	s.host, _ = n.(attach.Host)
+	s.past, _ = n.(HistoryStore)
 	if s.guard != nil {
 		s.identifier, s.grants = byGuard{}, s.guard.Grants()
 	}

@@ -39,7 +39,7 @@ type route struct {
 // routes are all routes; the one description of them is made from these.
 func (r *router) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.forwardRoutes()), []route{
+	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.rateRoutes(), r.forwardRoutes()), []route{
 		{method: post, path: "/v1/allow", rpc: "QuotaService.Allow", in: fromJSON, req: &quoratev1.AllowRequest{}, res: &quoratev1.AllowResponse{}, serve: r.postAllow},
 		{method: post, path: "/v1/allow:batch", rpc: "QuotaService.AllowBatch", in: fromJSON, req: &quoratev1.AllowBatchRequest{}, res: &quoratev1.AllowBatchResponse{}, serve: r.postBatch},
 		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.allowAll),
@@ -64,7 +64,6 @@ func (r *router) routes() []route {
 		ordinary(get, "/v1/overrides:get", "OverrideService.GetOverride", fromQuery, r.getOverride),
 		ordinary(get, "/v1/keys", "KeyService.GetKey", fromQuery, r.getKey),
 		ordinary(post, "/v1/keys:reset", "KeyService.ResetKey", fromJSON, r.resetKey),
-		{method: get, path: "/v1/rates", rpc: "RateService.TopRates", req: &quoratev1.TopRatesRequest{}, res: &quoratev1.TopRatesResponse{}, serve: r.getRates},
 		{method: get, path: "/v1/events", rpc: "EventService.Watch", req: &quoratev1.WatchRequest{}, res: &quoratev1.WatchResponse{}, serve: r.getEvents},
 		ordinary(get, "/v1/status", "ClusterService.GetStatus", fromQuery, r.status),
 		{method: get, path: "/v1/backup", rpc: "BackupService.Backup", req: &quoratev1.BackupRequest{}, serve: r.getBackup},

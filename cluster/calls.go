@@ -2,10 +2,13 @@ package cluster
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -183,13 +186,26 @@ const MaxTop = 1000
 // answer says how many ranges it covers.
 func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	ask := &peerv1.CallRates{
-		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix,
+		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
+	}
+	if req.PageToken != "" {
+		after, err := base64.RawURLEncoding.DecodeString(req.PageToken)
+		if err != nil || proto.Unmarshal(after, &quoratev1.KeyRate{}) != nil {
+			return nil, status.Error(codes.InvalidArgument, "page_token: is not what an answer's next_page_token was")
+		}
+		ask.After = after
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answers := []*peerv1.CallRatesResult{n.ownRates(ask)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	told := map[quota.NodeID]bool{} // who was asked, and answered
+	for _, id := range n.view.Load().ids {
+		if id != n.cfg.Self {
+			told[id] = false
+		}
+	}
 	for _, id := range n.routes.upNodes() {
 		wg.Go(func() {
 			c, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Rates{Rates: ask}})
@@ -198,16 +214,47 @@ func (n *Node) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*q
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			told[id] = true
 			answers = append(answers, c.GetRatesResult())
 		})
 	}
 	wg.Wait()
-	out := n.mergeRates(answers, quota.RateOrder(ask.Order), int(ask.Top))
+	out := n.mergeRates(answers, ask)
 	out.Limits = mergeErrors(answers)
+	out.MembersCovered, out.MembersTotal, out.MissingMembers = int32(len(answers)), int32(len(told)+1), missing(told)
 	return out, nil
 }
 
-func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, order quota.RateOrder, top int) *quoratev1.TopRatesResponse {
+// missing are the nodes that did not answer, sorted.
+func missing(told map[quota.NodeID]bool) []string {
+	var out []string
+	for id, ok := range told {
+		if !ok {
+			out = append(out, string(id))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rateQuery is what a peer asks for.
+func rateQuery(req *peerv1.CallRates) leader.Query {
+	q := leader.Query{
+		Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Prefix: req.KeyPrefix, Label: req.Label,
+		Limits: func(l quota.LimitName) bool {
+			return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
+		},
+	}
+	after := &quoratev1.KeyRate{}
+	if len(req.After) > 0 && proto.Unmarshal(req.After, after) == nil {
+		k := ranked(after)
+		q.After = &k
+	}
+	return q
+}
+
+func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRates) *quoratev1.TopRatesResponse {
+	q := rateQuery(ask)
 	out := &quoratev1.TopRatesResponse{RangesTotal: int32(n.cfg.Ranges), AsOf: timestamppb.Now()}
 	covered := map[uint32]bool{}
 	best := map[quota.Key]*quoratev1.KeyRate{}
@@ -221,6 +268,9 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, order quota.RateOrd
 				continue
 			}
 			id := key(k.Namespace, k.Limit, k.Key)
+			if r := ranked(k); !quota.HasLabel(k.Key, ask.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
+				continue // of a node of a version that does not look at these
+			}
 			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
 				best[id] = k
 			}
@@ -231,9 +281,9 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, order quota.RateOrd
 	}
 	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {
 		x, y := ranked(a), ranked(b)
-		return order.Compare(&x, &y)
+		return q.Order.Compare(&x, &y)
 	})
-	out.Keys = out.Keys[:min(top, len(out.Keys))]
+	out.Keys = out.Keys[:min(q.Top, len(out.Keys))]
 	out.RangesCovered = int32(len(covered))
 	return out
 }
@@ -250,14 +300,12 @@ func ranked(k *quoratev1.KeyRate) quota.KeyRate {
 // ownRates are the rates of the ranges led here.
 func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 	out := &peerv1.CallRatesResult{}
-	match := func(l quota.LimitName) bool {
-		return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
-	}
-	out.Limits = n.ownErrors(match)
+	q := rateQuery(req)
+	out.Limits = n.ownErrors(q.Limits)
 	for _, s := range n.seats {
 		s.with(func(l *leader.Ledger, now quota.Time) {
 			out.Ranges = append(out.Ranges, uint32(s.id))
-			for _, k := range l.Rates(now, leader.Query{Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Limits: match, Prefix: req.KeyPrefix}) {
+			for _, k := range l.Rates(now, q) {
 				out.Keys = append(out.Keys, encode(n.keyRate(s, l.Term(), &k)))
 			}
 		})

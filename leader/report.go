@@ -44,10 +44,17 @@ type Query struct {
 	Top    int                        // at most so many
 	Limits func(quota.LimitName) bool // of these limits
 	Prefix string                     // that begin with this
+	Label  string                     // that have this label, name=value; empty is any
+	After  *quota.KeyRate             // that come after this one in the order; nil is all
 }
 
 func (q *Query) matches(k *quota.Key) bool {
-	return q.Limits(k.LimitName) && strings.HasPrefix(k.Key, q.Prefix)
+	return q.Limits(k.LimitName) && strings.HasPrefix(k.Key, q.Prefix) && quota.HasLabel(k.Key, q.Label)
+}
+
+// behind reports whether a key comes after what has been seen.
+func (q *Query) behind(k *quota.KeyRate) bool {
+	return q.After == nil || q.Order.Compare(q.After, k) < 0
 }
 
 // Rates returns the first keys in an order, in memory for these alone. Keys that only
@@ -58,8 +65,9 @@ func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
 	for _, a := range l.accounts {
 		if q.matches(&a.key) {
 			a.advance(now)
-			k := a.keyRate(now)
-			top.Add(&k)
+			if k := a.keyRate(now); q.behind(&k) {
+				top.Add(&k)
+			}
 		}
 	}
 	return l.withSaved(now, top.Take(), q)
@@ -72,8 +80,8 @@ func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota
 		return out
 	}
 	for k, kl := range l.saved {
-		if now < kl.FullAt && q.matches(&k) {
-			room.Add(&quota.KeyRate{Key: k})
+		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && q.matches(&k) && q.behind(&r) {
+			room.Add(&r)
 		}
 	}
 	for _, k := range room.Take() {

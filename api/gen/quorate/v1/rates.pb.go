@@ -119,8 +119,15 @@ type TopRatesRequest struct {
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// In which order; by demand when not said. Nodes of versions before 0.2 know no other.
 	Order RateOrder `protobuf:"varint,4,opt,name=order,proto3,enum=quorate.v1.RateOrder" json:"order,omitempty"`
-	// Only keys that begin with this, at most 255 bytes.
-	KeyPrefix     string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	// Only keys that begin with this, at most 1024 bytes.
+	KeyPrefix string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	// Only keys with this label: "name=value", or "2=value" for the second part of keys
+	// such as acme/eu/7, whose parts "/" or "," separates.
+	Label string `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
+	// Also add the rates up by the values of this label: its name, or a part's number.
+	GroupBy string `protobuf:"bytes,7,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	// What next_page_token of the answer before was; the other fields as then.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +197,27 @@ func (x *TopRatesRequest) GetKeyPrefix() string {
 	return ""
 }
 
+func (x *TopRatesRequest) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *TopRatesRequest) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
+}
+
+func (x *TopRatesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // TopRatesResponse has the keys, the first in the order first.
 type TopRatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -203,7 +231,21 @@ type TopRatesResponse struct {
 	// leaders have measured since the nodes started, over all keys.
 	Limits []*LimitError `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
 	// When the node that was asked put the answers together, by its clock.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Nodes that answered, the one that was asked included.
+	MembersCovered int32 `protobuf:"varint,6,opt,name=members_covered,json=membersCovered,proto3" json:"members_covered,omitempty"`
+	// Nodes that there are.
+	MembersTotal int32 `protobuf:"varint,7,opt,name=members_total,json=membersTotal,proto3" json:"members_total,omitempty"`
+	// Nodes that did not answer: what they lead is not in the answer.
+	MissingMembers []string `protobuf:"bytes,8,rep,name=missing_members,json=missingMembers,proto3" json:"missing_members,omitempty"`
+	// Asks for the keys that come next; empty when there are no more.
+	NextPageToken string `protobuf:"bytes,9,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// What group_by asked for, the first in the order first, at most 1000.
+	Groups []*RateGroup `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
+	// How many keys the groups are made of: the first 1000 in the order.
+	KeysGrouped int32 `protobuf:"varint,11,opt,name=keys_grouped,json=keysGrouped,proto3" json:"keys_grouped,omitempty"`
+	// Whether there were more keys than these, which are in no group.
+	GroupsPartial bool `protobuf:"varint,12,opt,name=groups_partial,json=groupsPartial,proto3" json:"groups_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +315,356 @@ func (x *TopRatesResponse) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TopRatesResponse) GetMembersCovered() int32 {
+	if x != nil {
+		return x.MembersCovered
+	}
+	return 0
+}
+
+func (x *TopRatesResponse) GetMembersTotal() int32 {
+	if x != nil {
+		return x.MembersTotal
+	}
+	return 0
+}
+
+func (x *TopRatesResponse) GetMissingMembers() []string {
+	if x != nil {
+		return x.MissingMembers
+	}
+	return nil
+}
+
+func (x *TopRatesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *TopRatesResponse) GetGroups() []*RateGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *TopRatesResponse) GetKeysGrouped() int32 {
+	if x != nil {
+		return x.KeysGrouped
+	}
+	return 0
+}
+
+func (x *TopRatesResponse) GetGroupsPartial() bool {
+	if x != nil {
+		return x.GroupsPartial
+	}
+	return false
+}
+
+// RateGroup is all keys with the same value of a label.
+type RateGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value; empty for keys without the label.
+	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// How many keys.
+	Keys int32 `protobuf:"varint,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	// Admitted tokens per second, of all of them.
+	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Attempted tokens per second.
+	Demand float64 `protobuf:"fixed64,4,opt,name=demand,proto3" json:"demand,omitempty"`
+	// Tokens attempted since the leaders first saw the keys.
+	Attempted int64 `protobuf:"varint,5,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	// Tokens admitted since then.
+	Admitted int64 `protobuf:"varint,6,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	// Tokens refused since then.
+	Refused int64 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The highest utilisation of one of the keys.
+	Utilisation float64 `protobuf:"fixed64,8,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
+	// Tokens admitted beyond burst + rate x time, of all of them.
+	OverAdmitted float64 `protobuf:"fixed64,9,opt,name=over_admitted,json=overAdmitted,proto3" json:"over_admitted,omitempty"`
+	// Tokens refused although the limit would have covered them, at least.
+	NeedlessRefusals float64 `protobuf:"fixed64,10,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
+	// The fewest tokens that one of the keys has left.
+	Remaining     int64 `protobuf:"varint,11,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateGroup) Reset() {
+	*x = RateGroup{}
+	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateGroup) ProtoMessage() {}
+
+func (x *RateGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateGroup.ProtoReflect.Descriptor instead.
+func (*RateGroup) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RateGroup) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *RateGroup) GetKeys() int32 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *RateGroup) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *RateGroup) GetDemand() float64 {
+	if x != nil {
+		return x.Demand
+	}
+	return 0
+}
+
+func (x *RateGroup) GetAttempted() int64 {
+	if x != nil {
+		return x.Attempted
+	}
+	return 0
+}
+
+func (x *RateGroup) GetAdmitted() int64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *RateGroup) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *RateGroup) GetUtilisation() float64 {
+	if x != nil {
+		return x.Utilisation
+	}
+	return 0
+}
+
+func (x *RateGroup) GetOverAdmitted() float64 {
+	if x != nil {
+		return x.OverAdmitted
+	}
+	return 0
+}
+
+func (x *RateGroup) GetNeedlessRefusals() float64 {
+	if x != nil {
+		return x.NeedlessRefusals
+	}
+	return 0
+}
+
+func (x *RateGroup) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+// WatchRatesRequest asks for the keys that come first, again and again.
+type WatchRatesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many keys, 1 to 1000; 0 means 20.
+	Top int32 `protobuf:"varint,1,opt,name=top,proto3" json:"top,omitempty"`
+	// Only this namespace, if set.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Only this limit of the namespace, if set.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// In which order; by demand when not said.
+	Order RateOrder `protobuf:"varint,4,opt,name=order,proto3,enum=quorate.v1.RateOrder" json:"order,omitempty"`
+	// Only keys that begin with this, at most 1024 bytes.
+	KeyPrefix string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	// Only keys with this label; as in TopRatesRequest.
+	Label string `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
+	// Also add the rates up by the values of this label.
+	GroupBy string `protobuf:"bytes,7,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	// How often, 1 s to 60 s; absent is 1 s.
+	Interval      *durationpb.Duration `protobuf:"bytes,8,opt,name=interval,proto3" json:"interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRatesRequest) Reset() {
+	*x = WatchRatesRequest{}
+	mi := &file_quorate_v1_rates_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRatesRequest) ProtoMessage() {}
+
+func (x *WatchRatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_rates_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRatesRequest.ProtoReflect.Descriptor instead.
+func (*WatchRatesRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WatchRatesRequest) GetTop() int32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+func (x *WatchRatesRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *WatchRatesRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *WatchRatesRequest) GetOrder() RateOrder {
+	if x != nil {
+		return x.Order
+	}
+	return RateOrder_RATE_ORDER_UNSPECIFIED
+}
+
+func (x *WatchRatesRequest) GetKeyPrefix() string {
+	if x != nil {
+		return x.KeyPrefix
+	}
+	return ""
+}
+
+func (x *WatchRatesRequest) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *WatchRatesRequest) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
+}
+
+func (x *WatchRatesRequest) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+// WatchRatesResponse is one answer of many.
+type WatchRatesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rates.
+	Rates *TopRatesResponse `protobuf:"bytes,1,opt,name=rates,proto3" json:"rates,omitempty"`
+	// Answers that were left out since the watch began, because the reader was not ready
+	// for them or the leaders did not answer in time.
+	Skipped       uint64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRatesResponse) Reset() {
+	*x = WatchRatesResponse{}
+	mi := &file_quorate_v1_rates_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRatesResponse) ProtoMessage() {}
+
+func (x *WatchRatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_rates_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRatesResponse.ProtoReflect.Descriptor instead.
+func (*WatchRatesResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchRatesResponse) GetRates() *TopRatesResponse {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *WatchRatesResponse) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
 // LimitError is how far a limit has been from what it says, and can be. Amounts
 // are tokens.
 type LimitError struct {
@@ -312,7 +704,7 @@ type LimitError struct {
 
 func (x *LimitError) Reset() {
 	*x = LimitError{}
-	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	mi := &file_quorate_v1_rates_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +716,7 @@ func (x *LimitError) String() string {
 func (*LimitError) ProtoMessage() {}
 
 func (x *LimitError) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_rates_proto_msgTypes[2]
+	mi := &file_quorate_v1_rates_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +729,7 @@ func (x *LimitError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitError.ProtoReflect.Descriptor instead.
 func (*LimitError) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{2}
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LimitError) GetNamespace() string {
@@ -468,7 +860,7 @@ type KeyRate struct {
 
 func (x *KeyRate) Reset() {
 	*x = KeyRate{}
-	mi := &file_quorate_v1_rates_proto_msgTypes[3]
+	mi := &file_quorate_v1_rates_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +872,7 @@ func (x *KeyRate) String() string {
 func (*KeyRate) ProtoMessage() {}
 
 func (x *KeyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_rates_proto_msgTypes[3]
+	mi := &file_quorate_v1_rates_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +885,7 @@ func (x *KeyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRate.ProtoReflect.Descriptor instead.
 func (*KeyRate) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{3}
+	return file_quorate_v1_rates_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KeyRate) GetNamespace() string {
@@ -620,20 +1012,58 @@ var File_quorate_v1_rates_proto protoreflect.FileDescriptor
 const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\n" +
 	"\x16quorate/v1/rates.proto\x12\n" +
-	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16quorate/v1/quota.proto\"\xa3\x01\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18quorate/v1/history.proto\x1a\x19quorate/v1/planning.proto\x1a\x16quorate/v1/quota.proto\"\xf3\x01\n" +
 	"\x0fTopRatesRequest\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\tR\x05limit\x12+\n" +
 	"\x05order\x18\x04 \x01(\x0e2\x15.quorate.v1.RateOrderR\x05order\x12\x1d\n" +
 	"\n" +
-	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\"\xe6\x01\n" +
+	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\x12\x14\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\x12\x19\n" +
+	"\bgroup_by\x18\a \x01(\tR\agroupBy\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\"\xfe\x03\n" +
 	"\x10TopRatesResponse\x12'\n" +
 	"\x04keys\x18\x01 \x03(\v2\x13.quorate.v1.KeyRateR\x04keys\x12%\n" +
 	"\x0eranges_covered\x18\x02 \x01(\x05R\rrangesCovered\x12!\n" +
 	"\franges_total\x18\x03 \x01(\x05R\vrangesTotal\x12.\n" +
 	"\x06limits\x18\x04 \x03(\v2\x16.quorate.v1.LimitErrorR\x06limits\x12/\n" +
-	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xdf\x03\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12'\n" +
+	"\x0fmembers_covered\x18\x06 \x01(\x05R\x0emembersCovered\x12#\n" +
+	"\rmembers_total\x18\a \x01(\x05R\fmembersTotal\x12'\n" +
+	"\x0fmissing_members\x18\b \x03(\tR\x0emissingMembers\x12&\n" +
+	"\x0fnext_page_token\x18\t \x01(\tR\rnextPageToken\x12-\n" +
+	"\x06groups\x18\n" +
+	" \x03(\v2\x15.quorate.v1.RateGroupR\x06groups\x12!\n" +
+	"\fkeys_grouped\x18\v \x01(\x05R\vkeysGrouped\x12%\n" +
+	"\x0egroups_partial\x18\f \x01(\bR\rgroupsPartial\"\xc7\x02\n" +
+	"\tRateGroup\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\tR\x05value\x12\x12\n" +
+	"\x04keys\x18\x02 \x01(\x05R\x04keys\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x16\n" +
+	"\x06demand\x18\x04 \x01(\x01R\x06demand\x12\x1c\n" +
+	"\tattempted\x18\x05 \x01(\x03R\tattempted\x12\x1a\n" +
+	"\badmitted\x18\x06 \x01(\x03R\badmitted\x12\x18\n" +
+	"\arefused\x18\a \x01(\x03R\arefused\x12 \n" +
+	"\vutilisation\x18\b \x01(\x01R\vutilisation\x12#\n" +
+	"\rover_admitted\x18\t \x01(\x01R\foverAdmitted\x12+\n" +
+	"\x11needless_refusals\x18\n" +
+	" \x01(\x01R\x10needlessRefusals\x12\x1c\n" +
+	"\tremaining\x18\v \x01(\x03R\tremaining\"\x8d\x02\n" +
+	"\x11WatchRatesRequest\x12\x10\n" +
+	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12+\n" +
+	"\x05order\x18\x04 \x01(\x0e2\x15.quorate.v1.RateOrderR\x05order\x12\x1d\n" +
+	"\n" +
+	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\x12\x14\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\x12\x19\n" +
+	"\bgroup_by\x18\a \x01(\tR\agroupBy\x125\n" +
+	"\binterval\x18\b \x01(\v2\x19.google.protobuf.DurationR\binterval\"b\n" +
+	"\x12WatchRatesResponse\x122\n" +
+	"\x05rates\x18\x01 \x01(\v2\x1c.quorate.v1.TopRatesResponseR\x05rates\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\x04R\askipped\"\xdf\x03\n" +
 	"\n" +
 	"LimitError\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -681,9 +1111,20 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\x18RATE_ORDER_OVER_ADMITTED\x10\b\x12 \n" +
 	"\x1cRATE_ORDER_NEEDLESS_REFUSALS\x10\t\x12\x18\n" +
 	"\x14RATE_ORDER_REMAINING\x10\n" +
-	"2T\n" +
+	"2\xb5\x06\n" +
 	"\vRateService\x12E\n" +
-	"\bTopRates\x12\x1b.quorate.v1.TopRatesRequest\x1a\x1c.quorate.v1.TopRatesResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
+	"\bTopRates\x12\x1b.quorate.v1.TopRatesRequest\x1a\x1c.quorate.v1.TopRatesResponse\x12M\n" +
+	"\n" +
+	"WatchRates\x12\x1d.quorate.v1.WatchRatesRequest\x1a\x1e.quorate.v1.WatchRatesResponse0\x01\x12B\n" +
+	"\aHistory\x12\x1a.quorate.v1.HistoryRequest\x1a\x1b.quorate.v1.HistoryResponse\x12N\n" +
+	"\vHistoryKeys\x12\x1e.quorate.v1.HistoryKeysRequest\x1a\x1f.quorate.v1.HistoryKeysResponse\x12T\n" +
+	"\rHistoryLimits\x12 .quorate.v1.HistoryLimitsRequest\x1a!.quorate.v1.HistoryLimitsResponse\x12E\n" +
+	"\bHeadroom\x12\x1b.quorate.v1.HeadroomRequest\x1a\x1c.quorate.v1.HeadroomResponse\x12?\n" +
+	"\x06WhatIf\x12\x19.quorate.v1.WhatIfRequest\x1a\x1a.quorate.v1.WhatIfResponse\x12B\n" +
+	"\aSuggest\x12\x1a.quorate.v1.SuggestRequest\x1a\x1b.quorate.v1.SuggestResponse\x12E\n" +
+	"\bForecast\x12\x1b.quorate.v1.ForecastRequest\x1a\x1c.quorate.v1.ForecastResponse\x12<\n" +
+	"\x05Noisy\x12\x18.quorate.v1.NoisyRequest\x1a\x19.quorate.v1.NoisyResponse\x12U\n" +
+	"\x06Report\x12$.quorate.v1.RateServiceReportRequest\x1a%.quorate.v1.RateServiceReportResponseB9Z7github.com/quorate/quorate/api/gen/quorate/v1;quoratev1b\x06proto3"
 
 var (
 	file_quorate_v1_rates_proto_rawDescOnce sync.Once
@@ -698,31 +1139,76 @@ func file_quorate_v1_rates_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_v1_rates_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quorate_v1_rates_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_quorate_v1_rates_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_quorate_v1_rates_proto_goTypes = []any{
-	(RateOrder)(0),                // 0: quorate.v1.RateOrder
-	(*TopRatesRequest)(nil),       // 1: quorate.v1.TopRatesRequest
-	(*TopRatesResponse)(nil),      // 2: quorate.v1.TopRatesResponse
-	(*LimitError)(nil),            // 3: quorate.v1.LimitError
-	(*KeyRate)(nil),               // 4: quorate.v1.KeyRate
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*Limit)(nil),                 // 7: quorate.v1.Limit
+	(RateOrder)(0),                    // 0: quorate.v1.RateOrder
+	(*TopRatesRequest)(nil),           // 1: quorate.v1.TopRatesRequest
+	(*TopRatesResponse)(nil),          // 2: quorate.v1.TopRatesResponse
+	(*RateGroup)(nil),                 // 3: quorate.v1.RateGroup
+	(*WatchRatesRequest)(nil),         // 4: quorate.v1.WatchRatesRequest
+	(*WatchRatesResponse)(nil),        // 5: quorate.v1.WatchRatesResponse
+	(*LimitError)(nil),                // 6: quorate.v1.LimitError
+	(*KeyRate)(nil),                   // 7: quorate.v1.KeyRate
+	(*timestamppb.Timestamp)(nil),     // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 9: google.protobuf.Duration
+	(*Limit)(nil),                     // 10: quorate.v1.Limit
+	(*HistoryRequest)(nil),            // 11: quorate.v1.HistoryRequest
+	(*HistoryKeysRequest)(nil),        // 12: quorate.v1.HistoryKeysRequest
+	(*HistoryLimitsRequest)(nil),      // 13: quorate.v1.HistoryLimitsRequest
+	(*HeadroomRequest)(nil),           // 14: quorate.v1.HeadroomRequest
+	(*WhatIfRequest)(nil),             // 15: quorate.v1.WhatIfRequest
+	(*SuggestRequest)(nil),            // 16: quorate.v1.SuggestRequest
+	(*ForecastRequest)(nil),           // 17: quorate.v1.ForecastRequest
+	(*NoisyRequest)(nil),              // 18: quorate.v1.NoisyRequest
+	(*RateServiceReportRequest)(nil),  // 19: quorate.v1.RateServiceReportRequest
+	(*HistoryResponse)(nil),           // 20: quorate.v1.HistoryResponse
+	(*HistoryKeysResponse)(nil),       // 21: quorate.v1.HistoryKeysResponse
+	(*HistoryLimitsResponse)(nil),     // 22: quorate.v1.HistoryLimitsResponse
+	(*HeadroomResponse)(nil),          // 23: quorate.v1.HeadroomResponse
+	(*WhatIfResponse)(nil),            // 24: quorate.v1.WhatIfResponse
+	(*SuggestResponse)(nil),           // 25: quorate.v1.SuggestResponse
+	(*ForecastResponse)(nil),          // 26: quorate.v1.ForecastResponse
+	(*NoisyResponse)(nil),             // 27: quorate.v1.NoisyResponse
+	(*RateServiceReportResponse)(nil), // 28: quorate.v1.RateServiceReportResponse
 }
 var file_quorate_v1_rates_proto_depIdxs = []int32{
-	0, // 0: quorate.v1.TopRatesRequest.order:type_name -> quorate.v1.RateOrder
-	4, // 1: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
-	3, // 2: quorate.v1.TopRatesResponse.limits:type_name -> quorate.v1.LimitError
-	5, // 3: quorate.v1.TopRatesResponse.as_of:type_name -> google.protobuf.Timestamp
-	6, // 4: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
-	7, // 5: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
-	1, // 6: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
-	2, // 7: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: quorate.v1.TopRatesRequest.order:type_name -> quorate.v1.RateOrder
+	7,  // 1: quorate.v1.TopRatesResponse.keys:type_name -> quorate.v1.KeyRate
+	6,  // 2: quorate.v1.TopRatesResponse.limits:type_name -> quorate.v1.LimitError
+	8,  // 3: quorate.v1.TopRatesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 4: quorate.v1.TopRatesResponse.groups:type_name -> quorate.v1.RateGroup
+	0,  // 5: quorate.v1.WatchRatesRequest.order:type_name -> quorate.v1.RateOrder
+	9,  // 6: quorate.v1.WatchRatesRequest.interval:type_name -> google.protobuf.Duration
+	2,  // 7: quorate.v1.WatchRatesResponse.rates:type_name -> quorate.v1.TopRatesResponse
+	9,  // 8: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
+	10, // 9: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
+	1,  // 10: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
+	4,  // 11: quorate.v1.RateService.WatchRates:input_type -> quorate.v1.WatchRatesRequest
+	11, // 12: quorate.v1.RateService.History:input_type -> quorate.v1.HistoryRequest
+	12, // 13: quorate.v1.RateService.HistoryKeys:input_type -> quorate.v1.HistoryKeysRequest
+	13, // 14: quorate.v1.RateService.HistoryLimits:input_type -> quorate.v1.HistoryLimitsRequest
+	14, // 15: quorate.v1.RateService.Headroom:input_type -> quorate.v1.HeadroomRequest
+	15, // 16: quorate.v1.RateService.WhatIf:input_type -> quorate.v1.WhatIfRequest
+	16, // 17: quorate.v1.RateService.Suggest:input_type -> quorate.v1.SuggestRequest
+	17, // 18: quorate.v1.RateService.Forecast:input_type -> quorate.v1.ForecastRequest
+	18, // 19: quorate.v1.RateService.Noisy:input_type -> quorate.v1.NoisyRequest
+	19, // 20: quorate.v1.RateService.Report:input_type -> quorate.v1.RateServiceReportRequest
+	2,  // 21: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
+	5,  // 22: quorate.v1.RateService.WatchRates:output_type -> quorate.v1.WatchRatesResponse
+	20, // 23: quorate.v1.RateService.History:output_type -> quorate.v1.HistoryResponse
+	21, // 24: quorate.v1.RateService.HistoryKeys:output_type -> quorate.v1.HistoryKeysResponse
+	22, // 25: quorate.v1.RateService.HistoryLimits:output_type -> quorate.v1.HistoryLimitsResponse
+	23, // 26: quorate.v1.RateService.Headroom:output_type -> quorate.v1.HeadroomResponse
+	24, // 27: quorate.v1.RateService.WhatIf:output_type -> quorate.v1.WhatIfResponse
+	25, // 28: quorate.v1.RateService.Suggest:output_type -> quorate.v1.SuggestResponse
+	26, // 29: quorate.v1.RateService.Forecast:output_type -> quorate.v1.ForecastResponse
+	27, // 30: quorate.v1.RateService.Noisy:output_type -> quorate.v1.NoisyResponse
+	28, // 31: quorate.v1.RateService.Report:output_type -> quorate.v1.RateServiceReportResponse
+	21, // [21:32] is the sub-list for method output_type
+	10, // [10:21] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_rates_proto_init() }
@@ -730,6 +1216,8 @@ func file_quorate_v1_rates_proto_init() {
 	if File_quorate_v1_rates_proto != nil {
 		return
 	}
+	file_quorate_v1_history_proto_init()
+	file_quorate_v1_planning_proto_init()
 	file_quorate_v1_quota_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -737,7 +1225,7 @@ func file_quorate_v1_rates_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_rates_proto_rawDesc), len(file_quorate_v1_rates_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,18 +19,54 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RateService_TopRates_FullMethodName = "/quorate.v1.RateService/TopRates"
+	RateService_TopRates_FullMethodName      = "/quorate.v1.RateService/TopRates"
+	RateService_WatchRates_FullMethodName    = "/quorate.v1.RateService/WatchRates"
+	RateService_History_FullMethodName       = "/quorate.v1.RateService/History"
+	RateService_HistoryKeys_FullMethodName   = "/quorate.v1.RateService/HistoryKeys"
+	RateService_HistoryLimits_FullMethodName = "/quorate.v1.RateService/HistoryLimits"
+	RateService_Headroom_FullMethodName      = "/quorate.v1.RateService/Headroom"
+	RateService_WhatIf_FullMethodName        = "/quorate.v1.RateService/WhatIf"
+	RateService_Suggest_FullMethodName       = "/quorate.v1.RateService/Suggest"
+	RateService_Forecast_FullMethodName      = "/quorate.v1.RateService/Forecast"
+	RateService_Noisy_FullMethodName         = "/quorate.v1.RateService/Noisy"
+	RateService_Report_FullMethodName        = "/quorate.v1.RateService/Report"
 )
 
 // RateServiceClient is the client API for RateService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RateService reports the global rates that the leaders of the ranges compute.
+// RateService reports the global rates that the leaders of the ranges compute, the
+// history that they keep, and what planners make of it. Every answer says how
+// complete it is, and as of when. Calls that need the history fail with UNAVAILABLE while no
+// replica that keeps it answers, and with UNIMPLEMENTED on nodes that keep none.
 type RateServiceClient interface {
 	// TopRates returns the keys that come first in an order, merged from all leaders.
 	// The answer says which ranges it covers.
 	TopRates(ctx context.Context, in *TopRatesRequest, opts ...grpc.CallOption) (*TopRatesResponse, error)
+	// WatchRates sends what TopRates returns again and again. A reader that is too slow
+	// misses answers and is told how many; it is ended when it takes nothing for 30 s.
+	// Errors: RESOURCE_EXHAUSTED when the node has 64 such watchers already.
+	WatchRates(ctx context.Context, in *WatchRatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRatesResponse], error)
+	// History returns what a limit, or one key of it, was asked for, by the second, minute or hour.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
+	// HistoryKeys returns the keys of a limit that were asked for most.
+	HistoryKeys(ctx context.Context, in *HistoryKeysRequest, opts ...grpc.CallOption) (*HistoryKeysResponse, error)
+	// HistoryLimits returns the limits that were asked for, the one that was asked for most first.
+	HistoryLimits(ctx context.Context, in *HistoryLimitsRequest, opts ...grpc.CallOption) (*HistoryLimitsResponse, error)
+	// Headroom compares what limits were asked for with what they refill: the fullest first.
+	Headroom(ctx context.Context, in *HeadroomRequest, opts ...grpc.CallOption) (*HeadroomResponse, error)
+	// WhatIf says what a limit with another rule would have refused of the demand that was recorded.
+	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
+	// Suggest returns the least rate that would have refused no more than a part of the demand.
+	Suggest(ctx context.Context, in *SuggestRequest, opts ...grpc.CallOption) (*SuggestResponse, error)
+	// Forecast says what a limit will be asked for, and when that is more than it refills.
+	// Errors: FAILED_PRECONDITION when there are fewer than 7 days of history.
+	Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error)
+	// Noisy returns the keys of a limit that were asked for far more than the others.
+	Noisy(ctx context.Context, in *NoisyRequest, opts ...grpc.CallOption) (*NoisyResponse, error)
+	// Report writes a report on the limits of a namespace.
+	Report(ctx context.Context, in *RateServiceReportRequest, opts ...grpc.CallOption) (*RateServiceReportResponse, error)
 }
 
 type rateServiceClient struct {
@@ -51,15 +87,150 @@ func (c *rateServiceClient) TopRates(ctx context.Context, in *TopRatesRequest, o
 	return out, nil
 }
 
+func (c *rateServiceClient) WatchRates(ctx context.Context, in *WatchRatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRatesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RateService_ServiceDesc.Streams[0], RateService_WatchRates_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRatesRequest, WatchRatesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RateService_WatchRatesClient = grpc.ServerStreamingClient[WatchRatesResponse]
+
+func (c *rateServiceClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, RateService_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) HistoryKeys(ctx context.Context, in *HistoryKeysRequest, opts ...grpc.CallOption) (*HistoryKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryKeysResponse)
+	err := c.cc.Invoke(ctx, RateService_HistoryKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) HistoryLimits(ctx context.Context, in *HistoryLimitsRequest, opts ...grpc.CallOption) (*HistoryLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryLimitsResponse)
+	err := c.cc.Invoke(ctx, RateService_HistoryLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) Headroom(ctx context.Context, in *HeadroomRequest, opts ...grpc.CallOption) (*HeadroomResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HeadroomResponse)
+	err := c.cc.Invoke(ctx, RateService_Headroom_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhatIfResponse)
+	err := c.cc.Invoke(ctx, RateService_WhatIf_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) Suggest(ctx context.Context, in *SuggestRequest, opts ...grpc.CallOption) (*SuggestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SuggestResponse)
+	err := c.cc.Invoke(ctx, RateService_Suggest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForecastResponse)
+	err := c.cc.Invoke(ctx, RateService_Forecast_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) Noisy(ctx context.Context, in *NoisyRequest, opts ...grpc.CallOption) (*NoisyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NoisyResponse)
+	err := c.cc.Invoke(ctx, RateService_Noisy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateServiceClient) Report(ctx context.Context, in *RateServiceReportRequest, opts ...grpc.CallOption) (*RateServiceReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RateServiceReportResponse)
+	err := c.cc.Invoke(ctx, RateService_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RateServiceServer is the server API for RateService service.
 // All implementations must embed UnimplementedRateServiceServer
 // for forward compatibility.
 //
-// RateService reports the global rates that the leaders of the ranges compute.
+// RateService reports the global rates that the leaders of the ranges compute, the
+// history that they keep, and what planners make of it. Every answer says how
+// complete it is, and as of when. Calls that need the history fail with UNAVAILABLE while no
+// replica that keeps it answers, and with UNIMPLEMENTED on nodes that keep none.
 type RateServiceServer interface {
 	// TopRates returns the keys that come first in an order, merged from all leaders.
 	// The answer says which ranges it covers.
 	TopRates(context.Context, *TopRatesRequest) (*TopRatesResponse, error)
+	// WatchRates sends what TopRates returns again and again. A reader that is too slow
+	// misses answers and is told how many; it is ended when it takes nothing for 30 s.
+	// Errors: RESOURCE_EXHAUSTED when the node has 64 such watchers already.
+	WatchRates(*WatchRatesRequest, grpc.ServerStreamingServer[WatchRatesResponse]) error
+	// History returns what a limit, or one key of it, was asked for, by the second, minute or hour.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
+	// HistoryKeys returns the keys of a limit that were asked for most.
+	HistoryKeys(context.Context, *HistoryKeysRequest) (*HistoryKeysResponse, error)
+	// HistoryLimits returns the limits that were asked for, the one that was asked for most first.
+	HistoryLimits(context.Context, *HistoryLimitsRequest) (*HistoryLimitsResponse, error)
+	// Headroom compares what limits were asked for with what they refill: the fullest first.
+	Headroom(context.Context, *HeadroomRequest) (*HeadroomResponse, error)
+	// WhatIf says what a limit with another rule would have refused of the demand that was recorded.
+	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
+	// Suggest returns the least rate that would have refused no more than a part of the demand.
+	Suggest(context.Context, *SuggestRequest) (*SuggestResponse, error)
+	// Forecast says what a limit will be asked for, and when that is more than it refills.
+	// Errors: FAILED_PRECONDITION when there are fewer than 7 days of history.
+	Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error)
+	// Noisy returns the keys of a limit that were asked for far more than the others.
+	Noisy(context.Context, *NoisyRequest) (*NoisyResponse, error)
+	// Report writes a report on the limits of a namespace.
+	Report(context.Context, *RateServiceReportRequest) (*RateServiceReportResponse, error)
 	mustEmbedUnimplementedRateServiceServer()
 }
 
@@ -72,6 +243,36 @@ type UnimplementedRateServiceServer struct{}
 
 func (UnimplementedRateServiceServer) TopRates(context.Context, *TopRatesRequest) (*TopRatesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TopRates not implemented")
+}
+func (UnimplementedRateServiceServer) WatchRates(*WatchRatesRequest, grpc.ServerStreamingServer[WatchRatesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchRates not implemented")
+}
+func (UnimplementedRateServiceServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedRateServiceServer) HistoryKeys(context.Context, *HistoryKeysRequest) (*HistoryKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HistoryKeys not implemented")
+}
+func (UnimplementedRateServiceServer) HistoryLimits(context.Context, *HistoryLimitsRequest) (*HistoryLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HistoryLimits not implemented")
+}
+func (UnimplementedRateServiceServer) Headroom(context.Context, *HeadroomRequest) (*HeadroomResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Headroom not implemented")
+}
+func (UnimplementedRateServiceServer) WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhatIf not implemented")
+}
+func (UnimplementedRateServiceServer) Suggest(context.Context, *SuggestRequest) (*SuggestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Suggest not implemented")
+}
+func (UnimplementedRateServiceServer) Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forecast not implemented")
+}
+func (UnimplementedRateServiceServer) Noisy(context.Context, *NoisyRequest) (*NoisyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Noisy not implemented")
+}
+func (UnimplementedRateServiceServer) Report(context.Context, *RateServiceReportRequest) (*RateServiceReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
 }
 func (UnimplementedRateServiceServer) mustEmbedUnimplementedRateServiceServer() {}
 func (UnimplementedRateServiceServer) testEmbeddedByValue()                     {}
@@ -112,6 +313,179 @@ func _RateService_TopRates_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RateService_WatchRates_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRatesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RateServiceServer).WatchRates(m, &grpc.GenericServerStream[WatchRatesRequest, WatchRatesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RateService_WatchRatesServer = grpc.ServerStreamingServer[WatchRatesResponse]
+
+func _RateService_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_HistoryKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).HistoryKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_HistoryKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).HistoryKeys(ctx, req.(*HistoryKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_HistoryLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).HistoryLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_HistoryLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).HistoryLimits(ctx, req.(*HistoryLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_Headroom_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HeadroomRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).Headroom(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_Headroom_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).Headroom(ctx, req.(*HeadroomRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_WhatIf_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhatIfRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).WhatIf(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_WhatIf_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).WhatIf(ctx, req.(*WhatIfRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_Suggest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SuggestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).Suggest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_Suggest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).Suggest(ctx, req.(*SuggestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_Forecast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).Forecast(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_Forecast_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).Forecast(ctx, req.(*ForecastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_Noisy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NoisyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).Noisy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_Noisy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).Noisy(ctx, req.(*NoisyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateService_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RateServiceReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateServiceServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateService_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateServiceServer).Report(ctx, req.(*RateServiceReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RateService_ServiceDesc is the grpc.ServiceDesc for RateService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -123,7 +497,49 @@ var RateService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "TopRates",
 			Handler:    _RateService_TopRates_Handler,
 		},
+		{
+			MethodName: "History",
+			Handler:    _RateService_History_Handler,
+		},
+		{
+			MethodName: "HistoryKeys",
+			Handler:    _RateService_HistoryKeys_Handler,
+		},
+		{
+			MethodName: "HistoryLimits",
+			Handler:    _RateService_HistoryLimits_Handler,
+		},
+		{
+			MethodName: "Headroom",
+			Handler:    _RateService_Headroom_Handler,
+		},
+		{
+			MethodName: "WhatIf",
+			Handler:    _RateService_WhatIf_Handler,
+		},
+		{
+			MethodName: "Suggest",
+			Handler:    _RateService_Suggest_Handler,
+		},
+		{
+			MethodName: "Forecast",
+			Handler:    _RateService_Forecast_Handler,
+		},
+		{
+			MethodName: "Noisy",
+			Handler:    _RateService_Noisy_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _RateService_Report_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchRates",
+			Handler:       _RateService_WatchRates_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "quorate/v1/rates.proto",
 }

@@ -4317,7 +4317,11 @@ type CallRates struct {
 	// In this order: a quorate.v1.RateOrder.
 	Order int32 `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
 	// Only keys that begin with this.
-	KeyPrefix     string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	KeyPrefix string `protobuf:"bytes,5,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	// Only keys with this label, name=value.
+	Label string `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
+	// Only keys that come after this one in the order: an encoded quorate.v1.KeyRate.
+	After         []byte `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4385,6 +4389,20 @@ func (x *CallRates) GetKeyPrefix() string {
 		return x.KeyPrefix
 	}
 	return ""
+}
+
+func (x *CallRates) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *CallRates) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
 }
 
 // CallRatesResult answers CallRates.
@@ -7279,14 +7297,16 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\rLimitsUnknown\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x04R\x06oldest\x12\x16\n" +
-	"\x06newest\x18\x03 \x01(\x04R\x06newest\"\x86\x01\n" +
+	"\x06newest\x18\x03 \x01(\x04R\x06newest\"\xb2\x01\n" +
 	"\tCallRates\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x14\n" +
 	"\x05order\x18\x04 \x01(\x05R\x05order\x12\x1d\n" +
 	"\n" +
-	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\"U\n" +
+	"key_prefix\x18\x05 \x01(\tR\tkeyPrefix\x12\x14\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\x12\x14\n" +
+	"\x05after\x18\a \x01(\fR\x05after\"U\n" +
 	"\x0fCallRatesResult\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x16\n" +
 	"\x06ranges\x18\x02 \x03(\rR\x06ranges\x12\x16\n" +

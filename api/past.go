@@ -1,0 +1,406 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// HistoryStore looks back. All methods may ask other nodes, and return an error for
+// which [IsNoLeader] is true when no replica that keeps the history answers.
+type HistoryStore interface {
+	// History returns the points of a limit.
+	History(ctx context.Context, q history.Query) (history.Answer, error)
+	// HistoryKeys returns the keys of a limit that were asked for most.
+	HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error)
+	// HistoryLimits returns all limits that were asked for. Points of the answer is empty.
+	HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error)
+}
+
+// Bounds of questions about the past.
+const (
+	MaxPoints    = 20_000 // of an answer
+	maxKeyPoints = 60     // of one key: each is a question of its own
+	usualPoints  = 1500   // an answer has at most, when the step is not said
+	maxLimits    = 1000   // limits in an answer
+
+	hour = time.Hour
+	day  = 24 * hour
+	week = 7 * day
+	// longest is how far back a question may begin: longer than anything is kept.
+	longest = 3 * 366 * day
+)
+
+// stretch is a stretch of time.
+type stretch struct{ from, end history.Second }
+
+func (t stretch) seconds() int64 { return int64(t.end - t.from) }
+
+// stretchOf validates from and to. usual is how long it is when from is not said.
+func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, *fault) {
+	now := s.clock()
+	end := now
+	if to != nil && to.AsTime().Before(now) {
+		end = to.AsTime()
+	}
+	begin := end.Add(-usual)
+	if from != nil {
+		begin = from.AsTime()
+	}
+	switch {
+	case !begin.Before(end):
+		return stretch{}, badField("from", "is %s, and the end %s; must be before it, and before now", shortTime(begin), shortTime(end))
+	case end.Sub(begin) > longest:
+		return stretch{}, badField("from", "is %s; must be at most three years before the end", shortTime(begin))
+	}
+	return stretch{history.Second(begin.Unix()), history.Second(end.Add(time.Second - 1).Unix())}, nil
+}
+
+func shortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// nodeHistory is the fault of a node that keeps no history, if it does not.
+func (s *service) nodeHistory() *fault {
+	if s.past == nil {
+		return notServed("keep the history of the limits")
+	}
+	return nil
+}
+
+// pastLimit validates which limit's past is asked for. The limit need not exist any more.
+func (s *service) pastLimit(m interface {
+	GetNamespace() string
+	GetLimit() string
+},
+) (quota.LimitName, *fault) {
+	name := quota.LimitName{Namespace: m.GetNamespace(), Limit: m.GetLimit()}
+	if f := s.nodeHistory(); f != nil {
+		return name, f
+	}
+	return name, checkLimitName(name)
+}
+
+// steps are how long points can be, in seconds, and how far back there are such.
+var steps = []struct {
+	seconds int
+	back    time.Duration
+}{{1, hour}, {60, 30 * day}, {3600, longest}}
+
+// stepFor is the finest step that is kept of a stretch and has at most so many points.
+func (s *service) stepFor(t stretch, most int64) int {
+	for _, step := range steps {
+		if s.clock().Sub(time.Unix(int64(t.from), 0)) <= step.back+time.Minute && t.seconds()/int64(step.seconds) <= most {
+			return step.seconds
+		}
+	}
+	return steps[len(steps)-1].seconds
+}
+
+func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*quoratev1.HistoryResponse, *fault) {
+	name, f := s.pastLimit(req)
+	if f != nil {
+		return nil, f
+	}
+	t, f := s.stretchOf(req.From, req.To, hour)
+	if f != nil {
+		return nil, f
+	}
+	out := &quoratev1.HistoryResponse{Namespace: name.Namespace, Limit: name.Limit, Key: req.Key}
+	if len(req.Key) > quota.MaxKeyLen {
+		return nil, badField("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
+	}
+	step, f := s.stepOf(req, t)
+	if f != nil {
+		return nil, f
+	}
+	out.Step = durationpb.New(time.Duration(step) * time.Second)
+	a, err := history.Answer{}, error(nil)
+	if req.Key == "" {
+		a, err = s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
+	} else {
+		return s.keyHistory(ctx, name, t, step, out)
+	}
+	if err != nil {
+		return nil, fromError(err)
+	}
+	for i := range a.Points {
+		out.Points = append(out.Points, pointProto(&a.Points[i]))
+	}
+	out.Total, out.Coverage = pointProto(totalOf(a.Points)), coverage(t, &a)
+	return out, nil
+}
+
+// stepOf validates the step, or chooses one.
+func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault) {
+	if req.Step == nil {
+		if req.Key != "" {
+			return max(60, s.stepFor(t, maxKeyPoints)), nil
+		}
+		return s.stepFor(t, usualPoints), nil
+	}
+	d := req.Step.AsDuration()
+	i := slices.IndexFunc(steps, func(x struct {
+		seconds int
+		back    time.Duration
+	},
+	) bool {
+		return time.Duration(x.seconds)*time.Second == d
+	})
+	switch n := t.seconds(); {
+	case i < 0 || req.Key != "" && i == 0:
+		return 0, badField("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
+	case n/int64(steps[i].seconds) > MaxPoints:
+		return 0, badField("step", "is %v, which makes %d points; at most %d: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
+	case req.Key != "" && (n-1)/int64(steps[i].seconds)+1 > maxKeyPoints:
+		return 0, badField("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), maxKeyPoints)
+	}
+	return steps[i].seconds, nil
+}
+
+// keyHistory asks for each point of a key by itself.
+func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, *fault) {
+	first := t.from - t.from%history.Second(step)
+	if n := int64(t.end-first+history.Second(step)-1) / int64(step); n > maxKeyPoints+1 {
+		return nil, badField("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, maxKeyPoints)
+	}
+	sum, merged := history.Counts{}, history.Answer{}
+	out.Total = &quoratev1.HistoryPoint{Start: secondProto(first)}
+	for at := first; at < t.end; at += history.Second(step) {
+		a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + history.Second(step), Top: MaxTop})
+		if err != nil {
+			return nil, fromError(err)
+		}
+		merged.AsOf, merged.RangesCovered, merged.RangesTotal = a.AsOf, a.RangesCovered, a.RangesTotal
+		if at >= a.AsOf {
+			break
+		}
+		u := history.KeyTotal{Key: out.Key, Error: a.Rest} // not in the list: at most this
+		if i := slices.IndexFunc(a.Keys, func(k history.KeyTotal) bool { return k.Key == out.Key }); i >= 0 {
+			u = a.Keys[i]
+		}
+		c := history.Counts{Attempted: u.Attempted, Admitted: u.Admitted}
+		sum.Add(&c)
+		p := history.Point{Start: at, Seconds: step, Counts: c, Mean: u.Attempted / quota.Units(step), Complete: a.RangesCovered == a.RangesTotal}
+		merged.Points = append(merged.Points, p)
+		pb := pointProto(&p)
+		pb.Error = u.Error.Tokens()
+		out.Points = append(out.Points, pb)
+		out.Total.Error += pb.Error
+	}
+	total := pointProto(totalOf(merged.Points))
+	total.Error, total.Peak = out.Total.Error, 0
+	out.Total, out.Coverage = total, coverage(t, &merged)
+	return out, nil
+}
+
+func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysRequest) (*quoratev1.HistoryKeysResponse, *fault) {
+	name, f := s.pastLimit(req)
+	if f != nil {
+		return nil, f
+	}
+	t, f := s.stretchOf(req.From, req.To, hour)
+	if f != nil {
+		return nil, f
+	}
+	top, f := mostOf("top", req.Top, MaxTop, DefaultTop)
+	if f != nil {
+		return nil, f
+	}
+	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
+	if err != nil {
+		return nil, fromError(err)
+	}
+	out := &quoratev1.HistoryKeysResponse{Rest: a.Rest.Tokens(), Coverage: keysCoverage(t, &a)}
+	for i := range a.Keys {
+		out.Keys = append(out.Keys, keyUse(&a.Keys[i]))
+	}
+	return out, nil
+}
+
+// mostOf validates how many things an answer is to have.
+func mostOf(field string, n int32, most, usual int) (int, *fault) {
+	if n < 0 || int(n) > most {
+		return 0, badField(field, "%d; must be 1 to %d, or 0 for %d", n, most, usual)
+	}
+	return cmp.Or(int(n), usual), nil
+}
+
+func keyUse(k *history.KeyTotal) *quoratev1.KeyUse {
+	return &quoratev1.KeyUse{
+		Key: k.Key, Attempted: k.Attempted.Tokens(), Admitted: k.Admitted.Tokens(),
+		Refused: max(0, k.Attempted-k.Admitted).Tokens(), Error: k.Error.Tokens(),
+	}
+}
+
+func keysCoverage(t stretch, a *history.KeysAnswer) *quoratev1.Coverage {
+	return coverage(t, &history.Answer{AsOf: a.AsOf, RangesCovered: a.RangesCovered, RangesTotal: a.RangesTotal})
+}
+
+func (s *service) historyLimits(ctx context.Context, req *quoratev1.HistoryLimitsRequest) (*quoratev1.HistoryLimitsResponse, *fault) {
+	top, f := mostOf("top", req.Top, maxLimits, maxLimits)
+	if f != nil {
+		return nil, f
+	}
+	list, a, t, f := s.used(ctx, req.Namespace, req.From, req.To, hour)
+	if f != nil {
+		return nil, f
+	}
+	out := &quoratev1.HistoryLimitsResponse{Total: int32(len(list)), Coverage: usedCoverage(t, &a, list)}
+	for i := range list[:min(top, len(list))] {
+		u := &list[i]
+		out.Limits = append(out.Limits, &quoratev1.LimitUse{Namespace: u.Limit.Namespace, Limit: u.Limit.Limit, Use: pointProto(&u.Point)})
+	}
+	return out, nil
+}
+
+// used returns the limits of a namespace that were asked for, most first.
+func (s *service) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, *fault) {
+	if f := s.nodeHistory(); f != nil {
+		return nil, history.Answer{}, stretch{}, f
+	}
+	if namespace != "" {
+		if err := quota.CheckName("namespace", namespace); err != nil {
+			return nil, history.Answer{}, stretch{}, badName("namespace", err)
+		}
+	}
+	t, f := s.stretchOf(from, to, usual)
+	if f != nil {
+		return nil, history.Answer{}, t, f
+	}
+	list, a, err := s.past.HistoryLimits(ctx, t.from, t.end)
+	if err != nil {
+		return nil, a, t, fromError(err)
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(u history.UsedLimit) bool { return namespace != "" && u.Limit.Namespace != namespace })
+	slices.SortFunc(list, func(x, y history.UsedLimit) int {
+		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), cmp.Compare(x.Limit.Namespace, y.Limit.Namespace), cmp.Compare(x.Limit.Limit, y.Limit.Limit))
+	})
+	return list, a, t, nil
+}
+
+// usedCoverage is complete as far as all limits are.
+func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quoratev1.Coverage {
+	out := coverage(t, a)
+	if len(list) == 0 {
+		return out
+	}
+	known := false
+	out.SecondsKnown, out.SecondsComplete = 0, out.SecondsTotal
+	for i := range list {
+		p := &list[i].Point
+		known = known || p.Seconds > 0
+		out.SecondsKnown = min(out.SecondsTotal, max(out.SecondsKnown, int64(p.Seconds)))
+		if !p.Complete {
+			out.SecondsComplete = 0
+		}
+		out.Missing = withNames(out.Missing, p.Missing)
+	}
+	return out
+}
+
+// coverage says how complete an answer is.
+func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
+	out := &quoratev1.Coverage{RangesCovered: int32(a.RangesCovered), RangesTotal: int32(a.RangesTotal), SecondsTotal: max(0, int64(min(t.end, a.AsOf)-t.from))}
+	if a.AsOf > 0 {
+		out.AsOf = secondProto(a.AsOf)
+	}
+	for i := range a.Points {
+		p := &a.Points[i]
+		n := int64(max(0, min(p.Start+history.Second(p.Seconds), t.end)-max(p.Start, t.from)))
+		out.SecondsKnown += n
+		if p.Complete {
+			out.SecondsComplete += n
+		}
+		if len(p.Missing) > 0 && out.MissingSince == nil {
+			out.MissingSince = secondProto(p.Start)
+		}
+		out.Missing = withNames(out.Missing, p.Missing)
+	}
+	return out
+}
+
+// withNames adds the names of processes' nodes, each once.
+func withNames(names []string, missing []history.Process) []string {
+	for _, m := range missing {
+		if n := string(m.Node); len(names) < history.MaxMissing && !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func secondProto(s history.Second) *timestamppb.Timestamp {
+	return &timestamppb.Timestamp{Seconds: int64(s)}
+}
+
+// inTokens is an amount in tokens.
+func inTokens(u quota.Units) float64 { return float64(u) / float64(quota.Token) }
+
+func pointProto(p *history.Point) *quoratev1.HistoryPoint {
+	return &quoratev1.HistoryPoint{
+		Start: secondProto(p.Start), Seconds: int32(min(p.Seconds, math.MaxInt32)),
+		Attempted: p.Attempted.Tokens(), Admitted: p.Admitted.Tokens(), Refused: p.Refused().Tokens(),
+		OverAdmitted: inTokens(p.Over), NeedlessRefusals: inTokens(p.Needless),
+		Peak: inTokens(p.Peak), Mean: inTokens(p.Mean), P50: inTokens(p.P50), P95: inTokens(p.P95), P99: inTokens(p.P99),
+		Complete: p.Complete, Missing: withNames(nil, p.Missing),
+	}
+}
+
+// totalOf adds points up. Percentiles are exact of points of one second; of others they are
+// the highest of a point.
+func totalOf(points []history.Point) *history.Point {
+	if len(points) == 0 {
+		return &history.Point{}
+	}
+	out := &history.Point{Start: points[0].Start, Complete: true}
+	demand := make([]quota.Units, 0, len(points))
+	for i := range points {
+		p := &points[i]
+		out.Add(&p.Counts)
+		out.Seconds += p.Seconds
+		out.Complete = out.Complete && p.Complete
+		out.Peak, out.P50, out.P95, out.P99 = max(out.Peak, p.Peak), max(out.P50, p.P50), max(out.P95, p.P95), max(out.P99, p.P99)
+		for _, m := range p.Missing {
+			if len(out.Missing) < history.MaxMissing && !slices.Contains(out.Missing, m) {
+				out.Missing = append(out.Missing, m)
+			}
+		}
+		demand = append(demand, p.Attempted)
+	}
+	out.Mean = out.Attempted / quota.Units(max(1, out.Seconds))
+	if out.Seconds == len(points) {
+		slices.Sort(demand)
+		at := func(percent int) quota.Units { return demand[(len(demand)*percent+99)/100-1] }
+		out.P50, out.P95, out.P99, out.Peak = at(50), at(95), at(99), demand[len(demand)-1]
+	}
+	return out
+}
+
+// statement says how complete an answer is, in words.
+func statement(c *quoratev1.Coverage) string {
+	text := ""
+	if c.RangesCovered < c.RangesTotal {
+		text = fmt.Sprintf("covers %d of %d ranges; ", c.RangesCovered, c.RangesTotal)
+	}
+	switch {
+	case c.SecondsTotal == 0:
+		text += "nothing is known of this time yet"
+	case c.SecondsComplete >= c.SecondsTotal:
+		text += "complete"
+	default:
+		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(c.SecondsTotal))
+	}
+	return text
+}
+
+func spanText(seconds int64) string { return (time.Duration(seconds) * time.Second).String() }

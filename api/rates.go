@@ -1,0 +1,177 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of rates.
+const (
+	maxRateWatchers = 64
+	maxWatchPause   = time.Minute
+	minWatchPause   = time.Second
+	maxLabel        = 256  // bytes of a label
+	maxPageToken    = 4096 // bytes
+)
+
+func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, *fault) {
+	if f := s.checkTop(req); f != nil {
+		return nil, f
+	}
+	if f := checkLabels(req); f != nil {
+		return nil, f
+	}
+	ask := proto.CloneOf(req)
+	ask.Top = min(req.Top+1, MaxTop) // one more tells whether there are more
+	if req.GroupBy != "" {
+		ask.Top = MaxTop
+	}
+	res, err := s.node.TopRates(ctx, ask)
+	if err != nil {
+		return nil, fromError(err)
+	}
+	if req.GroupBy != "" {
+		group(res, req.GroupBy, quota.RateOrder(req.Order))
+	}
+	if n := len(res.Keys); n > int(req.Top) || n == MaxTop {
+		res.Keys = res.Keys[:req.Top]
+		res.NextPageToken = PageToken(res.Keys[len(res.Keys)-1])
+	}
+	s.completeRules(res.GetKeys())
+	return res, nil
+}
+
+// PageToken is the token of the page behind a key.
+func PageToken(k *quoratev1.KeyRate) string {
+	at := &quoratev1.KeyRate{
+		Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
+		Remaining: k.Remaining, OverAdmitted: k.OverAdmitted, NeedlessRefusals: k.NeedlessRefusals, Utilisation: k.Utilisation,
+	}
+	data, err := proto.Marshal(at)
+	if err != nil {
+		return "" // a key that is not UTF-8 has no place in an answer either
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+// checkLabels validates the label, what to group by, and the page token.
+func checkLabels(req *quoratev1.TopRatesRequest) *fault {
+	if l := req.Label; l != "" {
+		if name, _, ok := strings.Cut(l, "="); !ok || name == "" || len(l) > maxLabel {
+			return badField("label", "is %q; must be name=value, or 1=value for the first part of keys, at most %d bytes", clip(l), maxLabel)
+		}
+	}
+	if f := checkLength("group_by", req.GroupBy, maxLabel); f != nil {
+		return f
+	}
+	if strings.Contains(req.GroupBy, "=") {
+		return badField("group_by", "is %q; must be the name of a label, or the number of a part, without a value", clip(req.GroupBy))
+	}
+	if req.PageToken == "" {
+		return nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(req.PageToken)
+	if err != nil || len(req.PageToken) > maxPageToken || proto.Unmarshal(data, &quoratev1.KeyRate{}) != nil {
+		return badField("page_token", "is not what an answer's next_page_token was; leave it out to begin again")
+	}
+	return nil
+}
+
+// group adds up the rates of keys by the value of a label.
+func group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
+	groups := map[string]*quoratev1.RateGroup{}
+	for _, k := range res.Keys {
+		v, _ := quota.LabelOf(k.Key, by)
+		g := groups[v]
+		if g == nil {
+			g = &quoratev1.RateGroup{Value: v, Remaining: k.Remaining}
+			groups[v] = g
+		}
+		g.Keys++
+		g.Rate += k.Rate
+		g.Demand += k.Demand
+		g.Attempted += k.Attempted
+		g.Admitted += k.Admitted
+		g.Refused += k.Refused
+		g.OverAdmitted += k.OverAdmitted
+		g.NeedlessRefusals += k.NeedlessRefusals
+		g.Utilisation = max(g.Utilisation, k.Utilisation)
+		g.Remaining = min(g.Remaining, k.Remaining)
+	}
+	for _, g := range groups {
+		res.Groups = append(res.Groups, g)
+	}
+	slices.SortFunc(res.Groups, func(a, b *quoratev1.RateGroup) int {
+		x, y := rankedGroup(a), rankedGroup(b)
+		return cmp.Or(order.Compare(&x, &y), strings.Compare(a.Value, b.Value))
+	})
+	res.KeysGrouped, res.GroupsPartial = int32(len(res.Keys)), len(res.Keys) >= MaxTop
+}
+
+func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
+	return quota.KeyRate{
+		Key: quota.Key{Key: g.Value}, Rate: g.Rate, Demand: g.Demand, Utilisation: g.Utilisation, Attempted: g.Attempted, Admitted: g.Admitted,
+		Refused: g.Refused, Remaining: g.Remaining, OverAdmitted: quota.Units(g.OverAdmitted * float64(quota.Token)), Needless: quota.Units(g.NeedlessRefusals * float64(quota.Token)),
+	}
+}
+
+// watchRates sends the rates again and again until ctx ends or send fails. What is not taken in
+// time is left out, not kept.
+func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) *fault {
+	pause := minWatchPause
+	if req.Interval != nil {
+		if pause = req.Interval.AsDuration(); pause < minWatchPause || pause > maxWatchPause {
+			return badField("interval", "%v; must be %v to %v", pause, minWatchPause, maxWatchPause)
+		}
+	}
+	if s.watchers.Add(1) > maxRateWatchers {
+		s.watchers.Add(-1)
+		return &fault{
+			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_WATCHERS", retry: time.Second,
+			detail: "this node has 64 watchers of rates already; watch another node, or ask for the rates now and then",
+		}
+	}
+	defer s.watchers.Add(-1)
+	ask := &quoratev1.TopRatesRequest{
+		Top: req.Top, Namespace: req.Namespace, Limit: req.Limit, Order: req.Order, KeyPrefix: req.KeyPrefix, Label: req.Label, GroupBy: req.GroupBy,
+	}
+	next := time.Now()
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	var skipped uint64
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.closing:
+			return nil
+		case <-tick.C:
+		}
+		res, f := s.topRates(ctx, ask)
+		switch {
+		case f != nil && (first || f.code == codes.InvalidArgument):
+			return f
+		case f != nil:
+			skipped++
+		case send(&quoratev1.WatchRatesResponse{Rates: res, Skipped: skipped}) != nil:
+			return nil // the watcher has gone
+		}
+		next = next.Add(pause)
+		for late := time.Since(next); late > 0; late = time.Since(next) {
+			next = next.Add(pause)
+			skipped++
+		}
+		tick.Reset(time.Until(next))
+	}
+}
