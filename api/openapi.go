@@ -116,7 +116,7 @@ func (d *document) responses(r *route) object {
 	switch r.path {
 	case "/v1/openapi.json":
 		ok["content"] = object{"application/json": object{"schema": object{"type": "object"}}}
-	case "/v1/events":
+	case "/v1/events", "/v1/rates/watch":
 		ok["content"] = object{"application/x-ndjson": media["application/json"], "text/event-stream": object{"schema": object{"type": "string"}}}
 	case "/v1/backup":
 		ok["description"], ok["content"] = "The backup, a file.", object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}

@@ -268,15 +268,15 @@ func (n *Node) mergeRates(answers []*peerv1.CallRatesResult, ask *peerv1.CallRat
 				continue
 			}
 			id := key(k.Namespace, k.Limit, k.Key)
-			if r := ranked(k); !quota.HasLabel(k.Key, ask.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
-				continue // of a node of a version that does not look at these
-			}
 			if have := best[id]; have == nil || have.Term < k.Term { // a deposed leader may answer too
 				best[id] = k
 			}
 		}
 	}
 	for _, k := range best {
+		if r := ranked(k); !quota.HasLabel(k.Key, q.Label) || q.After != nil && q.Order.Compare(q.After, &r) >= 0 {
+			continue // from a node of a version that does not look at these
+		}
 		out.Keys = append(out.Keys, k)
 	}
 	slices.SortFunc(out.Keys, func(a, b *quoratev1.KeyRate) int {

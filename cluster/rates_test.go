@@ -23,7 +23,7 @@ func TestMergeRates(t *testing.T) {
 		res := n.mergeRates([]*peerv1.CallRatesResult{
 			answer([]uint32{0, 1}, &quoratev1.KeyRate{Key: "a", Demand: 1, Remaining: 2, Utilisation: .5, Term: 3}, &quoratev1.KeyRate{Key: "b", Demand: 99, Remaining: 0, Term: 1}),
 			answer([]uint32{1, 2}, &quoratev1.KeyRate{Key: "b", Demand: 9, Remaining: 9, Term: 2}, &quoratev1.KeyRate{Key: "c", Demand: 5, Remaining: 5, Utilisation: .9, Term: 1}),
-		}, order, 2)
+		}, &peerv1.CallRates{Order: int32(order), Top: 2})
 		got := ""
 		for _, k := range res.Keys {
 			got += k.Key + " "
@@ -34,5 +34,30 @@ func TestMergeRates(t *testing.T) {
 		if got != want || res.RangesCovered != 3 || res.RangesTotal != 4 || !res.AsOf.IsValid() {
 			t.Errorf("order %d: %q (want %q), %d of %d ranges, as of %v", order, got, want, res.RangesCovered, res.RangesTotal, res.AsOf)
 		}
+	}
+}
+
+// TestMergeRatesPages: pages follow each other without a gap or a repetition, and what has
+// not the label is in none, whatever the version of the nodes.
+func TestMergeRatesPages(t *testing.T) {
+	n := &Node{cfg: Config{Ranges: 1}}
+	res := &peerv1.CallRatesResult{Ranges: []uint32{0}}
+	for i := range 10 {
+		res.Keys = append(res.Keys, encode(&quoratev1.KeyRate{Key: string(rune('a'+i)) + "/" + []string{"eu", "us"}[i%2], Demand: float64(i / 4)}))
+	}
+	got := ""
+	ask := &peerv1.CallRates{Top: 2, Label: "2=eu"}
+	for range 9 {
+		page := n.mergeRates([]*peerv1.CallRatesResult{res}, ask).Keys
+		if len(page) == 0 {
+			break
+		}
+		for _, k := range page {
+			got += k.Key[:1]
+		}
+		ask.After = encode(page[len(page)-1])
+	}
+	if got != "iegac" {
+		t.Errorf("pages of 2: %q", got)
 	}
 }

@@ -85,6 +85,7 @@ var (
 	_ api.LimitLife     = (*cluster.Node)(nil)
 	_ api.OverrideStore = (*cluster.Node)(nil)
 	_ api.Keys          = (*cluster.Node)(nil)
+	_ api.HistoryStore  = (*cluster.Node)(nil)
 	_ api.EventSource   = (*cluster.Node)(nil)
 	_ api.Accounts      = (*cluster.Node)(nil)
 	_ api.PolicyStore   = (*cluster.Node)(nil)
