@@ -38,7 +38,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md; then read the diff")
+var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md and docs/openapi.json; then read the diff")
 
 // securedNode keeps bindings and tokens, besides what a fakeNode does.
 type securedNode struct {

@@ -114,7 +114,7 @@ func (d *document) responses(r *route) object {
 	}
 	media, _ := ok["content"].(object)
 	switch r.path {
-	case "/v1/openapi.json":
+	case "/v1/openapi.json", "/v1/schema/limits.json", "/v1/schema/node.json", "/v1/schema/scenario.json":
 		ok["content"] = object{"application/json": object{"schema": object{"type": "object"}}}
 	case "/v1/events", "/v1/rates/watch":
 		ok["content"] = object{"application/x-ndjson": media["application/json"], "text/event-stream": object{"schema": object{"type": "string"}}}

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/docs/schema"
 )
 
 func loadOpenAPI(t *testing.T) *openapi3.T {
@@ -193,4 +196,40 @@ func FuzzDecodeProto(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestOpenAPIPublished: docs/openapi.json is what a node serves.
+func TestOpenAPIPublished(t *testing.T) {
+	const file = "../docs/openapi.json"
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(call(t, http.MethodGet, serveHTTP(t, newFake(t)).URL+"/v1/openapi.json", "").body), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	if *rewriteDoc {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%s is not what a node serves: go test ./api -run OpenAPIPublished -rewrite writes it", file)
+	}
+}
+
+// TestSchemasServed: every published schema of a file is served, as it is.
+func TestSchemasServed(t *testing.T) {
+	url := serveHTTP(t, newFake(t)).URL
+	for _, name := range schema.Names() {
+		a := call(t, http.MethodGet, url+"/v1/schema/"+name+".json", "")
+		if a.code != http.StatusOK || strings.TrimSpace(a.body) != strings.TrimSpace(string(schema.Of(name))) {
+			t.Errorf("%s: %d %.80s", name, a.code, a.body)
+		}
+	}
+	if a := call(t, http.MethodGet, url+"/v1/schema/limits.json?pretty=1", ""); a.code != http.StatusBadRequest {
+		t.Errorf("an unknown parameter: %d %s", a.code, a.body)
+	}
 }

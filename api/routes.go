@@ -39,7 +39,7 @@ type route struct {
 // routes are all routes; the one description of them is made from these.
 func (r *router) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.rateRoutes(), r.forwardRoutes()), []route{
+	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.rateRoutes(), r.forwardRoutes(), schemaRoutes()), []route{
 		{method: post, path: "/v1/allow", rpc: "QuotaService.Allow", in: fromJSON, req: &quoratev1.AllowRequest{}, res: &quoratev1.AllowResponse{}, serve: r.postAllow},
 		{method: post, path: "/v1/allow:batch", rpc: "QuotaService.AllowBatch", in: fromJSON, req: &quoratev1.AllowBatchRequest{}, res: &quoratev1.AllowBatchResponse{}, serve: r.postBatch},
 		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.allowAll),

@@ -46,10 +46,10 @@
 // are written for HTTP requests.
 //
 // [FormatLimits] writes the same form, one way for each limit; reading it back
-// gives the same limits. schema/limits.schema.json describes the form to
+// gives the same limits. docs/schema/limits.json describes the form to
 // editors, by a first line of
 //
-//	# yaml-language-server: $schema=<path or URL of limits.schema.json>
+//	# yaml-language-server: $schema=<path or URL of docs/schema/limits.json>
 //
 // [ParseOverrides] reads overrides of single keys in the same strict way.
 //

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	published "github.com/quorate/quorate/docs/schema"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -39,7 +40,7 @@ type schema struct {
 func loadSchema(t *testing.T) *schema {
 	t.Helper()
 	var s schema
-	if err := json.Unmarshal(LimitsSchema(), &s); err != nil {
+	if err := json.Unmarshal(published.Limits(), &s); err != nil {
 		t.Fatal(err)
 	}
 	return &s

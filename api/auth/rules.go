@@ -161,15 +161,18 @@ var rules = map[string]Rule{
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {Need: Known, Control: true},
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {Need: Known, Control: true},
 
-	"GET /v1/forward-auth": hot(rbac.Check, nil, namespace),
-	"GET /healthz":         {Need: Open},
-	"GET /readyz":          {Need: Open},
-	"GET /v1/openapi.json": {Need: Open},
-	"GET /metrics":         {Need: Permit, Permission: rbac.MetricsRead},
-	"/api":                 everywhere(rbac.LimitsRead),
-	"/api/stats":           everywhere(rbac.RatesRead),
-	"/console":             {Need: Open, About: "pages; what they show and change needs what its calls need"},
-	"/debug":               write(everywhere(rbac.DebugRead)),
+	"GET /v1/forward-auth":         hot(rbac.Check, nil, namespace),
+	"GET /healthz":                 {Need: Open},
+	"GET /readyz":                  {Need: Open},
+	"GET /v1/openapi.json":         {Need: Open},
+	"GET /v1/schema/limits.json":   {Need: Open},
+	"GET /v1/schema/node.json":     {Need: Open},
+	"GET /v1/schema/scenario.json": {Need: Open},
+	"GET /metrics":                 {Need: Permit, Permission: rbac.MetricsRead},
+	"/api":                         everywhere(rbac.LimitsRead),
+	"/api/stats":                   everywhere(rbac.RatesRead),
+	"/console":                     {Need: Open, About: "pages; what they show and change needs what its calls need"},
+	"/debug":                       write(everywhere(rbac.DebugRead)),
 }
 
 // hot is the rule of a call that services make all the time.

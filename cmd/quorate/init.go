@@ -264,6 +264,10 @@ func (p *placeFlags) move(name, flag string, addr *string) error {
 	return nil
 }
 
+// nodeSchemaURL is where editors find the schema of a node's settings; a node serves it
+// too, at GET /v1/schema/node.json.
+const nodeSchemaURL = "https://raw.githubusercontent.com/quorate/quorate/main/docs/schema/node.json"
+
 // settings are the flags as settings of a node.
 func (p *placeFlags) settings(cluster string) string {
 	at := func(addr string) string {
@@ -276,6 +280,7 @@ func (p *placeFlags) settings(cluster string) string {
 		return addr
 	}
 	var b strings.Builder
+	b.WriteString("# yaml-language-server: $schema=" + nodeSchemaURL + "\n")
 	fmt.Fprintf(&b, "cluster: %q\nnode: %q\ndata: .\nadvertise: %q\n", cluster, p.node, p.host)
 	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, peer: %q}\n", at(p.http), at(p.grpc), at(p.peer))
 	if p.zone != "" {

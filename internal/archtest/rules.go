@@ -272,7 +272,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/rbac", "internal/zone", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{
@@ -406,6 +406,10 @@ var Rules = []Rule{
 		Job:        "loads settings and limit files for the packages that own them",
 		May:        []string{"internal/nearest", "internal/account", "internal/descriptor", "internal/quota", "internal/series", "internal/zone", "leader", "aggregator", "shard", "cluster", "api", "api/access", "internal/rbac"},
 		ThirdParty: []string{yaml},
+	},
+	{
+		Package: "docs/schema", Kind: Library,
+		Job: "has the JSON schemas of files, for editors",
 	},
 	{
 		Package: "internal/archtest", Kind: Support,

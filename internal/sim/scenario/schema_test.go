@@ -14,22 +14,22 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/docs/schema"
 )
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
-	for name, data := range map[string][]byte{"scenario": config.ScenarioSchema(), "limits": config.LimitsSchema()} {
+	for name, data := range map[string][]byte{"scenario": schema.Scenario(), "limits": schema.Limits()} {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.AddResource("https://quorate.test/"+name+".schema.json", doc); err != nil {
+		if err := c.AddResource("https://quorate.test/"+name+".json", doc); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s, err := c.Compile("https://quorate.test/scenario.schema.json")
+	s, err := c.Compile("https://quorate.test/scenario.json")
 	if err != nil {
 		t.Fatal(err)
 	}

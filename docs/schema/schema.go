@@ -1,0 +1,40 @@
+// Package schema has the JSON schemas of Quorate's files: limits.json of the limit
+// file, node.json of a node's settings, scenario.json of the simulator's scenarios,
+// beside this file. They are for editors; a node serves them under /v1/schema. The
+// parsers are stricter: a schema knows nothing of duplicate keys, nor of what two
+// fields say of each other.
+//
+// node.json is written from the settings and docs/settings.md:
+//
+//	go test ./config -run Schema -rewrite
+//
+// The others are kept by hand, and tests of config and internal/sim/scenario hold them
+// to the parsers.
+package schema
+
+import "embed"
+
+//go:embed *.json
+var files embed.FS
+
+// Names are what the schemas are of, in the order of the alphabet. The file of each is
+// its name and .json.
+func Names() []string { return []string{"limits", "node", "scenario"} }
+
+// Of returns the schema of that name. The caller owns it.
+func Of(name string) []byte {
+	data, err := files.ReadFile(name + ".json")
+	if err != nil {
+		panic(err) // invariant: names are constants, and the files are built in
+	}
+	return data
+}
+
+// Limits returns the schema of the limit file.
+func Limits() []byte { return Of("limits") }
+
+// Node returns the schema of a node's settings.
+func Node() []byte { return Of("node") }
+
+// Scenario returns the schema of a scenario. It refers to that of limits, beside it.
+func Scenario() []byte { return Of("scenario") }
