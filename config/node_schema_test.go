@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,7 +112,7 @@ func schemaOf(t *testing.T, one setting) jsonObject {
 }
 
 func words(want string, numbers bool) (out []any) {
-	for _, w := range strings.Split(strings.ReplaceAll(want, " or ", ", "), ", ") {
+	for w := range strings.SplitSeq(strings.ReplaceAll(want, " or ", ", "), ", ") {
 		if n, err := strconv.Atoi(w); err == nil && numbers {
 			out = append(out, n)
 			continue
@@ -137,9 +138,7 @@ func makeNodeSchema(t *testing.T) []byte {
 			t.Fatalf("%s: no row in docs/settings.md", one.path)
 		}
 		s := jsonObject{"description": row}
-		for k, v := range schemaOf(t, one) {
-			s[k] = v
-		}
+		maps.Copy(s, schemaOf(t, one))
 		group, rest := root, one.path
 		for {
 			name, after, nested := strings.Cut(rest, ".")
