@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestAlertsAreWhole(t *testing.T) {
 }
 
 func hasHeading(text, anchor string) bool {
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		title := strings.TrimLeft(line, "#")
 		if title == line {
 			continue
@@ -172,7 +173,7 @@ func TestPromtool(t *testing.T) {
 	fill := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "web", "$limit", "login", "$instance", "n1")
 	var all []map[string]string
 	for where, expr := range queries() {
-		name := "x:" + regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(where), "_") + fmt.Sprint(len(all))
+		name := "x:" + regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(where), "_") + strconv.Itoa(len(all))
 		all = append(all, map[string]string{"record": name, "expr": fill.Replace(expr)})
 	}
 	data, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": all}}})
