@@ -264,6 +264,19 @@ func (n *Node) run() {
 	n.accounts.Start()
 }
 
+// Retire prepares a stop: the node says that it is not ready, so that callers turn to
+// others, writes what was counted to the logs and hands its leaderships over, both as far
+// as ctx allows. It goes on deciding, and leads nothing any more. There is no way back.
+func (n *Node) Retire(ctx context.Context) {
+	why := retiring
+	n.barred.CompareAndSwap(nil, &why)
+	n.tend(ctx, func(*seat) bool { return true })
+	n.host.Retire(ctx)
+}
+
+// retiring is why a node that is about to stop is not ready.
+const retiring = "the node stops"
+
 // Close writes what was counted to the logs and hands leaderships over, both
 // as far as ctx allows, tells the peers, and stops. The node's tokens are given
 // up; nothing that was reported is lost.

@@ -73,7 +73,10 @@ type Node struct {
 	// DeadAfter is how long a node must have been silent before its replicas are
 	// given to others; 0 is never.
 	DeadAfter time.Duration
-	TLS       TLS
+	// Linger is how long a node that is told to stop goes on answering, not ready and
+	// leading nothing, so that who sends it requests hears of it; 0 to 1m.
+	Linger time.Duration
+	TLS    TLS
 }
 
 // Protocols are the protocols of others that a node serves, on its ports for gRPC and

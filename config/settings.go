@@ -49,6 +49,7 @@ func (n *Node) settings() []setting {
 		{path: "zone", scalar: name(&n.Zone)},
 		{path: "advertise", scalar: host(&n.Advertise)},
 		{path: "dead_after", scalar: durationOrNever(&n.DeadAfter, time.Second, 30*24*time.Hour)},
+		{path: "linger", scalar: duration(&n.Linger, 0, time.Minute)},
 		{path: "tls.mode", scalar: oneOf(&n.TLS.Mode, itself, TLSAuto, TLSOff)},
 		{path: "tls.ca", scalar: filePath(&n.TLS.CA)},
 		{path: "tls.cert", scalar: filePath(&n.TLS.Cert)},

@@ -38,6 +38,7 @@ type Host struct {
 
 	pace    pace
 	pacing  atomic.Bool                           // a slow disk is being tried
+	retired atomic.Bool                           // see Retire
 	tight   atomic.Pointer[illness]               // little space is left
 	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
 }
@@ -101,6 +102,15 @@ func (h *Host) all() []*Group {
 		list = append(list, h.groups[id])
 	}
 	return list
+}
+
+// Retire hands the leadership of every group led here to a replica that is ready for it,
+// as far as the context allows. From then on this node leads nothing: others give it no
+// leadership, and what it should win it gives away. It votes and keeps its logs as before.
+// It is for a node that is about to stop, and there is no way back. Safe for concurrent use.
+func (h *Host) Retire(ctx context.Context) {
+	h.retired.Store(true)
+	h.handOver(ctx)
 }
 
 // Close hands the leadership of every group led here to a replica that is

@@ -256,10 +256,10 @@ func (h *Host) watchSpace() {
 	}
 }
 
-// mustNotLead says that this node has to give up what it leads: it is shunned, or its
-// disk is nearly full or slow.
+// mustNotLead says that this node has to give up what it leads: it is shunned, about to
+// stop, or its disk is nearly full or slow.
 func (h *Host) mustNotLead() bool {
-	return h.shuns(h.cfg.Self) || h.tight.Load() != nil || h.pace.illness() != nil
+	return h.shuns(h.cfg.Self) || h.retired.Load() || h.tight.Load() != nil || h.pace.illness() != nil
 }
 
 // watchPace tries a slow disk to which nothing is written any more.

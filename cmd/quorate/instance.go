@@ -185,6 +185,16 @@ func (in *instance) mountConsole(opts *api.Options, auditPath string) {
 	opts.Mount = map[string]http.Handler{api.Console: in.console}
 }
 
+// retire has the node say that it is not ready and hand its leaderships over, while it goes
+// on answering. It returns when both are done and linger is over.
+func (in *instance) retire(linger time.Duration) {
+	heard := time.After(linger)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	in.node.Retire(ctx)
+	<-heard
+}
+
 // stopTime bounds a clean stop: draining calls and handing over leaderships.
 const stopTime = 10 * time.Second
 

@@ -37,8 +37,9 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node of a cluster",
-		Long: `Run one node of a cluster until Ctrl-C or SIGTERM; then it hands its
-leaderships over and stops. There are three ways to say which:
+		Long: `Run one node of a cluster until Ctrl-C or SIGTERM; then it says that it is
+not ready, hands its leaderships over, answers what is under way, and stops.
+The setting linger has it go on answering for a while before. There are three ways to say which:
 
   --data DIR             a node that "quorate init" made, or that has joined
   --data DIR --join ...  a new node, that joins a cluster through any member
@@ -181,6 +182,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(stdout, "stopping: handing leaderships over")
+		in.retire(settings.Linger)
 	case <-in.node.Out():
 		fmt.Fprintln(stdout, "this node has left the cluster; its data is of no use any more")
 	case err = <-in.fault:
