@@ -96,6 +96,7 @@ func (c *Console) mount(p Page) {
 	c.mux.HandleFunc("GET "+Root+"/live/"+liveName(p.Path), c.known(made, c.serveLive))
 	for name, load := range p.Data {
 		c.mux.HandleFunc("GET "+Root+"/data/"+liveName(p.Path)+"/"+name, c.known(made, serveData(load)))
+		c.mux.HandleFunc("POST "+Root+"/data/"+liveName(p.Path)+"/"+name, c.known(made, serveData(load))) // what is too long for an address
 	}
 	for name, act := range p.Actions {
 		c.mux.HandleFunc("POST "+Root+"/"+liveName(p.Path)+"/"+name, c.known(made, c.serveAction(act)))

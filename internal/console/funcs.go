@@ -36,6 +36,10 @@ func (c *Console) funcs() template.FuncMap {
 
 		"beyond":    func(bound float64) float64 { return bound + excessSlack },
 		"nodeState": nodeState,
+		"word":      func(prefix, s string) string { return enumText(s, prefix) },
+		"rule":      ruleText,
+		"enforced":  enforcedText,
+		"limitname": limitTitle,
 	}
 }
 

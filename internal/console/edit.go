@@ -1,0 +1,325 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// maxEdited bounds the text of a section that a browser is given to edit; larger ones are
+// changed by files.
+const maxEdited = 256 << 10
+
+// editor is what the page of a section shows.
+type editor struct {
+	Namespace, Limit string
+	Version          uint64
+	Text             string
+	New, TooLarge    bool
+	MayWrite         bool
+	Size             int
+}
+
+// Title says what is edited.
+func (e *editor) Title() string {
+	switch {
+	case e.Limit != "" && e.New:
+		return "New limit " + e.Namespace + "/" + e.Limit
+	case e.Limit != "":
+		return "Edit " + limitTitle(e.Namespace, e.Limit)
+	case e.Namespace != "":
+		return "Edit the namespace " + e.Namespace
+	}
+	return "Edit all limits"
+}
+
+// name is what names of namespaces and limits may be.
+var goodName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,128}$`)
+
+// named validates what is edited.
+func named(namespace, limit string) error {
+	switch {
+	case namespace == "" && limit != "":
+		return &Problem{Status: http.StatusBadRequest, Title: "Which namespace?", Detail: "A limit is in a namespace: fill in both.", Field: "namespace"}
+	case namespace == globalNamespace && limit == defaultLimit, namespace == "":
+		return nil
+	case !goodName.MatchString(namespace):
+		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The namespace %q must be 1 to 128 of a-z A-Z 0-9 . _ -", clip(namespace, 60)), Field: "namespace"}
+	case limit != "" && limit != defaultLimit && limit != templateLimit && !goodName.MatchString(limit):
+		return &Problem{Status: http.StatusBadRequest, Title: "That is no name", Detail: fmt.Sprintf("The limit %q must be 1 to 128 of a-z A-Z 0-9 . _ -", clip(limit, 60)), Field: "limit"}
+	}
+	return nil
+}
+
+func loadEdit(r *Request) (any, error) {
+	e := &editor{Namespace: r.Query("namespace"), Limit: r.Query("limit"), MayWrite: r.May(rbac.LimitsWrite)}
+	if err := named(e.Namespace, e.Limit); err != nil {
+		return nil, err
+	}
+	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{File: true})
+	if err != nil {
+		return nil, err
+	}
+	s := cut(res.Yaml, e.Namespace, e.Limit)
+	e.Version, e.Text, e.New = res.Version, s.text(), s.empty()
+	if e.New {
+		e.Text = startOf(e.Namespace, e.Limit)
+	}
+	if e.Size = len(e.Text); e.Size > maxEdited {
+		e.TooLarge, e.Text = true, ""
+	}
+	return e, nil
+}
+
+// startOf is what a new limit starts with.
+func startOf(namespace, limit string) string {
+	const rule = ": {rate: 10/s, burst: 20, ceiling: soft}\n"
+	switch {
+	case namespace == globalNamespace:
+		return "global_default" + rule
+	case limit == "":
+		return quoteName(namespace) + ":\n  limits:\n    per_client" + rule
+	case limit == defaultLimit || limit == templateLimit:
+		return limit[1:] + rule
+	}
+	return quoteName(limit) + rule
+}
+
+// proposal is a section as somebody would have it.
+type proposal struct {
+	namespace, limit, text string
+	base                   uint64 // the version that the text began as
+	version                uint64 // in force when it was looked at
+	section                section
+	file                   string
+	faults                 []lineFault
+	findings               []string
+	changes                []*quoratev1.LimitChange
+	theirs                 []*quoratev1.LimitChange // since base, to the same section
+}
+
+// lineFault is one thing that is wrong with the text. Line 0 is elsewhere in the file.
+type lineFault struct {
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"`
+}
+
+func (f lineFault) String() string {
+	if f.Line == 0 {
+		return f.Text
+	}
+	return fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Text)
+}
+
+// editSource is what the node calls the text in faults.
+const editSource = "limits"
+
+var faultAt = regexp.MustCompile(`^` + editSource + `(?::(\d+):(\d+))?: (.*)$`)
+
+// look asks the node what it thinks of what was filled in. It changes nothing.
+func look(r *Request) (*proposal, error) {
+	p := &proposal{namespace: r.PostForm.Get("namespace"), limit: r.PostForm.Get("limit"), text: r.PostForm.Get("yaml")}
+	if err := named(p.namespace, p.limit); err != nil {
+		return nil, err
+	}
+	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{File: true})
+	if err != nil {
+		return nil, err
+	}
+	p.version, p.base = res.Version, res.Version
+	if base := formVersion(r, "base"); base != nil {
+		p.base = *base
+	}
+	p.section = cut(res.Yaml, p.namespace, p.limit)
+	p.file = p.section.with(p.text)
+	valid, err := r.Limits.ValidateLimits(r.Context(), &quoratev1.ValidateLimitsRequest{Yaml: p.file, Source: editSource})
+	if err != nil {
+		return nil, err
+	}
+	if !valid.Valid {
+		p.faults = p.place(valid.Faults)
+		return p, nil
+	}
+	p.findings = valid.Findings
+	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{To: &quoratev1.LimitSet{Yaml: p.file, Source: editSource}})
+	if err != nil {
+		return nil, err
+	}
+	p.changes = diff.Changes
+	return p, p.others(r)
+}
+
+// place finds the lines of faults in what is edited.
+func (p *proposal) place(text string) []lineFault {
+	var out []lineFault
+	for line := range strings.SplitSeq(text, "\n") {
+		m := faultAt.FindStringSubmatch(line)
+		if m == nil {
+			continue // an excerpt
+		}
+		f := lineFault{Text: m[3]}
+		if m[1] != "" {
+			at, _ := strconv.Atoi(m[1])
+			column, _ := strconv.Atoi(m[2])
+			here, ok := p.section.line(at, p.text)
+			if ok {
+				f.Line, f.Column = here, max(1, column-p.section.indent)
+			} else {
+				f.Text = fmt.Sprintf("elsewhere, line %d of the file: %s", at, m[3])
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// others finds out what was changed of the same section since the text began.
+func (p *proposal) others(r *Request) error {
+	if p.base >= p.version {
+		return nil
+	}
+	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{From: &quoratev1.LimitSet{Version: &p.base}})
+	if err != nil {
+		return err
+	}
+	for _, c := range diff.Changes {
+		if (p.namespace == "" || c.Namespace == p.namespace) && (p.limit == "" || c.Limit == p.limit) {
+			p.theirs = append(p.theirs, c)
+		}
+	}
+	return nil
+}
+
+// seen names what was looked at, so that nothing else is applied.
+func (p *proposal) seen() string {
+	sum := sha256.Sum256([]byte(strconv.FormatUint(p.version, 10) + "\x00" + p.text))
+	return hex.EncodeToString(sum[:12])
+}
+
+// checkEdit answers what is wrong with a text while it is being written.
+func checkEdit(r *Request) (any, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "That is too much", Detail: "The text is larger than 5 MiB."}
+	}
+	p, err := look(r)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"faults": p.faults, "findings": p.findings, "changes": changesText(p.changes)}, nil
+}
+
+// applyEdit shows what a text would change, and applies it.
+var applyEdit = Action{Confirm: confirmEdit, Do: doEdit}
+
+func confirmEdit(r *Request) (*Confirmation, error) {
+	p, err := look(r)
+	if err != nil {
+		return nil, err
+	}
+	hidden := Hidden(r, "namespace", "limit", "base")
+	if len(p.faults) > 0 {
+		return p.faulty(r, hidden)
+	}
+	c := &Confirmation{
+		Title: "Apply these changes?", Button: "Apply", Diff: Lines(p.section.text(), p.text),
+		Fields: append(append(hidden, Hidden(r, "yaml")...), Field{Name: "seen", Type: "hidden", Value: p.seen()}, Field{Name: "version", Type: "hidden", Value: strconv.FormatUint(p.version, 10)}, commentField(r)),
+		Will:   []string{changesText(p.changes) + " No bucket is refilled by it."},
+	}
+	for _, change := range p.changes {
+		if change.Kind == quoratev1.ChangeKind_CHANGE_KIND_REMOVED {
+			c.Danger = true
+			c.Will = append(c.Will, change.Namespace+"/"+change.Limit+" is removed.")
+		}
+	}
+	for _, f := range p.findings {
+		c.Will = append(c.Will, "Probably not meant: "+f)
+	}
+	if len(p.theirs) > 0 {
+		c.conflict(r, p)
+	}
+	return c, nil
+}
+
+// faulty shows the text again with what is wrong, at its lines.
+func (p *proposal) faulty(r *Request, hidden []Field) (*Confirmation, error) {
+	var lines []string
+	for _, f := range p.faults {
+		lines = append(lines, f.String())
+	}
+	c := &Confirmation{
+		Title: "That cannot be applied yet", Button: "Check again", Will: lines,
+		Fields: append(hidden, Field{Name: "yaml", Label: "Limits, YAML", Type: "textarea", Value: p.text, Required: true, Error: lines[0]}, commentField(r)),
+	}
+	return c, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits in force stay as they are", Detail: "The node has found what is listed here.", Field: "-"}
+}
+
+// conflict says what others have changed since the text began.
+func (c *Confirmation) conflict(r *Request, p *proposal) {
+	by := ""
+	if v, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Max: 1}); err == nil && len(v.Versions) > 0 {
+		by = " by " + orNobody(v.Versions[0].Author)
+		if v.Versions[0].Comment != "" {
+			by += " (" + v.Versions[0].Comment + ")"
+		}
+	}
+	c.Title, c.Danger, c.Button = "Somebody changed the same limits", true, "Apply mine over version "+strconv.FormatUint(p.version, 10)
+	c.Will = append([]string{fmt.Sprintf("You began with version %d; version %d%s is in force now. Your text is kept; the lines below are what it changes of theirs.", p.base, p.version, by)}, c.Will...)
+	for i, t := range p.theirs {
+		if i == 10 {
+			c.Will = append(c.Will, fmt.Sprintf("They changed %d more limits.", len(p.theirs)-i))
+			break
+		}
+		c.Will = append(c.Will, "They changed "+t.Namespace+"/"+t.Limit+": "+fieldsText(t))
+	}
+}
+
+func fieldsText(c *quoratev1.LimitChange) string {
+	var parts []string
+	for _, f := range c.Fields {
+		parts = append(parts, fmt.Sprintf("%s %s → %s", f.Field, orNone(f.Before), orNone(f.After)))
+	}
+	if len(parts) == 0 {
+		return enumText(c.Kind.String(), "CHANGE_KIND_")
+	}
+	return clip(strings.Join(parts, ", "), 300)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func orNobody(s string) string {
+	if s == "" {
+		return "somebody"
+	}
+	return s
+}
+
+func doEdit(r *Request) (*Result, error) {
+	p, err := look(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.faults) > 0 {
+		return nil, &Problem{Status: http.StatusUnprocessableEntity, Title: "The limits in force stay as they are", Detail: p.faults[0].String()}
+	}
+	if r.PostForm.Get("seen") != p.seen() {
+		return nil, &Problem{Status: http.StatusConflict, Title: "Not applied yet", Detail: "The text or the limits in force have changed: look at the difference first."}
+	}
+	res, err := r.Limits.ApplyLimits(r.Context(), &quoratev1.ApplyLimitsRequest{Yaml: p.file, Source: "console", ExpectedVersion: &p.version, Comment: r.PostForm.Get("comment")})
+	if err != nil {
+		return nil, err
+	}
+	return applied("The limits are applied", res.Version, res.Changed, "versions"), nil
+}

@@ -1,0 +1,118 @@
+package console
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// enforced is the field of a limit file that says whether refusals are carried out, as
+// the API writes it.
+var enforced = regexp.MustCompile(`(, )?enforcement: (\{[^}]*\}|[a-z]+)`)
+
+// withEnforcement returns a limit's text with another enforcement. ok is false if the
+// text is not of a form that the API writes.
+func withEnforcement(text, to string) (out string, ok bool) {
+	lines := splitLines(text)
+	if len(lines) == 0 {
+		return "", false
+	}
+	if len(lines) == 1 { // name: {...}
+		line := enforced.ReplaceAllString(lines[0], "")
+		if !strings.HasSuffix(line, "}") {
+			return "", false
+		}
+		if to != "enforce" {
+			line = strings.TrimSuffix(line, "}") + ", enforcement: " + to + "}"
+		}
+		return line + "\n", true
+	}
+	var kept []string
+	skip := false
+	for i, l := range lines {
+		key, field := keyAt(l, 2)
+		if i > 0 && field {
+			skip = key == "enforcement"
+		}
+		if !skip {
+			kept = append(kept, l)
+		}
+	}
+	if to != "enforce" {
+		kept = append(kept, "  enforcement: "+to)
+	}
+	return strings.Join(kept, "\n") + "\n", true
+}
+
+// enforcementWords say what each word means for clients.
+var enforcementWords = map[string]string{
+	"enforce": "Requests beyond the limit are refused from now on, for all keys.",
+	"shadow":  "Nobody is refused any more: what would have been refused is counted and reported, and passes.",
+	"off":     "Everything passes, and nothing is counted.",
+}
+
+// switchEnforcement sets whether a limit refuses.
+var switchEnforcement = Action{Confirm: confirmEnforcement, Do: func(r *Request) (*Result, error) {
+	file, _, err := enforcementFile(r)
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.Limits.ApplyLimits(r.Context(), &quoratev1.ApplyLimitsRequest{Yaml: file, Source: "console", ExpectedVersion: formVersion(r, "version"), Comment: r.PostForm.Get("comment")})
+	if err != nil {
+		return nil, err
+	}
+	next, err := link("limit", "namespace", r.PostForm.Get("namespace"), "limit", r.PostForm.Get("limit"))
+	if err != nil {
+		return nil, err
+	}
+	return applied("It is switched", res.Version, res.Changed, strings.TrimPrefix(next, Root+"/")), nil
+}}
+
+func confirmEnforcement(r *Request) (*Confirmation, error) {
+	to := r.PostForm.Get("to")
+	_, s, err := enforcementFile(r)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := withEnforcement(s.text(), to)
+	return &Confirmation{
+		Title: "Switch " + limitTitle(r.PostForm.Get("namespace"), r.PostForm.Get("limit")) + " to " + to + "?", Button: "Switch to " + to, Danger: to == "enforce",
+		Will: []string{enforcementWords[to]}, Diff: Lines(s.text(), text), Fields: append(Hidden(r, "namespace", "limit", "to", "version"), commentField(r)),
+	}, nil
+}
+
+// enforcementFile is the limit file with the switch made, checked to change nothing else.
+func enforcementFile(r *Request) (string, section, error) {
+	ns, limit, to := r.PostForm.Get("namespace"), r.PostForm.Get("limit"), r.PostForm.Get("to")
+	if enforcementWords[to] == "" {
+		return "", section{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "Enforcement is enforce, shadow or off."}
+	}
+	if err := named(ns, limit); err != nil {
+		return "", section{}, err
+	}
+	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{File: true})
+	if err != nil {
+		return "", section{}, err
+	}
+	s := cut(res.Yaml, ns, limit)
+	byHand := &Problem{Status: http.StatusConflict, Title: "That takes the editor", Detail: "The limit cannot be switched by itself; edit it as YAML."}
+	text, ok := withEnforcement(s.text(), to)
+	if s.empty() || !ok {
+		return "", s, byHand
+	}
+	file := s.with(text)
+	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{To: &quoratev1.LimitSet{Yaml: file, Source: editSource}})
+	if err != nil {
+		return "", s, err
+	}
+	for _, c := range diff.Changes {
+		for _, f := range c.Fields {
+			if c.Namespace != ns || c.Limit != limit || f.Field != "enforcement" && f.Field != "fraction" {
+				return "", s, byHand
+			}
+		}
+	}
+	return file, s, nil
+}

@@ -1,0 +1,138 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// maxShownChanges bounds the limits that a difference lists.
+const maxShownChanges = 200
+
+// ruleText is what a limit says, in a few words.
+func ruleText(l *quoratev1.Limit) string {
+	switch {
+	case l == nil:
+		return "no rule"
+	case l.Class == quoratev1.Class_CLASS_UNLIMITED:
+		return "unlimited"
+	case l.Class == quoratev1.Class_CLASS_BANNED:
+		return "banned"
+	case len(l.Tiers) > 0:
+		var parts []string
+		for _, t := range l.Tiers {
+			parts = append(parts, tierText(t))
+		}
+		return strings.Join(parts, "; ")
+	}
+	return tierText(&quoratev1.Tier{Kind: l.Kind, Rate: l.Rate, Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone})
+}
+
+func tierText(t *quoratev1.Tier) string {
+	switch t.Kind {
+	case quoratev1.Kind_KIND_CONCURRENCY:
+		return num(t.Burst) + " in flight"
+	case quoratev1.Kind_KIND_FIXED, quoratev1.Kind_KIND_SLIDING, quoratev1.Kind_KIND_PERIODIC:
+		return t.Rate + " " + kindText(t.Kind)
+	case quoratev1.Kind_KIND_CALENDAR:
+		zone := ""
+		if t.Timezone != "" && t.Timezone != "UTC" {
+			zone = " in " + t.Timezone
+		}
+		return num(t.Burst) + " a " + t.Calendar + zone
+	}
+	return t.Rate + ", burst " + num(t.Burst)
+}
+
+func kindText(k quoratev1.Kind) string { return enumText(k.String(), "KIND_") }
+
+// enumText is the word of limit files for a value of an enumeration.
+func enumText(s, prefix string) string {
+	if strings.HasSuffix(s, "_UNSPECIFIED") {
+		return ""
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s, prefix), "_", " "))
+}
+
+// enforcedText says whether the limit refuses anybody.
+func enforcedText(l *quoratev1.Limit) Badge {
+	switch {
+	case l == nil:
+		return Badge{"idle", "gone"}
+	case l.Enforcement == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
+		return Badge{"warn", "shadow"}
+	case l.Enforcement == quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return Badge{"warn", "off"}
+	case l.Fraction > 0 && l.Fraction < 1:
+		return Badge{"warn", "enforced for " + part(l.Fraction)}
+	}
+	return Badge{"good", "enforced"}
+}
+
+// limitTitle is a limit's name as people say it.
+func limitTitle(namespace, limit string) string {
+	switch {
+	case namespace == globalNamespace:
+		return "global default"
+	case limit == defaultLimit || limit == templateLimit:
+		return "the " + limit[1:] + " of " + namespace
+	}
+	return namespace + "/" + limit
+}
+
+// changesDiff shows changes of limits field by field.
+func changesDiff(changes []*quoratev1.LimitChange) Diff {
+	var out Diff
+	for i, c := range changes {
+		if i == maxShownChanges {
+			return append(out, DiffLine{" ", fmt.Sprintf("... and %d more limits", len(changes)-i)})
+		}
+		name := c.Namespace + "/" + c.Limit
+		switch c.Kind {
+		case quoratev1.ChangeKind_CHANGE_KIND_ADDED:
+			out = append(out, DiffLine{"+", name + "  (new)"})
+		case quoratev1.ChangeKind_CHANGE_KIND_REMOVED:
+			out = append(out, DiffLine{"-", name + "  (removed)"})
+		default:
+			out = append(out, DiffLine{" ", name})
+		}
+		for _, f := range c.Fields {
+			if f.Before != "" {
+				out = append(out, DiffLine{"-", "    " + f.Field + ": " + f.Before})
+			}
+			if f.After != "" {
+				out = append(out, DiffLine{"+", "    " + f.Field + ": " + f.After})
+			}
+		}
+	}
+	return out
+}
+
+// changesText says how many limits change.
+func changesText(changes []*quoratev1.LimitChange) string {
+	var added, changed, removed int
+	for _, c := range changes {
+		switch c.Kind {
+		case quoratev1.ChangeKind_CHANGE_KIND_ADDED:
+			added++
+		case quoratev1.ChangeKind_CHANGE_KIND_REMOVED:
+			removed++
+		default:
+			changed++
+		}
+	}
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		verb string
+	}{{added, "new"}, {changed, "changed"}, {removed, "removed"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.verb))
+		}
+	}
+	if len(parts) == 0 {
+		return "No limit changes."
+	}
+	return "Limits: " + strings.Join(parts, ", ") + "."
+}
