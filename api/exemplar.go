@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/internal/tracing"
 )
 
 // A call that its caller traces, and samples, leaves the id of its trace with the time that it
@@ -41,13 +43,16 @@ func hexOdd(c byte) bool {
 	return false
 }
 
-// tracedCall returns the id of the sampled trace that a gRPC call is part of, else "".
-func tracedCall(ctx context.Context) string {
-	if v := metadata.ValueFromIncomingContext(ctx, traceHeader); len(v) > 0 {
-		return sampledTrace(v[0])
+// parentOf returns the traceparent of a gRPC call, "" if it has none.
+func parentOf(ctx context.Context) string {
+	if v := metadata.ValueFromIncomingContext(ctx, tracing.Header); len(v) > 0 {
+		return v[0]
 	}
 	return ""
 }
+
+// tracedCall returns the id of the sampled trace that a gRPC call is part of, else "".
+func tracedCall(ctx context.Context) string { return sampledTrace(parentOf(ctx)) }
 
 // took observes a time, with the trace if there is one.
 func took(o prometheus.Observer, seconds float64, trace string) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/internal/tracing"
 )
 
 const traced = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -48,7 +50,7 @@ func TestExemplars(t *testing.T) {
 	req.Header.Set("Traceparent", "00-"+traced+"-00f067aa0ba902b7-01")
 	h.ServeHTTP(httptest.NewRecorder(), req)
 	other := strings.Repeat("a", 32)
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(traceHeader, "00-"+other+"-00f067aa0ba902b7-01"))
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(tracing.Header, "00-"+other+"-00f067aa0ba902b7-01"))
 	took(s.meter.hot(methodAllow), 0.001, tracedCall(ctx))
 	show := func(accept string) string {
 		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)

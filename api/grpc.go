@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -72,9 +73,11 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 }
 
 func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	start := time.Now()
+	start, parent := time.Now(), parentOf(ctx)
+	ctx, span := s.opts.Tracer.Serve(ctx, info.FullMethod, parent)
 	res, err := next(ctx, req)
-	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start, tracedCall(ctx))
+	s.meter.observe("grpc", info.FullMethod, status.Code(err).String(), start, cmp.Or(span.Sampled(), sampledTrace(parent)))
+	span.End(err)
 	return res, err
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/quorate/quorate/internal/tracing"
 )
 
 // Bounds of the HTTP server.
@@ -134,10 +137,19 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", allowed)
 		code = writeFault(w, &fault{http: http.StatusMethodNotAllowed, detail: clip(req.Method) + " is not for " + path + "; use " + allowed})
 	default:
-		h.observe(r.meter, h.handler(w, req), start, sampledTrace(req.Header.Get(traceHeader)))
+		parent := req.Header.Get(tracing.Header)
+		if r.opts.Tracer == nil {
+			h.observe(r.meter, h.handler(w, req), start, sampledTrace(parent))
+			return
+		}
+		ctx, span := r.opts.Tracer.Serve(req.Context(), h.route, parent)
+		code := h.handler(w, req.WithContext(ctx))
+		span.Int("http.response.status_code", int64(code))
+		h.observe(r.meter, code, start, cmp.Or(span.Sampled(), sampledTrace(parent)))
+		span.End(nil)
 		return
 	}
-	r.meter.observe("http", route, strconv.Itoa(code), start, sampledTrace(req.Header.Get(traceHeader)))
+	r.meter.observe("http", route, strconv.Itoa(code), start, sampledTrace(req.Header.Get(tracing.Header)))
 }
 
 var (

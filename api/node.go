@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/series"
+	"github.com/quorate/quorate/internal/tracing"
 )
 
 // Node is what the servers need of a node. All methods are called concurrently.
@@ -139,6 +140,9 @@ type Options struct {
 	// Series bounds the limits that are counted by name in the metrics; nil: as many as
 	// series.DefaultLimits.
 	Series *series.Guard
+	// Tracer makes a span of every call over HTTP, and of all over gRPC but Allow and
+	// AllowBatch; nil is off.
+	Tracer *tracing.Tracer
 	// Logger takes what goes wrong inside; nil discards it.
 	Logger *slog.Logger
 	// Identifier says who calls, for permissions, request ids and histories. Nil:

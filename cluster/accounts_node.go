@@ -61,7 +61,9 @@ func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.lea
 func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID { return n.view.Load().ranges[r].Voters }
 
 // Call does not count for the round trip: it waits for a disk.
-func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
+	ctx, span := n.tracePart(ctx, to, c)
+	defer func() { span.End(err) }()
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/leader"
 )
 
@@ -63,6 +64,12 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
+	if c.GetTraceParent() != "" {
+		var span tracing.Span
+		ctx, span = n.cfg.Tracer.Serve(ctx, "quorate.peer.answer", c.GetTraceParent())
+		span.Text("quorate.from", string(from))
+		defer func() { span.End(nil) }()
+	}
 	var out peerv1.Call
 	switch b := c.Body.(type) {
 	case *peerv1.Call_SetLimits:
@@ -145,7 +152,9 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: &out}})
 }
 
-func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
+	ctx, span := n.tracePart(ctx, to, c)
+	defer func() { span.End(err) }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	start := n.clock.now()

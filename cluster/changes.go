@@ -192,7 +192,11 @@ func (n *Node) amend(ctx context.Context, make func(t *members.Table) (*raftlogv
 }
 
 // join takes a node in.
-func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (_ *quoratev1.JoinResponse, err error) {
+	ctx, span := n.cfg.Tracer.Start(ctx, "quorate.cluster.join")
+	defer func() { span.End(err) }()
+	span.Text("quorate.node", r.GetNode())
+	span.Text("quorate.zone", r.GetZone())
 	m := &members.Member{
 		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
 		Version: r.GetVersion(), Level: r.GetLevel(), State: members.Active, Joined: time.Now(), JoinID: string(r.GetJoinId()),

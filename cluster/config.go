@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
+	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -49,6 +50,10 @@ type Config struct {
 	// TopKeys is how many of the busiest keys of the ranges led here the metrics name, 0
 	// to series.MaxTopKeys; 0 names none.
 	TopKeys int
+
+	// Tracer makes spans of joins, plans, moves, slow reports and calls that are passed
+	// on; nil is off.
+	Tracer *tracing.Tracer
 
 	earlier uint32 // tests: as an earlier version, which reads so many packed forms less
 	Version string

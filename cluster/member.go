@@ -103,6 +103,7 @@ func (n *Node) send(reports []quota.Report) {
 			n.bookOwn(r)
 			continue
 		}
+		n.slow.sent(n, to, r)
 		if byNode == nil {
 			byNode = map[quota.NodeID][]*quota.Report{}
 		}
@@ -216,6 +217,7 @@ func (n *Node) toMember(f func(now quota.Time)) {
 }
 
 func (n *Node) apply(now quota.Time, g *quota.Grant) {
+	n.slow.answered(n, g)
 	n.agg.Apply(now, *g)
 	n.wait.Notify(g)
 }

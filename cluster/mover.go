@@ -241,6 +241,7 @@ func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
 		n.moves.planned = t.Revision()
 		return nil
 	}
+	n.tracePlan(t.Revision(), len(list))
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{Place: &raftlogv1.PutPlacements{Placements: list}}}
 }
 

@@ -41,6 +41,7 @@ type Node struct {
 	unsettled chan struct{} // the view is to be carried out
 	opening   sync.Mutex    // held while missing groups are opened
 	left      sync.Once
+	slow      slowReports
 	barred    atomic.Pointer[string] // why this node takes no part, if it may not
 	out       chan struct{}          // closed when the node is out of the cluster
 	lock      *dirLock

@@ -15,7 +15,9 @@ import (
 )
 
 // getPlan tells what is not as wanted, or would not be without some nodes.
-func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, error) {
+func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (_ *quoratev1.GetPlanResponse, err error) {
+	ctx, span := n.cfg.Tracer.Start(ctx, "quorate.cluster.plan")
+	defer func() { span.End(err) }()
 	t := n.meta.members.Load()
 	nodes := t.Nodes()
 	for _, id := range r.GetWithout() {

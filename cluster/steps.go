@@ -33,7 +33,10 @@ func (n *Node) advance(ctx context.Context, t *members.Table, g uint32, want sha
 		return step, err
 	}
 	n.log.Info("moves", "group", groupName(g), "step", step.Do, "node", step.Node, "why", step.Why)
-	return step, n.order(ctx, is.Leader, g, step)
+	ctx, span := n.traceMove(ctx, g, &step)
+	err = n.order(ctx, is.Leader, g, step)
+	span.End(err)
+	return step, err
 }
 
 // next is the next step of a group. Every member has a replica of the meta group,

@@ -115,7 +115,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), reg: reg, log: log}
 	opts := api.Options{
-		Series: cfg.Series, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
+		Series: cfg.Series, Tracer: cfg.Tracer, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
 		Register: others.register, Fronts: others.mount, ForwardAuth: others.ForwardAuth, Forwarded: others.forwarded,
 	}
 	opts.Self = string(cfg.Self)

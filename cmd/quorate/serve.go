@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/cluster"
@@ -22,6 +23,8 @@ import (
 	"github.com/quorate/quorate/internal/gcpace"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
+	"github.com/quorate/quorate/internal/tracing"
+	"github.com/quorate/quorate/internal/tracing/export"
 )
 
 // serveOptions are the flags of serve.
@@ -136,6 +139,11 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	log := newLogger(stderr, settings.Log)
+	tracer, flush, err := export.Start(ctx, os.Getenv, string(settings.Node), version, log)
+	if err != nil {
+		return &exitError{err, exitUsage}
+	}
+	defer flush()
 	sec, err := openSecurity(&settings, o.clusterName(&settings, strict), log)
 	if err != nil {
 		return err
@@ -145,6 +153,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	cfg := nodeConfig(settings)
+	cfg.Tracer = tracer
 	back := []func(){away(ports.http), away(ports.grpc)}
 	err = o.enter(ctx, &settings, strict, sec, &cfg, log)
 	for _, stop := range back {
@@ -225,7 +234,10 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 		return usagef("--token-file: is missing; \"quorate token create\" on a member makes a token")
 	}
 	j := &joiner{settings: s, strict: strict, sec: sec, token: token, log: log}
-	res, err := j.run(ctx)
+	ctx, span := cfg.Tracer.Start(ctx, "quorate.node.join")
+	span.Text("quorate.node", string(s.Node))
+	res, err := j.run(metadata.AppendToOutgoingContext(ctx, tracing.Header, cfg.Tracer.Parent(ctx)))
+	span.End(err)
 	if errors.Is(err, errAlone) {
 		log.Warn("makes a new cluster", "cluster", s.Cluster, "node", s.Node, "why", err)
 		return nil

@@ -111,6 +111,17 @@ var Rules = []Rule{
 		Job: "is the catalogue of metrics, and the dashboard, rules and alerts made of it",
 	},
 	{
+		Package: "internal/tracing/export", Kind: Library,
+		Job:        "sends spans to where OpenTelemetry's own variables say",
+		May:        []string{"internal/tracing"},
+		ThirdParty: []string{otel},
+	},
+	{
+		Package: "internal/tracing", Kind: Library,
+		Job:        "is what the edges of a node use of OpenTelemetry",
+		ThirdParty: []string{otel},
+	},
+	{
 		Package: "internal/series", Kind: Library,
 		Job: "bounds what metrics have series of their own",
 		May: []string{"internal/quota"},
@@ -259,7 +270,7 @@ var Rules = []Rule{
 		Job: "drives the pure packages with goroutines, clocks and connections",
 		May: []string{
 			"cluster/wire", "cluster/multiraft", "leader", "aggregator", "shard",
-			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/history", "internal/history/archive", "internal/quota", "internal/series", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
+			"cluster/journal", "cluster/accounts", "cluster/members", "internal/account", "internal/backup", "internal/pki", "internal/bound", "internal/history", "internal/history/archive", "internal/quota", "internal/series", "internal/tracing", "internal/limiter", "internal/zone", "internal/events", "internal/rbac", "internal/grantwait", "internal/peerproto", "internal/limitproto", "internal/attach", "branch", "api/gen/...",
 		},
 		ThirdParty: []string{protobuf, grpc, genproto, errgroup, metrics, xsync},
 	},
@@ -272,7 +283,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/tracing", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{

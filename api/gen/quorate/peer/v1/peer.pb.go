@@ -2600,7 +2600,9 @@ type Call struct {
 	//	*Call_GoneResult
 	//	*Call_Client
 	//	*Call_ClientResult
-	Body          isCall_Body `protobuf_oneof:"body"`
+	Body isCall_Body `protobuf_oneof:"body"`
+	// The trace that the call is part of, as W3C Trace Context has it; empty for none.
+	TraceParent   string `protobuf:"bytes,100,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2982,6 +2984,13 @@ func (x *Call) GetClientResult() *CallClientResult {
 		}
 	}
 	return nil
+}
+
+func (x *Call) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 type isCall_Body interface {
@@ -7186,7 +7195,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aclients\x18\t \x01(\rR\aclients\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\x81\x14\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa4\x14\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -7232,7 +7241,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\vgone_result\x18G \x01(\v2\x1f.quorate.peer.v1.CallGoneResultH\x00R\n" +
 	"goneResult\x125\n" +
 	"\x06client\x18H \x01(\v2\x1b.quorate.peer.v1.CallClientH\x00R\x06client\x12H\n" +
-	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResultB\x06\n" +
+	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResult\x12!\n" +
+	"\ftrace_parent\x18d \x01(\tR\vtraceParentB\x06\n" +
 	"\x04body\"\xda\x01\n" +
 	"\n" +
 	"CallClient\x12\x16\n" +
