@@ -129,7 +129,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
-	in.mountConsole(&opts, filepath.Join(cfg.Dir, auditFile))
+	in.mountConsole(&opts, shownSettings(&cfg, &who, sec, &ports), filepath.Join(cfg.Dir, auditFile))
 	who.bound(&ports, reg)
 	if sec.on() {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -178,9 +178,9 @@ func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir s
 }
 
 // mountConsole puts the console on the HTTP port.
-func (in *instance) mountConsole(opts *api.Options, auditPath string) {
+func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
 	in.console = console.New(console.Deps{
-		Conn: api.NewLocal(in.node, *opts), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger,
+		Conn: api.NewLocal(in.node, *opts), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
 	})
 	opts.Mount = map[string]http.Handler{api.Console: in.console}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/config"
@@ -200,20 +198,6 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	stopCtx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	return errors.Join(err, in.stop(stopCtx))
-}
-
-// consoleURL is where a browser on this machine finds the console.
-func consoleURL(addr string, secured bool) string {
-	scheme := "http"
-	if secured {
-		scheme = "https"
-	}
-	if host, port, err := net.SplitHostPort(addr); err == nil {
-		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			addr = net.JoinHostPort("localhost", port)
-		}
-	}
-	return scheme + "://" + addr + api.Console + "/"
 }
 
 // enter lets a node in that has no data yet: it joins, if the settings say where,

@@ -297,6 +297,10 @@ var Rules = []Rule{
 		ThirdParty: []string{protobuf, oidc},
 	},
 	{
+		Package: "internal/console/e2e", Kind: Command,
+		Job: "drives the console of real nodes in a browser",
+	},
+	{
 		Package: "internal/console", Kind: Library,
 		Job:        "serves the pages for operators and planners, by the API's own services",
 		May:        []string{"api/auth", "internal/audit", "internal/rbac", "api/gen/..."},

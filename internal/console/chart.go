@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -86,9 +87,9 @@ func (c Chart) JSON() (string, error) {
 func (c Chart) Last() []string {
 	var out []string
 	for _, s := range c.Series {
-		for i := len(s.Values) - 1; i >= 0; i-- {
-			if !math.IsNaN(s.Values[i]) {
-				out = append(out, s.Name+": "+strconv.FormatFloat(s.Values[i], 'f', 1, 64)+c.Unit)
+		for _, v := range slices.Backward(s.Values) {
+			if !math.IsNaN(v) {
+				out = append(out, s.Name+": "+strconv.FormatFloat(v, 'f', 1, 64)+c.Unit)
 				break
 			}
 		}

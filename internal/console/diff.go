@@ -1,6 +1,9 @@
 package console
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Diff is what changes, line by line.
 type Diff []DiffLine
@@ -54,9 +57,9 @@ func middle(out Diff, a, b []string) Diff {
 	for i := range long {
 		long[i] = make([]int16, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i, line := range slices.Backward(a) {
 		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+			if line == b[j] {
 				long[i][j] = long[i+1][j+1] + 1
 			} else {
 				long[i][j] = max(long[i+1][j], long[i][j+1])

@@ -35,7 +35,9 @@ func (c *Console) funcs() template.FuncMap {
 		"about":  func(text string, a Act) Act { a.About = text; return a },
 
 		"beyond":    func(bound float64) float64 { return bound + excessSlack },
-		"nodeState": nodeState,
+		"nodeState": nodeState, "eventState": eventState, "auditState": auditState, "where": where,
+		// callName is a method without what all have in common.
+		"callName":  func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
 		"word":      func(prefix, s string) string { return enumText(s, prefix) },
 		"rule":      ruleText,
 		"enforced":  enforcedText,

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -37,6 +38,10 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	l := &liveWriter{w: w, conn: http.NewResponseController(w), last: map[string]string{}}
 	_ = l.conn.SetReadDeadline(time.Time{}) // the stream has no end of its own
+	if r.page.Stream != nil {
+		c.stream(l, r)
+		return
+	}
 	every := r.page.Every
 	if every == 0 {
 		every = liveEvery
@@ -53,6 +58,49 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 		}
 		if r.signed && !c.still(r) {
 			return // revoked or signed out: the browser's next request is sent to sign in
+		}
+	}
+}
+
+// stream sends what a page's Stream sends, until the reader goes or may stay no longer.
+func (c *Console) stream(l *liveWriter, r *Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		check := time.NewTicker(liveEvery)
+		defer check.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.closing:
+				cancel()
+			case <-check.C:
+				if r.signed && !c.still(r) {
+					cancel()
+				}
+			}
+		}
+	}()
+	in := *r
+	in.Request = r.WithContext(ctx)
+	err := r.page.Stream(&in, func(name string, data any) error {
+		if name != "" {
+			var b bytes.Buffer
+			if err := r.page.set.ExecuteTemplate(&b, name, data); err != nil {
+				return err
+			}
+			l.last = map[string]string{} // the same again is sent again
+			l.changed(name, b.String())
+		}
+		return l.flush()
+	})
+	if err != nil && ctx.Err() == nil {
+		l.changed("trouble", problemOf(err).Detail)
+		_ = l.flush() // the reader may have gone
+		select {      // or the browser would ask again at once
+		case <-ctx.Done():
+		case <-time.After(liveBeat):
 		}
 	}
 }

@@ -40,6 +40,10 @@ type Page struct {
 	// Points returns new points of charts, by chart id; see [Chart]. It is called after Load, with
 	// what that returned. nil: none.
 	Points func(data any) map[string]Point
+	// Stream sends rows as they come, instead of what Live does: send renders a template for
+	// the element data-stream="NAME", which shows the newest first. It returns when
+	// the context ends or send fails.
+	Stream func(r *Request, send func(name string, data any) error) error
 	// Data are answers in JSON, at /console/data/PATH/NAME: for charts that change with
 	// what the reader chooses.
 	Data map[string]func(r *Request) (any, error)

@@ -47,7 +47,7 @@ func (c *Console) viewOf(r *Request) *view {
 	if r.Caller != nil {
 		v.Who = r.Caller.Identity
 	}
-	if len(r.page.Live) > 0 || r.page.Points != nil {
+	if len(r.page.Live) > 0 || r.page.Points != nil || r.page.Stream != nil {
 		v.LiveFrom = Root + "/live/" + liveName(r.page.Path)
 		if r.URL.RawQuery != "" {
 			v.LiveFrom += "?" + r.URL.RawQuery

@@ -178,10 +178,10 @@ func (c *Console) showSignIn(w http.ResponseWriter, req *http.Request) {
 		http.Redirect(w, req, Root+"/", http.StatusSeeOther)
 		return
 	}
-	c.signInPage(w, req, http.StatusOK, signInForm{Next: req.URL.Query().Get("next")})
+	c.signInPage(w, http.StatusOK, signInForm{Next: req.URL.Query().Get("next")})
 }
 
-func (c *Console) signInPage(w http.ResponseWriter, req *http.Request, code int, f signInForm) {
+func (c *Console) signInPage(w http.ResponseWriter, code int, f signInForm) {
 	f.Kind = "sign-in"
 	v := &view{Page: c.plain, Data: f, Self: c.Self, Version: c.Version, Bare: true}
 	c.render(w, code, c.plain.set, "layout", v)
@@ -212,7 +212,7 @@ func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
 	if who == nil {
 		e.Detail = why
 		c.Audit.Write(e)
-		c.signInPage(w, req, http.StatusUnauthorized, signInForm{Next: next, Error: why})
+		c.signInPage(w, http.StatusUnauthorized, signInForm{Next: next, Error: why})
 		return
 	}
 	e.Identity, e.Credential, e.Serial, e.Result = who.Identity, who.Credential.String(), who.Serial, audit.OK

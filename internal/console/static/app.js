@@ -73,6 +73,7 @@
       if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(live, 5000); }
     };
     $$("[data-live]").forEach((e) => source.addEventListener(e.dataset.live, (ev) => fill(e, ev.data)));
+    $$("[data-stream]").forEach((e) => source.addEventListener(e.dataset.stream, (ev) => add(e, ev.data)));
     source.addEventListener("trouble", (ev) => trouble(ev.data));
     source.addEventListener("points", (ev) => points(JSON.parse(ev.data)));
   }
@@ -80,6 +81,20 @@
   async function fill(e, html) {
     await htmx.swap({ target: e, text: html, swap: "innerMorph", sourceElement: e });
     $$("table[data-sort]", e).forEach(dress);
+  }
+
+  // Rows of a stream, the newest first; beyond data-keep the oldest go. While the page is
+  // paused they are dropped.
+  let paused = false;
+  function add(body, html) {
+    if (paused) return;
+    const t = document.createElement("template");
+    t.innerHTML = html;
+    body.prepend(t.content);
+    const keep = Number(body.dataset.keep) || 200;
+    while (body.children.length > keep) body.lastElementChild.remove();
+    const none = $("#none-yet");
+    if (none) none.hidden = true;
   }
 
   // Charts.
@@ -179,6 +194,12 @@
     const t = ev.target.closest ? ev.target : ev.target.parentElement;
     if (!t) return;
     if (t.closest("[data-theme-toggle]")) nextTheme();
+    const pause = t.closest("[data-pause]");
+    if (pause) {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      pause.textContent = paused ? "Go on" : "Pause";
+    }
     const menu = t.closest("[data-menu]");
     if (menu) menu.setAttribute("aria-expanded", String($("#nav").classList.toggle("open")));
     const leave = t.closest("[data-close], [data-done]");

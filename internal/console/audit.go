@@ -1,0 +1,102 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+func auditPage() Page {
+	return Page{Path: "audit", Title: "Audit log", Group: "Access", Template: "audit", Need: rbac.AccessRead, Load: loadAudit}
+}
+
+// auditRows is how many entries are on a page.
+const auditRows = 50
+
+type auditView struct {
+	Node               string
+	Who, Method, Text  string
+	Result             string
+	Results            []Option
+	Entries            []audit.Entry
+	Pager              Pager
+	Incomplete, Absent bool
+}
+
+// loadAudit reads this node's audit log, which tells what others did: only those may read
+// it who may see all bindings and tokens.
+func loadAudit(r *Request) (any, error) {
+	v := &auditView{
+		Node: r.c.Self, Who: r.Query("who"), Method: r.Query("method"), Text: r.Query("text"), Result: r.Query("result"),
+		Results: []Option{{"", "all"}, {"ok", "done"}, {"denied", "denied"}, {"failed", "failed"}},
+	}
+	if r.c.Guard != nil {
+		if err := r.c.Guard.Check(r.Caller, rbac.AccessRead, rbac.Everywhere, "the audit log"); err != nil {
+			return nil, &Problem{Status: http.StatusForbidden, Title: "You may not", Detail: err.Error()}
+		}
+	}
+	if r.c.AuditPath == "" {
+		v.Absent = true
+		return v, nil
+	}
+	from, err := placeOf(r.Query("from"))
+	if err != nil {
+		return nil, err
+	}
+	entries, next, err := audit.Newest(r.c.AuditPath, from, auditRows, v.match)
+	if err != nil {
+		return nil, &Problem{Status: http.StatusInternalServerError, Title: "The audit log cannot be read", Detail: "The node's log says why."}
+	}
+	v.Entries = entries
+	v.Pager = Pager{Label: "Pages of the audit log", What: plural(len(entries), "entry")}
+	if len(entries) != 1 {
+		v.Pager.What = strconv.Itoa(len(entries)) + " entries"
+	}
+	v.Incomplete = next != nil && len(entries) < auditRows
+	at := func(place string) string {
+		to, _ := link("audit", "who", v.Who, "method", v.Method, "text", v.Text, "result", v.Result, "from", place)
+		return to
+	}
+	if next != nil {
+		v.Pager.Next = at(fmt.Sprintf("%d.%d", next.File, next.Before))
+	}
+	if from != (audit.Place{}) {
+		v.Pager.Prev = at("")
+	}
+	return v, nil
+}
+
+// placeOf reads a place as the page's addresses have it, such as 0.4711.
+func placeOf(text string) (p audit.Place, err error) {
+	if text == "" {
+		return p, nil
+	}
+	file, before, ok := strings.Cut(text, ".")
+	n, err1 := strconv.ParseUint(file, 10, 8)
+	b, err2 := strconv.ParseInt(before, 10, 63)
+	if !ok || err1 != nil || err2 != nil || b < 0 {
+		return p, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(clip(text, 40)) + "; must be a place in the log, such as 0.4711."}
+	}
+	return audit.Place{File: int(n), Before: b}, nil
+}
+
+func (v *auditView) match(e *audit.Entry) bool {
+	has := func(in, what string) bool { return strings.Contains(strings.ToLower(in), strings.ToLower(what)) }
+	return has(e.Identity, v.Who) && has(e.Method, v.Method) && (v.Result == "" || string(e.Result) == v.Result) &&
+		(v.Text == "" || has(e.What, v.Text) || has(e.Answer, v.Text) || has(e.Detail, v.Text) || has(e.RequestID, v.Text) || has(e.Address, v.Text))
+}
+
+// auditState is how a call ended, in a word.
+func auditState(e audit.Entry) Badge {
+	switch e.Result {
+	case audit.OK:
+		return Badge{"good", "done"}
+	case audit.Denied:
+		return Badge{"bad", "denied"}
+	}
+	return Badge{"warn", "failed"}
+}

@@ -1,0 +1,15 @@
+// Package e2e drives the console of real nodes in Chromium: there is nothing in it but a
+// test, and what node runs for it.
+//
+// It needs node 18 or later, npm and chromium, and skips without them, but not where
+// CI=true. What npm has to bring is in package-lock.json; it is installed once in the
+// user's cache directory, and nothing of it is in the binary.
+//
+// flows.mjs clicks through every flow and looks at every page: nothing that the
+// Content-Security-Policy refuses, no error in the browser's console, no violation that
+// axe finds in light and in dark, no page wider than 1280 or 390 pixels, everything
+// reachable by keyboard. A page that is registered and not in its list fails the test.
+//
+//	go test ./internal/console/e2e -v
+//	QUORATE_SHOTS=/some/dir go test ./internal/console/e2e   # screenshots of all pages
+package e2e

@@ -1,0 +1,179 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+func eventsPage() Page {
+	return Page{Path: "events", Title: "Events", Group: "Operations", Template: "events", Need: rbac.EventsRead, Load: loadEvents, Stream: streamEvents}
+}
+
+// Bounds of live events: a busy node has more than anybody reads.
+const (
+	eventsEvery = 500 * time.Millisecond // rows are sent so often
+	eventsRows  = 40                     // at most so many at a time: the newest
+)
+
+// eventKinds are the kinds in words.
+var eventKinds = []Option{
+	{"", "all kinds"},
+	{"7", "refused"},
+	{"1", "served"},
+	{"2", "refused: too long a wait"},
+	{"3", "refused: more than one request may take"},
+	{"4", "no such limit"},
+	{"5", "bucket made"},
+	{"6", "bucket let go"},
+	{"8", "limits changed"},
+}
+
+type eventsView struct {
+	Namespace, Limit, Key, Kind string
+	Kinds                       []Option
+	Node                        string
+}
+
+func loadEvents(r *Request) (any, error) {
+	v := &eventsView{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Kind: r.Query("kind"), Kinds: eventKinds, Node: r.c.Self}
+	_, err := v.request()
+	return v, err
+}
+
+func (v *eventsView) request() (*quoratev1.WatchRequest, error) {
+	req := &quoratev1.WatchRequest{Namespace: v.Namespace, Limit: v.Limit, Key: v.Key}
+	if v.Kind != "" {
+		n, err := strconv.ParseInt(v.Kind, 10, 32)
+		if err != nil || !slices.ContainsFunc(eventKinds, func(o Option) bool { return o.Value == v.Kind }) {
+			return nil, &Problem{Status: 400, Title: "That is not right", Detail: "There is no kind of event " + strconv.Quote(clip(v.Kind, 20)) + "."}
+		}
+		req.Kinds = []quoratev1.EventKind{quoratev1.EventKind(n)}
+	}
+	return req, nil
+}
+
+// eventRows are rows to send: the newest first.
+type eventRows struct {
+	Events  []*quoratev1.Event
+	Skipped uint64 // not shown, or lost because they came too fast
+}
+
+// streamEvents gathers events for a moment and sends the newest.
+func streamEvents(r *Request, send func(string, any) error) error {
+	data, err := loadEvents(r)
+	if err != nil {
+		return err
+	}
+	req, err := data.(*eventsView).request() //nolint:errcheck // that is what loadEvents returns
+	if err != nil {
+		return err
+	}
+	watch, err := r.Events.Watch(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	if err := send("", nil); err != nil { // the headers: the page is live
+		return err
+	}
+	got, failed := receive(r.Context(), watch)
+	tick := time.NewTicker(eventsEvery)
+	defer tick.Stop()
+	var rows eventRows
+	var lost uint64
+	for {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case err := <-failed:
+			return err
+		case m := <-got:
+			rows.take(m, &lost)
+		case <-tick.C:
+			name := "rows"
+			if len(rows.Events) == 0 && rows.Skipped == 0 {
+				name = ""
+			}
+			slices.Reverse(rows.Events)
+			if err := send(name, &rows); err != nil {
+				return err
+			}
+			rows = eventRows{}
+		}
+	}
+}
+
+func (e *eventRows) take(m *quoratev1.WatchResponse, lost *uint64) {
+	if m.Lost > *lost {
+		e.Skipped += m.Lost - *lost
+		*lost = m.Lost
+	}
+	if m.Event == nil {
+		return
+	}
+	if len(e.Events) >= eventsRows {
+		e.Events = e.Events[1:]
+		e.Skipped++
+	}
+	e.Events = append(e.Events, m.Event)
+}
+
+// receive hands on what a watch tells; the goroutine ends with ctx.
+func receive(ctx context.Context, watch interface {
+	Recv() (*quoratev1.WatchResponse, error)
+},
+) (<-chan *quoratev1.WatchResponse, <-chan error) {
+	got, failed := make(chan *quoratev1.WatchResponse), make(chan error, 1)
+	go func() {
+		for {
+			m, err := watch.Recv()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					failed <- err
+				}
+				return
+			}
+			select {
+			case got <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return got, failed
+}
+
+// eventState is what happened, in a word.
+func eventState(e *quoratev1.Event) Badge {
+	switch e.GetKind() {
+	case quoratev1.EventKind_EVENT_KIND_TOKENS_SERVED:
+		if e.GetShadow() {
+			return Badge{"warn", "served, shadow"}
+		}
+		if e.GetNear() {
+			return Badge{"warn", "served, near"}
+		}
+		return Badge{"good", "served"}
+	case quoratev1.EventKind_EVENT_KIND_REFUSED:
+		return Badge{"bad", "refused"}
+	case quoratev1.EventKind_EVENT_KIND_TIMEOUT_SERVING_TOKENS:
+		return Badge{"bad", "too long a wait"}
+	case quoratev1.EventKind_EVENT_KIND_TOO_MANY_TOKENS_REQUESTED:
+		return Badge{"bad", "too many at once"}
+	case quoratev1.EventKind_EVENT_KIND_BUCKET_MISS:
+		return Badge{"warn", "no such limit"}
+	case quoratev1.EventKind_EVENT_KIND_BUCKET_CREATED:
+		return Badge{"idle", "bucket made"}
+	case quoratev1.EventKind_EVENT_KIND_BUCKET_REMOVED:
+		return Badge{"idle", "bucket let go"}
+	case quoratev1.EventKind_EVENT_KIND_LIMITS_CHANGED:
+		return Badge{"warn", "limits changed"}
+	}
+	return Badge{"idle", "unknown"}
+}
