@@ -17,7 +17,7 @@ func TestSecureRefusals(t *testing.T) {
 	} {
 		_, err := New(t.Context(), []string{"127.0.0.1:1"}, c.opts...)
 		e, ok := errors.AsType[*Error](err)
-		if !ok || e.Kind != ErrInvalid || e.Field != c.field || !strings.Contains(err.Error(), c.want) {
+		if !ok || !errors.Is(e.Kind, ErrInvalid) || e.Field != c.field || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v; want field %s, and %q", err, c.field, c.want)
 		}
 	}

@@ -1,0 +1,223 @@
+package systemtest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const tutorial = "../docs/tutorial.md"
+
+// What the tutorial's markers say: that the next block is a file that it has the reader
+// write, or that its commands are not run by the test.
+var (
+	fileMarker = regexp.MustCompile(`^<!-- file: (\S+) -->$`)
+	skipMarker = "<!-- not run -->"
+)
+
+// masks are what is different each time that the tutorial is done.
+var masks = []*regexp.Regexp{
+	regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)?`),
+	regexp.MustCompile(`quorate1\.[^ ]+`),
+	regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs|us|s)\b`),
+	regexp.MustCompile(`why \w+`),
+	regexp.MustCompile(`remaining \d+`),
+	regexp.MustCompile(`/[/\w.-]+/(n\d|shop)\b`),
+	regexp.MustCompile(`\d+(\.\d+)? ?[KMG]i?B`),
+	regexp.MustCompile(`((200|429) ?){3,}`), // on a busy machine one may be refused that waited too long for its grant
+	regexp.MustCompile(`in \d+ seconds?`),
+	regexp.MustCompile(` +(\n|$)?`),
+}
+
+func masked(text string) string {
+	for _, m := range masks {
+		text = m.ReplaceAllString(text, "*")
+	}
+	return strings.TrimSpace(text)
+}
+
+// TestTutorial does the tutorial, as it is written, in a network of its own, and holds what
+// is printed to what it says. With -rewrite it writes down what was printed.
+func TestTutorial(t *testing.T) {
+	needBinary(t)
+	text, err := os.ReadFile(tutorial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := newShell(t)
+	var out strings.Builder
+	lines := strings.Split(string(text), "\n")
+	commands := 0
+	for i := 0; i < len(lines); i++ {
+		out.WriteString(lines[i] + "\n")
+		file := fileMarker.FindStringSubmatch(lines[i])
+		skip := lines[i] == skipMarker
+		if (file != nil || skip) && i+1 < len(lines) {
+			i++
+			out.WriteString(lines[i] + "\n")
+		}
+		if !strings.HasPrefix(lines[i], "```") || lines[i] == "```" {
+			continue
+		}
+		end := i + 1
+		for ; end < len(lines) && lines[end] != "```"; end++ {
+		}
+		block := lines[i+1 : end]
+		switch {
+		case file != nil:
+			write(t, filepath.Join(sh.dir, file[1]), strings.Join(block, "\n")+"\n")
+		case lines[i] == "```console" && !skip:
+			var n int
+			block, n = sh.block(block)
+			commands += n
+		}
+		for _, l := range block {
+			out.WriteString(strings.TrimRight(l, " ") + "\n")
+		}
+		out.WriteString("```\n")
+		i = end
+	}
+	if commands < 20 {
+		t.Errorf("%d commands were run; the tutorial has more", commands)
+	}
+	if *rewrite && !t.Failed() {
+		write(t, tutorial, strings.TrimRight(out.String(), "\n")+"\n")
+	}
+}
+
+// shell is a bash that does what a reader does, one line after another.
+type shell struct {
+	t   *testing.T
+	dir string
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	for _, program := range []string{"bash", "unshare", "ip", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing(t, fmt.Sprintf("needs %s: install bash, util-linux, iproute2 and curl", program))
+		}
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "http-service"), "../examples/http-service").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	flags := []string{"-n"}
+	if os.Geteuid() != 0 {
+		flags = []string{"-r", "-n"}
+	}
+	if out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput(); err != nil {
+		missing(t, fmt.Sprintf("needs a network of its own, for which it must be root or allowed to make user namespaces: %s", out))
+	}
+	cmd := exec.Command("unshare", append(flags, "bash")...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+filepath.Dir(binary)+":"+os.Getenv("PATH"), "QUORATE_USER=ann", "LC_ALL=C", "NO_COLOR=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pr, pw := io.Pipe()
+	cmd.Stdout, cmd.Stderr = pw, pw
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sh := &shell{t: t, dir: dir, in: in, out: bufio.NewReader(pr)}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		pw.Close()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+			for _, l := range logs {
+				b, _ := os.ReadFile(l)
+				t.Logf("%s:\n%s", filepath.Base(l), tail(string(b), 20))
+			}
+		}
+		fmt.Fprintln(in, "kill -9 $(jobs -p) 2>/dev/null; wait; exit")
+		in.Close()
+		go io.Copy(io.Discard, pr) // so that what ends may still print
+		<-ended
+	})
+	sh.run("ip link set lo up")
+	return sh
+}
+
+// missing skips a test that cannot run here, which under CI is an error.
+func missing(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// run runs a line and returns what it prints.
+func (s *shell) run(line string) string {
+	s.t.Helper()
+	const mark = "quorate-tutorial-done"
+	fmt.Fprintf(s.in, "%s\necho; echo %s\n", line, mark)
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		for {
+			l, err := s.out.ReadString('\n')
+			if err != nil || strings.TrimSpace(l) == mark {
+				done <- err
+				return
+			}
+			out.WriteString(l)
+		}
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			s.t.Fatalf("$ %s\n%s%v", line, &out, err)
+		}
+	case <-time.After(2 * time.Minute):
+		s.t.Fatalf("$ %s\nstill runs after two minutes", line)
+	}
+	return strings.ReplaceAll(strings.TrimRight(out.String(), "\n"), s.dir, "/tmp/shop")
+}
+
+// block runs the commands of a block, and returns the block with what they printed.
+func (s *shell) block(block []string) (out []string, commands int) {
+	s.t.Helper()
+	for i := 0; i < len(block); {
+		line, ok := strings.CutPrefix(block[i], "$ ")
+		if !ok {
+			s.t.Fatalf("a block of the tutorial does not begin with a command: %q", block[i])
+		}
+		out = append(out, block[i])
+		i++
+		for ; i < len(block) && strings.HasPrefix(block[i], "> "); i++ {
+			line += "\n" + block[i][2:]
+			out = append(out, block[i])
+		}
+		var want []string
+		for ; i < len(block) && !strings.HasPrefix(block[i], "$ "); i++ {
+			want = append(want, block[i])
+		}
+		got := s.run(line)
+		commands++
+		if !*rewrite && masked(got) != masked(strings.Join(want, "\n")) {
+			s.t.Errorf("$ %s\nprints\n%s\nthe tutorial says\n%s", line, got, strings.Join(want, "\n"))
+		}
+		if got != "" {
+			out = append(out, strings.Split(got, "\n")...)
+		}
+	}
+	return out, commands
+}
