@@ -8,11 +8,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Demand is what one key was asked for in a second. Seconds without demand are left out.
+// Demand is what one key was asked for in a second, or in some seconds of which no
+// more is known. What is without demand is left out.
 type Demand struct {
 	At        history.Second
 	Attempted quota.Units
+	Seconds   int // 0 is one
 }
+
+func (d *Demand) end() history.Second { return d.At + history.Second(max(1, d.Seconds)) }
 
 // Outcome is what a limit would have done with demand.
 type Outcome struct {
@@ -36,25 +40,70 @@ func Replayable(t *quota.Tier) bool { return t.Kind != quota.Concurrency }
 // Replay returns what a tier, full at the first second, would have refused of the demand,
 // which is ordered by time.
 func Replay(t *quota.Tier, demand []Demand) Outcome {
+	return ReplayEach(t, demand, func(*Demand, quota.Units, quota.Units) {})
+}
+
+// ReplayEach is Replay, which also tells what would have been refused of each demand:
+// about least and most, as what is refused in all lies between their sums.
+func ReplayEach(t *quota.Tier, demand []Demand, each func(d *Demand, least, most quota.Units)) Outcome {
 	out := Outcome{Estimate: t.Kind == quota.SlidingWindow || t.Kind == quota.PeriodicRefill}
 	if len(demand) == 0 {
 		return out
 	}
 	begin := at(demand[0].At)
 	best, worst := limiter.NewMeter(t, begin), limiter.NewMeter(t, begin)
-	for _, d := range demand {
+	for i := range demand {
+		d := &demand[i]
+		least, most := d.Attempted-eager(&best, t, d), d.Attempted-lazy(&worst, t, d)
 		out.Attempted = out.Attempted.Plus(d.Attempted)
-		out.RefusedAtLeast = out.RefusedAtLeast.Plus(d.Attempted - eager(&best, t, d))
-		refused := d.Attempted - lazy(&worst, t, d)
-		out.RefusedAtMost = out.RefusedAtMost.Plus(refused)
-		if refused > 0 {
+		out.RefusedAtLeast = out.RefusedAtLeast.Plus(least)
+		out.RefusedAtMost = out.RefusedAtMost.Plus(most)
+		if most > 0 {
 			out.Seconds++
 		}
+		each(d, least, most)
 	}
-	if t.Kind == quota.TokenBucket && out.RefusedAtMost > 0 { // the meter takes a part of a token, a request does not
-		out.RefusedAtMost = min(out.Attempted, out.RefusedAtMost+parts)
+	out.round(t)
+	return out
+}
+
+// ReplayAll returns what tiers that all have to let a token pass, and of which none is
+// charged when one refuses, would have refused: no less than each by itself, and no
+// more than all of them by themselves.
+func ReplayAll(tiers []quota.Tier, demand []Demand) Outcome {
+	var out Outcome
+	for i := range tiers {
+		out.join(Replay(&tiers[i], demand))
 	}
 	return out
+}
+
+// join adds a tier that has to let pass as well.
+func (o *Outcome) join(t Outcome) {
+	if o.Attempted == 0 {
+		*o = t
+		return
+	}
+	o.RefusedAtLeast = max(o.RefusedAtLeast, t.RefusedAtLeast)
+	o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost.Plus(t.RefusedAtMost))
+	o.Estimate = o.Estimate || t.Estimate
+	o.Seconds = max(o.Seconds, t.Seconds)
+}
+
+// Add adds what happened to other keys at the same time.
+func (o *Outcome) Add(k *Outcome) {
+	o.Attempted = o.Attempted.Plus(k.Attempted)
+	o.RefusedAtLeast = o.RefusedAtLeast.Plus(k.RefusedAtLeast)
+	o.RefusedAtMost = o.RefusedAtMost.Plus(k.RefusedAtMost)
+	o.Estimate = o.Estimate || k.Estimate
+	o.Seconds = max(o.Seconds, k.Seconds)
+}
+
+// round allows for parts of tokens: the meter takes a part, a request does not.
+func (o *Outcome) round(t *quota.Tier) {
+	if t.Kind == quota.TokenBucket && o.RefusedAtMost > 0 {
+		o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost+parts)
+	}
 }
 
 // parts is what is left of tokens that nobody can take, at most: one at the end, and one
@@ -63,27 +112,33 @@ const parts = 2 * quota.Token
 
 func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Second) }
 
-// eager takes what there is when the second begins, and the rest out of what the second
+// eager takes what there is when each second begins, and the rest out of what the second
 // brings: nothing overflows that somebody wanted.
-func eager(m *limiter.Meter, t *quota.Tier, d Demand) quota.Units {
-	m.Advance(at(d.At), t)
-	first := take(m, d.Attempted)
+func eager(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	wide := *t
 	if t.Kind == quota.TokenBucket {
 		wide.Burst = quota.MaxTokens // what is taken as it comes may be more than the burst
 	}
-	m.Advance(at(d.At+1)-1, &wide)
-	rest := take(m, d.Attempted-first)
-	m.Cap(t.BurstUnits())
-	return first + rest
+	got := quota.Units(0)
+	for s := d.At; s < d.end(); s++ {
+		m.Advance(at(s), t)
+		got += take(m, d.Attempted-got)
+		m.Advance(at(s+1)-1, &wide)
+		got += take(m, d.Attempted-got)
+		m.Cap(t.BurstUnits())
+		if got == d.Attempted {
+			break // the meter is advanced when it is looked at again
+		}
+	}
+	return got
 }
 
-// lazy takes no more than there is when the second begins, and takes it when the second
+// lazy takes no more than there is when the demand begins, and takes it when it
 // ends, after what did not fit has overflowed.
-func lazy(m *limiter.Meter, t *quota.Tier, d Demand) quota.Units {
+func lazy(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	m.Advance(at(d.At), t)
 	got := max(0, min(d.Attempted, m.Level()))
-	m.Advance(at(d.At+1)-1, t)
+	m.Advance(at(d.end())-1, t)
 	m.Add(-got)
 	return got
 }
@@ -99,19 +154,14 @@ func take(m *limiter.Meter, want quota.Units) quota.Units {
 // proportion to the rate, at least one token. It returns false if the largest possible
 // rate refuses more.
 func Suggest(t quota.Tier, demand []Demand, refused float64) (quota.Tier, bool) {
-	scaled := func(tokens int64) quota.Tier {
-		next := t
-		next.Rate.Tokens = tokens
-		next.Burst = max(1, int64(float64(t.Burst)*float64(tokens)/float64(max(1, t.Rate.Tokens))))
-		if t.Kind != quota.TokenBucket {
-			next.Burst = tokens
-		}
-		next.Burst = min(next.Burst, quota.MaxTokens)
-		return next
-	}
+	return SuggestBy(t, func(next *quota.Tier) Outcome { return Replay(next, demand) }, refused)
+}
+
+// SuggestBy is Suggest by another replay, of which a larger tier never refuses more.
+func SuggestBy(t quota.Tier, replay func(*quota.Tier) Outcome, refused float64) (quota.Tier, bool) {
 	enough := func(tokens int64) bool {
-		next := scaled(tokens)
-		o := Replay(&next, demand)
+		next := scaled(t, tokens)
+		o := replay(&next)
 		return float64(o.RefusedAtMost) <= refused*float64(o.Attempted)
 	}
 	low, high := int64(0), int64(1) // low refuses too much
@@ -129,5 +179,15 @@ func Suggest(t quota.Tier, demand []Demand, refused float64) (quota.Tier, bool) 
 			low = middle
 		}
 	}
-	return scaled(high), true
+	return scaled(t, high), true
+}
+
+// scaled is a tier with another number of tokens per period, and a burst in proportion.
+func scaled(t quota.Tier, tokens int64) quota.Tier {
+	burst := max(1, int64(float64(t.Burst)*float64(tokens)/float64(max(1, t.Rate.Tokens))))
+	if t.Kind != quota.TokenBucket {
+		burst = tokens
+	}
+	t.Rate.Tokens, t.Burst = tokens, min(burst, quota.MaxTokens)
+	return t
 }

@@ -30,6 +30,7 @@ func TestBetween(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for _, tier := range tiers(rng) {
 			start := history.Second(1_000_000 + rng.IntN(100))
+			length := []int{1, 1, 5, 60}[rng.IntN(4)] // seconds that are known together
 			var events []quota.Time
 			for s := range history.Second(60) {
 				for range rng.IntN(1 + rng.IntN(30)) {
@@ -37,10 +38,10 @@ func TestBetween(t *testing.T) {
 				}
 			}
 			slices.Sort(events)
-			demand, refused := recorded(events), oneByOne(&tier, start, events)
+			demand, refused := recorded(events, length), oneByOne(&tier, start, events)
 			got := Replay(&tier, demand)
 			if got.Estimate {
-				if off := max(refused-got.RefusedAtMost, got.RefusedAtLeast-refused); off > got.Attempted/5 {
+				if off := max(refused-got.RefusedAtMost, got.RefusedAtLeast-refused); length == 1 && off > got.Attempted/5 {
 					t.Fatalf("seed %d, %v: refused %d, estimated %+v", seed, tier.Kind, refused, got)
 				}
 				continue
@@ -48,19 +49,20 @@ func TestBetween(t *testing.T) {
 			if refused < got.RefusedAtLeast || refused > got.RefusedAtMost {
 				t.Fatalf("seed %d, %v: refused %d, replayed %+v", seed, tier.Kind, refused, got)
 			}
-			if k := tier.Kind; (k == quota.FixedWindow || k == quota.CalendarWindow) && !got.Exact() {
+			if k := tier.Kind; (k == quota.FixedWindow || k == quota.CalendarWindow) && length == 1 && !got.Exact() {
 				t.Fatalf("seed %d, %v: not exact: %+v", seed, k, got)
 			}
 		}
 	}
 }
 
-func recorded(events []quota.Time) []Demand {
+func recorded(events []quota.Time, length int) []Demand {
 	var out []Demand
 	for _, e := range events {
 		s := history.Second(e / quota.Time(time.Second))
+		s -= s % history.Second(length)
 		if n := len(out); n == 0 || out[n-1].At != s {
-			out = append(out, Demand{At: s})
+			out = append(out, Demand{At: s, Seconds: length})
 		}
 		out[len(out)-1].Attempted += quota.Token
 	}
@@ -88,7 +90,7 @@ func TestReplayWidth(t *testing.T) {
 	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 200}
 	var demand []Demand
 	for s := range history.Second(600) {
-		demand = append(demand, Demand{s, quota.Units(80+(s%20)*5) * quota.Token})
+		demand = append(demand, Demand{At: s, Attempted: quota.Units(80+(s%20)*5) * quota.Token})
 	}
 	o := Replay(&tier, demand)
 	if o.RefusedAtLeast == 0 || o.RefusedAtMost > o.RefusedAtLeast+o.Attempted/20 {
@@ -102,7 +104,7 @@ func TestSuggest(t *testing.T) {
 	tier := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
 	var demand []Demand
 	for s := range history.Second(300) {
-		demand = append(demand, Demand{s, quota.Units(50+50*(s%10/9)) * quota.Token})
+		demand = append(demand, Demand{At: s, Attempted: quota.Units(50+50*(s%10/9)) * quota.Token})
 	}
 	next, ok := Suggest(tier, demand, 0.01)
 	o := Replay(&next, demand)
@@ -114,5 +116,44 @@ func TestSuggest(t *testing.T) {
 	less.Burst -= 2
 	if o := Replay(&less, demand); float64(o.RefusedAtMost) <= 0.01*float64(o.Attempted) {
 		t.Fatalf("%+v would do: %+v", less, o)
+	}
+}
+
+// TestBetweenAll: the same of several tiers, of which none is charged when one refuses.
+func TestBetweenAll(t *testing.T) {
+	for seed := range uint64(*seeds) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		all := tiers(rng)
+		both := []quota.Tier{all[0], all[1]}
+		start := history.Second(1_000_000 + rng.IntN(100))
+		var events []quota.Time
+		for s := range history.Second(60) {
+			for range rng.IntN(1 + rng.IntN(30)) {
+				events = append(events, at(start+s)+quota.Time(rng.Int64N(int64(time.Second))))
+			}
+		}
+		slices.Sort(events)
+		if len(events) == 0 {
+			continue
+		}
+		first := at(history.Second(events[0] / quota.Time(time.Second)))
+		meters := []limiter.Meter{limiter.NewMeter(&both[0], first), limiter.NewMeter(&both[1], first)}
+		refused := quota.Units(0)
+		for _, e := range events {
+			for i := range meters {
+				meters[i].Advance(e, &both[i])
+			}
+			if min(meters[0].Level(), meters[1].Level()) < quota.Token {
+				refused += quota.Token
+				continue
+			}
+			for i := range meters {
+				meters[i].Add(-quota.Token)
+			}
+		}
+		got := ReplayAll(both, recorded(events, 1))
+		if refused < got.RefusedAtLeast || refused > got.RefusedAtMost {
+			t.Fatalf("seed %d: refused %d, replayed %+v", seed, refused, got)
+		}
 	}
 }

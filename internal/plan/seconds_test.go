@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// pointOf is what is kept of some seconds.
+func pointOf(start history.Second, seconds []quota.Units) history.Point {
+	p := history.Point{Start: start, Seconds: len(seconds)}
+	s := slices.Clone(seconds)
+	slices.Sort(s)
+	for _, v := range s {
+		p.Attempted += v
+	}
+	at := func(percent int) quota.Units { return s[(len(s)*percent+99)/100-1] }
+	p.P50, p.P95, p.P99, p.Peak = at(50), at(95), at(99), s[len(s)-1]
+	return p
+}
+
+func someMinutes(rng *rand.Rand, minutes, per int) (points []history.Point, real []Demand) {
+	for m := range minutes {
+		start := history.Second(1_200_000 + m*per)
+		v := make([]quota.Units, per)
+		for i := range v {
+			v[i] = quota.Units(rng.IntN(40)) * quota.Token
+			if rng.IntN(20) == 0 {
+				v[i] *= 4
+			}
+			if v[i] > 0 {
+				real = append(real, Demand{At: start + history.Second(i), Attempted: v[i]})
+			}
+		}
+		points = append(points, pointOf(start, v))
+	}
+	return points, real
+}
+
+// TestSeconds: a likeness has the points' sums and peaks, and the real second's sizes nearly.
+func TestSeconds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	points, _ := someMinutes(rng, 10, 60)
+	points = append(points, pointOf(2_000_040, []quota.Units{7}), pointOf(3_000_000, make([]quota.Units, 60)))
+	for _, order := range []Order{Apart, Together} {
+		got := map[history.Second]history.Point{}
+		last := history.Second(0)
+		for _, d := range Seconds(points, order) {
+			if d.At <= last || d.Attempted <= 0 {
+				t.Fatalf("order %d: %+v after %d", order, d, last)
+			}
+			last = d.At
+			m := got[d.At-d.At%60]
+			m.Attempted += d.Attempted
+			m.Peak = max(m.Peak, d.Attempted)
+			got[d.At-d.At%60] = m
+		}
+		for _, p := range points {
+			if g := got[p.Start-p.Start%60]; g.Attempted != p.Attempted || g.Peak != p.Peak {
+				t.Errorf("order %d: %d, peak %d; want %d, %d", order, g.Attempted, g.Peak, p.Attempted, p.Peak)
+			}
+		}
+	}
+}
+
+// TestReplayPoints: windows of minutes are exact on minutes, and buckets not far from
+// the truth.
+func TestReplayPoints(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for range 20 {
+		points, real := someMinutes(rng, 30, 60)
+		window := quota.Window(quota.FixedWindow, 900, time.Minute)
+		truth := Replay(&window, real)
+		if got := ReplayPoints([]quota.Tier{window}, points); !got.Exact() || got.RefusedAtLeast != truth.RefusedAtLeast || got.RefusedAtLeast == 0 {
+			t.Fatalf("window: %+v, want %+v", got, truth)
+		}
+		bucket := quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 22, Per: time.Second}, Burst: 60}
+		truth = Replay(&bucket, real)
+		got := ReplayPoints([]quota.Tier{bucket}, points)
+		if off := max(got.RefusedAtLeast-truth.RefusedAtMost, truth.RefusedAtLeast-got.RefusedAtMost); !got.Estimate || off > truth.Attempted/50 {
+			t.Fatalf("bucket: %+v, want about %+v", got, truth)
+		}
+	}
+}
