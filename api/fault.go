@@ -124,3 +124,8 @@ func (f *fault) status() error {
 	}
 	return st.Err()
 }
+
+// notNow is the fault of a call that makes no sense in the present state.
+func notNow(format string, args ...any) *fault {
+	return &fault{code: codes.FailedPrecondition, http: http.StatusConflict, reason: "NOT_NOW", detail: fmt.Sprintf(format, args...)}
+}

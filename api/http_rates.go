@@ -22,7 +22,7 @@ func (r *router) rateRoutes() []route {
 		ordinary(get, "/v1/plan/suggest", "RateService.Suggest", fromQuery, r.suggest),
 		ordinary(get, "/v1/plan/forecast", "RateService.Forecast", fromQuery, r.forecast),
 		ordinary(get, "/v1/plan/noisy", "RateService.Noisy", fromQuery, r.noisy),
-		ordinary(get, "/v1/plan/report", "RateService.Report", fromQuery, r.planReport),
+		{method: get, path: "/v1/plan/report", rpc: "RateService.Report", req: &quoratev1.RateServiceReportRequest{}, res: &quoratev1.RateServiceReportResponse{}, serve: r.getReport},
 	}
 }
 

@@ -118,6 +118,9 @@ func (d *document) responses(r *route) object {
 		ok["content"] = object{"application/json": object{"schema": object{"type": "object"}}}
 	case "/v1/events", "/v1/rates/watch":
 		ok["content"] = object{"application/x-ndjson": media["application/json"], "text/event-stream": object{"schema": object{"type": "string"}}}
+	case "/v1/plan/report":
+		media["text/html"] = object{"schema": object{"type": "string"}}
+		media["text/plain"] = object{"schema": object{"type": "string"}}
 	case "/v1/backup":
 		ok["description"], ok["content"] = "The backup, a file.", object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}
 	case "/v1/limits":

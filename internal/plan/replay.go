@@ -23,6 +23,8 @@ type Outcome struct {
 	Attempted quota.Units
 	// What would have been refused is between these two.
 	RefusedAtLeast, RefusedAtMost quota.Units
+	// RefusedIfEven is what would have been refused of demand that came evenly.
+	RefusedIfEven quota.Units
 	// Estimate says that these two are no bounds, only near the truth: what a sliding
 	// window gives back, and when a periodic one begins, depends on the moments.
 	Estimate bool
@@ -51,13 +53,14 @@ func ReplayEach(t *quota.Tier, demand []Demand, each func(d *Demand, least, most
 		return out
 	}
 	begin := at(demand[0].At)
-	best, worst := limiter.NewMeter(t, begin), limiter.NewMeter(t, begin)
+	best, worst, even := limiter.NewMeter(t, begin), limiter.NewMeter(t, begin), limiter.NewMeter(t, begin)
 	for i := range demand {
 		d := &demand[i]
 		least, most := d.Attempted-eager(&best, t, d), d.Attempted-lazy(&worst, t, d)
 		out.Attempted = out.Attempted.Plus(d.Attempted)
 		out.RefusedAtLeast = out.RefusedAtLeast.Plus(least)
 		out.RefusedAtMost = out.RefusedAtMost.Plus(most)
+		out.RefusedIfEven = out.RefusedIfEven.Plus(d.Attempted - evenly(&even, t, d))
 		if most > 0 {
 			out.Seconds++
 		}
@@ -86,6 +89,7 @@ func (o *Outcome) join(t Outcome) {
 	}
 	o.RefusedAtLeast = max(o.RefusedAtLeast, t.RefusedAtLeast)
 	o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost.Plus(t.RefusedAtMost))
+	o.RefusedIfEven = max(o.RefusedIfEven, t.RefusedIfEven)
 	o.Estimate = o.Estimate || t.Estimate
 	o.Seconds = max(o.Seconds, t.Seconds)
 }
@@ -95,6 +99,7 @@ func (o *Outcome) Add(k *Outcome) {
 	o.Attempted = o.Attempted.Plus(k.Attempted)
 	o.RefusedAtLeast = o.RefusedAtLeast.Plus(k.RefusedAtLeast)
 	o.RefusedAtMost = o.RefusedAtMost.Plus(k.RefusedAtMost)
+	o.RefusedIfEven = o.RefusedIfEven.Plus(k.RefusedIfEven)
 	o.Estimate = o.Estimate || k.Estimate
 	o.Seconds = max(o.Seconds, k.Seconds)
 }
@@ -104,6 +109,7 @@ func (o *Outcome) round(t *quota.Tier) {
 	if t.Kind == quota.TokenBucket && o.RefusedAtMost > 0 {
 		o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost+parts)
 	}
+	o.RefusedIfEven = min(max(o.RefusedIfEven, o.RefusedAtLeast), o.RefusedAtMost)
 }
 
 // parts is what is left of tokens that nobody can take, at most: one at the end, and one
@@ -140,6 +146,26 @@ func lazy(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	got := max(0, min(d.Attempted, m.Level()))
 	m.Advance(at(d.end())-1, t)
 	m.Add(-got)
+	return got
+}
+
+// slots is how many parts even demand comes in.
+const slots = 20
+
+// evenly takes the demand in equal parts.
+func evenly(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
+	got := quota.Units(0)
+	span := quota.Units(d.end()-d.At) * quota.Units(time.Second)
+	given := quota.Units(0)
+	for i := range quota.Units(slots) {
+		m.Advance(at(d.At)+quota.Time(span*(2*i+1)/(2*slots)), t)
+		part := d.Attempted/slots*(i+1) - given
+		if i == slots-1 {
+			part = d.Attempted - given
+		}
+		given += part
+		got += take(m, part)
+	}
 	return got
 }
 

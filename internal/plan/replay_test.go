@@ -46,6 +46,9 @@ func TestBetween(t *testing.T) {
 				}
 				continue
 			}
+			if got.RefusedIfEven < got.RefusedAtLeast || got.RefusedIfEven > got.RefusedAtMost {
+				t.Fatalf("seed %d, %v: %+v", seed, tier.Kind, got)
+			}
 			if refused < got.RefusedAtLeast || refused > got.RefusedAtMost {
 				t.Fatalf("seed %d, %v: refused %d, replayed %+v", seed, tier.Kind, refused, got)
 			}

@@ -553,7 +553,10 @@ type WhatIfOutcome struct {
 	// Whether they are no bounds, only near the truth.
 	Estimate bool `protobuf:"varint,6,opt,name=estimate,proto3" json:"estimate,omitempty"`
 	// Seconds, or minutes when the basis is coarser, in which something would have been refused in the worst case.
-	Times         int64 `protobuf:"varint,7,opt,name=times,proto3" json:"times,omitempty"`
+	Times int64 `protobuf:"varint,7,opt,name=times,proto3" json:"times,omitempty"`
+	// What would have been refused if demand had come evenly within each second, or longer part; it
+	// lies between the two.
+	RefusedIfEven int64 `protobuf:"varint,8,opt,name=refused_if_even,json=refusedIfEven,proto3" json:"refused_if_even,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +636,13 @@ func (x *WhatIfOutcome) GetEstimate() bool {
 func (x *WhatIfOutcome) GetTimes() int64 {
 	if x != nil {
 		return x.Times
+	}
+	return 0
+}
+
+func (x *WhatIfOutcome) GetRefusedIfEven() int64 {
+	if x != nil {
+		return x.RefusedIfEven
 	}
 	return 0
 }
@@ -1718,7 +1728,7 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\x04rate\x18\x05 \x01(\tR\x04rate\x12\x19\n" +
 	"\x05burst\x18\x06 \x01(\x03H\x00R\x05burst\x88\x01\x01\x12$\n" +
 	"\x04kind\x18\a \x01(\x0e2\x10.quorate.v1.KindR\x04kindB\b\n" +
-	"\x06_burst\"\xee\x01\n" +
+	"\x06_burst\"\x96\x02\n" +
 	"\rWhatIfOutcome\x12%\n" +
 	"\x04rule\x18\x01 \x01(\v2\x11.quorate.v1.LimitR\x04rule\x12\x1c\n" +
 	"\tattempted\x18\x02 \x01(\x03R\tattempted\x12(\n" +
@@ -1726,7 +1736,8 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\x0frefused_at_most\x18\x04 \x01(\x03R\rrefusedAtMost\x12\x14\n" +
 	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x1a\n" +
 	"\bestimate\x18\x06 \x01(\bR\bestimate\x12\x14\n" +
-	"\x05times\x18\a \x01(\x03R\x05times\"\xe3\x01\n" +
+	"\x05times\x18\a \x01(\x03R\x05times\x12&\n" +
+	"\x0frefused_if_even\x18\b \x01(\x03R\rrefusedIfEven\"\xe3\x01\n" +
 	"\vWhatIfPoint\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x05R\aseconds\x12\x1c\n" +

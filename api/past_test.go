@@ -1,0 +1,167 @@
+package api
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon.Add(-d)) }
+
+// TestHistory: points, their total and how complete it is.
+func TestHistory(t *testing.T) {
+	p := newPast(t)
+	p.ask("web/login", "a", 10*time.Second, 5, 20, 0, 5)
+	p.missing[history0(noon.Add(-time.Minute))] = "n2"
+	s := p.service()
+	res, f := s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Second)})
+	if f != nil {
+		t.Fatal(f)
+	}
+	if len(res.Points) != 10 || res.Total.Attempted != 30 || res.Total.Refused != 10 || res.Total.Peak != 20 || res.Total.Mean != 3 || res.Step.AsDuration() != time.Second {
+		t.Errorf("%v", res)
+	}
+	if c := res.Coverage; c.SecondsTotal != 10 || c.SecondsComplete != 0 || c.SecondsKnown != 10 || strings.Join(c.Missing, " ") != "n2" || !c.MissingSince.AsTime().Equal(noon.Add(-10*time.Second)) {
+		t.Errorf("%v", c)
+	}
+	if got := incomplete(res.Coverage); got != "complete for 0s of 10s; missing n2 from 11:59:50 on 2026-11-22" {
+		t.Errorf("%q", got)
+	}
+	res, f = s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})
+	if f != nil || len(res.Points) != 2 || res.Total.Attempted != 30 || res.Step.AsDuration() != time.Minute {
+		t.Errorf("of a key: %v, %v", res, f)
+	}
+	for from, want := range map[time.Duration]time.Duration{25 * time.Minute: time.Second, 2 * time.Hour: time.Minute, 20 * day: time.Hour, 40 * day: time.Hour} {
+		if res, f = s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from)}); f != nil || res.Step.AsDuration() != want {
+			t.Errorf("from %v: step %v, %v; want %v", from, res.GetStep().AsDuration(), f, want)
+		}
+	}
+}
+
+// TestHistoryFaults: what is wrong names the field, the value and what is right.
+func TestHistoryFaults(t *testing.T) {
+	s := newPast(t).service()
+	for want, req := range map[string]*quoratev1.HistoryRequest{
+		"namespace":                        {Limit: "login"},
+		"limit":                            {Namespace: "web"},
+		"from: is 2026-11-22T13:00:00Z":    {From: timestamppb.New(noon.Add(time.Hour))},
+		"at most three years":              {From: ago(4 * 365 * day)},
+		"step: is 2s; must be 1s":          {Step: durationpb.New(2 * time.Second)},
+		"which makes 86400 points":         {Step: durationpb.New(time.Second), From: ago(day)},
+		"1s (not of a key)":                {Key: "a", Step: durationpb.New(time.Second)},
+		"1440 points; at most 60 of a key": {Key: "a", Step: durationpb.New(time.Minute), From: ago(day)},
+	} {
+		if req.Namespace+req.Limit == "" {
+			req.Namespace, req.Limit = "web", "login"
+		}
+		if _, f := s.history(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
+			t.Errorf("%v: %v; want %q", req, f, want)
+		}
+	}
+	p := newPast(t)
+	p.err = noLeader{}
+	if _, f := p.service().history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "NO_LEADER" {
+		t.Errorf("without a replica: %v", f)
+	}
+	if _, f := newService(newFake(t), Options{}).history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "NOT_SERVED" {
+		t.Errorf("without a history: %v", f)
+	}
+}
+
+// TestHistoryKeysAndLimits: the most first, and the rest is bounded.
+func TestHistoryKeysAndLimits(t *testing.T) {
+	p := newPast(t)
+	p.ask("web/login", "a", time.Minute, 5)
+	p.ask("web/login", "b", time.Minute, 50)
+	p.ask("api/none", "c", time.Minute, 7)
+	p.covered = 3
+	s := p.service()
+	keys, f := s.historyKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: "login", Top: 1})
+	if f != nil || len(keys.Keys) != 1 || keys.Keys[0].Key != "b" || keys.Keys[0].Refused != 40 || keys.Rest != 5 || keys.Coverage.RangesCovered != 3 {
+		t.Errorf("%v, %v", keys, f)
+	}
+	limits, f := s.historyLimits(t.Context(), &quoratev1.HistoryLimitsRequest{})
+	if f != nil || len(limits.Limits) != 2 || limits.Limits[0].Limit != "login" || limits.Limits[0].Use.Attempted != 55 || limits.Total != 2 {
+		t.Errorf("%v, %v", limits, f)
+	}
+	if got := statement(limits.Coverage); got != "covers 3 of 4 ranges; complete" {
+		t.Errorf("%q", got)
+	}
+	if limits, f = s.historyLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Namespace: "api", Top: 1}); f != nil || len(limits.Limits) != 1 || limits.Limits[0].Limit != "none" {
+		t.Errorf("%v, %v", limits, f)
+	}
+	if _, f = s.historyLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Top: 1001}); f == nil {
+		t.Error("1001 limits")
+	}
+}
+
+// TestRatesGroupsAndPages: groups add up, and a page says how to get the next.
+func TestRatesGroupsAndPages(t *testing.T) {
+	res := &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{
+		{Key: "acme/eu/1", Demand: 3, Attempted: 30, Remaining: 5}, {Key: "acme/us/1", Demand: 2, Attempted: 20, Remaining: 1}, {Key: "zoo/eu/1", Demand: 4, Utilisation: .5}, {Key: "x", Demand: 1},
+	}}
+	group(res, "1", 0)
+	got := ""
+	for _, g := range res.Groups {
+		got += g.Value + " "
+	}
+	if got != "acme zoo x " || res.Groups[0].Demand != 5 || res.Groups[0].Attempted != 50 || res.Groups[0].Keys != 2 || res.Groups[0].Remaining != 1 || res.KeysGrouped != 4 || res.GroupsPartial {
+		t.Errorf("%q: %v", got, res.Groups)
+	}
+	s := newService(newFake(t), Options{})
+	for want, req := range map[string]*quoratev1.TopRatesRequest{
+		"label: is":      {Label: "eu"},
+		"group_by: is":   {GroupBy: "a=b"},
+		"page_token: is": {PageToken: "?"},
+	} {
+		if _, f := s.topRates(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
+			t.Errorf("%v: %v; want %q", req, f, want)
+		}
+	}
+	token := PageToken(res.Keys[0])
+	if _, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{PageToken: token, Label: "1=acme"}); f != nil {
+		t.Errorf("the token of an answer: %v", f)
+	}
+}
+
+// TestWatchRates: answers come again and again; of a reader that is late some are left out and
+// counted; there are only so many watchers.
+func TestWatchRates(t *testing.T) {
+	s := newService(newFake(t), Options{})
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || f.field != "interval" {
+		t.Errorf("every millisecond: %v", f)
+	}
+	s.watchers.Store(maxRateWatchers)
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || f.reason != "TOO_MANY_WATCHERS" || s.watchers.Load() != maxRateWatchers {
+		t.Errorf("one too many: %v", f)
+	}
+	s.watchers.Store(0)
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || f.field != "label" || s.watchers.Load() != 0 {
+		t.Errorf("a bad label: %v", f)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(newFake(t), Options{})
+		var got []*quoratev1.WatchRatesResponse
+		start := time.Now()
+		f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(2 * time.Second)}, func(m *quoratev1.WatchRatesResponse) error {
+			got = append(got, proto.CloneOf(m))
+			if len(got) == 2 {
+				time.Sleep(7 * time.Second) // a slow reader
+			}
+			if len(got) == 4 {
+				return errGone
+			}
+			return nil
+		})
+		if f != nil || len(got) != 4 || got[1].Skipped != 0 || got[3].Skipped != 3 || time.Since(start) != 12*time.Second {
+			t.Errorf("%v, %d answers in %v, skipped %d", f, len(got), time.Since(start), got[len(got)-1].Skipped)
+		}
+	})
+}

@@ -1,0 +1,328 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func said(all []string, want string) bool { return strings.Contains(strings.Join(all, "\n"), want) }
+
+// TestWhatIf: another rule on the same demand, and what the answer says of itself.
+func TestWhatIf(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20", "web/window 100/60s 100 fixed", "web/flight 1/s 5 inflight", "web/shadow 10/s 10 shadow")
+	for i := range int64(120) {
+		p.ask("web/login", "*", time.Duration(120-i)*time.Second, 10+10*(i%2))
+		p.ask("web/window", "*", time.Duration(120-i)*time.Second, 3)
+		p.ask("web/shadow", "*", time.Duration(120-i)*time.Second, 15)
+	}
+	s := p.service()
+	ask := func(limit string, change func(*quoratev1.WhatIfRequest)) (*quoratev1.WhatIfResponse, *fault) {
+		req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(2 * time.Minute)}
+		if change != nil {
+			change(req)
+		}
+		return s.whatIf(t.Context(), req)
+	}
+	res, f := ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(40); r.Rate, r.Burst = "20/s", &b })
+	if f != nil || res.Outcome.RefusedAtMost != 0 || !res.Outcome.Exact || res.Outcome.Rule.Rate != "20/s" || res.Now.RefusedAtLeast < 500 || res.RefusedThen != 600 ||
+		res.Basis != quoratev1.Basis_BASIS_SECONDS || len(res.Points) != 120 || !said(res.Statements, "exact: 0 of 1800") {
+		t.Fatalf("20/s: %v, %v", res, f)
+	}
+	sum := int64(0)
+	for _, p := range res.Points {
+		sum += p.Attempted
+	}
+	if sum != 1800 {
+		t.Errorf("the course has %d of 1800", sum)
+	}
+	res, f = ask("login", func(r *quoratev1.WhatIfRequest) { b := int64(5); r.Burst = &b })
+	if f != nil || res.Outcome.RefusedAtLeast <= res.Now.RefusedAtLeast || !said(res.Statements, "between ") {
+		t.Errorf("burst 5: %v, %v", res, f)
+	}
+	res, f = ask("window", func(r *quoratev1.WhatIfRequest) { r.Rate = "120/60s" })
+	if f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 120 || res.Now.RefusedAtMost != 160 {
+		t.Errorf("a window is exact: %v, %v", res, f)
+	}
+	res, f = ask("login", func(r *quoratev1.WhatIfRequest) { r.Kind, r.Rate = quoratev1.Kind_KIND_FIXED, "900/1m" })
+	if f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 0 || res.Outcome.Rule.Kind != quoratev1.Kind_KIND_FIXED {
+		t.Errorf("a window instead: %v, %v", res, f)
+	}
+	if res, f = ask("shadow", nil); f != nil || !said(res.Statements, "in shadow") {
+		t.Errorf("shadow: %v, %v", res, f)
+	}
+	for want, change := range map[string]func(*quoratev1.WhatIfRequest){
+		"rate":                   func(r *quoratev1.WhatIfRequest) { r.Rate = "fast" },
+		"kind: is calendar":      func(r *quoratev1.WhatIfRequest) { r.Kind = quoratev1.Kind_KIND_CALENDAR },
+		"limit: web/flight":      func(r *quoratev1.WhatIfRequest) { r.Limit = "flight" },
+		"limit: web/nothing":     func(r *quoratev1.WhatIfRequest) { r.Limit = "nothing" },
+		"burst: is 7, and the":   func(r *quoratev1.WhatIfRequest) { b := int64(7); r.Limit, r.Rate, r.Burst = "window", "9/60s", &b },
+		"makes a rule that cann": func(r *quoratev1.WhatIfRequest) { b := int64(-7); r.Burst = &b },
+	} {
+		if _, f := ask("login", change); f == nil || !strings.Contains(f.Error(), want) {
+			t.Errorf("%v; want %q", f, want)
+		}
+	}
+	p.missing[history0(noon.Add(-time.Minute))] = "n2"
+	if res, f = ask("login", nil); f != nil || !said(res.Statements, "missing n2 from 11:59:00") {
+		t.Errorf("missing: %v, %v", res.GetStatements(), f)
+	}
+}
+
+// TestWhatIfByMinutes: of older demand only minutes are known, which the answer says.
+func TestWhatIfByMinutes(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20", "web/window 100/60s 100 fixed")
+	for i := range int64(600) {
+		p.ask("web/login", "*", 5*hour-time.Duration(i)*time.Second, 10+10*(i%2))
+		p.ask("web/window", "*", 5*hour-time.Duration(i)*time.Second, 3)
+	}
+	req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(6 * hour), To: ago(4 * hour)}
+	res, f := p.service().whatIf(t.Context(), req)
+	if f != nil || res.Basis != quoratev1.Basis_BASIS_MINUTES || !res.Outcome.Estimate || !said(res.Statements, "an estimate") || !said(res.Statements, "every minute and its peak second") {
+		t.Fatalf("%v, %v", res, f)
+	}
+	if o := res.Outcome; o.RefusedAtLeast > 3000 || o.RefusedAtMost < 2900 { // 2980 would have been refused
+		t.Errorf("%v", o)
+	}
+	req.Limit = "window"
+	if res, f = p.service().whatIf(t.Context(), req); f != nil || !res.Outcome.Exact || res.Outcome.RefusedAtMost != 800 {
+		t.Errorf("windows of whole minutes stay exact: %v, %v", res, f)
+	}
+	req = &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(100 * day), To: ago(90 * day)}
+	if res, f = p.service().whatIf(t.Context(), req); f != nil || res.Basis != quoratev1.Basis_BASIS_HOURS || !said(res.Statements, "nothing was asked for") {
+		t.Errorf("%v, %v", res, f)
+	}
+}
+
+// TestWhatIfByKey: of a limit with many keys, what each would really have been refused lies
+// within the bounds.
+func TestWhatIfByKey(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		p := newPast(t)
+		p.with(t, "web/login 2/s 30", "web/window 100/60s 100 fixed")
+		limit := []string{"login", "window"}[seed%2]
+		for i := range int64(600) {
+			for k := range 8 {
+				if n := rng.Int64N(1 + int64(8-k)); n > 0 {
+					p.ask("web/"+limit, fmt.Sprint("k", k), 10*time.Minute-time.Duration(i)*time.Second, n)
+				}
+			}
+		}
+		for k := range 300 { // more than are looked at one by one
+			p.ask("web/"+limit, fmt.Sprint("small", k), time.Duration(1+rng.IntN(599))*time.Second, 1)
+		}
+		res, f := p.service().whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)})
+		if f != nil || res.Basis != quoratev1.Basis_BASIS_KEYS || len(res.Points) != 0 {
+			t.Fatalf("%v, %v", res, f)
+		}
+		truth := p.refusedByKey("web/" + limit)
+		if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || truth == 0 || o.RefusedAtLeast == 0 {
+			t.Errorf("seed %d, %s: %d refused, said %d to %d of %d", seed, limit, truth, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted)
+		}
+	}
+}
+
+// refusedByKey is what a limit refuses of demand whose tokens come one by one, evenly over their seconds.
+func (p *fakePast) refusedByKey(name string) (refused int64) {
+	n, _ := quota.ParseLimitName(name)
+	l := p.service().ruleOf(n)
+	first := l.First()
+	meters := map[string]*limiter.Meter{}
+	for _, a := range p.all {
+		if a.limit != n {
+			continue
+		}
+		at := quota.Time(a.at) * quota.Time(time.Second)
+		m := meters[a.key]
+		if m == nil {
+			full := limiter.NewMeter(&first, at)
+			m = &full
+			meters[a.key] = m
+		}
+		for i := range a.attempted {
+			m.Advance(at.Add(time.Duration(i)*time.Second/time.Duration(a.attempted)), &first)
+			if m.Level() < quota.Token {
+				refused++
+				continue
+			}
+			m.Add(-quota.Token)
+		}
+	}
+	return refused
+}
+
+// TestSuggestRule: the suggested rule refuses no more than was asked for.
+func TestSuggestRule(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20")
+	for i := range int64(300) {
+		p.ask("web/login", "*", time.Duration(300-i)*time.Second, 30+30*(i%10/9))
+	}
+	s := p.service()
+	res, f := s.suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 10_000})
+	if f != nil || float64(res.Outcome.RefusedAtMost) > .01*float64(res.Outcome.Attempted)+1 || res.Outcome.Rule.Rate == "10/s" || res.Now.RefusedAtLeast == 0 {
+		t.Fatalf("%v, %v", res, f)
+	}
+	for want, req := range map[string]*quoratev1.SuggestRequest{
+		"refused_ppm: is 1000000":    {Namespace: "web", Limit: "login", RefusedPpm: 1_000_000},
+		"nothing was asked of web/l": {Namespace: "web", Limit: "login", From: ago(3 * day), To: ago(2 * day)},
+	} {
+		if _, f := s.suggest(t.Context(), req); f == nil || !strings.Contains(f.Error(), want) {
+			t.Errorf("%v; want %q", f, want)
+		}
+	}
+}
+
+// TestHeadroomRows: the fullest first, each by what its rule is about.
+func TestHeadroomRows(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20", "web/keys 10/s 20", "web/window 100/60s 100 fixed", "web/shadow 10/s 20 shadow")
+	for i := range int64(100) {
+		p.ask("web/login", "*", time.Duration(100-i)*time.Second, 8)
+		p.ask("web/shadow", "*", time.Duration(100-i)*time.Second, 15)
+		p.ask("web/keys", "a", time.Duration(100-i)*time.Second, 4)
+		p.ask("web/keys", "b", time.Duration(100-i)*time.Second, 1)
+		p.ask("web/window", "*", time.Duration(100-i)*time.Second, 1)
+		p.ask("web/gone", "*", time.Duration(100-i)*time.Second, 1)
+	}
+	res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * time.Second)})
+	if f != nil {
+		t.Fatal(f)
+	}
+	got := ""
+	for _, h := range res.Limits {
+		got += fmt.Sprintf("%s %.2f %.2f %s\n", h.Limit, h.Saturation, h.RefusedPart, h.Statement)
+	}
+	want := `shadow 1.50 0.33 99 of 100 seconds asked for at most 150% of the refill, the highest for 150%; 33.3% would have been refused, and all passed: it is not enforced
+login 0.80 0.00 99 of 100 seconds asked for at most 80% of the refill, the highest for 80%; 0% was refused
+window 0.60 0.00 the mean demand was 60% of what its windows let pass; 0% was refused
+keys 0.40 0.00 its busiest key "a" was asked for 40% of its refill on the average; 0% was refused
+gone 0.00 0.00 there is no such limit any more; 0% was refused
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestForecastDays: growth is found, and what there is too little of is said.
+func TestForecastDays(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 100/s 200", "web/keys 5/s 5", "web/young 5/s 5")
+	midnight := noon.Truncate(day)
+	for d := range 30 {
+		for h := range 24 {
+			at := noon.Sub(midnight.Add(-time.Duration(30-d)*day + time.Duration(h)*hour))
+			p.all = append(p.all, asked{history.Second(noon.Add(-at).Unix()), quota.LimitName{Namespace: "web", Limit: "login"}, "*", int64(40 + d), int64(40 + d)})
+			if d > 26 {
+				p.ask("web/young", "*", at, 3)
+			}
+			p.ask("web/keys", "a", at, 3)
+			p.ask("web/keys", "b", at, 3)
+		}
+	}
+	store := hourly{p}
+	s := newService(store, Options{})
+	s.clock = func() time.Time { return noon }
+	res, f := s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login"})
+	if f != nil || res.DaysUsed != 30 || res.GrowthPerDay < .9 || res.GrowthPerDay > 1.1 || res.DaysUntilFull == nil || *res.DaysUntilFull < 29 || *res.DaysUntilFull > 32 || !res.Weekdays || len(res.Days) != 120 {
+		t.Fatalf("%v, %v", res.GetStatements(), f)
+	}
+	if !said(res.Statements, "expected to reach the refill of 100 tokens/s in ") {
+		t.Errorf("%q", res.Statements)
+	}
+	if res, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); f != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit to reach") {
+		t.Errorf("%v, %v", res.GetStatements(), f)
+	}
+	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); f == nil || f.reason != "NOT_NOW" || !strings.Contains(f.detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
+		t.Errorf("%v", f)
+	}
+	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); f == nil || f.field != "days" {
+		t.Errorf("%v", f)
+	}
+}
+
+// hourly is a past of whose hours only those are known in which something was asked for.
+type hourly struct{ *fakePast }
+
+func (p hourly) History(_ context.Context, q history.Query) (history.Answer, error) {
+	out := history.Answer{AsOf: p.asOf, RangesCovered: 1, RangesTotal: 1}
+	for _, a := range p.all {
+		if a.limit == q.Limit && a.at >= q.From && a.at < q.End {
+			u := quota.FromTokens(a.attempted)
+			out.Points = append(out.Points, history.Point{Start: a.at, Seconds: 3600, Counts: history.Counts{Attempted: u, Admitted: u}, P99: u, Mean: u, Peak: u, Complete: true})
+		}
+	}
+	return out, nil
+}
+
+// TestNoisyKeys: a key far above the median is named, with what it cost others.
+func TestNoisyKeys(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/all 100/s 100", "web/login 10/s 20 parent=all", "web/own 10/s 20")
+	for i := range 9 {
+		for _, limit := range []string{"web/login", "web/own"} {
+			p.ask(limit, fmt.Sprint("k", i), time.Minute, 12)
+		}
+	}
+	p.ask("web/login", "loud", time.Minute, 900)
+	p.ask("web/own", "loud", time.Minute, 900)
+	s := p.service()
+	res, f := s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "login"})
+	if f != nil || len(res.Keys) != 1 || res.Keys[0].Use.Key != "loud" || res.Median != 12 || res.Keys[0].TimesMedian != 75 || !strings.Contains(res.Keys[0].Statement, "out of all that all share, while the others were refused 18 tokens") {
+		t.Errorf("%v, %v", res, f)
+	}
+	if res, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own"}); f != nil || !strings.Contains(res.Keys[0].Statement, "took nothing from other keys") {
+		t.Errorf("%v, %v", res, f)
+	}
+	if res, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); f != nil || len(res.Keys) != 0 || !said(res.Statements, "no key was asked for 100 times") {
+		t.Errorf("%v, %v", res, f)
+	}
+	if _, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); f == nil || f.field != "times" {
+		t.Errorf("%v", f)
+	}
+}
+
+// TestReport: both forms say the same; nothing that others chose is markup.
+func TestReport(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20", "web/shadow 10/s 20 shadow")
+	for i := range 9 {
+		p.ask("web/login", fmt.Sprint("k", i), time.Hour, 12)
+	}
+	p.ask("web/login", "<script>alert(1)</script>", time.Hour, 900_000)
+	p.ask("web/shadow", "*", time.Hour, 50)
+	s := p.service()
+	for format, want := range map[quoratev1.ReportFormat][]string{
+		quoratev1.ReportFormat_REPORT_FORMAT_TEXT: {"Limits of namespace web, 2026-11-15 12:00 to 2026-11-22 12:00 UTC", "900,158 tokens", "In shadow", "<script>", "Noisy keys", "a forecast needs 7"},
+		quoratev1.ReportFormat_REPORT_FORMAT_HTML: {"<!doctype html>", "900,158 tokens", "prefers-color-scheme: dark", "&lt;script&gt;", "<h2>Noisy keys</h2>", "a forecast needs 7"},
+	} {
+		res, f := s.planReport(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web", Format: format})
+		if f != nil {
+			t.Fatal(f)
+		}
+		for _, w := range want {
+			if !strings.Contains(res.Content, w) {
+				t.Errorf("%v has no %q:\n%s", format, w, res.Content)
+			}
+		}
+		if format == quoratev1.ReportFormat_REPORT_FORMAT_HTML && (strings.Contains(res.Content, "<script") || strings.Contains(res.Content, "http")) {
+			t.Errorf("a script, or something from elsewhere: %s", res.Content)
+		}
+	}
+	if _, f := s.planReport(t.Context(), &quoratev1.RateServiceReportRequest{From: timestamppb.New(noon)}); f == nil {
+		t.Error("a report on nothing")
+	}
+}
