@@ -20,7 +20,18 @@ type Chart struct {
 	// From is the address of further data in JSON (the same fields), which the script
 	// asks for when a form on the page that names the chart (data-chart-for) changes.
 	From string
+	// Marks are stretches that are not known in full, drawn behind the lines; at most maxMarks.
+	Marks []Mark
 }
+
+// Mark is a stretch of time in a chart, unix seconds, that is told in part or not at all.
+type Mark struct {
+	From    int64 `json:"from"`
+	To      int64 `json:"to"`
+	Unknown bool  `json:"unknown,omitempty"`
+}
+
+const maxMarks = 200
 
 // Series is one line.
 type Series struct {
@@ -60,7 +71,8 @@ func (c Chart) MarshalJSON() ([]byte, error) {
 		Keep   int      `json:"keep"`
 		Height int      `json:"height"`
 		From   string   `json:"from,omitempty"`
-	}{c.Unit, c.Series, c.Times, c.keep(), c.height(), c.From})
+		Marks  []Mark   `json:"marks,omitempty"`
+	}{c.Unit, c.Series, c.Times, c.keep(), c.height(), c.From, c.Marks})
 }
 
 func (c Chart) keep() int {

@@ -49,6 +49,7 @@ type Console struct {
 	sessions sessions
 	once     onceStore
 	flow     flow
+	flows    flows
 	mux      *http.ServeMux
 	pages    map[string]*page
 	assets   map[string]asset

@@ -39,6 +39,8 @@ func (c *Console) funcs() template.FuncMap {
 		// callName is a method without what all have in common.
 		"callName":  func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
 		"word":      func(prefix, s string) string { return enumText(s, prefix) },
+		"quotient":  func(a, b int64) float64 { return float64(a) / float64(b) },
+		"plus":      func(a, b int64) int64 { return a + b },
 		"rule":      ruleText,
 		"enforced":  enforcedText,
 		"limitname": limitTitle,

@@ -117,6 +117,30 @@
     const spec = JSON.parse(figure.dataset.chart);
     draw(figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
   }
+  // shade draws what is not known in full behind the lines: hatched where nothing is known.
+  function shade(u, marks) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    marks.forEach((m) => {
+      const from = Math.max(bbox.left, u.valToPos(m.from, "x", true)), to = Math.min(bbox.left + bbox.width, Math.max(from + 2, u.valToPos(m.to, "x", true)));
+      ctx.fillStyle = token(m.unknown ? "--idle-bg" : "--warn-bg");
+      ctx.fillRect(from, bbox.top, to - from, bbox.height);
+      if (!m.unknown) return;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(from, bbox.top, to - from, bbox.height);
+      ctx.clip();
+      ctx.strokeStyle = token("--line");
+      ctx.beginPath();
+      for (let x = from - bbox.height; x < to; x += 12) { ctx.moveTo(x, bbox.top + bbox.height); ctx.lineTo(x + bbox.height, bbox.top); }
+      ctx.stroke();
+      ctx.restore();
+    });
+    ctx.restore();
+  }
   function draw(figure, spec, data) {
     const old = charts.get(figure.id);
     if (old && old.plot) old.plot.destroy();
@@ -127,7 +151,7 @@
     const plot = new uPlot({
       width: Math.max(200, place.clientWidth), height: spec.height,
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
-      cursor: { points: { size: 6 } }, legend: { live: true },
+      cursor: { points: { size: 6 } }, legend: { live: true }, hooks: { drawClear: [(u) => shade(u, spec.marks || [])] },
       scales: { y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
       axes: [
         Object.assign({ space: 70, values: (u, at) => at.map((t) => clock(t, u.scales.x.max - u.scales.x.min)) }, axis),

@@ -1,0 +1,182 @@
+package console
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// Bounds of what the page of a limit lists.
+const (
+	limitKeys      = 20
+	limitOverrides = 20
+	limitSeed      = 10 * time.Minute // of the live chart
+)
+
+// limitPage is one limit: what happens now, what happened, and what would have.
+type limitPage struct {
+	Namespace, Limit string
+	Rule             *quoratev1.Limit // nil: there is no such limit any more
+	Version          uint64
+	MayWrite         bool
+	MayKeys          bool
+
+	Rates      *quoratev1.TopRatesResponse
+	NoRates    *Problem
+	Error      *quoratev1.LimitError // nil: nobody has asked
+	Asked      float64
+	Gave       float64
+	Chart      Chart
+	last       flowPoint
+	Overrides  []*quoratev1.Override
+	NOverrides int32
+	Past       *past // nil while live
+	Plan       *limitPlan
+}
+
+func (l *limitPage) Title() string { return limitTitle(l.Namespace, l.Limit) }
+
+// Switches are the other ways that the limit may be enforced.
+func (l *limitPage) Switches() []string {
+	now := enumText(l.Rule.GetEnforcement().String(), "ENFORCEMENT_")
+	var out []string
+	for _, to := range []string{"enforce", "shadow"} {
+		if to != now || to == "enforce" && l.Rule.GetFraction() > 0 && l.Rule.GetFraction() < 1 {
+			out = append(out, to)
+		}
+	}
+	return out
+}
+
+// WithinBound says whether the limit was never over-admitted by more than its bound.
+func (l *limitPage) WithinBound() bool {
+	return l.Error.GetWorstExcess() <= l.Error.GetBound()+excessSlack
+}
+
+func limitPageOf() Page {
+	return Page{
+		Path: "limit", Title: "Limit", Template: "limit", Need: rbac.LimitsRead, Load: loadLimit, Live: []string{"now", "keys", "bound"}, Points: limitPoints,
+		Data: map[string]func(*Request) (any, error){"whatif": whatIfData},
+	}
+}
+
+// isLive says whether a page is loaded again for live updates: then only what changes by
+// the second is asked for.
+func isLive(r *Request) bool { return strings.HasPrefix(r.URL.Path, Root+"/live/") }
+
+func loadLimit(r *Request) (any, error) {
+	l := &limitPage{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Asked: math.NaN(), Gave: math.NaN(), MayWrite: r.May(rbac.LimitsWrite), MayKeys: r.May(rbac.KeysRead)}
+	if l.Namespace == "" || l.Limit == "" {
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Which limit?", Detail: "The address names no limit: choose one from the list of limits."}
+	}
+	if !isLive(r) {
+		if err := l.loadRule(r); err != nil {
+			return nil, err
+		}
+	}
+	l.loadRates(r)
+	if isLive(r) {
+		return l, nil
+	}
+	l.Chart = l.liveChart(r)
+	l.Past = loadPast(r, l.Namespace, l.Limit)
+	l.Plan = loadPlan(r, l)
+	if l.Rule == nil && l.Error == nil && l.Past.Empty() {
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
+	}
+	return l, nil
+}
+
+func (l *limitPage) loadRule(r *Request) error {
+	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{})
+	if err != nil {
+		return err
+	}
+	l.Version = res.Version
+	for _, one := range res.Limits {
+		if one.Namespace == l.Namespace && one.Name == l.Limit {
+			l.Rule = one
+		}
+	}
+	over, err := r.API.Overrides.ListOverrides(r.Context(), &quoratev1.ListOverridesRequest{Namespace: l.Namespace, Limit: l.Limit, Max: limitOverrides})
+	if err == nil { // without it there is one table less
+		l.Overrides, l.NOverrides = over.Overrides, over.Total
+	}
+	return nil
+}
+
+func (l *limitPage) loadRates(r *Request) {
+	res, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Namespace: l.Namespace, Limit: l.Limit, Top: limitKeys})
+	if err != nil {
+		l.NoRates = problemOf(err)
+		return
+	}
+	l.Rates = res
+	for _, e := range res.Limits {
+		if e.Namespace == l.Namespace && e.Limit == l.Limit {
+			l.Error = e
+		}
+	}
+	f := r.c.flows.get(l.Namespace, l.Limit)
+	f.add(res)
+	if recent := f.recent(); len(recent) > 0 {
+		l.last = recent[len(recent)-1]
+		l.Asked, l.Gave = l.last.askedRate, l.last.gaveRate
+	}
+}
+
+// liveChart begins with the last seconds of the history, or else with what pages have seen.
+func (l *limitPage) liveChart(r *Request) Chart {
+	c := Chart{
+		ID: "limit", Title: "Tokens a second, all keys", Unit: "/s", Height: 200,
+		Series: []Series{{Name: "asked", Color: 2}, {Name: "admitted", Color: 1, Fill: true}},
+	}
+	now := r.Now()
+	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: l.Namespace, Limit: l.Limit, From: timestamppb.New(now.Add(-limitSeed)), Step: durationpb.New(time.Second)})
+	if err == nil && len(res.Points) > 1 {
+		for _, p := range res.Points {
+			c.Times = append(c.Times, p.Start.AsTime().Unix())
+			c.Series[0].Values = append(c.Series[0].Values, float64(p.Attempted))
+			c.Series[1].Values = append(c.Series[1].Values, float64(p.Admitted))
+		}
+		return c
+	}
+	if l.NoRates != nil {
+		return c
+	}
+	for _, p := range r.c.flows.get(l.Namespace, l.Limit).recent() {
+		if !math.IsNaN(p.askedRate) {
+			c.Times = append(c.Times, p.at.Unix())
+			c.Series[0].Values = append(c.Series[0].Values, p.askedRate)
+			c.Series[1].Values = append(c.Series[1].Values, p.gaveRate)
+		}
+	}
+	return c
+}
+
+// limitPoints adds the newest rates to the chart.
+func limitPoints(data any) map[string]Point {
+	l := data.(*limitPage)
+	if l.last.at.IsZero() || math.IsNaN(l.last.askedRate) {
+		return nil
+	}
+	return map[string]Point{"limit": {At: float64(l.last.at.Unix()), Values: []float64{l.last.askedRate, l.last.gaveRate}}}
+}
+
+// Refused is how many tokens were refused since the nodes started.
+func (l *limitPage) Refused() int64 { return l.Error.GetAttempted() - l.Error.GetAdmitted() }
+
+// OverPart is which part of what was admitted was too much.
+func (l *limitPage) OverPart() float64 {
+	return l.Error.GetOverAdmitted() / float64(max(1, l.Error.GetAdmitted()))
+}
+
+// MoreOverrides says that not all overrides are listed.
+func (l *limitPage) MoreOverrides() bool { return int(l.NOverrides) > len(l.Overrides) }

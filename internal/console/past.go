@@ -1,0 +1,188 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// stretch is how far back a page looks.
+type stretch struct {
+	Name, Label string
+	back, step  time.Duration
+}
+
+// stretches can be chosen from; the first is shown when none is.
+var stretches = []stretch{
+	{"hour", "Last hour", time.Hour, time.Minute},
+	{"minutes", "Last 10 minutes, by the second", 10 * time.Minute, time.Second},
+	{"day", "Last day", 24 * time.Hour, time.Minute},
+	{"month", "Last 30 days", 30 * 24 * time.Hour, time.Hour},
+}
+
+func stretchOf(r *Request) stretch {
+	for _, s := range stretches {
+		if s.Name == r.Query("range") {
+			return s
+		}
+	}
+	return stretches[0]
+}
+
+// Bounds of what is said about a stretch.
+const (
+	pastKeys  = 20
+	pastHoles = 12
+	slackEnd  = 90 * time.Second // the newest minute is still being told
+)
+
+// past is what happened under a limit in a stretch of time.
+type past struct {
+	Namespace, Limit string
+	Stretch          stretch
+	All              []stretch
+	Problem          *Problem // there is no answer
+	Total            *quoratev1.HistoryPoint
+	Coverage         *quoratev1.Coverage
+	Chart            Chart
+	Holes            []hole
+	MoreHoles        int
+	Keys             *quoratev1.HistoryKeysResponse
+}
+
+// hole is a stretch that is not known in full.
+type hole struct {
+	From, To time.Time
+	Unknown  bool // nothing is known
+	Missing  []string
+}
+
+// Text says what is missing.
+func (h hole) Text() string {
+	layout := "15:04:05"
+	if h.To.Sub(h.From) >= 20*time.Hour || h.From.YearDay() != h.To.YearDay() {
+		layout = "2006-01-02 15:04"
+	}
+	out := h.From.UTC().Format(layout) + " to " + h.To.UTC().Format(layout) + " UTC: "
+	switch {
+	case h.Unknown:
+		return out + "nothing is known"
+	case len(h.Missing) == 0:
+		return out + "not all of it has been told"
+	}
+	return out + strings.Join(h.Missing, ", ") + " has not told all of it"
+}
+
+// Empty says that nothing is known of the whole stretch.
+func (p *past) Empty() bool {
+	return p == nil || p.Problem != nil || p.Coverage.GetSecondsKnown() == 0 && p.Total.GetAttempted() == 0
+}
+
+func loadPast(r *Request, namespace, limit string) *past {
+	p := &past{Namespace: namespace, Limit: limit, Stretch: stretchOf(r), All: stretches}
+	from := r.Now().Add(-p.Stretch.back)
+	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: namespace, Limit: limit, From: timestamppb.New(from), Step: durationpb.New(p.Stretch.step)})
+	if err != nil {
+		p.Problem = problemOf(err)
+		return p
+	}
+	p.Total, p.Coverage = res.Total, res.Coverage
+	p.draw(res, from)
+	if keys, err := r.Rates.HistoryKeys(r.Context(), &quoratev1.HistoryKeysRequest{Namespace: namespace, Limit: limit, From: timestamppb.New(from), Top: pastKeys}); err == nil {
+		p.Keys = keys
+	}
+	return p
+}
+
+// draw makes the chart: every step of the stretch has its place, and what is not known is
+// a gap.
+func (p *past) draw(res *quoratev1.HistoryResponse, from time.Time) {
+	step := int64(p.Stretch.step / time.Second)
+	known := make(map[int64]*quoratev1.HistoryPoint, len(res.Points))
+	for _, point := range res.Points {
+		known[point.Start.AsTime().Unix()/step] = point
+	}
+	series := []Series{
+		{Name: "mean", Color: 1, Fill: true},
+		{Name: "refused", Color: 5},
+		{Name: "peak second", Color: 2},
+		{Name: "p99", Color: 4},
+		{Name: "p95", Color: 6},
+	}
+	if step == 1 {
+		series = series[:2]
+		series[0].Name = "asked"
+	}
+	p.Chart = Chart{ID: "past", Title: "Tokens a second", Unit: "/s", Height: 260}
+	end := res.GetCoverage().GetAsOf().AsTime()
+	if res.GetCoverage().GetAsOf() == nil {
+		end = from.Add(p.Stretch.back)
+	}
+	var holes holeList
+	for at := from.Unix() / step; at*step < end.Unix(); at++ {
+		point := known[at]
+		p.Chart.Times = append(p.Chart.Times, at*step)
+		for i, v := range valuesOf(point)[:len(series)] {
+			series[i].Values = append(series[i].Values, v)
+		}
+		t := time.Unix(at*step, 0)
+		young := point != nil && end.Sub(t) < slackEnd
+		if point == nil || !point.Complete && !young {
+			holes.add(t, t.Add(p.Stretch.step), point)
+		}
+	}
+	p.Chart.Series = series
+	for _, h := range holes {
+		p.Chart.Marks = append(p.Chart.Marks, Mark{From: h.From.Unix(), To: h.To.Unix(), Unknown: h.Unknown})
+	}
+	p.Holes = holes
+	if n := len(holes); n > pastHoles {
+		p.MoreHoles, p.Holes = n-pastHoles, holes[n-pastHoles:]
+	}
+	p.Chart.Marks = p.Chart.Marks[max(0, len(p.Chart.Marks)-maxMarks):]
+}
+
+// valuesOf are the values of a point in the order of the chart's lines.
+func valuesOf(p *quoratev1.HistoryPoint) []float64 {
+	if p == nil {
+		return []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+	}
+	return []float64{p.Mean, float64(p.Refused) / float64(max(1, p.Seconds)), p.Peak, p.P99, p.P95}
+}
+
+// holeList joins neighbours.
+type holeList []hole
+
+func (l *holeList) add(from, to time.Time, p *quoratev1.HistoryPoint) {
+	h := hole{From: from, To: to, Unknown: p == nil, Missing: p.GetMissing()}
+	if n := len(*l); n > 0 {
+		last := &(*l)[n-1]
+		if last.To.Equal(from) && last.Unknown == h.Unknown && strings.Join(last.Missing, ",") == strings.Join(h.Missing, ",") {
+			last.To = to
+			return
+		}
+	}
+	*l = append(*l, h)
+}
+
+// CoverageText says how much of the stretch is known.
+func (p *past) CoverageText() string {
+	c := p.Coverage
+	if c == nil || c.SecondsTotal == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC", num(c.SecondsComplete), num(c.SecondsTotal), c.AsOf.AsTime().UTC().Format("15:04:05"))
+	if len(c.Missing) > 0 {
+		out += "; not told by " + strings.Join(c.Missing, ", ")
+		if c.MissingSince != nil {
+			out += " since " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
+		}
+	}
+	return out + "."
+}

@@ -1,0 +1,217 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// limitPlan is what planners ask of a limit.
+type limitPlan struct {
+	Headroom  *quoratev1.LimitHeadroom
+	Suggested []suggestion
+	Forecast  *quoratev1.ForecastResponse
+	Days      Chart
+	NoFuture  *Problem // why there is no forecast
+	Slider    *slider  // nil: a rule of this kind has none
+	NoSlider  string
+}
+
+// suggestion is the least rate that would have refused no more than a part.
+type suggestion struct {
+	Part  string
+	Rule  string
+	Would string
+	Says  []string
+}
+
+// slider is where another rule is tried out.
+type slider struct {
+	Namespace, Limit, Range     string
+	Unit                        string // what the amount is per, such as s
+	Amount, Least, Most, Step   float64
+	Burst, BurstMost, BurstJump int64 // 0: windows have none
+	Out                         map[string]string
+	Chart                       Chart
+}
+
+func loadPlan(r *Request, l *limitPage) *limitPlan {
+	p := &limitPlan{}
+	if l.Past.Empty() {
+		p.NoSlider = "There is no history yet to try rules on."
+		return p
+	}
+	from := timestamppb.New(r.Now().Add(-l.Past.Stretch.back))
+	if res, err := r.Rates.Headroom(r.Context(), &quoratev1.HeadroomRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, Top: 1}); err == nil && len(res.Limits) > 0 {
+		p.Headroom = res.Limits[0]
+	}
+	if l.Rule == nil {
+		p.NoSlider = "The limit is gone: there is no rule to change."
+		return p
+	}
+	for _, ppm := range []int64{0, 10_000} {
+		res, err := r.Rates.Suggest(r.Context(), &quoratev1.SuggestRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, RefusedPpm: ppm})
+		if err != nil {
+			continue
+		}
+		s := suggestion{Part: "nothing", Rule: ruleText(res.GetOutcome().GetRule()), Would: refusedText(res.Outcome), Says: res.Statements}
+		if ppm > 0 {
+			s.Part = "at most " + part(float64(ppm)/1e6)
+		}
+		p.Suggested = append(p.Suggested, s)
+	}
+	p.forecast(r, l)
+	p.Slider, p.NoSlider = sliderOf(l.Rule, l.Past.Stretch.Name)
+	if p.Slider != nil {
+		if got, err := p.Slider.ask(r, "", ""); err != nil {
+			p.NoSlider, p.Slider = problemOf(err).Detail, nil
+		} else {
+			p.Slider.Chart, p.Slider.Out = got.Chart, got.Out
+		}
+	}
+	return p
+}
+
+func (p *limitPlan) forecast(r *Request, l *limitPage) {
+	res, err := r.Rates.Forecast(r.Context(), &quoratev1.ForecastRequest{Namespace: l.Namespace, Limit: l.Limit})
+	if err != nil {
+		p.NoFuture = problemOf(err)
+		return
+	}
+	p.Forecast = res
+	c := Chart{ID: "forecast", Title: res.Measure, Unit: "/s", Height: 220, Series: []Series{
+		{Name: "was", Color: 1}, {Name: "expected", Color: 2, Dash: true}, {Name: "80 of 100 days below", Color: 4, Dash: true}, {Name: "refill", Color: 5, Steps: true},
+	}}
+	c.Series[2].Name = "9 of 10 days are below"
+	for _, d := range res.Days {
+		was := math.NaN()
+		if d.Demand != nil {
+			was = *d.Demand
+		}
+		c.Times = append(c.Times, d.Day.AsTime().Unix())
+		for i, v := range []float64{was, d.Expected, d.High, res.Refill} {
+			c.Series[i].Values = append(c.Series[i].Values, v)
+		}
+	}
+	p.Days = c
+}
+
+var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
+
+// sliderOf makes the slider of a rule; words say why there is none.
+func sliderOf(l *quoratev1.Limit, stretch string) (*slider, string) {
+	const none = "Only rules with one bucket or window can be tried out here; quorate plan what-if says more."
+	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {
+		return nil, none
+	}
+	switch l.Kind {
+	case quoratev1.Kind_KIND_BUCKET, quoratev1.Kind_KIND_FIXED, quoratev1.Kind_KIND_SLIDING, quoratev1.Kind_KIND_PERIODIC:
+	default:
+		return nil, none
+	}
+	m := amountPer.FindStringSubmatch(l.Rate)
+	if m == nil {
+		return nil, none
+	}
+	amount, _ := strconv.ParseFloat(m[1], 64)
+	s := &slider{Namespace: l.Namespace, Limit: l.Name, Range: stretch, Unit: m[2], Amount: amount}
+	s.Step = math.Pow(10, math.Floor(math.Log10(max(4*amount, 1)))-2)
+	if l.Kind != quoratev1.Kind_KIND_BUCKET {
+		s.Step = max(1, s.Step)
+	} else {
+		s.Burst, s.BurstJump = l.Burst, max(1, int64(math.Pow(10, math.Floor(math.Log10(max(4*float64(l.Burst), 1)))-2)))
+		s.BurstMost = max(10, 4*l.Burst)
+	}
+	s.Least, s.Most = s.Step, max(4*amount, 10*s.Step)
+	return s, ""
+}
+
+// whatIf is the answer to a form of the slider.
+type whatIf struct {
+	Chart Chart             `json:"chart"`
+	Out   map[string]string `json:"out"`
+}
+
+// whatIfData answers with what another rule would have done.
+func whatIfData(r *Request) (any, error) {
+	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Range: stretchOf(r).Name, Unit: r.Query("unit")}
+	return s.ask(r, r.Query("amount"), r.Query("burst"))
+}
+
+// ask has a rule tried out: empty words are those in force.
+func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
+	back := stretches[0].back
+	for _, one := range stretches {
+		if one.Name == s.Range {
+			back = one.back
+		}
+	}
+	req := &quoratev1.WhatIfRequest{Namespace: s.Namespace, Limit: s.Limit, From: timestamppb.New(r.Now().Add(-back))}
+	if amount != "" {
+		req.Rate = amount + "/" + s.Unit
+	}
+	if burst != "" {
+		b, err := strconv.ParseInt(burst, 10, 64)
+		if err != nil {
+			return nil, &Problem{Status: 400, Title: "That is not right", Detail: fmt.Sprintf("The burst %q must be a whole number.", clip(burst, 40)), Field: "burst"}
+		}
+		req.Burst = &b
+	}
+	res, err := r.Rates.WhatIf(r.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	w := &whatIf{Chart: whatIfChart(res), Out: map[string]string{
+		"rule": ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
+		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": strings.Join(res.Statements, " "),
+	}}
+	w.Chart.From, err = link("data/limit/whatif", "namespace", s.Namespace, "limit", s.Limit, "range", s.Range, "unit", s.Unit)
+	return w, err
+}
+
+func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
+	c := Chart{ID: "whatif", Title: "Tokens a second: asked for, and refused", Unit: "/s", Height: 220, Series: []Series{
+		{Name: "asked", Color: 1, Fill: true}, {Name: "refused then", Color: 5}, {Name: "would be refused, at least", Color: 2}, {Name: "at most", Color: 4, Dash: true},
+	}}
+	for _, p := range res.Points {
+		c.Times = append(c.Times, p.Start.AsTime().Unix())
+		s := float64(max(1, p.Seconds))
+		for i, v := range []int64{p.Attempted, p.Refused, p.RefusedAtLeast, p.RefusedAtMost} {
+			c.Series[i].Values = append(c.Series[i].Values, float64(v)/s)
+		}
+	}
+	return c
+}
+
+// refusedText says what a rule would have refused, and how sure that is.
+func refusedText(o *quoratev1.WhatIfOutcome) string {
+	if o == nil {
+		return "–"
+	}
+	of := func(n int64) string { return part(float64(n) / float64(max(1, o.Attempted))) }
+	total := " of " + num(o.Attempted) + " tokens"
+	switch {
+	case o.Exact || o.RefusedAtLeast == o.RefusedAtMost && !o.Estimate:
+		return num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtMost) + " (exact)"
+	case o.Estimate:
+		return "about " + num(o.RefusedAtLeast) + " to " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (an estimate)"
+	}
+	return "between " + num(o.RefusedAtLeast) + " and " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (bounds)"
+}
+
+func basisText(res *quoratev1.WhatIfResponse) string {
+	out := map[quoratev1.Basis]string{
+		quoratev1.Basis_BASIS_SECONDS: "demand of every second", quoratev1.Basis_BASIS_MINUTES: "demand of every minute",
+		quoratev1.Basis_BASIS_HOURS: "demand of every hour", quoratev1.Basis_BASIS_KEYS: "demand of the busiest keys in every minute",
+	}[res.Basis]
+	if c := res.Coverage; c != nil && c.SecondsComplete < c.SecondsTotal {
+		out += fmt.Sprintf("; complete for %s of %s seconds", num(c.SecondsComplete), num(c.SecondsTotal))
+	}
+	return out
+}
