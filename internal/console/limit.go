@@ -16,6 +16,7 @@ import (
 // Bounds of what the page of a limit lists.
 const (
 	limitKeys      = 20
+	limitSummed    = 200 // keys that are added up
 	limitOverrides = 20
 	limitSeed      = 10 * time.Minute // of the live chart
 )
@@ -103,6 +104,7 @@ func (l *limitPage) loadRule(r *Request) error {
 	for _, one := range res.Limits {
 		if one.Namespace == l.Namespace && one.Name == l.Limit {
 			l.Rule = one
+			l.parts(one)
 		}
 	}
 	over, err := r.API.Overrides.ListOverrides(r.Context(), &quoratev1.ListOverridesRequest{Namespace: l.Namespace, Limit: l.Limit, Max: limitOverrides})
@@ -113,7 +115,7 @@ func (l *limitPage) loadRule(r *Request) error {
 }
 
 func (l *limitPage) loadRates(r *Request) {
-	res, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Namespace: l.Namespace, Limit: l.Limit, Top: limitKeys})
+	res, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Namespace: l.Namespace, Limit: l.Limit, Top: limitSummed})
 	if err != nil {
 		l.NoRates = problemOf(err)
 		return
@@ -126,10 +128,27 @@ func (l *limitPage) loadRates(r *Request) {
 	}
 	f := r.c.flows.get(l.Namespace, l.Limit)
 	f.add(res)
+	if len(res.Keys) > 0 {
+		l.parts(res.Keys[0].Rule)
+	}
+	if res.NextPageToken == "" { // these are all keys
+		var asked, gave float64
+		for _, k := range res.Keys {
+			asked += k.Demand
+			gave += k.Rate
+		}
+		f.say(asked, gave)
+	}
+	res.Keys = res.Keys[:min(len(res.Keys), limitKeys)]
 	if recent := f.recent(); len(recent) > 0 {
 		l.last = recent[len(recent)-1]
 		l.Asked, l.Gave = l.last.askedRate, l.last.gaveRate
 	}
+}
+
+// parts notes whether the limit is several buckets, which are measured each by itself.
+func (l *limitPage) parts(rule *quoratev1.Limit) {
+	l.Parts = l.Parts || len(rule.GetTiers()) > 0 || rule.GetFloor() != nil
 }
 
 // liveChart begins with the last seconds of the history, or else with what pages have seen.

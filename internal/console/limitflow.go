@@ -34,3 +34,12 @@ func (f *flows) get(namespace, limit string) *flow {
 	f.order = append(f.order, name)
 	return one
 }
+
+// say sets the newest rates, where they are known better than by what the totals have grown.
+func (f *flow) say(asked, gave float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.points); n > 0 {
+		f.points[n-1].askedRate, f.points[n-1].gaveRate = asked, gave
+	}
+}

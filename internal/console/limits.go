@@ -21,7 +21,7 @@ func limitsPages() []Page {
 	return []Page{
 		{Path: "limits", Title: "Limits", Group: "Limits", Template: "limits", Need: rbac.LimitsRead, Load: loadLimits, Actions: map[string]Action{"delete": deleteLimit, "enforcement": switchEnforcement}},
 		{Path: "edit", Title: "Edit limits", Template: "edit", Need: rbac.LimitsRead, Load: loadEdit, Data: map[string]func(*Request) (any, error){"check": checkEdit}, Actions: map[string]Action{"apply": applyEdit}},
-		limitPageOf(),
+		limitPageOf(), keyPageOf(),
 		{Path: "versions", Title: "Changes", Group: "Limits", Template: "versions", Need: rbac.LimitsRead, Load: loadVersions, Actions: map[string]Action{"rollback": rollback}},
 	}
 }

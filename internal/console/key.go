@@ -1,0 +1,213 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+const keysOnPage = 50
+
+// keyPage is one key, or what the search for keys has found.
+type keyPage struct {
+	Namespace, Limit, Key string
+	Search                string
+	Found                 *quoratev1.TopRatesResponse
+	NoFound               *Problem
+	Next                  string
+	Counters              []keyCounter
+	Override              *quoratev1.Override
+	MayReset, MayWrite    bool
+}
+
+// keyCounter is one bucket of a key.
+type keyCounter struct {
+	*quoratev1.KeyRate
+	Debt int64   // tokens owed
+	Full float64 // part of the burst that is left, 0 to 1
+}
+
+// Own says whether the counter is of the limit itself, and not of a parent.
+func (k keyCounter) Own(limit string) bool {
+	base, _, _ := strings.Cut(k.Limit, "#")
+	return base == limit || strings.HasPrefix(limit, "@")
+}
+
+func keyPageOf() Page {
+	return Page{
+		Path: "key", Title: "Keys", Group: "Limits", Template: "key", Need: rbac.KeysRead, Load: loadKey, Live: []string{"level"},
+		Actions: map[string]Action{"reset": resetKey, "override": setOverride, "clear": clearOverride},
+	}
+}
+
+func loadKey(r *Request) (any, error) {
+	k := &keyPage{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Search: r.URL.Query().Get("q"), MayReset: r.May(rbac.KeysReset), MayWrite: r.May(rbac.LimitsWrite)}
+	if k.Namespace == "" || k.Limit == "" || k.Key == "" {
+		k.find(r)
+		return k, nil
+	}
+	res, err := r.Keys.GetKey(r.Context(), &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range res.Counters {
+		one := keyCounter{KeyRate: c, Debt: max(0, -c.Remaining)}
+		if c.Rule.GetBurst() > 0 {
+			one.Full = max(0, min(1, float64(c.Remaining)/float64(c.Rule.Burst)))
+		}
+		k.Counters = append(k.Counters, one)
+	}
+	k.Override = res.Override
+	return k, nil
+}
+
+// find lists the keys that are asked for now, those that begin with what is searched for.
+func (k *keyPage) find(r *Request) {
+	res, err := r.Rates.TopRates(r.Context(), &quoratev1.TopRatesRequest{Namespace: k.Namespace, Limit: k.Limit, KeyPrefix: k.Search, Top: keysOnPage, PageToken: r.Query("after")})
+	if err != nil {
+		k.NoFound = problemOf(err)
+		return
+	}
+	k.Found = res
+	if res.NextPageToken != "" {
+		k.Next, _ = link("key", "namespace", k.Namespace, "limit", k.Limit, "q", k.Search, "after", res.NextPageToken)
+	}
+}
+
+// keyName is the key as people say it.
+func keyName(r *Request) string {
+	return clip(r.PostForm.Get("key"), 80) + " of " + limitTitle(r.PostForm.Get("namespace"), r.PostForm.Get("limit"))
+}
+
+func keyLink(r *Request) string {
+	to, err := link("key", "namespace", r.PostForm.Get("namespace"), "limit", r.PostForm.Get("limit"), "key", r.PostForm.Get("key"))
+	if err != nil {
+		panic(err) // invariant: the parameters are in pairs
+	}
+	return to
+}
+
+// resetKey makes a key as good as new.
+var resetKey = Action{
+	Confirm: func(r *Request) (*Confirmation, error) {
+		return &Confirmation{
+			Title: "Reset the key " + keyName(r), Button: "Reset the key", Danger: true, Fields: Hidden(r, "namespace", "limit", "key"),
+			Will: []string{"All its buckets are full again: whoever it is may spend the whole burst at once.", "Debt and reservations of the key are forgotten. Parents and other keys stay as they are."},
+		}, nil
+	},
+	Do: func(r *Request) (*Result, error) {
+		_, err := r.Keys.ResetKey(r.Context(), &quoratev1.ResetKeyRequest{Namespace: r.PostForm.Get("namespace"), Limit: r.PostForm.Get("limit"), Key: r.PostForm.Get("key")})
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Title: "It is reset", Lines: []string{"The key " + keyName(r) + " is as good as new on all nodes."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
+	},
+}
+
+// setOverride gives a key a rule of its own.
+var setOverride = Action{
+	Confirm: func(r *Request) (*Confirmation, error) {
+		form := func(name string) string { return r.PostForm.Get(name) }
+		return &Confirmation{
+			Title: "A rule of its own for " + keyName(r), Button: "Set the override",
+			Will: []string{"At least one of class, rate, burst and factor. What stays empty stays as the limit has it. Level and debt stay as they are."},
+			Fields: append(
+				Hidden(r, "namespace", "limit", "key"),
+				Field{Name: "class", Label: "Class", Type: "select", Value: form("class"), Options: []Option{{"", "as the limit"}, {"counted", "counted"}, {"unlimited", "unlimited: everything passes"}, {"banned", "banned: nothing passes"}}},
+				Field{Name: "rate", Label: "Rate", Type: "text", Value: form("rate"), Hint: "Such as 20/s."},
+				Field{Name: "burst", Label: "Burst", Type: "number", Value: form("burst")},
+				Field{Name: "scale", Label: "Factor", Type: "text", Value: form("scale"), Hint: "Multiplies every tier: 1.5 is half as much again."},
+				Field{Name: "expires", Label: "Ends after", Type: "text", Value: form("expires"), Hint: "Such as 30m, 12h or 7d; empty is never."},
+				commentField(r),
+			),
+		}, nil
+	},
+	Do: func(r *Request) (*Result, error) {
+		o, err := readOverride(r)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := r.API.Overrides.SetOverrides(r.Context(), &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{o}}); err != nil {
+			return nil, err
+		}
+		return &Result{Title: "The override is set", Lines: []string{"Nodes follow within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}, nil
+	},
+}
+
+var classWords = map[string]quoratev1.Class{
+	"": quoratev1.Class_CLASS_UNSPECIFIED, "counted": quoratev1.Class_CLASS_COUNTED,
+	"unlimited": quoratev1.Class_CLASS_UNLIMITED, "banned": quoratev1.Class_CLASS_BANNED,
+}
+
+// readOverride reads the form; what the words mean is checked by the API.
+func readOverride(r *Request) (*quoratev1.Override, error) {
+	form := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	o := &quoratev1.Override{Namespace: form("namespace"), Limit: form("limit"), Key: r.PostForm.Get("key"), Class: classWords[form("class")], Rate: form("rate"), Comment: form("comment")}
+	if text := form("burst"); text != "" {
+		burst, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, wrongField("burst", text, "a whole number, such as 40")
+		}
+		o.Burst = &burst
+	}
+	if text := form("scale"); text != "" {
+		scale, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, wrongField("scale", text, "a number, such as 1.5")
+		}
+		o.Scale = scale
+	}
+	if text := form("expires"); text != "" {
+		d, err := daysOr(text)
+		if err != nil || d <= 0 {
+			return nil, wrongField("expires", text, "a duration above 0, such as 30m, 12h or 7d")
+		}
+		o.Expires = timestamppb.New(r.Now().Add(d))
+	}
+	return o, nil
+}
+
+// daysOr reads a duration, which may be in days.
+func daysOr(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n > 36_500 {
+			return 0, fmt.Errorf("%q days: must be a number up to 36500", days)
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	return time.ParseDuration(text)
+}
+
+func wrongField(name, text, right string) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: fmt.Sprintf("%q must be %s.", clip(text, 60), right), Field: name}
+}
+
+// clearOverride takes a key's own rule away.
+var clearOverride = Action{
+	Confirm: func(r *Request) (*Confirmation, error) {
+		return &Confirmation{
+			Title: "Clear the override of " + keyName(r), Button: "Clear it", Danger: true, Fields: Hidden(r, "namespace", "limit", "key"),
+			Will: []string{"The limit's own rule counts for the key again. Level and debt stay as they are."},
+		}, nil
+	},
+	Do: func(r *Request) (*Result, error) {
+		ref := &quoratev1.KeyRef{Namespace: r.PostForm.Get("namespace"), Limit: r.PostForm.Get("limit"), Key: r.PostForm.Get("key")}
+		res, err := r.API.Overrides.DeleteOverrides(r.Context(), &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{ref}})
+		if err != nil {
+			return nil, err
+		}
+		out := &Result{Title: "It is cleared", Lines: []string{"Nodes follow within a second."}, Next: keyLink(r), NextLabel: "Back to the key"}
+		if res.Deleted == 0 {
+			out.Title, out.Lines = "There was none", []string{"The key had no override any more."}
+		}
+		return out, nil
+	},
+}
