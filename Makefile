@@ -33,7 +33,7 @@ SEED      ?= 0
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
 .PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
-.PHONY: format check-format check-vet check-bench check-tidy check-proto check-breaking check-generated check-arch
+.PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -104,7 +104,7 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-bench check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -122,6 +122,11 @@ check-bench: ## vet and test the module of the bench suite, which is not in ./..
 	@cd bench
 	go vet ./...
 	go test ./...
+
+check-deploy: ## vet and test what is in deploy, with a module of its own
+	@cd deploy/check
+	go vet ./...
+	CI=true go test -count=1 ./...
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff

@@ -1,0 +1,83 @@
+{{- define "quorate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The headless service: the names of pods, and all of them at once. */ -}}
+{{- define "quorate.nodes" -}}
+{{ include "quorate.fullname" . }}-nodes
+{{- end -}}
+
+{{- define "quorate.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "quorate.labels" -}}
+{{ include "quorate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "quorate.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "quorate.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ default "default" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Plain without TLS. A file of values says false where it says off without quotes. */ -}}
+{{- define "quorate.plain" -}}
+{{- if has (toString .Values.tls.mode) (list "off" "false") -}}
+plain
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.scheme" -}}
+{{- ternary "HTTP" "HTTPS" (eq (include "quorate.plain" .) "plain") -}}
+{{- end -}}
+
+{{- /* The settings of every node; what differs is in the pods' environment. */ -}}
+{{- define "quorate.settings" -}}
+{{- $listen := dict "http" (printf ":%v" .Values.ports.http) "grpc" (printf ":%v" .Values.ports.grpc) "peer" (printf ":%v" .Values.ports.peer) -}}
+{{- if .Values.redisPort -}}
+{{- $_ := set $listen "redis" (printf ":%v" .Values.redisPort) -}}
+{{- end -}}
+{{- $join := printf "%s.%s.svc:%v" (include "quorate.nodes" .) .Release.Namespace .Values.ports.grpc -}}
+{{- $own := dict "cluster" .Values.cluster "data" "/data/quorate" "listen" $listen "join" (list $join) "linger" .Values.linger -}}
+{{- if .Values.bootstrap -}}
+{{- $_ := set $own "bootstrap" (printf "%s-0" (include "quorate.fullname" .)) -}}
+{{- end -}}
+{{- if .Values.zone -}}
+{{- $_ := set $own "zone" .Values.zone -}}
+{{- end -}}
+{{- if .Values.limits -}}
+{{- $_ := set $own "limits" "limits.yaml" -}}
+{{- end -}}
+{{- if eq (include "quorate.plain" .) "plain" -}}
+{{- $_ := set $own "tls" (dict "mode" "off") -}}
+{{- else -}}
+{{- $_ := set $own "tls" (dict "ca" "/ca/ca.crt" "ca_key" "/ca/ca.key") -}}
+{{- end -}}
+{{- /* What YAML takes for true and false, on and off among it, are our on and off. */ -}}
+{{- $text := merge $own .Values.settings | toYaml -}}
+{{- regexReplaceAll "(?m): false$" (regexReplaceAll "(?m): true$" $text ": on") ": off" -}}
+{{- end -}}
