@@ -156,6 +156,8 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 // openBucket starts an epoch. Whatever the estimate was, it goes on: a key
 // that was idle for an hour has refilled, one that was idle for a second not.
 func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
+	b.tally()
+	b.tallied = tallied{}
 	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
 	b.charged, b.unled = 0, 0

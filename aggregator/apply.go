@@ -247,9 +247,11 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 		return
 	}
 	est, at2 := b.est, b.estAt
+	b.tally()
 	a.openBucket(now, b, b.limit())
 	b.est, b.estAt = est, at2
 	b.sentAt = 0 // nothing of this one has been reported
 	b.over, b.refused, b.refunded = max(0, c.over-sent.over), max(0, c.refused-sent.refused), max(0, c.back-sent.back)
+	b.skipTally()
 	b.note()
 }

@@ -303,7 +303,9 @@ func (c *Call) undo(mark int) {
 // changed since, or the floor has paid.
 func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
-		if an := &c.answers[i]; an.is.Allowed && an.ask.Cost > 0 && (refused || !an.used) {
+		an := &c.answers[i]
+		a.tallyAnswer(an, refused)
+		if an.is.Allowed && an.ask.Cost > 0 && (refused || !an.used) {
 			if !a.Abandon(clock, an.ask) {
 				a.refund(clock, an.ask.Key, an.ask.Cost)
 			}

@@ -132,6 +132,7 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent
 	a.list(b)
 	b.roll(now, b.limit())
 	b.accrue(now)
+	b.tally()
 	if rt.leader == "" {
 		a.wheel.add(b, now.Add(a.cfg.Sync))
 		return

@@ -202,6 +202,7 @@ func (e *idleBucket) freezeInto(c *cold, hash uint64, now quota.Time) (done, lat
 	case !b.atRest():
 		return false, true
 	}
+	b.tally()
 	f := b.freeze(now)
 	b.dead = c.put(hash, kind{b.slot, b.as}, b.key, b.closedAt, &f)
 	return false, false

@@ -46,7 +46,7 @@ func (t *inline) slot(n quota.LimitName) *slot {
 		t.size.Add(-1)
 		return nil
 	}
-	s := &slot{name: n, keys: newKeys()}
+	s := &slot{name: n, keys: newKeys(), sum: &tally{}}
 	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
 	s.used.Store(true)
 	if there, loaded := t.slots.LoadOrStore(n, s); loaded {

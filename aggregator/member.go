@@ -23,6 +23,8 @@ type member struct {
 	spare spareLines
 
 	loansRecalled []quota.Key // keys with loans that a leader wants back; see Recalls
+
+	tallies tallies
 }
 
 // route is what the member knows of one range.
@@ -73,6 +75,7 @@ func (a *Aggregator) Leader(r quota.RangeID) (quota.NodeID, quota.Term) {
 func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 	for _, s := range a.table.setLimits(limits) {
 		s.keys.Range(a.forget)
+		a.tallies.leave(s)
 	}
 	a.Overridden(now, nil) // and forgets the frozen keys of limits that are gone
 }
@@ -123,6 +126,7 @@ func (a *Aggregator) relimit(now quota.Time, b *bucket) {
 // forget drops a bucket whatever it holds.
 func (a *Aggregator) forget(b *bucket) {
 	b.lock()
+	b.tally()
 	b.dead, b.phase = true, closed
 	b.closePlace()
 	b.expire()

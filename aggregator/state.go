@@ -20,10 +20,11 @@ const (
 // Invariant: used = in - held - loans, whatever the hot path does meanwhile.
 type state struct {
 	phase phase
-	dead  bool // dropped from the table
+	dead  bool   // dropped from the table
+	told  bool   // a leader has told the level
+	ref   uint32 // the leader's number for the key in that term and epoch; 0 is none
 	epoch quota.Seq
 	term  quota.Term // of the last applied grant
-	ref   uint32     // the leader's number for the key in that term and epoch; 0 is none
 
 	in      quota.Units // everything put into held in this epoch, less returns
 	over    quota.Units // admitted beyond held
@@ -54,6 +55,8 @@ type state struct {
 	offset    int64 // local minus leader's clock, for from
 	applied   quota.Seq
 
+	tallied tallied
+
 	saved quota.Units // part of used and over of this epoch that a leader has committed
 	place JournalSlot // where durable counts outlive the process; nil is nowhere
 
@@ -67,8 +70,7 @@ type state struct {
 	ceded   quota.Units // taken off est for them since the leader told it
 	stale   quota.Time  // when others says nothing any more
 	looked  quota.Time  // when the estimate was last asked for
-	told    bool        // a leader has told the level
-	toldAt  quota.Time
+	toldAt  quota.Time  // when a leader told the level, if one has
 	level   quota.Units // as told
 
 	opened quota.Time

@@ -107,6 +107,7 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
 		b.unlock()
 		return false
 	}
+	b.tally()
 	b.dead = true
 	b.unlock()
 	a.table.drop(b)

@@ -17,6 +17,7 @@ type slot struct {
 	used atomic.Bool // inline: looked up since the last sweep
 	size atomic.Int64
 	keys *keys
+	sum  *tally
 }
 
 // rule is what a slot serves until the limits change.
@@ -94,7 +95,7 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 	limits.Meters(func(l *quota.Limit) {
 		s := t.find(l.LimitName)
 		if s == nil {
-			s = &slot{name: l.LimitName, keys: newKeys()}
+			s = &slot{name: l.LimitName, keys: newKeys(), sum: &tally{}}
 		}
 		next[l.LimitName], rules[l.LimitName] = s, &rule{limit: l}
 	})

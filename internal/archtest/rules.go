@@ -521,6 +521,10 @@ var Exceptions = []Exception{
 		Why: "whoever asks for a frozen key thaws it: a lock for each part of the table, and a count that says whether there are any",
 	},
 	{
+		File: "aggregator/tally.go", Imports: []string{"sync/atomic"},
+		Why: "whoever opens a key anew adds what it had counted to the limit's sum: two additions, and no lock that all keys of a limit share",
+	},
+	{
 		File: "aggregator/shut.go", Imports: []string{"sync/atomic"},
 		Why: "a refusal that is repeated takes no lock, so that those who are refused do not keep others from being served",
 	},

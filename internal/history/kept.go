@@ -27,6 +27,10 @@ type sum struct {
 	of       map[quota.LimitName][]byte // packed vectors
 }
 
+func newSum() *sum {
+	return &sum{expected: map[Process]bool{}, from: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
+}
+
 // NewKept returns the state of a replica that has applied nothing.
 func NewKept() *Kept { return &Kept{blocks: map[Block]*sum{}} }
 
@@ -39,7 +43,7 @@ func (k *Kept) Apply(l *Line) bool {
 	}
 	s := k.blocks[l.Block]
 	if s == nil {
-		s = &sum{expected: map[Process]bool{}, from: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
+		s = newSum()
 		k.blocks[l.Block] = s
 	}
 	for i := range l.From {
@@ -102,14 +106,82 @@ func (s *sum) missing() []Process {
 	return out
 }
 
-// trim drops blocks that are no more open to additions. It goes by the log alone, so
-// that replicas stay equal.
+// MaxGrace is for how many blocks more what is no longer open to additions can be read: so
+// that of an hour that is over a point can be made.
+const MaxGrace = 300 / BlockSeconds
+
+// trim closes blocks to additions, and drops those closed long enough. It goes by the log
+// alone, so that replicas stay equal.
 func (k *Kept) trim(oldest Block) {
 	if oldest <= k.oldest {
 		return
 	}
 	k.oldest = oldest
-	maps.DeleteFunc(k.blocks, func(b Block, _ *sum) bool { return b < oldest })
+	maps.DeleteFunc(k.blocks, func(b Block, _ *sum) bool { return b < oldest-MaxGrace })
+}
+
+// Newest returns the newest block that there is a line of; false if there is none.
+func (k *Kept) Newest() (Block, bool) { return k.newest, len(k.blocks) > 0 }
+
+// First returns the oldest block that can be read; false if there is none.
+func (k *Kept) First() (Block, bool) {
+	if len(k.blocks) == 0 {
+		return 0, false
+	}
+	first := k.newest
+	for b := range k.blocks {
+		first = min(first, b)
+	}
+	return first, true
+}
+
+// Limits adds the limits that were asked for from from to before end.
+func (k *Kept) Limits(from, end Block, out map[quota.LimitName]bool) {
+	for b, s := range k.blocks {
+		if b < from || b >= end {
+			continue
+		}
+		for l := range s.of {
+			out[l] = true
+		}
+	}
+}
+
+// Covered returns whether every block from from to before end is complete, and who is
+// missing in them.
+func (k *Kept) Covered(from, end Block) Point {
+	p := Point{Start: from.First(), Seconds: int(end-from) * BlockSeconds, Complete: end > from}
+	for b := from; b < end; b++ {
+		if s := k.blocks[b]; s != nil {
+			p.miss(s.missing())
+		} else {
+			p.Complete = false
+		}
+	}
+	return p
+}
+
+// Seconds returns a point for each second from from to before end that the log reaches.
+func (k *Kept) Seconds(limit quota.LimitName, from, end Second) []Point {
+	var out []Point
+	for b := from.Block(); b.First() < end; b++ {
+		s := k.blocks[b]
+		if s == nil {
+			continue
+		}
+		v, missing := s.vector(limit), s.missing()
+		for i := range v {
+			at := b.First() + Second(i)
+			if at < from || at >= end {
+				continue
+			}
+			u := v[i].Attempted
+			p := Point{Start: at, Seconds: 1, Counts: v[i], Peak: u, Mean: u, P50: u, P95: u, P99: u, Complete: true}
+			p.miss(missing)
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // expect adds who was expected in the block, or in the last one before it that the log

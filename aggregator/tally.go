@@ -1,0 +1,113 @@
+package aggregator
+
+import (
+	"sync/atomic"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// tally is what was counted under one counter since Tally was last called. Each has a
+// cache line of its own: what callers read of a slot does not move with it.
+type tally struct {
+	_                [64]byte
+	admitted, failed atomic.Int64 // Units
+	_                [48]byte
+}
+
+// tallied is what of a bucket's counters is in there.
+type tallied struct{ spent, refused quota.Units }
+
+// tally adds what was counted since the last time. Held by b.mu.
+func (b *bucket) tally() {
+	c := b.counts()
+	now := tallied{c.spent(), c.refused}
+	if now == b.tallied {
+		return
+	}
+	b.slot.sum.add(now.spent-b.tallied.spent, now.refused-b.tallied.refused)
+	b.tallied = now
+}
+
+// skipTally takes what is counted for tallied: it was, in the epoch before. Held by b.mu.
+func (b *bucket) skipTally() {
+	c := b.counts()
+	b.tallied = tallied{c.spent(), c.refused}
+}
+
+func (t *tally) add(admitted, refused quota.Units) {
+	if admitted != 0 {
+		t.admitted.Add(int64(admitted))
+	}
+	if refused != 0 {
+		t.failed.Add(int64(refused))
+	}
+}
+
+// take returns what was added, and begins anew. Of what was taken back more than was
+// added since, the rest is kept for the next time.
+func (t *tally) take() (admitted, refused quota.Units) {
+	return takeAbove(&t.admitted), takeAbove(&t.failed)
+}
+
+func takeAbove(sum *atomic.Int64) quota.Units {
+	if sum.Load() <= 0 {
+		return 0
+	}
+	return quota.Units(sum.Swap(0))
+}
+
+// tallyAnswer counts what a leader has decided for a call that is over. What it admitted
+// for a call that was refused it takes back.
+func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
+	s := a.table.find(an.ask.Key.LimitName)
+	switch {
+	case s == nil || an.ask.Cost <= 0 || !an.used:
+	case !an.is.Allowed:
+		s.sum.add(0, an.ask.Cost)
+	case !refused:
+		s.sum.add(an.ask.Cost, 0)
+	}
+}
+
+// tallies are those of limits that were removed, until Tally has passed them on.
+type tallies struct{ left []*slot }
+
+func (t *tallies) leave(s *slot) {
+	if len(t.left) < maxInline { // or nobody asks for them
+		t.left = append(t.left, s)
+	}
+}
+
+// Tally calls f for every limit of which something was decided here since it was last
+// called, with how much was admitted and how much refused. Of a limit with several tiers
+// what was admitted counts in the first, what was refused in all of them: f may be called
+// for each. Counts are as late as reports are (a few parts of a sync interval while a key
+// is in use), those of leaderless ranges too. One goroutine at a time, as Collect.
+func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
+	for _, s := range a.slots() {
+		s.tell(f)
+	}
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool {
+		s.tell(f)
+		return true
+	})
+	for _, s := range a.tallies.left {
+		s.tell(f)
+	}
+	clear(a.tallies.left)
+	a.tallies.left = a.tallies.left[:0]
+}
+
+func (s *slot) tell(f func(limit quota.LimitName, admitted, refused quota.Units)) {
+	admitted, refused := s.sum.take()
+	base, tier := s.name.Base()
+	if tier == 0 {
+		return // the floor: its limit counts it
+	}
+	if tier > 1 {
+		admitted = 0
+	}
+	if admitted > 0 || refused > 0 {
+		f(base, admitted, refused)
+	}
+}

@@ -1,0 +1,100 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// sums are what was decided of each limit.
+type sums map[quota.LimitName]tallied
+
+func (s sums) add(n quota.LimitName, admitted, refused quota.Units) {
+	t := s[n]
+	t.spent, t.refused = t.spent+admitted, t.refused+refused
+	s[n] = t
+}
+
+// tallyCheck checks a key and notes what came of it.
+func (p *pair) tallyCheck(want sums) {
+	k, cost := p.key(), 1+p.rng.Int64N(3)
+	if k.LimitName.Limit == "busy" {
+		return // it is acquired, not checked
+	}
+	d := p.each("check", func(a *Aggregator) any { return a.Check(p.clock, k.LimitName, k.Key, cost) }).(quota.Decision)
+	switch {
+	case d.Why == quota.WhyNoLimit:
+	case d.Allowed:
+		want.add(k.LimitName, quota.FromTokens(cost), 0)
+	default:
+		want.add(k.LimitName, 0, quota.FromTokens(cost))
+	}
+}
+
+// TestTally: what is told of every limit is what was decided, each once: over openings of
+// keys, frozen ones, ranges without a leader, limits that come and go.
+func TestTally(t *testing.T) {
+	for seed := range uint64(40) {
+		p := newPair(t, seed, true, Config{Nodes: 3, MaxKeys: 1000, Sync: 100 * time.Millisecond, Idle: 20 * time.Second})
+		want, got := sums{}, sums{}
+		most := 0
+		for p.step = range 1500 {
+			switch n := p.rng.IntN(20); {
+			case n < 12:
+				p.tallyCheck(want)
+			case n < 15:
+				p.report()
+			case n == 15:
+				p.pass()
+			case n == 16 && p.rng.IntN(10) == 0:
+				p.limits(uint64(p.step) + 2)
+			case n == 17 && p.rng.IntN(10) == 0:
+				p.term++
+				leader := []quota.NodeID{"", "l"}[p.rng.IntN(2)]
+				p.each("leader", func(a *Aggregator) any { a.SetLeader(0, leader, p.term); a.SetLeader(1, "l", p.term); return nil })
+			case n >= 18:
+				p.now = p.now.Add(time.Duration(p.rng.IntN(300)) * time.Millisecond)
+			}
+			if p.rng.IntN(5) == 0 {
+				told(p.both[0], got)
+			}
+			most = max(most, p.frozen)
+		}
+		for range 20 { // whatever waits for its turn
+			p.now = p.now.Add(time.Second)
+			p.each("collect", func(a *Aggregator) any { return inOrder(a.Collect(p.now)) })
+		}
+		told(p.both[0], got)
+		for n, w := range want {
+			if got[n] != w {
+				t.Fatalf("seed %d: %v: tallied %+v; decided %+v", seed, n, got[n], w)
+			}
+		}
+		if most == 0 || len(got) != len(want) {
+			t.Fatalf("seed %d: %d keys were frozen; %d limits tallied of %d", seed, most, len(got), len(want))
+		}
+	}
+}
+
+// told takes the tally and adds it to sums.
+func told(a *Aggregator, to sums) {
+	a.Tally(func(l quota.LimitName, admitted, refused quota.Units) {
+		to.add(l, admitted, refused)
+	})
+}
+
+// TestTallyAllocatesNothing: nor does it for a key that has changed.
+func TestTallyAllocatesNothing(t *testing.T) {
+	a, clock := benchTable(t, []string{"k"})
+	b, _ := a.find(quota.Key{LimitName: benchName, Key: "k"})
+	if n := testing.AllocsPerRun(1000, func() {
+		a.Check(clock, benchName, "k", 1)
+		b.lock()
+		b.tally()
+		b.unlock()
+		a.Tally(func(quota.LimitName, quota.Units, quota.Units) {})
+	}); n != 0 {
+		t.Errorf("%v allocations; want none", n)
+	}
+}

@@ -1,0 +1,60 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Merge returns one point for points that follow each other: of an hour out of minutes. Sums,
+// the peak and the mean are exact; percentiles are at most too high: those of the parts say
+// what so many of their seconds did not exceed, and no more. It is complete if all of the
+// seconds are in points that are.
+func Merge(start Second, seconds int, parts []Point) Point {
+	p := Point{Start: start, Seconds: seconds, Complete: true}
+	told := 0
+	demand := make([]weighted, 0, 4*len(parts)+1)
+	for i := range parts {
+		q := &parts[i]
+		p.Add(&q.Counts)
+		p.Peak = max(p.Peak, q.Peak)
+		p.miss(q.Missing)
+		p.Complete = p.Complete && q.Complete
+		told += q.Seconds
+		demand = append(demand, weighted{q.P50, 50 * q.Seconds}, weighted{q.P95, 45 * q.Seconds}, weighted{q.P99, 4 * q.Seconds}, weighted{q.Peak, q.Seconds})
+	}
+	if told < seconds {
+		p.Complete = false
+		demand = append(demand, weighted{0, 100 * (seconds - told)})
+	}
+	if seconds > 0 {
+		p.Mean = p.Attempted / quota.Units(seconds)
+	}
+	p.P50, p.P95, p.P99 = percentiles(demand)
+	return p
+}
+
+// weighted is a demand that so many hundredths of a second did not exceed.
+type weighted struct {
+	demand quota.Units
+	weight int
+}
+
+func percentiles(all []weighted) (p50, p95, p99 quota.Units) {
+	slices.SortFunc(all, func(a, b weighted) int { return cmp.Compare(a.demand, b.demand) })
+	total := 0
+	for _, w := range all {
+		total += w.weight
+	}
+	at := func(percent int) quota.Units {
+		sum := 0
+		for _, w := range all {
+			if sum += w.weight; sum*100 >= total*percent {
+				return w.demand
+			}
+		}
+		return 0
+	}
+	return at(50), at(95), at(99)
+}
