@@ -111,3 +111,23 @@ func (s *slot) tell(f func(limit quota.LimitName, admitted, refused quota.Units)
 		f(base, admitted, refused)
 	}
 }
+
+// TallyAll is Tally of everything that was decided, also of keys whose turn to report has
+// not come: it looks at every key. For a member that stops.
+func (a *Aggregator) TallyAll(f func(limit quota.LimitName, admitted, refused quota.Units)) {
+	look := func(s *slot) {
+		s.keys.Range(func(b *bucket) {
+			b.lock()
+			b.tally()
+			b.unlock()
+		})
+	}
+	for _, s := range a.slots() {
+		look(s)
+	}
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool {
+		look(s)
+		return true
+	})
+	a.Tally(f)
+}

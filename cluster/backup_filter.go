@@ -62,17 +62,18 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// restoredRange copies a snapshot of a range. The accounts are copied as they are. Of
+// restoredRange copies a snapshot of a range. The accounts and the history are copied as they are. Of
 // limits only the levels are: counts as they were booked. What members of the old
 // cluster held, or were promised, is free again: they will never report here, and what
 // they used of it after the backup is as unknown as all else that happened then.
 func restoredRange(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
-	if head, _ := in.Peek(len(rangeMagic)); !bytes.Equal(head, []byte(rangeMagic)) {
+	head, _ := in.Peek(len(rangeMagic))
+	if magic := string(head); magic != rangeMagic && magic != historyMagic {
 		return errors.New("range snapshot: it does not begin as one")
 	}
+	_, _ = out.Write(head)
 	_, _ = in.Discard(len(rangeMagic))
-	_, _ = out.WriteString(rangeMagic)
 	for n := 0; ; n++ {
 		part := &raftlogv1.RangeSnapshot{}
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {

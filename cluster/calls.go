@@ -143,6 +143,15 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 			return
 		}
 		out.Body = &peerv1.Call_ClientResult{ClientResult: res}
+	case *peerv1.Call_HistoryTell:
+		out.Body = &peerv1.Call_HistoryTellResult{HistoryTellResult: n.history.onTell(from, b.HistoryTell)}
+	case *peerv1.Call_HistoryRead:
+		res, err := n.onHistoryRead(b.HistoryRead)
+		if err != nil {
+			answer(&peerv1.Frame{Error: err.Error()})
+			return
+		}
+		out.Body = &peerv1.Call_HistoryReadResult{HistoryReadResult: res}
 	case *peerv1.Call_BackupRead:
 		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:

@@ -82,9 +82,20 @@ type Config struct {
 	// BalanceAfter is how long a node must have been connected to be given leadership;
 	// 0 is 10 s.
 	BalanceAfter time.Duration
+	// History is what the node does for the history of limits.
+	History History
 	// SlowDisk is how long an append to a log may take, on average, until this node gives
 	// what it leads to others; 0 is multiraft.DefaultSlowDisk, below 0 is never.
 	SlowDisk time.Duration
+}
+
+// History says what is kept of the history of limits. Off must be the same on all nodes: who
+// keeps none is missing in that of the others. Zeros are the defaults.
+type History struct {
+	Off      bool
+	Minutes  time.Duration // how long points of a minute are kept; 30 days
+	Hours    time.Duration // how long points of an hour are kept; 2 years
+	MaxBytes int64         // of this node's files; 4 GiB
 }
 
 // DefaultDeadAfter is longer than a restart of a machine takes.

@@ -1,10 +1,15 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -23,7 +28,22 @@ func (n *Node) History(ctx context.Context, q history.Query) (history.Answer, er
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
 	}
-	return history.Answer{}, &NoLeaderError{"history: nothing is kept yet"}
+	r := historyHome(q.Limit, n.cfg.Ranges)
+	res, err := n.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
+		Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Step: uint32(q.Step),
+	}}})
+	if err != nil {
+		return history.Answer{}, err
+	}
+	out := history.Answer{AsOf: history.Second(res.AsOf), RangesCovered: 1, RangesTotal: 1}
+	for _, p := range res.Points {
+		_, point, err := decodeHistoryPoint(p)
+		if err != nil {
+			return history.Answer{}, err
+		}
+		out.Points = append(out.Points, point)
+	}
+	return out, nil
 }
 
 // HistoryKeys returns the keys of a limit that were asked for most, from any node. Errors are
@@ -39,13 +59,147 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 }
 
 // HistoryLimits returns every limit that was asked for from from to before end, the one that was
-// asked for most first, and how many ranges said so; the answer has no points. Errors
-// are those of History.
+// asked for most first, and how many ranges said so; the answer has no points. Ranges none
+// of whose replicas answers are missing. Errors are those of History.
 func (n *Node) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
 	if err := checkStretch(from, end); err != nil {
 		return nil, history.Answer{}, err
 	}
-	return nil, history.Answer{RangesTotal: n.cfg.Ranges}, nil
+	out := history.Answer{RangesTotal: n.cfg.Ranges}
+	var all []history.UsedLimit
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, observeCalls)
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			res, err := n.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
+				Ranges: []uint32{uint32(r)}, From: int64(from), End: int64(end),
+			}}})
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.RangesCovered++
+			if at := history.Second(res.AsOf); at > 0 && (out.AsOf == 0 || at < out.AsOf) {
+				out.AsOf = at
+			}
+			for _, p := range res.Limits {
+				if limit, point, err := decodeHistoryPoint(p); err == nil {
+					all = append(all, history.UsedLimit{Limit: limit, Point: point})
+				}
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(all, func(a, b history.UsedLimit) int {
+		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), cmp.Compare(a.Limit.Namespace, b.Limit.Namespace), cmp.Compare(a.Limit.Limit, b.Limit.Limit))
+	})
+	return all, out, nil
+}
+
+// readHistory asks the leader of a range, or who else has a replica of it.
+func (n *Node) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+	to := n.routes.leader(r)
+	all := []quota.NodeID{to}
+	for _, id := range append([]quota.NodeID{n.cfg.Self}, n.view.Load().ranges[r].Voters...) {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	why := fmt.Errorf("range %d: no replica is connected", r)
+	for _, id := range all {
+		res, err := n.readHistoryOf(ctx, id, ask)
+		if err == nil {
+			return res, nil
+		}
+		if id != "" && id != n.cfg.Self {
+			why = fmt.Errorf("%s: %w", id, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, &NoLeaderError{fmt.Sprintf("history: no replica of range %d answers: %v", r, why)}
+}
+
+var errNoReplica = errors.New("it has no replica")
+
+func (n *Node) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+	switch {
+	case id == n.cfg.Self:
+		return n.onHistoryRead(ask)
+	case !n.routes.up(id):
+		return nil, errNoReplica
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyReadLimit)
+	defer cancel()
+	f, err := n.net.Call(ctx, id, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_HistoryRead{HistoryRead: ask}}}})
+	if err != nil {
+		return nil, err
+	}
+	return f.GetCall().GetHistoryReadResult(), nil
+}
+
+// historyReadLimit is how long one replica may take: it reads its disk.
+const historyReadLimit = 5 * time.Second
+
+// onHistoryRead answers from this node's replica of a range.
+func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+	q := ask.GetPoints()
+	if q == nil {
+		q = ask.GetLimits()
+	}
+	if q == nil || len(q.Ranges) != 1 || n.seats[quota.RangeID(q.Ranges[0])] == nil {
+		return nil, errors.New(unknownCall)
+	}
+	r := quota.RangeID(q.Ranges[0])
+	if n.host == nil || n.host.Group(group(r)) == nil {
+		return nil, errNoReplica
+	}
+	out := &peerv1.CallHistoryReadResult{Ranges: q.Ranges}
+	if ask.GetLimits() != nil {
+		all, asOf, err := n.localLimits(r, history.Second(q.From), history.Second(q.End))
+		for i := range all {
+			out.Limits = append(out.Limits, encodeHistoryPoint(all[i].Limit, &all[i].Point))
+		}
+		out.AsOf = int64(asOf)
+		return out, err
+	}
+	query := history.Query{
+		Limit: quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}, From: history.Second(q.From), End: history.Second(q.End), Step: int(q.Step),
+	}
+	if err := checkHistoryQuery(query); err != nil {
+		return nil, err
+	}
+	points, asOf, err := n.localPoints(r, query)
+	for i := range points {
+		out.Points = append(out.Points, encodeHistoryPoint(quota.LimitName{}, &points[i]))
+	}
+	out.AsOf = int64(asOf)
+	return out, err
+}
+
+func encodeHistoryPoint(l quota.LimitName, p *history.Point) *peerv1.HistoryPoint {
+	out := &peerv1.HistoryPoint{
+		Namespace: l.Namespace, Limit: l.Limit, Start: int64(p.Start), Seconds: uint32(p.Seconds), Complete: p.Complete, Amounts: p.Append(nil),
+	}
+	if len(p.Missing) > 0 {
+		out.Missing = history.AppendProcesses(nil, p.Missing)
+	}
+	return out
+}
+
+func decodeHistoryPoint(pb *peerv1.HistoryPoint) (quota.LimitName, history.Point, error) {
+	l := quota.LimitName{Namespace: pb.Namespace, Limit: pb.Limit}
+	p, err := history.DecodePoint(pb.Amounts)
+	if err == nil && len(pb.Missing) > 0 {
+		p.Missing, err = history.DecodeProcesses(pb.Missing)
+	}
+	p.Start, p.Seconds, p.Complete = history.Second(pb.Start), int(pb.Seconds), pb.Complete
+	return l, p, err
 }
 
 func checkHistoryQuery(q history.Query) error {

@@ -33,6 +33,7 @@ func (n *Node) memberLoop() {
 			continue
 		}
 		n.send(n.agg.CollectInto(now, &room))
+		n.history.tally(now)
 		if now.Sub(sweep) >= time.Second {
 			sweep = now
 			n.agg.Sweep(now)

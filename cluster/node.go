@@ -77,6 +77,8 @@ type Node struct {
 	observer *observer
 	stats    stats
 	live     liveErrors
+	history  chronicle
+	shelf    shelf
 
 	beaconNow chan struct{}
 	stop      chan struct{}
@@ -154,8 +156,10 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
+	n.history.init(n)
 	n.clients.journal.open(&cfg, inc, n.log)
 	n.stats.init(n, cfg.Registry)
+	n.shelf.open(n)
 	return n
 }
 
@@ -253,7 +257,7 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(8)
+	n.done.Add(10)
 	go n.clientLoop()
 	go n.placer()
 	go n.mover()
@@ -262,6 +266,8 @@ func (n *Node) run() {
 	go n.herald()
 	go n.keeper()
 	go n.purger()
+	go n.history.run()
+	go n.shelf.run()
 	n.accounts.Start()
 }
 
@@ -285,6 +291,7 @@ func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
 		n.ReleaseClients()
+		n.history.goodbye(ctx)
 		if n.host != nil {
 			n.tend(ctx, func(*seat) bool { return true })
 			errs = append(errs, n.host.Close(ctx))
@@ -300,7 +307,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.closeJournal(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.shelf.close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }
@@ -319,7 +326,7 @@ func (n *Node) Kill() error {
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
-		errs = append(errs, n.closeJournal(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.shelf.close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"time"
@@ -11,28 +11,35 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/internal/history"
 )
 
-// rangeFSM is the state of a range's group: the levels of limits, and the accounts.
+// rangeFSM is the state of a range's group: the levels of limits, the accounts, and the last
+// hour of the history that is at home here.
 type rangeFSM struct {
 	levels   *levelsFSM
 	accounts *accounts.Replica
+	history  *historyReplica
 }
 
 func newRangeFSM(mono func() time.Duration) *rangeFSM {
-	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica()}
+	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica(), history: newHistoryReplica()}
 }
 
 // clear makes it as new: its replica was given away.
 func (f *rangeFSM) clear() {
 	f.levels.set(&raftlogv1.RangeSnapshot{})
 	f.accounts.Clear()
+	f.history.restore(history.NewKept())
 }
 
 // Apply implements multiraft.StateMachine.
 func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 	if batch, ok := accounts.Batch(data); ok {
 		return f.accounts.Apply(batch)
+	}
+	if lines, ok := historyLines(data); ok {
+		return f.history.apply(lines)
 	}
 	return f.levels.Apply(index, term, data)
 }
@@ -41,6 +48,10 @@ func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 // snapshot of levels alone was, begins so: there is no field 0.
 const rangeMagic = "\x00range2\n"
 
+// historyMagic begins one that has a history too. Only a cluster all of whose nodes read it
+// writes one: there is no history before.
+const historyMagic = "\x00range3\n"
+
 // levelsPerPart bounds a part of a snapshot.
 const levelsPerPart = 4096
 
@@ -48,16 +59,27 @@ const levelsPerPart = 4096
 // same however many there are.
 //
 // The form is rangeMagic, RangeSnapshots of up to 4096 levels each behind its length
-// as a varint, of which the last has fewer, and the accounts in their own form.
+// as a varint, of which the last has fewer, and the accounts in their own form. With a
+// history it begins with historyMagic, and the history stands in front of the accounts,
+// behind its length as a varint.
 func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
-	levels, view := f.levels.parts(levelsPerPart), f.accounts.View()
+	levels, view, past := f.levels.parts(levelsPerPart), f.accounts.View(), f.history.snapshot()
 	return func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, snapshotBuffer)
-		if _, err := out.WriteString(rangeMagic); err != nil {
+		magic := rangeMagic
+		if past != nil {
+			magic = historyMagic
+		}
+		if _, err := out.WriteString(magic); err != nil {
 			return err
 		}
 		for part := range levels {
 			if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
+				return err
+			}
+		}
+		if past != nil {
+			if _, err := out.Write(append(binary.AppendUvarint(nil, uint64(len(past))), past...)); err != nil {
 				return err
 			}
 		}
@@ -72,14 +94,22 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 // nothing.
 func (f *rangeFSM) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotBuffer)
-	if head, _ := in.Peek(len(rangeMagic)); !bytes.Equal(head, []byte(rangeMagic)) { // of levels alone
+	head, _ := in.Peek(len(rangeMagic))
+	past := history.NewKept()
+	switch string(head) {
+	case rangeMagic, historyMagic:
+	default: // of levels alone
 		if err := f.levels.Restore(in); err != nil {
 			return err
 		}
 		f.accounts.Clear()
+		f.history.restore(past)
 		return nil
 	}
 	levels, err := readLevels(in)
+	if err == nil && string(head) == historyMagic {
+		past, err = readHistory(in)
+	}
 	if err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
@@ -87,7 +117,31 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
 	f.levels.set(levels)
+	f.history.restore(past)
 	return nil
+}
+
+// maxHistoryPart bounds the history of a snapshot that is read, in bytes: that of 2000 busy limits
+// takes a fifth of it.
+const maxHistoryPart = 256 << 20
+
+// readHistory reads the history in a snapshot.
+func readHistory(in *bufio.Reader) (*history.Kept, error) {
+	size, err := binary.ReadUvarint(in)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", noEnd(err))
+	}
+	if size > maxHistoryPart {
+		return nil, fmt.Errorf("history: %d bytes; at most %d", size, maxHistoryPart)
+	}
+	data, err := io.ReadAll(io.LimitReader(in, int64(size)))
+	if err == nil && uint64(len(data)) < size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	return history.DecodeKept(data)
 }
 
 // readLevels reads the levels' parts of a snapshot.

@@ -42,6 +42,7 @@ func (s *seat) lead(term quota.Term) {
 	s.end()
 	s.ledger = l
 	s.mu.Unlock()
+	s.fsm.history.lead(second(now), term)
 	// Limits that changed while the ledger was made have missed it.
 	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.current()) })
 	for _, id := range n.routes.deadNodes() { // a death after this tells the seats itself
@@ -59,6 +60,7 @@ func (s *seat) follow() {
 	led := s.ledger != nil
 	s.end()
 	s.mu.Unlock()
+	s.fsm.history.follow()
 	if led {
 		s.node.log.Info("no longer leads range", "range", s.id)
 		s.node.routes.clear(s.id, s.node.cfg.Self)
@@ -70,6 +72,7 @@ func (s *seat) follow() {
 func (s *seat) end() {
 	if s.ledger != nil {
 		s.node.live.keep(s.ledger)
+		s.node.history.measure(second(s.node.clock.now()), s.id, s.ledger)
 	}
 	s.ledger, s.unsaved = nil, nil
 }

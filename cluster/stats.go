@@ -15,6 +15,7 @@ type stats struct {
 	checkpoints, failedCheckpoints        prometheus.Counter
 	waitTimeouts, unasked, expired        prometheus.Counter
 	clientReports                         prometheus.Counter
+	historyFailures                       prometheus.Counter
 	settlements                           *prometheus.CounterVec
 }
 
@@ -39,6 +40,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	s.unasked = counter("quorate_leader_unasked_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	s.clientReports = counter("quorate_client_reports_total", "Reports of client processes attached to this node.")
+	s.historyFailures = counter("quorate_history_failures_total", "Times that the disk did not take a part of the history; it is tried again.")
 	s.settlements = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_client_settlements_total",
 		Help: "Last reports of attachments that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",

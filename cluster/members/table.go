@@ -24,7 +24,7 @@ const (
 
 // Level is the feature level of this software: what it understands. Log entries
 // of kinds that a level brings are proposed once every member has it.
-const Level = 1
+const Level = 2
 
 // State is what operators want of a member.
 type State uint8

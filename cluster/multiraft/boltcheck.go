@@ -38,6 +38,10 @@ type boltCheck struct {
 	seen map[uint64]bool
 }
 
+// CheckBolt returns why a file is no sound bbolt file, or nil: what is to be known before bbolt
+// opens it, which ends the process when it meets what cannot be.
+func CheckBolt(path string) error { return checkBolt(path) }
+
 // checkBolt returns why a file is no sound bbolt file, or nil.
 func checkBolt(path string) error {
 	f, err := os.Open(path)

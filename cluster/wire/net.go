@@ -195,6 +195,14 @@ func (n *Net) FirstOf(id quota.NodeID) quota.Incarnation {
 	return 0
 }
 
+// LifeOf returns the peer's incarnation, as it said in its last handshake; 0 where LevelOf is.
+func (n *Net) LifeOf(id quota.NodeID) quota.Incarnation {
+	if p := n.peer(id); p != nil {
+		return p.life()
+	}
+	return 0
+}
+
 // Refusal returns why the peer did not take a connection of this node, the last time
 // that it refused one; "" if it never did.
 func (n *Net) Refusal(id quota.NodeID) string {

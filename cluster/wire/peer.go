@@ -161,6 +161,12 @@ func (p *peer) said() (level uint32, first quota.Incarnation) {
 	return p.level, p.first
 }
 
+func (p *peer) life() quota.Incarnation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.levelLife
+}
+
 func (p *peer) noteRefusal(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

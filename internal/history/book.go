@@ -107,6 +107,20 @@ func (b *Book) Due(now Second, r quota.RangeID, most int) []Told {
 	return out
 }
 
+// First returns the first block that Due returns; false if it returns none.
+func (b *Book) First(now Second, r quota.RangeID) (Block, bool) {
+	at := max(b.kept[r], b.first)
+	return at, b.over(at, now)
+}
+
+// Last returns the last block that is over.
+func (b *Book) Last(now Second) Block {
+	if b.ended >= 0 {
+		return b.ended.Block()
+	}
+	return now.Block() - 1
+}
+
 func (b *Book) over(at Block, now Second) bool {
 	if b.ended >= 0 {
 		return at <= b.ended.Block()
@@ -115,7 +129,7 @@ func (b *Book) over(at Block, now Second) bool {
 }
 
 func (b *Book) tell(at Block, r quota.RangeID) Told {
-	out := Told{From: b.self, Block: at}
+	out := Told{From: b.self, Block: at, Last: b.ended >= 0 && at == b.ended.Block()}
 	p := b.blocks[at]
 	if p == nil {
 		return out

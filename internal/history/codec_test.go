@@ -20,6 +20,9 @@ func sampleLine(rng *rand.Rand) Line {
 	if len(l.From) == 0 {
 		l.From = nil
 	}
+	if len(l.From) > 0 && rng.IntN(2) == 0 {
+		l.Ended = l.From[:1]
+	}
 	for i := range rng.IntN(4) {
 		s := Slice{Limit: quota.LimitName{Namespace: strings.Repeat("n", 1+i/2), Limit: "l" + string(rune('a'+i))}}
 		for range rng.IntN(BlockSeconds) {

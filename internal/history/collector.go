@@ -16,25 +16,26 @@ const Patience = 3 * BlockSeconds
 type Collector struct {
 	kept   *Kept // of this replica, which has applied all lines of earlier leaders
 	blocks map[Block]*gathering
-	began  Block // before it, the log and others say who was alive
+	ended  map[Process]Block // the last block of those that have said so
+	began  Block             // before it, the log and others say who was alive
 }
 
 // gathering is a block of which not all is in the log.
 type gathering struct {
 	alive  map[Process]bool
-	told   map[Process][]Slice
+	told   map[Process]*Told
 	flying []Process // in a line that is on its way into the log
 }
 
 // NewCollector returns the collector of a leader that begins in that second.
 func NewCollector(now Second, kept *Kept) *Collector {
-	return &Collector{kept: kept, blocks: map[Block]*gathering{}, began: now.Block()}
+	return &Collector{kept: kept, blocks: map[Block]*gathering{}, ended: map[Process]Block{}, began: now.Block()}
 }
 
 func (c *Collector) at(b Block) *gathering {
 	g := c.blocks[b]
 	if g == nil {
-		g = &gathering{alive: map[Process]bool{}, told: map[Process][]Slice{}}
+		g = &gathering{alive: map[Process]bool{}, told: map[Process]*Told{}}
 		if b <= c.began {
 			c.kept.expect(b, g.alive)
 		}
@@ -46,9 +47,28 @@ func (c *Collector) at(b Block) *gathering {
 // Alive notes who is alive. To be called every second, so that every block has
 // seen who lived in it.
 func (c *Collector) Alive(now Second, all []Process) {
-	g := c.at(now.Block())
+	c.at(now.Block())
 	for _, p := range all {
-		g.alive[p] = true
+		c.lives(now.Block(), p)
+	}
+}
+
+// lives notes that a process lived in a block, unless it has stopped before: its connections may
+// end a little later.
+func (c *Collector) lives(b Block, p Process) {
+	if last, ended := c.ended[p]; ended && last < b || c.kept.over(p, b) {
+		return
+	}
+	c.at(b).alive[p] = true
+}
+
+// stops notes that a process tells of no later block.
+func (c *Collector) stops(p Process, last Block) {
+	c.ended[p] = last
+	for b, g := range c.blocks {
+		if b > last {
+			delete(g.alive, p)
+		}
 	}
 }
 
@@ -65,8 +85,11 @@ func (c *Collector) Take(now Second, all []Told) (done int) {
 				done++
 			}
 		case t.Block <= now.Block():
-			c.at(t.Block).told[t.From] = t.Slices
+			c.at(t.Block).told[t.From] = t
 			c.saw(t)
+			if t.Last {
+				c.stops(t.From, t.Block)
+			}
 		}
 	}
 	return done
@@ -76,22 +99,30 @@ func (c *Collector) Take(now Second, all []Told) (done int) {
 func (c *Collector) saw(t *Told) {
 	for _, p := range t.Seen {
 		for b := t.Block; b <= max(c.began, t.Block); b++ {
-			c.at(b).alive[p] = true
+			c.lives(b, p)
 		}
 	}
 }
 
 // Lines returns lines to be written now, the oldest block first: of blocks of which
-// all who were alive have told, or that have been waited for. Nothing is returned
-// twice until Written says what became of it.
+// all who were alive have told, or that have been waited for; and of the block under way
+// what those have told who tell no more. Nothing is returned twice until Written says what
+// became of it.
 func (c *Collector) Lines(now Second) []Line {
 	var out []Line
+	maps.DeleteFunc(c.ended, func(_ Process, last Block) bool { return last < now.Block()-MaxBehind })
 	for _, b := range slices.Sorted(maps.Keys(c.blocks)) {
 		g := c.blocks[b]
-		if b.End() > now || len(g.flying) > 0 {
+		if len(g.flying) > 0 {
 			continue
 		}
 		c.drop(b, g)
+		if b.End() > now {
+			if len(g.told) > 0 {
+				out = append(out, g.line(b))
+			}
+			continue
+		}
 		complete := c.complete(b, g)
 		switch {
 		case b < now.Block()-MaxBehind, complete && len(g.told) == 0:
@@ -105,7 +136,7 @@ func (c *Collector) Lines(now Second) []Line {
 
 // drop forgets what the log has got meanwhile, from an earlier line.
 func (c *Collector) drop(b Block, g *gathering) {
-	maps.DeleteFunc(g.told, func(p Process, _ []Slice) bool { return c.kept.Has(p, b) })
+	maps.DeleteFunc(g.told, func(p Process, _ *Told) bool { return c.kept.Has(p, b) })
 }
 
 // complete reports whether all who were alive have told, now or before.
@@ -122,8 +153,11 @@ func (g *gathering) line(b Block) Line {
 	l := Line{Block: b, Expected: sorted(maps.Keys(g.alive)), From: sorted(maps.Keys(g.told))}
 	sums := map[quota.LimitName]*Vector{}
 	for _, p := range l.From {
-		for i := range g.told[p] {
-			s := &g.told[p][i]
+		if g.told[p].Last {
+			l.Ended = append(l.Ended, p)
+		}
+		for i := range g.told[p].Slices {
+			s := &g.told[p].Slices[i]
 			if sums[s.Limit] == nil {
 				sums[s.Limit] = &Vector{}
 			}

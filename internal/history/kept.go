@@ -16,7 +16,8 @@ func compareProcesses(a, b Process) int {
 // its log. Replicas that have applied the same lines are equal. One goroutine at a time.
 type Kept struct {
 	blocks map[Block]*sum
-	oldest Block // lines of blocks before it change nothing
+	ended  map[Process]Block // the last block of processes that stopped in order
+	oldest Block             // lines of blocks before it change nothing
 	newest Block
 }
 
@@ -24,15 +25,16 @@ type Kept struct {
 type sum struct {
 	expected map[Process]bool
 	from     map[Process]bool
+	ended    map[Process]bool
 	of       map[quota.LimitName][]byte // packed vectors
 }
 
 func newSum() *sum {
-	return &sum{expected: map[Process]bool{}, from: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
+	return &sum{expected: map[Process]bool{}, from: map[Process]bool{}, ended: map[Process]bool{}, of: map[quota.LimitName][]byte{}}
 }
 
 // NewKept returns the state of a replica that has applied nothing.
-func NewKept() *Kept { return &Kept{blocks: map[Block]*sum{}} }
+func NewKept() *Kept { return &Kept{blocks: map[Block]*sum{}, ended: map[Process]Block{}} }
 
 // Apply adds a line, and reports whether it changed something. A line that has a
 // telling that is there already, or of a block that is no more open to
@@ -52,6 +54,9 @@ func (k *Kept) Apply(l *Line) bool {
 		}
 	}
 	s.add(l)
+	for _, p := range l.Ended {
+		k.ended[p] = l.Block
+	}
 	k.newest = max(k.newest, l.Block)
 	k.trim(k.newest - MaxBehind)
 	return true
@@ -63,6 +68,9 @@ func (s *sum) add(l *Line) {
 	}
 	for _, p := range l.From {
 		s.from[p] = true
+	}
+	for _, p := range l.Ended {
+		s.ended[p] = true
 	}
 	for i := range l.Slices {
 		s.of[l.Slices[i].Limit] = appendVector(nil, s.plus(&l.Slices[i]))
@@ -95,10 +103,10 @@ func (k *Kept) Has(p Process, b Block) bool {
 
 // missing returns the processes that lived in the block and have not told of it,
 // ordered.
-func (s *sum) missing() []Process {
+func (k *Kept) missing(b Block, s *sum) []Process {
 	var out []Process
 	for p := range s.expected {
-		if !s.from[p] {
+		if !s.from[p] && !k.over(p, b) {
 			out = append(out, p)
 		}
 	}
@@ -118,6 +126,7 @@ func (k *Kept) trim(oldest Block) {
 	}
 	k.oldest = oldest
 	maps.DeleteFunc(k.blocks, func(b Block, _ *sum) bool { return b < oldest-MaxGrace })
+	maps.DeleteFunc(k.ended, func(_ Process, b Block) bool { return b < oldest-MaxGrace })
 }
 
 // Newest returns the newest block that there is a line of; false if there is none.
@@ -153,7 +162,7 @@ func (k *Kept) Covered(from, end Block) Point {
 	p := Point{Start: from.First(), Seconds: int(end-from) * BlockSeconds, Complete: end > from}
 	for b := from; b < end; b++ {
 		if s := k.blocks[b]; s != nil {
-			p.miss(s.missing())
+			p.miss(k.missing(b, s))
 		} else {
 			p.Complete = false
 		}
@@ -169,7 +178,7 @@ func (k *Kept) Seconds(limit quota.LimitName, from, end Second) []Point {
 		if s == nil {
 			continue
 		}
-		v, missing := s.vector(limit), s.missing()
+		v, missing := s.vector(limit), k.missing(b, s)
 		for i := range v {
 			at := b.First() + Second(i)
 			if at < from || at >= end {
@@ -185,12 +194,32 @@ func (k *Kept) Seconds(limit quota.LimitName, from, end Second) []Point {
 }
 
 // expect adds who was expected in the block, or in the last one before it that the log
-// has.
+// has: of those who have not ended since, and have no later life.
 func (k *Kept) expect(b Block, out map[Process]bool) {
-	for oldest := max(k.oldest, b-MaxBehind); b >= oldest; b-- {
-		if s := k.blocks[b]; s != nil {
-			maps.Copy(out, s.expected)
-			return
-		}
+	if s := k.blocks[b]; s != nil {
+		maps.Copy(out, s.expected)
+		return
 	}
+	for at := b - 1; at >= max(k.oldest, b-MaxBehind); at-- {
+		s := k.blocks[at]
+		if s == nil {
+			continue
+		}
+		newest := map[quota.NodeID]quota.Incarnation{}
+		for p := range s.expected {
+			newest[p.Node] = max(newest[p.Node], p.Incarnation)
+		}
+		for node, life := range newest {
+			if p := (Process{node, life}); !k.over(p, b) {
+				out[p] = true
+			}
+		}
+		return
+	}
+}
+
+// over reports whether a process has stopped in order before the block.
+func (k *Kept) over(p Process, b Block) bool {
+	last, ended := k.ended[p]
+	return ended && last < b
 }

@@ -31,6 +31,7 @@ func (k *Kept) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(at))
 		b = appendProcesses(b, sorted(maps.Keys(s.expected)))
 		b = appendProcesses(b, sorted(maps.Keys(s.from)))
+		b = appendProcesses(b, sorted(maps.Keys(s.ended)))
 		b = binary.AppendUvarint(b, uint64(len(s.of)))
 		for _, limit := range slices.SortedFunc(maps.Keys(s.of), compareLimits) {
 			b = appendText(appendText(b, limit.Namespace), limit.Limit)
@@ -59,6 +60,9 @@ func DecodeKept(b []byte) (*Kept, error) {
 			return nil, fmt.Errorf("state: block %d: %w", at, err)
 		}
 		k.blocks[at] = s
+		for p := range s.ended {
+			k.ended[p] = at
+		}
 	}
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(errKept)
@@ -71,15 +75,14 @@ func DecodeKept(b []byte) (*Kept, error) {
 
 func (d *decoder) sum() (*sum, error) {
 	s := newSum()
-	expected, from := d.processes(), d.processes()
-	if !ordered(expected, compareProcesses) || !ordered(from, compareProcesses) {
-		d.fail(errKept)
-	}
-	for _, p := range expected {
-		s.expected[p] = true
-	}
-	for _, p := range from {
-		s.from[p] = true
+	for _, to := range []map[Process]bool{s.expected, s.from, s.ended} {
+		all := d.processes()
+		if !ordered(all, compareProcesses) {
+			d.fail(errKept)
+		}
+		for _, p := range all {
+			to[p] = true
+		}
 	}
 	last := quota.LimitName{}
 	for i := range d.uint(maxKeptLimits) {

@@ -13,6 +13,7 @@ type Line struct {
 	Block    Block
 	Expected []Process // that the leader holds to have lived in the block, ordered, each once
 	From     []Process // whose telling is in it, ordered, each once
+	Ended    []Process // of From those that tell of no later block, ordered, each once
 	Slices   []Slice   // ordered by limit, each once
 }
 
@@ -32,6 +33,7 @@ func (l *Line) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Block))
 	b = appendProcesses(b, l.Expected)
 	b = appendProcesses(b, l.From)
+	b = appendProcesses(b, l.Ended)
 	return appendSlices(b, l.Slices)
 }
 
@@ -66,7 +68,7 @@ func DecodeLine(b []byte) (Line, error) {
 	}
 	d := &decoder{b: b[1:]}
 	l := Line{Block: Block(d.uint(maxBlock))}
-	l.Expected, l.From = d.processes(), d.processes()
+	l.Expected, l.From, l.Ended = d.processes(), d.processes(), d.processes()
 	l.Slices = d.slices()
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(errLine)
@@ -78,6 +80,25 @@ func DecodeLine(b []byte) (Line, error) {
 		return Line{}, err
 	}
 	return l, nil
+}
+
+// Append appends what was told, but for whose it is: a message says that. DecodeTold is its
+// inverse.
+func (t *Told) Append(b []byte) []byte {
+	l := Line{Block: t.Block, Expected: t.Seen, Slices: t.Slices}
+	if t.Last {
+		l.Ended = []Process{t.From}
+	}
+	return l.Append(b)
+}
+
+// DecodeTold reads what that process has told. It fails as DecodeLine does.
+func DecodeTold(from Process, b []byte) (Told, error) {
+	l, err := DecodeLine(b)
+	if err == nil && len(l.From) > 0 {
+		err = fmt.Errorf("%w: a telling of several", errLine)
+	}
+	return Told{From: from, Block: l.Block, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
 }
 
 // maxBlock is in the year 9999 and some.
@@ -114,7 +135,7 @@ func (d *decoder) slices() []Slice {
 // check returns an error unless all is ordered and there once, so that equal lines
 // have equal bytes.
 func (l *Line) check() error {
-	for _, all := range [][]Process{l.Expected, l.From} {
+	for _, all := range [][]Process{l.Expected, l.From, l.Ended} {
 		if !ordered(all, compareProcesses) {
 			return fmt.Errorf("%w: processes out of order", errLine)
 		}

@@ -58,3 +58,20 @@ func percentiles(all []weighted) (p50, p95, p99 quota.Units) {
 	}
 	return at(50), at(95), at(99)
 }
+
+// Exactly returns one point for a stretch out of a point for each of its seconds.
+func Exactly(from, end Second, all []Point) Point {
+	p := Point{Start: from, Seconds: int(end - from), Complete: Second(len(all)) == end-from}
+	demand := make([]quota.Units, 0, p.Seconds)
+	for i := range all {
+		p.Add(&all[i].Counts)
+		p.miss(all[i].Missing)
+		p.Complete = p.Complete && all[i].Complete
+		demand = append(demand, all[i].Attempted)
+	}
+	if short := p.Seconds - len(demand); short > 0 {
+		demand = append(demand, make([]quota.Units, short)...)
+	}
+	p.rank(demand)
+	return p
+}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -34,7 +35,8 @@ const (
 	cuts                    // of nodes, for up to 100 s
 	kills                   // of nodes, which start again at once
 	moves                   // of leaders
-	all   = loss | cuts | kills | moves
+	stops                   // of nodes, in order; they start again when all they counted is in the logs
+	all   = loss | cuts | kills | moves | stops
 )
 
 func (w *world) is(f fault, oneIn int) bool { return w.faults&f != 0 && w.rng.IntN(oneIn) == 0 }
@@ -43,6 +45,7 @@ type node struct {
 	self Process
 	book *Book
 	cut  Second // no message until then
+	ends bool   // it counts no more, and stops when the logs have all
 }
 
 type rangeGroup struct {
@@ -120,6 +123,9 @@ func (w *world) alive() []Process {
 }
 
 func (w *world) count(n *node) {
+	if n.ends {
+		return
+	}
 	for range w.rng.IntN(3) {
 		limit := modelLimits[w.rng.IntN(len(modelLimits))]
 		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token / quota.Units(1+w.rng.IntN(3))
@@ -148,6 +154,16 @@ func (w *world) fault() {
 		w.killed[old.self] = w.now.Block()
 		w.nodes[i] = w.start(old.self.Node, old.self.Incarnation+1)
 		w.seen(w.nodes[i])
+	}
+	if i := 1 + w.rng.IntN(len(w.nodes)-1); w.is(stops, 50) && !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.ends }) {
+		w.nodes[i].book.End(w.now)
+		w.nodes[i].ends = true
+	}
+	for i, n := range w.nodes {
+		if n.ends && len(n.book.Due(w.now, 0, 1))+len(n.book.Due(w.now, 1, 1)) == 0 {
+			w.nodes[i] = w.start(n.self.Node, n.self.Incarnation+1)
+			w.seen(w.nodes[i])
+		}
 	}
 	if w.is(moves, 30) { // a new leader: the other replica, which has applied the log
 		g := w.ranges[w.rng.IntN(len(w.ranges))]
@@ -182,6 +198,11 @@ func (g *rangeGroup) write(t *testing.T, l Line) {
 		}
 		k.Apply(&read)
 	}
+	again, err := DecodeKept(g.replicas[1].Append(nil)) // a replica that starts from a snapshot
+	if err != nil || !bytes.Equal(again.Append(nil), g.replicas[0].Append(nil)) {
+		t.Fatalf("a state that is read again is another: %v", err)
+	}
+	g.replicas[1] = again
 	g.log = append(g.log, l)
 }
 
@@ -261,7 +282,7 @@ func TestModel(t *testing.T) {
 // lost and whoever leads.
 func TestNothingMissing(t *testing.T) {
 	for seed := range uint64(*modelSeeds) {
-		if complete, incomplete, _ := play(t, seed, loss|cuts|moves); incomplete > 0 {
+		if complete, incomplete, _ := play(t, seed, loss|cuts|moves|stops); incomplete > 0 {
 			t.Fatalf("seed %d: %d of %d blocks are incomplete", seed, incomplete, complete+incomplete)
 		}
 	}

@@ -43,7 +43,7 @@ func (k *Kept) Point(limit quota.LimitName, from, end Block) Point {
 			p.Add(&v[i])
 			demand = append(demand, v[i].Attempted)
 		}
-		p.miss(s.missing())
+		p.miss(k.missing(b, s))
 	}
 	p.rank(demand)
 	return p

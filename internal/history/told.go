@@ -23,4 +23,5 @@ type Told struct {
 	Block  Block
 	Seen   []Process // that it first saw alive in this block, ordered
 	Slices []Slice   // ordered by limit, each once; none if there was nothing to count
+	Last   bool      // it stops in order: it lives in no later block
 }

@@ -2600,6 +2600,10 @@ type Call struct {
 	//	*Call_GoneResult
 	//	*Call_Client
 	//	*Call_ClientResult
+	//	*Call_HistoryTell
+	//	*Call_HistoryTellResult
+	//	*Call_HistoryRead
+	//	*Call_HistoryReadResult
 	Body isCall_Body `protobuf_oneof:"body"`
 	// The trace that the call is part of, as W3C Trace Context has it; empty for none.
 	TraceParent   string `protobuf:"bytes,100,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
@@ -2986,6 +2990,42 @@ func (x *Call) GetClientResult() *CallClientResult {
 	return nil
 }
 
+func (x *Call) GetHistoryTell() *CallHistoryTell {
+	if x != nil {
+		if x, ok := x.Body.(*Call_HistoryTell); ok {
+			return x.HistoryTell
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetHistoryTellResult() *CallHistoryTellResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_HistoryTellResult); ok {
+			return x.HistoryTellResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetHistoryRead() *CallHistoryRead {
+	if x != nil {
+		if x, ok := x.Body.(*Call_HistoryRead); ok {
+			return x.HistoryRead
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetHistoryReadResult() *CallHistoryReadResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_HistoryReadResult); ok {
+			return x.HistoryReadResult
+		}
+	}
+	return nil
+}
+
 func (x *Call) GetTraceParent() string {
 	if x != nil {
 		return x.TraceParent
@@ -3189,6 +3229,26 @@ type Call_ClientResult struct {
 	ClientResult *CallClientResult `protobuf:"bytes,73,opt,name=client_result,json=clientResult,proto3,oneof"`
 }
 
+type Call_HistoryTell struct {
+	// Tell the history what was counted; sent to leaders of ranges.
+	HistoryTell *CallHistoryTell `protobuf:"bytes,74,opt,name=history_tell,json=historyTell,proto3,oneof"`
+}
+
+type Call_HistoryTellResult struct {
+	// Its answer.
+	HistoryTellResult *CallHistoryTellResult `protobuf:"bytes,75,opt,name=history_tell_result,json=historyTellResult,proto3,oneof"`
+}
+
+type Call_HistoryRead struct {
+	// Ask for what ranges keep of the history.
+	HistoryRead *CallHistoryRead `protobuf:"bytes,76,opt,name=history_read,json=historyRead,proto3,oneof"`
+}
+
+type Call_HistoryReadResult struct {
+	// Its answer.
+	HistoryReadResult *CallHistoryReadResult `protobuf:"bytes,77,opt,name=history_read_result,json=historyReadResult,proto3,oneof"`
+}
+
 func (*Call_SetLimits) isCall_Body() {}
 
 func (*Call_SetLimitsResult) isCall_Body() {}
@@ -3265,6 +3325,764 @@ func (*Call_Client) isCall_Body() {}
 
 func (*Call_ClientResult) isCall_Body() {}
 
+func (*Call_HistoryTell) isCall_Body() {}
+
+func (*Call_HistoryTellResult) isCall_Body() {}
+
+func (*Call_HistoryRead) isCall_Body() {}
+
+func (*Call_HistoryReadResult) isCall_Body() {}
+
+// CallHistoryTell is what one process tells of blocks that are over.
+type CallHistoryTell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// This life of the sender's process.
+	Incarnation uint64 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// What is told to each range.
+	Ranges        []*HistoryTelling `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallHistoryTell) Reset() {
+	*x = CallHistoryTell{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallHistoryTell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallHistoryTell) ProtoMessage() {}
+
+func (x *CallHistoryTell) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallHistoryTell.ProtoReflect.Descriptor instead.
+func (*CallHistoryTell) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CallHistoryTell) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *CallHistoryTell) GetRanges() []*HistoryTelling {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// HistoryTelling is what one process tells one range.
+type HistoryTelling struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The range.
+	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	// The first block that the teller does not know to be in the log.
+	First int64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	// Blocks from there on, each as a line of the log; none asks which are there.
+	Told [][]byte `protobuf:"bytes,3,rep,name=told,proto3" json:"told,omitempty"`
+	// Keys that were asked for most, of ranges that the sender leads.
+	Keys          [][]byte `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryTelling) Reset() {
+	*x = HistoryTelling{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryTelling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryTelling) ProtoMessage() {}
+
+func (x *HistoryTelling) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryTelling.ProtoReflect.Descriptor instead.
+func (*HistoryTelling) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HistoryTelling) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *HistoryTelling) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *HistoryTelling) GetTold() [][]byte {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+func (x *HistoryTelling) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// CallHistoryTellResult says what became of it, in the order of the ranges.
+type CallHistoryTellResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answers.
+	Ranges        []*HistoryTaken `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallHistoryTellResult) Reset() {
+	*x = CallHistoryTellResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallHistoryTellResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallHistoryTellResult) ProtoMessage() {}
+
+func (x *CallHistoryTellResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallHistoryTellResult.ProtoReflect.Descriptor instead.
+func (*CallHistoryTellResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CallHistoryTellResult) GetRanges() []*HistoryTaken {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// HistoryTaken is what a leader says to a telling.
+type HistoryTaken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the receiver leads the range, and has taken it.
+	Taken bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Its term.
+	Term uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	// The first block of the sender's process that is not in the log.
+	Next          int64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryTaken) Reset() {
+	*x = HistoryTaken{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryTaken) ProtoMessage() {}
+
+func (x *HistoryTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryTaken.ProtoReflect.Descriptor instead.
+func (*HistoryTaken) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *HistoryTaken) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
+func (x *HistoryTaken) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *HistoryTaken) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+// CallHistoryRead asks one range, or all that the receiver leads.
+type CallHistoryRead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The question.
+	//
+	// Types that are valid to be assigned to Question:
+	//
+	//	*CallHistoryRead_Points
+	//	*CallHistoryRead_Keys
+	//	*CallHistoryRead_Limits
+	//	*CallHistoryRead_Copy
+	Question      isCallHistoryRead_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallHistoryRead) Reset() {
+	*x = CallHistoryRead{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallHistoryRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallHistoryRead) ProtoMessage() {}
+
+func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallHistoryRead.ProtoReflect.Descriptor instead.
+func (*CallHistoryRead) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CallHistoryRead) GetQuestion() isCallHistoryRead_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *CallHistoryRead) GetPoints() *HistoryPoints {
+	if x != nil {
+		if x, ok := x.Question.(*CallHistoryRead_Points); ok {
+			return x.Points
+		}
+	}
+	return nil
+}
+
+func (x *CallHistoryRead) GetKeys() *HistoryPoints {
+	if x != nil {
+		if x, ok := x.Question.(*CallHistoryRead_Keys); ok {
+			return x.Keys
+		}
+	}
+	return nil
+}
+
+func (x *CallHistoryRead) GetLimits() *HistoryPoints {
+	if x != nil {
+		if x, ok := x.Question.(*CallHistoryRead_Limits); ok {
+			return x.Limits
+		}
+	}
+	return nil
+}
+
+func (x *CallHistoryRead) GetCopy() *HistoryPoints {
+	if x != nil {
+		if x, ok := x.Question.(*CallHistoryRead_Copy); ok {
+			return x.Copy
+		}
+	}
+	return nil
+}
+
+type isCallHistoryRead_Question interface {
+	isCallHistoryRead_Question()
+}
+
+type CallHistoryRead_Points struct {
+	// Points of a limit.
+	Points *HistoryPoints `protobuf:"bytes,1,opt,name=points,proto3,oneof"`
+}
+
+type CallHistoryRead_Keys struct {
+	// Keys of a limit.
+	Keys *HistoryPoints `protobuf:"bytes,2,opt,name=keys,proto3,oneof"`
+}
+
+type CallHistoryRead_Limits struct {
+	// Limits that were asked for.
+	Limits *HistoryPoints `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
+}
+
+type CallHistoryRead_Copy struct {
+	// What a replica has on its disk, for another.
+	Copy *HistoryPoints `protobuf:"bytes,4,opt,name=copy,proto3,oneof"`
+}
+
+func (*CallHistoryRead_Points) isCallHistoryRead_Question() {}
+
+func (*CallHistoryRead_Keys) isCallHistoryRead_Question() {}
+
+func (*CallHistoryRead_Limits) isCallHistoryRead_Question() {}
+
+func (*CallHistoryRead_Copy) isCallHistoryRead_Question() {}
+
+// HistoryPoints is about a stretch of time.
+type HistoryPoints struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ranges.
+	Ranges []uint32 `protobuf:"varint,1,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	// Namespace of the limit.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The first second.
+	From int64 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	// The first second behind.
+	End int64 `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
+	// Seconds of a point.
+	Step uint32 `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
+	// At most so many, of keys.
+	Top           uint32 `protobuf:"varint,7,opt,name=top,proto3" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryPoints) Reset() {
+	*x = HistoryPoints{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryPoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryPoints) ProtoMessage() {}
+
+func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryPoints.ProtoReflect.Descriptor instead.
+func (*HistoryPoints) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *HistoryPoints) GetRanges() []uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *HistoryPoints) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HistoryPoints) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *HistoryPoints) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *HistoryPoints) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *HistoryPoints) GetStep() uint32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *HistoryPoints) GetTop() uint32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+// CallHistoryReadResult is what the receiver has.
+type CallHistoryReadResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ranges that it answers for.
+	Ranges []uint32 `protobuf:"varint,1,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	// Until when their logs reach: the earliest.
+	AsOf int64 `protobuf:"varint,2,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Points of a limit, the oldest first.
+	Points []*HistoryPoint `protobuf:"bytes,3,rep,name=points,proto3" json:"points,omitempty"`
+	// Limits, each with a point of the whole stretch.
+	Limits []*HistoryPoint `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Keys.
+	Keys []*HistoryKey `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The most that a key which is not there can have been asked for, in millionths.
+	RestMicroTokens int64 `protobuf:"varint,6,opt,name=rest_micro_tokens,json=restMicroTokens,proto3" json:"rest_micro_tokens,omitempty"`
+	// There is more, from this second on; 0 is no more.
+	More          int64 `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallHistoryReadResult) Reset() {
+	*x = CallHistoryReadResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallHistoryReadResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallHistoryReadResult) ProtoMessage() {}
+
+func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallHistoryReadResult.ProtoReflect.Descriptor instead.
+func (*CallHistoryReadResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CallHistoryReadResult) GetRanges() []uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetAsOf() int64 {
+	if x != nil {
+		return x.AsOf
+	}
+	return 0
+}
+
+func (x *CallHistoryReadResult) GetPoints() []*HistoryPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetLimits() []*HistoryPoint {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetKeys() []*HistoryKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetRestMicroTokens() int64 {
+	if x != nil {
+		return x.RestMicroTokens
+	}
+	return 0
+}
+
+func (x *CallHistoryReadResult) GetMore() int64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// HistoryPoint is a point of a limit.
+type HistoryPoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the limit, where they differ.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The first second.
+	Start int64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
+	// How many.
+	Seconds uint32 `protobuf:"varint,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// Whether all have told.
+	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Who has not, packed.
+	Missing []byte `protobuf:"bytes,6,opt,name=missing,proto3" json:"missing,omitempty"`
+	// Amounts, packed.
+	Amounts []byte `protobuf:"bytes,7,opt,name=amounts,proto3" json:"amounts,omitempty"`
+	// The range, where there are several.
+	Range uint32 `protobuf:"varint,8,opt,name=range,proto3" json:"range,omitempty"`
+	// Says how much was covered of a time without points: of a copy.
+	Coverage      bool `protobuf:"varint,9,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryPoint) Reset() {
+	*x = HistoryPoint{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryPoint) ProtoMessage() {}
+
+func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryPoint.ProtoReflect.Descriptor instead.
+func (*HistoryPoint) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *HistoryPoint) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HistoryPoint) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *HistoryPoint) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *HistoryPoint) GetSeconds() uint32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *HistoryPoint) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *HistoryPoint) GetMissing() []byte {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *HistoryPoint) GetAmounts() []byte {
+	if x != nil {
+		return x.Amounts
+	}
+	return nil
+}
+
+func (x *HistoryPoint) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *HistoryPoint) GetCoverage() bool {
+	if x != nil {
+		return x.Coverage
+	}
+	return false
+}
+
+// HistoryKey is what a key was asked for.
+type HistoryKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// What was asked for, in millionths of a token.
+	Attempted int64 `protobuf:"varint,2,opt,name=attempted,proto3" json:"attempted,omitempty"`
+	// What was admitted.
+	Admitted int64 `protobuf:"varint,3,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	// How much more it can have been.
+	Error         int64 `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryKey) Reset() {
+	*x = HistoryKey{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryKey) ProtoMessage() {}
+
+func (x *HistoryKey) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryKey.ProtoReflect.Descriptor instead.
+func (*HistoryKey) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *HistoryKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *HistoryKey) GetAttempted() int64 {
+	if x != nil {
+		return x.Attempted
+	}
+	return 0
+}
+
+func (x *HistoryKey) GetAdmitted() int64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *HistoryKey) GetError() int64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
 // CallClient is about one attachment of a client process. With a report it is to be
 // settled: the receiver is the node that it was to, or a later life of that. Without
 // one it asks whether the receiver has settled it.
@@ -3289,7 +4107,7 @@ type CallClient struct {
 
 func (x *CallClient) Reset() {
 	*x = CallClient{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +4119,7 @@ func (x *CallClient) String() string {
 func (*CallClient) ProtoMessage() {}
 
 func (x *CallClient) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +4132,7 @@ func (x *CallClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
 func (*CallClient) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallClient) GetClient() string {
@@ -3373,7 +4191,7 @@ type CallClientResult struct {
 
 func (x *CallClientResult) Reset() {
 	*x = CallClientResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +4203,7 @@ func (x *CallClientResult) String() string {
 func (*CallClientResult) ProtoMessage() {}
 
 func (x *CallClientResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +4216,7 @@ func (x *CallClientResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
 func (*CallClientResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallClientResult) GetSettled() bool {
@@ -3426,7 +4244,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +4256,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +4269,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -3476,7 +4294,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +4306,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +4319,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -3535,7 +4353,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +4365,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +4378,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 // CallGoneResult answers CallGone.
@@ -3572,7 +4390,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +4402,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +4415,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -3615,7 +4433,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +4445,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +4458,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -3677,7 +4495,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +4507,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +4520,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -3732,7 +4550,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +4562,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +4575,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -3787,7 +4605,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4617,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4630,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -3840,7 +4658,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +4670,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +4683,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -3892,7 +4710,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4722,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4735,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -3963,7 +4781,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4793,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4806,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -4021,7 +4839,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4851,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4864,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 // CallSetLimits replaces the limits.
@@ -4060,7 +4878,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4890,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4903,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -4116,7 +4934,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4946,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4959,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -4201,7 +5019,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4213,7 +5031,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4226,7 +5044,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -4265,7 +5083,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +5095,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +5108,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -4337,7 +5155,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +5167,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +5180,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -4429,7 +5247,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +5259,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +5272,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -4489,7 +5307,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +5319,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +5332,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -4539,7 +5357,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +5369,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +5382,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -4603,7 +5421,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4615,7 +5433,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4628,7 +5446,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -4678,7 +5496,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +5508,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +5521,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -4774,7 +5592,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5604,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5617,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -4832,7 +5650,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5662,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5675,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -4924,7 +5742,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5754,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5767,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -4984,7 +5802,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +5814,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +5827,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -5030,7 +5848,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5860,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5873,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -5084,7 +5902,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5914,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5927,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -5159,7 +5977,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5989,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +6002,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -5211,7 +6029,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +6041,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +6054,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -5284,7 +6102,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +6114,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +6127,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -5353,7 +6171,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +6183,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +6196,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -5411,7 +6229,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +6241,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +6254,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -5472,7 +6290,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +6302,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +6315,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -5521,7 +6339,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +6351,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +6364,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -5574,7 +6392,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +6404,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +6417,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -5634,7 +6452,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +6464,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +6477,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -5739,7 +6557,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +6569,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +6582,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -5830,7 +6648,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5842,7 +6660,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5855,7 +6673,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AccountName) GetApp() string {
@@ -5925,7 +6743,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6755,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5950,7 +6768,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -6031,7 +6849,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6043,7 +6861,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6056,7 +6874,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -6120,7 +6938,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6132,7 +6950,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6145,7 +6963,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -6198,7 +7016,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +7028,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +7041,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -6284,7 +7102,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6296,7 +7114,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6309,7 +7127,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -6433,7 +7251,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6445,7 +7263,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6458,7 +7276,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -6533,7 +7351,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6545,7 +7363,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6558,7 +7376,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -6631,7 +7449,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +7461,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +7474,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -6716,7 +7534,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +7546,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +7559,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -6776,7 +7594,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6788,7 +7606,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6801,7 +7619,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -6826,7 +7644,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +7656,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +7669,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -6891,7 +7709,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7721,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7734,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -6953,7 +7771,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7783,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7796,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -7195,7 +8013,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aclients\x18\t \x01(\rR\aclients\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa4\x14\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe6\x16\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -7241,9 +8059,66 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\vgone_result\x18G \x01(\v2\x1f.quorate.peer.v1.CallGoneResultH\x00R\n" +
 	"goneResult\x125\n" +
 	"\x06client\x18H \x01(\v2\x1b.quorate.peer.v1.CallClientH\x00R\x06client\x12H\n" +
-	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResult\x12!\n" +
+	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResult\x12E\n" +
+	"\fhistory_tell\x18J \x01(\v2 .quorate.peer.v1.CallHistoryTellH\x00R\vhistoryTell\x12X\n" +
+	"\x13history_tell_result\x18K \x01(\v2&.quorate.peer.v1.CallHistoryTellResultH\x00R\x11historyTellResult\x12E\n" +
+	"\fhistory_read\x18L \x01(\v2 .quorate.peer.v1.CallHistoryReadH\x00R\vhistoryRead\x12X\n" +
+	"\x13history_read_result\x18M \x01(\v2&.quorate.peer.v1.CallHistoryReadResultH\x00R\x11historyReadResult\x12!\n" +
 	"\ftrace_parent\x18d \x01(\tR\vtraceParentB\x06\n" +
-	"\x04body\"\xda\x01\n" +
+	"\x04body\"l\n" +
+	"\x0fCallHistoryTell\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x127\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x1f.quorate.peer.v1.HistoryTellingR\x06ranges\"d\n" +
+	"\x0eHistoryTelling\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x03R\x05first\x12\x12\n" +
+	"\x04told\x18\x03 \x03(\fR\x04told\x12\x12\n" +
+	"\x04keys\x18\x04 \x03(\fR\x04keys\"N\n" +
+	"\x15CallHistoryTellResult\x125\n" +
+	"\x06ranges\x18\x01 \x03(\v2\x1d.quorate.peer.v1.HistoryTakenR\x06ranges\"L\n" +
+	"\fHistoryTaken\x12\x14\n" +
+	"\x05taken\x18\x01 \x01(\bR\x05taken\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x03R\x04next\"\xfd\x01\n" +
+	"\x0fCallHistoryRead\x128\n" +
+	"\x06points\x18\x01 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06points\x124\n" +
+	"\x04keys\x18\x02 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x04keys\x128\n" +
+	"\x06limits\x18\x03 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06limits\x124\n" +
+	"\x04copy\x18\x04 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x04copyB\n" +
+	"\n" +
+	"\bquestion\"\xa7\x01\n" +
+	"\rHistoryPoints\x12\x16\n" +
+	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x10\n" +
+	"\x03end\x18\x05 \x01(\x03R\x03end\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\rR\x04step\x12\x10\n" +
+	"\x03top\x18\a \x01(\rR\x03top\"\xa3\x02\n" +
+	"\x15CallHistoryReadResult\x12\x16\n" +
+	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x13\n" +
+	"\x05as_of\x18\x02 \x01(\x03R\x04asOf\x125\n" +
+	"\x06points\x18\x03 \x03(\v2\x1d.quorate.peer.v1.HistoryPointR\x06points\x125\n" +
+	"\x06limits\x18\x04 \x03(\v2\x1d.quorate.peer.v1.HistoryPointR\x06limits\x12/\n" +
+	"\x04keys\x18\x05 \x03(\v2\x1b.quorate.peer.v1.HistoryKeyR\x04keys\x12*\n" +
+	"\x11rest_micro_tokens\x18\x06 \x01(\x03R\x0frestMicroTokens\x12\x12\n" +
+	"\x04more\x18\a \x01(\x03R\x04more\"\xf4\x01\n" +
+	"\fHistoryPoint\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05start\x18\x03 \x01(\x03R\x05start\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\rR\aseconds\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x18\n" +
+	"\amissing\x18\x06 \x01(\fR\amissing\x12\x18\n" +
+	"\aamounts\x18\a \x01(\fR\aamounts\x12\x14\n" +
+	"\x05range\x18\b \x01(\rR\x05range\x12\x1a\n" +
+	"\bcoverage\x18\t \x01(\bR\bcoverage\"n\n" +
+	"\n" +
+	"HistoryKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1c\n" +
+	"\tattempted\x18\x02 \x01(\x03R\tattempted\x12\x1a\n" +
+	"\badmitted\x18\x03 \x01(\x03R\badmitted\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\x03R\x05error\"\xda\x01\n" +
 	"\n" +
 	"CallClient\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12 \n" +
@@ -7542,7 +8417,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -7570,158 +8445,180 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Beacon)(nil),                 // 23: quorate.peer.v1.Beacon
 	(*Lead)(nil),                   // 24: quorate.peer.v1.Lead
 	(*Call)(nil),                   // 25: quorate.peer.v1.Call
-	(*CallClient)(nil),             // 26: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),       // 27: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),           // 28: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),     // 29: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),               // 30: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),         // 31: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),            // 32: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 33: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 34: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 35: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 36: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 37: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 38: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 39: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 40: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 41: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 42: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 43: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 44: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 45: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 46: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 47: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 48: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 49: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 50: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 51: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 52: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 53: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 54: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 55: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 56: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 57: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 58: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 59: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 60: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 61: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 62: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 63: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 64: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 65: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 66: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 67: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 68: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 69: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 70: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 71: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 72: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 73: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 74: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 75: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 76: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 77: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 78: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 79: quorate.peer.v1.CallBackupReadResult
+	(*CallHistoryTell)(nil),        // 26: quorate.peer.v1.CallHistoryTell
+	(*HistoryTelling)(nil),         // 27: quorate.peer.v1.HistoryTelling
+	(*CallHistoryTellResult)(nil),  // 28: quorate.peer.v1.CallHistoryTellResult
+	(*HistoryTaken)(nil),           // 29: quorate.peer.v1.HistoryTaken
+	(*CallHistoryRead)(nil),        // 30: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),          // 31: quorate.peer.v1.HistoryPoints
+	(*CallHistoryReadResult)(nil),  // 32: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryPoint)(nil),           // 33: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),             // 34: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),             // 35: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),       // 36: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),           // 37: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),     // 38: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),               // 39: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),         // 40: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),            // 41: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 42: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 43: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 44: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 45: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 46: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 47: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 48: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 49: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 50: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 51: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 52: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 53: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 54: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 55: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 56: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 57: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 58: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 59: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 60: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 61: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 62: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 63: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 64: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 65: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 66: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 67: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 68: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 69: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 70: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 71: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 72: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 73: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 74: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 75: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 76: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 77: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 78: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 79: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 80: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 81: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 82: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 83: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 84: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 85: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 86: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 87: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 88: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
-	0,  // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
-	5,  // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
-	16, // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
-	20, // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
-	23, // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	25, // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
-	8,  // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
-	9,  // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
-	10, // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
-	11, // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
-	10, // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
-	12, // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
-	13, // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
-	14, // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
-	15, // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
-	6,  // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
-	7,  // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
-	6,  // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
-	6,  // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
-	17, // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
-	18, // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
-	19, // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
-	21, // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
-	22, // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	24, // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	40, // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	41, // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	44, // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	45, // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	46, // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	47, // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	48, // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	50, // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	52, // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	53, // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	59, // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	61, // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	54, // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	55, // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	56, // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	57, // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	62, // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	63, // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	68, // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	69, // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	32, // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	33, // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	34, // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	35, // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	36, // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	37, // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	38, // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	39, // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	28, // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	29, // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	75, // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	76, // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	78, // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	79, // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	30, // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	31, // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	26, // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	27, // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	17, // 68: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	42, // 69: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	43, // 70: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	49, // 71: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	51, // 72: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	58, // 73: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	60, // 74: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	64, // 75: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	65, // 76: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,  // 77: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	66, // 78: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	66, // 79: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	67, // 80: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,  // 81: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	71, // 82: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	70, // 83: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	66, // 84: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	72, // 85: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	74, // 86: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	73, // 87: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	72, // 88: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,  // 89: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	77, // 90: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
+	5,   // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
+	16,  // 2: quorate.peer.v1.Frame.reports:type_name -> quorate.peer.v1.Reports
+	20,  // 3: quorate.peer.v1.Frame.grants:type_name -> quorate.peer.v1.Grants
+	23,  // 4: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
+	25,  // 5: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	8,   // 6: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
+	9,   // 7: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
+	10,  // 8: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
+	11,  // 9: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
+	10,  // 10: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
+	12,  // 11: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
+	13,  // 12: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
+	14,  // 13: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
+	15,  // 14: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
+	6,   // 15: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
+	7,   // 16: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
+	6,   // 17: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 18: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 19: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 20: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 21: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 22: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 23: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
+	17,  // 24: quorate.peer.v1.Reports.reports:type_name -> quorate.peer.v1.Report
+	18,  // 25: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
+	19,  // 26: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
+	21,  // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
+	22,  // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
+	24,  // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	49,  // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	50,  // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	53,  // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	54,  // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	55,  // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	56,  // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	57,  // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	59,  // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	61,  // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	62,  // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	68,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	70,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	63,  // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	64,  // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	65,  // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	66,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	71,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	72,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	77,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	78,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	41,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	42,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	43,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	44,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	45,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	46,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	47,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	48,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	37,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	38,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	84,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	85,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	87,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	88,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	39,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	40,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	35,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	36,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	26,  // 68: quorate.peer.v1.Call.history_tell:type_name -> quorate.peer.v1.CallHistoryTell
+	28,  // 69: quorate.peer.v1.Call.history_tell_result:type_name -> quorate.peer.v1.CallHistoryTellResult
+	30,  // 70: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	32,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	27,  // 72: quorate.peer.v1.CallHistoryTell.ranges:type_name -> quorate.peer.v1.HistoryTelling
+	29,  // 73: quorate.peer.v1.CallHistoryTellResult.ranges:type_name -> quorate.peer.v1.HistoryTaken
+	31,  // 74: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 75: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 76: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 77: quorate.peer.v1.CallHistoryRead.copy:type_name -> quorate.peer.v1.HistoryPoints
+	33,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	33,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	34,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	17,  // 81: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	51,  // 82: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	52,  // 83: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	58,  // 84: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	60,  // 85: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	67,  // 86: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	69,  // 87: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	73,  // 88: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	74,  // 89: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 90: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	75,  // 91: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	75,  // 92: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	76,  // 93: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 94: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	80,  // 95: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	79,  // 96: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	75,  // 97: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	81,  // 98: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	83,  // 99: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	82,  // 100: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	81,  // 101: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 102: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	86,  // 103: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	104, // [104:104] is the sub-list for method output_type
+	104, // [104:104] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -7788,15 +8685,25 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_GoneResult)(nil),
 		(*Call_Client)(nil),
 		(*Call_ClientResult)(nil),
+		(*Call_HistoryTell)(nil),
+		(*Call_HistoryTellResult)(nil),
+		(*Call_HistoryRead)(nil),
+		(*Call_HistoryReadResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[64].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[27].OneofWrappers = []any{
+		(*CallHistoryRead_Points)(nil),
+		(*CallHistoryRead_Keys)(nil),
+		(*CallHistoryRead_Limits)(nil),
+		(*CallHistoryRead_Copy)(nil),
+	}
+	file_quorate_peer_v1_peer_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   77,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1854,6 +1854,7 @@ type RangeCommand struct {
 	//	*RangeCommand_TermStart
 	//	*RangeCommand_Checkpoint
 	//	*RangeCommand_Accounts
+	//	*RangeCommand_History
 	Change        isRangeCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1923,6 +1924,15 @@ func (x *RangeCommand) GetAccounts() []byte {
 	return nil
 }
 
+func (x *RangeCommand) GetHistory() *HistoryLines {
+	if x != nil {
+		if x, ok := x.Change.(*RangeCommand_History); ok {
+			return x.History
+		}
+	}
+	return nil
+}
+
 type isRangeCommand_Change interface {
 	isRangeCommand_Change()
 }
@@ -1942,11 +1952,73 @@ type RangeCommand_Accounts struct {
 	Accounts []byte `protobuf:"bytes,3,opt,name=accounts,proto3,oneof"`
 }
 
+type RangeCommand_History struct {
+	// Lines of the history of limits.
+	History *HistoryLines `protobuf:"bytes,4,opt,name=history,proto3,oneof"`
+}
+
 func (*RangeCommand_TermStart) isRangeCommand_Change() {}
 
 func (*RangeCommand_Checkpoint) isRangeCommand_Change() {}
 
 func (*RangeCommand_Accounts) isRangeCommand_Change() {}
+
+func (*RangeCommand_History) isRangeCommand_Change() {}
+
+// HistoryLines is what some processes told of blocks of ten seconds.
+type HistoryLines struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lines, in the packed form of package internal/history.
+	Lines [][]byte `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Keys that were asked for most, in a packed form.
+	Keys          [][]byte `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryLines) Reset() {
+	*x = HistoryLines{}
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryLines) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryLines) ProtoMessage() {}
+
+func (x *HistoryLines) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryLines.ProtoReflect.Descriptor instead.
+func (*HistoryLines) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HistoryLines) GetLines() [][]byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *HistoryLines) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
 
 // Checkpoint is the levels of keys that changed since the last one.
 type Checkpoint struct {
@@ -1961,7 +2033,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2045,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[22]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2058,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Checkpoint) GetAtUnixNanos() int64 {
@@ -2045,7 +2117,7 @@ type KeyLevel struct {
 
 func (x *KeyLevel) Reset() {
 	*x = KeyLevel{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2129,7 @@ func (x *KeyLevel) String() string {
 func (*KeyLevel) ProtoMessage() {}
 
 func (x *KeyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[23]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2142,7 @@ func (x *KeyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLevel.ProtoReflect.Descriptor instead.
 func (*KeyLevel) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeyLevel) GetNamespace() string {
@@ -2196,7 +2268,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2280,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[24]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2293,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Mark) GetNode() string {
@@ -2321,7 +2393,7 @@ type MetaSnapshot struct {
 
 func (x *MetaSnapshot) Reset() {
 	*x = MetaSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2405,7 @@ func (x *MetaSnapshot) String() string {
 func (*MetaSnapshot) ProtoMessage() {}
 
 func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[25]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2418,7 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MetaSnapshot) GetLimits() *SetLimits {
@@ -2399,7 +2471,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2483,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[26]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2496,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MetaRecord) GetRecord() isMetaRecord_Record {
@@ -2556,7 +2628,7 @@ type MetaEnd struct {
 
 func (x *MetaEnd) Reset() {
 	*x = MetaEnd{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2640,7 @@ func (x *MetaEnd) String() string {
 func (*MetaEnd) ProtoMessage() {}
 
 func (x *MetaEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[27]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2653,7 @@ func (x *MetaEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaEnd.ProtoReflect.Descriptor instead.
 func (*MetaEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MetaEnd) GetVersions() uint64 {
@@ -2618,7 +2690,7 @@ type RangeSnapshot struct {
 
 func (x *RangeSnapshot) Reset() {
 	*x = RangeSnapshot{}
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2702,7 @@ func (x *RangeSnapshot) String() string {
 func (*RangeSnapshot) ProtoMessage() {}
 
 func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[28]
+	mi := &file_quorate_raftlog_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2715,7 @@ func (x *RangeSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeSnapshot.ProtoReflect.Descriptor instead.
 func (*RangeSnapshot) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RangeSnapshot) GetLevels() []*KeyLevel {
@@ -2812,15 +2884,19 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	" \x01(\x03R\rlifetimeNanos\"C\n" +
 	"\tTermStart\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\"\n" +
-	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xb8\x01\n" +
+	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xf6\x01\n" +
 	"\fRangeCommand\x12>\n" +
 	"\n" +
 	"term_start\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.TermStartH\x00R\ttermStart\x12@\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\v2\x1e.quorate.raftlog.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12\x1c\n" +
-	"\baccounts\x18\x03 \x01(\fH\x00R\baccountsB\b\n" +
-	"\x06change\"f\n" +
+	"\baccounts\x18\x03 \x01(\fH\x00R\baccounts\x12<\n" +
+	"\ahistory\x18\x04 \x01(\v2 .quorate.raftlog.v1.HistoryLinesH\x00R\ahistoryB\b\n" +
+	"\x06change\"8\n" +
+	"\fHistoryLines\x12\x14\n" +
+	"\x05lines\x18\x01 \x03(\fR\x05lines\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"f\n" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
@@ -2888,7 +2964,7 @@ func file_quorate_raftlog_v1_command_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_command_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quorate_raftlog_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaCommand)(nil),        // 0: quorate.raftlog.v1.MetaCommand
 	(*SetLimits)(nil),          // 1: quorate.raftlog.v1.SetLimits
@@ -2912,17 +2988,18 @@ var file_quorate_raftlog_v1_command_proto_goTypes = []any{
 	(*MetaPolicy)(nil),         // 19: quorate.raftlog.v1.MetaPolicy
 	(*TermStart)(nil),          // 20: quorate.raftlog.v1.TermStart
 	(*RangeCommand)(nil),       // 21: quorate.raftlog.v1.RangeCommand
-	(*Checkpoint)(nil),         // 22: quorate.raftlog.v1.Checkpoint
-	(*KeyLevel)(nil),           // 23: quorate.raftlog.v1.KeyLevel
-	(*Mark)(nil),               // 24: quorate.raftlog.v1.Mark
-	(*MetaSnapshot)(nil),       // 25: quorate.raftlog.v1.MetaSnapshot
-	(*MetaRecord)(nil),         // 26: quorate.raftlog.v1.MetaRecord
-	(*MetaEnd)(nil),            // 27: quorate.raftlog.v1.MetaEnd
-	(*RangeSnapshot)(nil),      // 28: quorate.raftlog.v1.RangeSnapshot
-	(*ChangeMembers)(nil),      // 29: quorate.raftlog.v1.ChangeMembers
-	(*ChangeSecurity)(nil),     // 30: quorate.raftlog.v1.ChangeSecurity
-	(*Membership)(nil),         // 31: quorate.raftlog.v1.Membership
-	(*Security)(nil),           // 32: quorate.raftlog.v1.Security
+	(*HistoryLines)(nil),       // 22: quorate.raftlog.v1.HistoryLines
+	(*Checkpoint)(nil),         // 23: quorate.raftlog.v1.Checkpoint
+	(*KeyLevel)(nil),           // 24: quorate.raftlog.v1.KeyLevel
+	(*Mark)(nil),               // 25: quorate.raftlog.v1.Mark
+	(*MetaSnapshot)(nil),       // 26: quorate.raftlog.v1.MetaSnapshot
+	(*MetaRecord)(nil),         // 27: quorate.raftlog.v1.MetaRecord
+	(*MetaEnd)(nil),            // 28: quorate.raftlog.v1.MetaEnd
+	(*RangeSnapshot)(nil),      // 29: quorate.raftlog.v1.RangeSnapshot
+	(*ChangeMembers)(nil),      // 30: quorate.raftlog.v1.ChangeMembers
+	(*ChangeSecurity)(nil),     // 31: quorate.raftlog.v1.ChangeSecurity
+	(*Membership)(nil),         // 32: quorate.raftlog.v1.Membership
+	(*Security)(nil),           // 33: quorate.raftlog.v1.Security
 }
 var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	1,  // 0: quorate.raftlog.v1.MetaCommand.set_limits:type_name -> quorate.raftlog.v1.SetLimits
@@ -2932,8 +3009,8 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	11, // 4: quorate.raftlog.v1.MetaCommand.purge_overrides:type_name -> quorate.raftlog.v1.PurgeOverrides
 	15, // 5: quorate.raftlog.v1.MetaCommand.load_policies:type_name -> quorate.raftlog.v1.LoadPolicies
 	16, // 6: quorate.raftlog.v1.MetaCommand.purge_policies:type_name -> quorate.raftlog.v1.PurgePolicies
-	29, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
-	30, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
+	30, // 7: quorate.raftlog.v1.MetaCommand.change_members:type_name -> quorate.raftlog.v1.ChangeMembers
+	31, // 8: quorate.raftlog.v1.MetaCommand.change_security:type_name -> quorate.raftlog.v1.ChangeSecurity
 	2,  // 9: quorate.raftlog.v1.SetLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
 	4,  // 10: quorate.raftlog.v1.StoredLimit.more:type_name -> quorate.raftlog.v1.StoredTier
 	3,  // 11: quorate.raftlog.v1.StoredLimit.floor:type_name -> quorate.raftlog.v1.StoredRate
@@ -2952,22 +3029,23 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	17, // 24: quorate.raftlog.v1.MetaPolicyConfig.id:type_name -> quorate.raftlog.v1.MetaPolicyConfigID
 	19, // 25: quorate.raftlog.v1.MetaPolicyConfig.policies:type_name -> quorate.raftlog.v1.MetaPolicy
 	20, // 26: quorate.raftlog.v1.RangeCommand.term_start:type_name -> quorate.raftlog.v1.TermStart
-	22, // 27: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
-	23, // 28: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	24, // 29: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	1,  // 30: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
-	7,  // 31: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 32: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	27, // 33: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 34: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	31, // 35: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	32, // 36: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
-	23, // 37: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	23, // 27: quorate.raftlog.v1.RangeCommand.checkpoint:type_name -> quorate.raftlog.v1.Checkpoint
+	22, // 28: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
+	24, // 29: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	25, // 30: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
+	1,  // 31: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
+	7,  // 32: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	13, // 33: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	28, // 34: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	18, // 35: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	32, // 36: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	33, // 37: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	24, // 38: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }
@@ -2994,8 +3072,9 @@ func file_quorate_raftlog_v1_command_proto_init() {
 		(*RangeCommand_TermStart)(nil),
 		(*RangeCommand_Checkpoint)(nil),
 		(*RangeCommand_Accounts)(nil),
+		(*RangeCommand_History)(nil),
 	}
-	file_quorate_raftlog_v1_command_proto_msgTypes[26].OneofWrappers = []any{
+	file_quorate_raftlog_v1_command_proto_msgTypes[27].OneofWrappers = []any{
 		(*MetaRecord_Version)(nil),
 		(*MetaRecord_Override)(nil),
 		(*MetaRecord_End)(nil),
@@ -3009,7 +3088,7 @@ func file_quorate_raftlog_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_command_proto_rawDesc), len(file_quorate_raftlog_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

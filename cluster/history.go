@@ -1,0 +1,396 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// historyLevel is the feature level that brought the history: lines of it are entries of the
+// log that an earlier version skips.
+const historyLevel = 2
+
+// historyLevelled says whether every node understands lines of the history.
+func (n *Node) historyLevelled() bool { return n.meta.members.Load().Level() >= historyLevel }
+
+// Bounds of what is told.
+const (
+	maxToldBlocks = 6       // of a range, in one message
+	maxToldBytes  = 4 << 20 // of a message, unless one block is larger
+	tellAgain     = 2 * history.Patience
+	maxWriting    = 4 // entries on their way into logs at a time
+	measureEvery  = 5 // seconds between looks at the live error
+	writeLimit    = 5 * time.Second
+)
+
+// chronicle is what this node counts for the history, and how it gets to the logs: see
+// docs/rfcs/20261122_history.md.
+type chronicle struct {
+	node *Node
+	self history.Process
+	off  bool
+	last history.Second // in which the member loop has tallied
+
+	mu      sync.Mutex
+	book    *history.Book
+	seen    map[quota.NodeID]quota.Incarnation
+	ranges  []telling
+	busy    map[quota.NodeID]bool // with a message on its way
+	live    map[quota.RangeID]*measured
+	writing chan struct{}
+}
+
+// telling is how far this node is with telling one range.
+type telling struct {
+	term quota.Term     // of the leader that has taken it; 0 is none
+	from quota.NodeID   // that leader
+	upto history.Block  // all before it have been taken
+	at   history.Second // when
+}
+
+// measured is what of a ledger's live errors has been counted.
+type measured struct {
+	ledger *leader.Ledger
+	of     map[quota.LimitName]quota.LiveError
+}
+
+func (h *chronicle) init(n *Node) {
+	now := second(n.clock.now())
+	h.node, h.off, h.self = n, n.cfg.History.Off, history.Process{Node: n.cfg.Self, Incarnation: n.inc}
+	h.book = history.NewBook(h.self, now, n.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return historyHome(l, n.cfg.Ranges) })
+	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
+	h.ranges, h.writing = make([]telling, n.cfg.Ranges), make(chan struct{}, maxWriting)
+}
+
+func second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
+
+// tally takes what was decided in the second that is over. Of the member loop.
+func (h *chronicle) tally(now quota.Time) {
+	at := second(now)
+	if h.off || at <= h.last {
+		return
+	}
+	h.last = at
+	h.take(at-1, h.node.agg.Tally)
+}
+
+// take adds what was decided to that second.
+func (h *chronicle) take(at history.Second, tally func(func(quota.LimitName, quota.Units, quota.Units))) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	tally(func(l quota.LimitName, admitted, refused quota.Units) {
+		h.book.Add(at, l, history.Counts{Attempted: admitted.Plus(refused), Admitted: admitted})
+	})
+}
+
+// run tells, gathers and writes, once a second, shortly after it began.
+func (h *chronicle) run() {
+	n := h.node
+	defer n.done.Done()
+	if h.off {
+		return
+	}
+	for {
+		now := n.clock.now()
+		next := quota.Time(int64(second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
+		select {
+		case <-n.stop:
+			return
+		case <-time.After(next.Sub(now)):
+		}
+		h.turn(second(n.clock.now()))
+	}
+}
+
+func (h *chronicle) turn(now history.Second) {
+	if now%measureEvery == 0 {
+		h.measureAll(now - 1)
+	}
+	alive := h.look(now)
+	h.gather(now, alive)
+	h.tell(now)
+}
+
+// look notes who is connected for the first time, and returns who is.
+func (h *chronicle) look(now history.Second) []history.Process {
+	n := h.node
+	all := []history.Process{h.self}
+	for _, id := range n.routes.upNodes() {
+		if n.net.LevelOf(id) < historyLevel {
+			continue // it tells nothing
+		}
+		if life := n.net.LifeOf(id); life != 0 {
+			all = append(all, history.Process{Node: id, Incarnation: life})
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range all {
+		if h.seen[p.Node] < p.Incarnation {
+			h.seen[p.Node] = p.Incarnation
+			h.book.Saw(now, p)
+		}
+	}
+	h.book.Turn(now)
+	return all
+}
+
+// gather has the ranges that are led here write what has been told.
+func (h *chronicle) gather(now history.Second, alive []history.Process) {
+	n := h.node
+	if !n.historyLevelled() {
+		return
+	}
+	for _, s := range n.seats {
+		lines, blocks, term := s.fsm.history.turn(now, alive)
+		if len(lines) == 0 {
+			continue
+		}
+		select {
+		case h.writing <- struct{}{}:
+		default: // the disk is slow: in the next turn
+			s.fsm.history.written(term, blocks, false)
+			continue
+		}
+		go func() {
+			defer func() { <-h.writing }()
+			err := s.writeHistory(lines)
+			s.fsm.history.written(term, blocks, err == nil)
+			if err != nil {
+				n.log.Debug("history: lines are not in the log", "range", s.id, "err", err)
+			}
+		}()
+	}
+}
+
+func (s *seat) writeHistory(lines [][]byte) error {
+	g := s.node.host.Group(group(s.id))
+	if g == nil {
+		return errNotAsked
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
+	defer cancel()
+	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: lines}}}))
+	return err
+}
+
+// measureAll counts what the ledgers led here have measured since the last time.
+func (h *chronicle) measureAll(at history.Second) {
+	for _, s := range h.node.seats {
+		s.with(func(l *leader.Ledger, _ quota.Time) { h.measure(at, s.id, l) })
+	}
+}
+
+// measure counts what a ledger has measured since the last time. Its seat is locked.
+func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
+	if h.off {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.live[r]
+	if m == nil || m.ledger != l {
+		m = &measured{l, map[quota.LimitName]quota.LiveError{}}
+		h.live[r] = m
+	}
+	l.LiveErrors(func(n quota.LimitName, e *quota.LiveError) {
+		was := m.of[n]
+		c := history.Counts{
+			Over:     max(0, e.OverAdmitted-was.OverAdmitted) + max(0, e.CutOff-was.CutOff),
+			Needless: max(0, e.Needless-was.Needless),
+		}
+		if c != (history.Counts{}) {
+			h.book.Add(at, n, c)
+			m.of[n] = *e
+		}
+	})
+}
+
+// message is what is to be told to one node.
+type message struct {
+	size   int
+	ranges []*peerv1.HistoryTelling
+	upto   []history.Block
+}
+
+// tell tells leaders what they do not have.
+func (h *chronicle) tell(now history.Second) {
+	h.mu.Lock()
+	out := map[quota.NodeID]*message{}
+	for r := range quota.RangeID(len(h.ranges)) {
+		to := h.node.routes.leader(r)
+		if to == "" || h.busy[to] {
+			continue
+		}
+		if out[to] == nil {
+			out[to] = &message{}
+		}
+		h.add(now, r, to, out[to])
+	}
+	for to, m := range out {
+		if len(m.ranges) > 0 {
+			h.busy[to] = true
+		} else {
+			delete(out, to)
+		}
+	}
+	h.mu.Unlock()
+	for to, m := range out {
+		go h.send(to, m)
+	}
+}
+
+// add adds what a range is to be told, or to be asked. Held by h.mu.
+func (h *chronicle) add(now history.Second, r quota.RangeID, to quota.NodeID, m *message) {
+	first, due := h.book.First(now, r)
+	if !due || m.size >= maxToldBytes {
+		return
+	}
+	st := &h.ranges[r]
+	out := &peerv1.HistoryTelling{Range: uint32(r), First: int64(first)}
+	upto := st.upto
+	if last := h.book.Last(now); st.from != to || upto <= last || now-st.at >= tellAgain {
+		all := h.book.Due(now, r, maxToldBlocks)
+		for i := range all {
+			data := all[i].Append(nil)
+			out.Told = append(out.Told, data)
+			upto = all[i].Block + 1
+			if m.size += len(data); m.size >= maxToldBytes {
+				break
+			}
+		}
+	}
+	m.ranges, m.upto = append(m.ranges, out), append(m.upto, upto)
+}
+
+// send tells one node and notes what it says.
+func (h *chronicle) send(to quota.NodeID, m *message) {
+	res := h.deliver(to, &peerv1.CallHistoryTell{Incarnation: uint64(h.self.Incarnation), Ranges: m.ranges})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.busy, to)
+	now := second(h.node.clock.now())
+	for i, t := range m.ranges {
+		var taken *peerv1.HistoryTaken
+		if i < len(res.GetRanges()) {
+			taken = res.Ranges[i]
+		}
+		st := &h.ranges[t.Range]
+		if !taken.GetTaken() {
+			*st = telling{}
+			continue
+		}
+		if len(t.Told) > 0 {
+			*st = telling{term: quota.Term(taken.Term), from: to, upto: m.upto[i], at: now}
+		} else if st.term != quota.Term(taken.Term) {
+			*st = telling{} // another term of the same leader: what it had is gone
+		}
+		h.book.Kept(quota.RangeID(t.Range), history.Block(taken.Next))
+	}
+}
+
+func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
+	if to == h.node.cfg.Self {
+		return h.onTell(to, c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
+	defer cancel()
+	f, err := h.node.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_HistoryTell{HistoryTell: c}}}})
+	if err != nil {
+		return nil
+	}
+	return f.GetCall().GetHistoryTellResult()
+}
+
+// onTell takes what a process tells the ranges that are led here.
+func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
+	out := &peerv1.CallHistoryTellResult{}
+	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
+	now := second(h.node.clock.now())
+	may := !h.off && h.node.historyLevelled()
+	for _, t := range c.Ranges {
+		taken := &peerv1.HistoryTaken{}
+		out.Ranges = append(out.Ranges, taken)
+		s := h.node.seats[quota.RangeID(t.Range)]
+		if s == nil || !may {
+			continue
+		}
+		all, err := decodeTold(teller, t.Told)
+		if err != nil {
+			h.node.log.Warn("history: what a node tells cannot be read", "peer", from, "range", t.Range, "err", err)
+			continue
+		}
+		next, term, ok := s.fsm.history.take(now, teller, history.Block(t.First), all)
+		taken.Taken, taken.Term, taken.Next = ok, uint64(term), int64(next)
+	}
+	return out
+}
+
+func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
+	out := make([]history.Told, 0, len(all))
+	for _, data := range all {
+		t, err := history.DecodeTold(from, data)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// goodbye tells all that was counted, the second under way included, and waits until the
+// logs have it, as far as ctx allows and for no longer than two seconds: who stops in
+// order leaves nothing incomplete.
+func (h *chronicle) goodbye(ctx context.Context) {
+	n := h.node
+	if h.off || n.host == nil || !n.historyLevelled() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
+	defer cancel()
+	done := make(chan struct{})
+	n.post(func(now quota.Time) {
+		h.take(second(now), n.agg.TallyAll)
+		h.last = 1 << 62 // nothing is counted any more
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return
+	}
+	now := second(n.clock.now())
+	h.measureAll(now)
+	h.mu.Lock()
+	h.book.End(now)
+	h.mu.Unlock()
+	for h.behind() {
+		h.turn(second(n.clock.now()))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+const goodbyeLimit = 2 * time.Second
+
+// behind reports whether a range that has a leader is to be told something.
+func (h *chronicle) behind() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := second(h.node.clock.now())
+	for r := range quota.RangeID(len(h.ranges)) {
+		if _, due := h.book.First(now, r); due && h.node.routes.leader(r) != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// historyLoad is what a test has asked for, second by second of the wall clock.
+type historyLoad struct {
+	attempted, admitted quota.Units
+	from                history.Second
+	killed              []history.Process // may be missing: what they did not tell is not known
+}
+
+// ask sends so many checks to every node that runs, a few at a time.
+func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
+	for i := range each {
+		for _, n := range c.running() {
+			h.attempted += quota.Token
+			if n.Check(quota.Key{LimitName: l, Key: fmt.Sprint("k", i%7)}, 1).Allowed {
+				h.admitted += quota.Token
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// recorded is what a node says of all that was asked since the beginning.
+func (h *historyLoad) recorded(c *trio, n *Node, l quota.LimitName, step int) (history.Point, error) {
+	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: second(n.clock.now()) + 20, Step: step})
+	if err != nil {
+		return history.Point{}, err
+	}
+	sum := history.Point{Complete: true}
+	for i := range a.Points {
+		p := &a.Points[i]
+		sum.Add(&p.Counts)
+		excused := len(p.Missing) > 0 && !slices.ContainsFunc(p.Missing, func(m history.Process) bool { return !slices.Contains(h.killed, m) })
+		if !p.Complete && p.Counts != (history.Counts{}) && !excused {
+			sum.Complete, sum.Missing = false, p.Missing
+		}
+	}
+	return sum, nil
+}
+
+// await waits until every node tells exactly what was asked.
+func (h *historyLoad) await(c *trio, l quota.LimitName, what string) {
+	c.t.Helper()
+	c.eventually(patience, what, func() error {
+		for _, n := range c.running() {
+			p, err := h.recorded(c, n, l, 1)
+			if err != nil {
+				return err
+			}
+			if p.Attempted != h.attempted || p.Admitted != h.admitted || !p.Complete {
+				return fmt.Errorf("%s tells %d attempted, %d admitted, complete %v, missing %v; asked were %d, %d", n.cfg.Self, p.Attempted, p.Admitted, p.Complete, p.Missing, h.attempted, h.admitted)
+			}
+		}
+		return nil
+	})
+}
+
+// TestHistory: what three nodes decided is told once, exactly: after a stop in order, which leaves
+// nothing incomplete, after its leader was killed, and after all were stopped.
+func TestHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for blocks of ten seconds")
+	}
+	c := newTrio(t, 4, quick)
+	l := limit("told", 500, quota.Soft)
+	c.apply(l)
+	c.eventually(patience, "all nodes understand lines of the history", func() error {
+		for _, n := range c.running() {
+			if !n.historyLevelled() {
+				return fmt.Errorf("%s does not", n.cfg.Self)
+			}
+		}
+		return nil
+	})
+	h := &historyLoad{from: second(c.nodes["n1"].clock.now()) - 1}
+	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
+	closed := c.nodes["n1"]
+	delete(c.nodes, "n1")
+	if err := closed.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ask(c, l.LimitName, 50)
+	c.start("n1", nil)
+	c.awaitReady(patience)
+	h.await(c, l.LimitName, "what was asked is told, and that of a node that stopped")
+
+	home := c.nodes["n2"].routes.leader(historyHome(l.LimitName, 4))
+	h.killed = append(h.killed, c.nodes[home].history.self)
+	c.kill(home)
+	c.start(home, nil)
+	c.awaitReady(patience)
+	h.await(c, l.LimitName, "another leader tells the same")
+
+	h.ask(c, l.LimitName, 30)
+	var wg sync.WaitGroup
+	for _, n := range c.running() {
+		wg.Go(func() {
+			if err := n.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	clear(c.nodes)
+	for _, id := range c.ids() {
+		c.start(id, nil)
+	}
+	c.awaitReady(patience)
+	h.await(c, l.LimitName, "all that was counted before all nodes stopped is there")
+}

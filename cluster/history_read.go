@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// localPoints answers from this node's replica of the range. asOf is until when its log
+// reaches.
+func (n *Node) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
+	rep := n.seats[r].fsm.history
+	step := history.Second(q.Step)
+	from := q.From - q.From%step
+	if q.Step == 1 {
+		points, asOf = rep.seconds(q.Limit, q.From, q.End)
+		return points, asOf, nil
+	}
+	points, since, asOf := rep.points(q.Limit, from, q.End, step)
+	if from >= since {
+		return points, asOf, nil
+	}
+	res := archive.Minutes
+	if step == hour {
+		res = archive.Hours
+	}
+	older, err := n.shelf.read(res, r, q.Limit, from, min(since, q.End))
+	if err == nil && step == hour {
+		older, err = n.fillHours(r, q.Limit, from, min(since, q.End), older)
+	}
+	return append(older, points...), asOf, err
+}
+
+// fillHours makes the hours that are not on disk out of minutes that are.
+func (n *Node) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
+	minutes, err := n.shelf.read(archive.Minutes, r, l, from, end)
+	if err != nil || len(minutes) == 0 {
+		return have, err
+	}
+	known := map[history.Second]bool{}
+	for i := range have {
+		known[have[i].Start] = true
+	}
+	for i := 0; i < len(minutes); {
+		at, j := minutes[i].Start-minutes[i].Start%hour, i
+		for j < len(minutes) && minutes[j].Start < at+hour {
+			j++
+		}
+		if !known[at] {
+			have = append(have, history.Merge(at, int(hour), minutes[i:j]))
+		}
+		i = j
+	}
+	slices.SortFunc(have, func(a, b history.Point) int { return int(a.Start - b.Start) })
+	return have, nil
+}
+
+func (r *historyReplica) asOf() history.Second {
+	newest, any := r.kept.Newest()
+	if !any {
+		return 0
+	}
+	return newest.End()
+}
+
+// seconds returns a point for each second that is in memory.
+func (r *historyReplica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, any := r.kept.First()
+	if !any {
+		return nil, 0
+	}
+	return r.kept.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
+}
+
+// points returns the points that begin in memory, from since on. The last one may be under way:
+// it has as many seconds as the log reaches, and is not complete.
+func (r *historyReplica) points(l quota.LimitName, from, end, step history.Second) (out []history.Point, since, asOf history.Second) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, any := r.kept.First()
+	if !any {
+		return nil, end, 0
+	}
+	asOf = r.asOf()
+	since = first.First() + (step-first.First()%step)%step
+	for at := max(from, since); at < min(end, asOf); at += step {
+		p := r.kept.Point(l, at.Block(), min(at+step, asOf).Block())
+		p.Complete = p.Complete && at+step <= asOf
+		out = append(out, p)
+	}
+	return out, since, asOf
+}
+
+// localLimits returns the limits that were asked for, each with a point of the whole stretch.
+func (n *Node) localLimits(r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
+	rep := n.seats[r].fsm.history
+	all, err := n.limitsOf(r, from, end)
+	if err != nil {
+		return nil, 0, err
+	}
+	rep.mu.Lock()
+	asOf := rep.asOf()
+	rep.mu.Unlock()
+	step := 60
+	if end-from > longStretch {
+		step = int(hour)
+	}
+	out := make([]history.UsedLimit, 0, len(all))
+	for l := range all {
+		p, err := n.whole(r, l, from, end, step)
+		if err != nil {
+			return nil, 0, err
+		}
+		if p.Counts != (history.Counts{}) {
+			out = append(out, history.UsedLimit{Limit: l, Point: p})
+		}
+	}
+	return out, asOf, nil
+}
+
+// longStretch is from when on limits are summed up by hours.
+const longStretch = 6 * hour
+
+func (n *Node) limitsOf(r quota.RangeID, from, end history.Second) (map[quota.LimitName]bool, error) {
+	rep, all := n.seats[r].fsm.history, map[quota.LimitName]bool{}
+	rep.mu.Lock()
+	rep.kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
+	first, any := rep.kept.First()
+	rep.mu.Unlock()
+	if n.shelf.archive == nil || any && from >= first.First() {
+		return all, nil
+	}
+	res := archive.Minutes
+	if end-from > longStretch {
+		res = archive.Hours
+	}
+	older, err := n.shelf.archive.Limits(res, r, from-from%res.Seconds(), end)
+	for l := range older {
+		all[l] = true
+	}
+	return all, err
+}
+
+// whole is a point of a whole stretch: exact where it is in memory, else out of minutes or hours,
+// and of the first and last of them as far as they are in it or not.
+func (n *Node) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
+	rep := n.seats[r].fsm.history
+	rep.mu.Lock()
+	first, any := rep.kept.First()
+	if any && from >= first.First() {
+		defer rep.mu.Unlock()
+		return history.Exactly(from, end, rep.kept.Seconds(l, from, end)), nil
+	}
+	rep.mu.Unlock()
+	parts, _, err := n.localPoints(r, history.Query{Limit: l, From: from, End: end, Step: step})
+	return history.Merge(from, int(end-from), parts), err
+}

@@ -1,0 +1,276 @@
+package cluster
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Pace of what is stored.
+const (
+	storeEvery  = 10 * time.Second
+	retainEvery = time.Hour
+	warnEvery   = time.Minute
+	// storeAfter is how many blocks after a minute's end it is stored: most of what comes late
+	// has come, and the newest are read from memory anyway.
+	storeAfter = history.Patience/history.BlockSeconds + 1
+	// hourAfter is the same of an hour.
+	hourAfter = 12
+)
+
+// historyDir is in the data directory.
+const historyDir = "history"
+
+// shelf is what of the history is on this node's disk, and what keeps it there. Its loop
+// alone writes.
+type shelf struct {
+	node    *Node
+	archive *archive.Archive // nil if history is off, or the directory cannot be made
+	hours   map[hourOf]bool  // not stored as they are
+	warned  time.Time
+	retired time.Time
+}
+
+// hourOf is an hour of a range, by its first second.
+type hourOf struct {
+	r  quota.RangeID
+	at history.Second
+}
+
+const hour = history.Second(3600)
+
+// open opens the archive. A node without one counts and tells all the same.
+func (s *shelf) open(n *Node) {
+	s.node, s.hours = n, map[hourOf]bool{}
+	if n.cfg.History.Off {
+		return
+	}
+	c := n.cfg.History
+	a, err := archive.Open(filepath.Join(n.cfg.Dir, historyDir), archive.Config{
+		Minutes: c.Minutes, Hours: c.Hours, MaxBytes: c.MaxBytes, Check: multiraft.CheckBolt,
+		Damaged: func(path string, why error) {
+			n.log.Error("history: a damaged file was set aside; what it had is lost here", "file", path, "err", why)
+		},
+	})
+	if err != nil {
+		n.log.Error("history: nothing is stored on this node", "err", err)
+		n.stats.historyFailures.Inc()
+		return
+	}
+	s.archive = a
+}
+
+func (s *shelf) close() error {
+	if s.archive == nil {
+		return nil
+	}
+	return s.archive.Close()
+}
+
+// run stores what is over.
+func (s *shelf) run() {
+	defer s.node.done.Done()
+	if s.archive == nil {
+		return
+	}
+	tick := time.NewTicker(storeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.node.stop:
+			return
+		case <-tick.C:
+		}
+		s.turn(second(s.node.clock.now()))
+	}
+}
+
+func (s *shelf) turn(now history.Second) {
+	minutes, undo := s.minutes()
+	if err := s.archive.Put(archive.Minutes, minutes); err != nil {
+		undo()
+		s.failed(err)
+		return
+	}
+	s.storeHours()
+	if time.Since(s.retired) >= retainEvery {
+		s.retired = time.Now()
+		gone, err := s.archive.Retain(now)
+		if err != nil {
+			s.failed(err)
+		}
+		if len(gone) > 0 {
+			s.node.log.Info("history: files that are too old, or too many, were removed", "files", gone)
+		}
+	}
+}
+
+// failed says that the disk does not take it. It is tried again: decisions do not wait.
+func (s *shelf) failed(err error) {
+	s.node.stats.historyFailures.Inc()
+	if time.Since(s.warned) >= warnEvery {
+		s.warned = time.Now()
+		s.node.log.Error("history: not stored; it is tried again as long as it is in memory, for an hour", "err", err)
+	}
+}
+
+// minutes returns what is over and not stored, of all ranges. undo makes it so again.
+func (s *shelf) minutes() (out []archive.Entry, undo func()) {
+	taken := map[*historyReplica][]history.Minute{}
+	for _, seat := range s.node.seats {
+		r := seat.fsm.history
+		all, entries := r.over(seat.id)
+		if len(all) > 0 {
+			taken[r] = all
+			out = append(out, entries...)
+		}
+		for _, m := range all {
+			s.hours[hourOf{seat.id, m.Start() - m.Start()%hour}] = true
+		}
+	}
+	return out, func() {
+		for r, all := range taken {
+			r.again(all)
+		}
+	}
+}
+
+// over returns the minutes that have changed and are over, as entries of an archive. They
+// count as stored from then on.
+func (r *historyReplica) over(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, _ := r.kept.First()
+	newest, _ := r.kept.Newest()
+	for m := range r.changed {
+		from, end := m.First(), (m + 1).First()
+		if end+storeAfter > newest {
+			continue
+		}
+		delete(r.changed, m)
+		if from >= first { // or what is on disk is more complete
+			taken = append(taken, m)
+			out = append(out, r.entry(id, from, end))
+		}
+	}
+	return taken, out
+}
+
+// again has minutes stored again.
+func (r *historyReplica) again(all []history.Minute) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range all {
+		r.changed[m] = true
+	}
+}
+
+// entry is what is kept of some blocks. Held by r.mu.
+func (r *historyReplica) entry(id quota.RangeID, from, end history.Block) archive.Entry {
+	cover := r.kept.Covered(from, end)
+	e := archive.Entry{Range: id, Coverage: archive.Coverage{Start: from.First(), Complete: cover.Complete, Missing: cover.Missing}}
+	limits := map[quota.LimitName]bool{}
+	r.kept.Limits(from, end, limits)
+	for l := range limits {
+		e.Points = append(e.Points, archive.Point{Limit: l, Point: r.kept.Point(l, from, end)})
+	}
+	return e
+}
+
+// storeHours stores the hours that are over and have changed: from memory, exactly, as
+// long as all of it is there, else out of the minutes on disk.
+func (s *shelf) storeHours() {
+	var out []archive.Entry
+	var done []hourOf
+	for h := range s.hours {
+		e, ok := s.hour(h)
+		if ok {
+			out, done = append(out, e), append(done, h)
+		}
+	}
+	if err := s.archive.Put(archive.Hours, out); err != nil {
+		s.failed(err)
+		return
+	}
+	for _, h := range done {
+		delete(s.hours, h)
+	}
+}
+
+func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
+	seat := s.node.seats[h.r]
+	from, end := h.at.Block(), (h.at + hour).Block()
+	if e, over, there := seat.fsm.history.hour(h.r, from, end); !over || there {
+		return e, over
+	}
+	limits, err := s.archive.Limits(archive.Minutes, h.r, h.at, h.at+hour)
+	if err != nil {
+		s.failed(err)
+		return archive.Entry{}, false
+	}
+	e := archive.Entry{Range: h.r, Coverage: archive.Coverage{Start: h.at}}
+	for l := range limits {
+		p, err := s.merged(h.r, l, h.at, h.at+hour)
+		if err != nil {
+			s.failed(err)
+			return archive.Entry{}, false
+		}
+		e.Complete, e.Missing = p.Complete, p.Missing
+		if p.Counts != (history.Counts{}) {
+			e.Points = append(e.Points, archive.Point{Limit: l, Point: p})
+		}
+	}
+	return e, len(limits) > 0
+}
+
+// hour is what is kept of an hour: whether it is over, and whether all of it is there.
+func (r *historyReplica) hour(id quota.RangeID, from, end history.Block) (e archive.Entry, over, there bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, any := r.kept.First()
+	newest, _ := r.kept.Newest()
+	if !any || end+hourAfter > newest {
+		return e, false, false
+	}
+	if from < first {
+		return e, true, false
+	}
+	return r.entry(id, from, end), true, true
+}
+
+// merged is a point out of the minutes on disk.
+func (s *shelf) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
+	var parts []history.Point
+	err := s.archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
+		parts = append(parts, p)
+		return true
+	})
+	return history.Merge(from, int(end-from), parts), err
+}
+
+// read adds the points of a limit that are on disk.
+func (s *shelf) read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
+	if s.archive == nil || from >= end {
+		return nil, nil
+	}
+	var out []history.Point
+	err := s.archive.Read(res, r, l, from, end, func(p history.Point) bool {
+		out = append(out, p)
+		return len(out) <= maxHistoryPoints
+	})
+	return out, err
+}
+
+// drop forgets a range that this node has no replica of any more.
+func (s *shelf) drop(r quota.RangeID) {
+	if s.archive == nil {
+		return
+	}
+	if err := s.archive.Drop(r); err != nil {
+		s.node.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
+	}
+}
