@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
@@ -393,4 +395,33 @@ func (h *chronicle) behind() bool {
 		}
 	}
 	return false
+}
+
+// metrics are those of what is told.
+func (h *chronicle) metrics(reg prometheus.Registerer) {
+	reg.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_history_forgotten_blocks_total",
+			Help: "Blocks of ten seconds that no leader took for an hour, one for each range.",
+		}, func() float64 {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return float64(h.book.Forgotten())
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_history_behind_seconds",
+			Help: "Age of the oldest block of ten seconds that a range's log does not have.",
+		}, h.age))
+}
+
+func (h *chronicle) age() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, oldest := second(h.node.clock.now()), history.Second(0)
+	for r := range quota.RangeID(len(h.ranges)) {
+		if first, due := h.book.First(now, r); due && !h.off {
+			oldest = max(oldest, now-first.First())
+		}
+	}
+	return float64(oldest)
 }

@@ -64,6 +64,18 @@ func (s *shelf) open(n *Node) {
 	s.archive = a
 }
 
+// bytes is what its files take.
+func (s *shelf) bytes() float64 {
+	if s.archive == nil {
+		return 0
+	}
+	size, err := s.archive.Size()
+	if err != nil {
+		return 0
+	}
+	return float64(size)
+}
+
 func (s *shelf) close() error {
 	if s.archive == nil {
 		return nil

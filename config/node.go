@@ -53,6 +53,8 @@ type Node struct {
 	Connections Connections
 	// Metrics bounds what GET /metrics shows.
 	Metrics Metrics
+	// History says what is kept of what was asked of every limit.
+	History History
 	// Auth is how callers of the API are known.
 	Auth Auth
 	// Access is who may do what.
@@ -181,6 +183,14 @@ type Metrics struct {
 	TopKeys int // busiest keys that are named; 0 is none
 }
 
+// History says what a node keeps of the history of limits.
+type History struct {
+	Keep    bool          // the same on all nodes
+	Minutes time.Duration // how long points of a minute are kept
+	Hours   time.Duration // how long points of an hour are kept
+	MaxMiB  int           // of its files on this node; the oldest days go first
+}
+
 // Log is how the node writes its log.
 type Log struct {
 	Level  slog.Level
@@ -222,6 +232,7 @@ func defaults() Node {
 		Auth:        Auth{Mode: AuthAuto},
 		Connections: Connections{Total: 20_000, PerAddress: 4096},
 		Metrics:     Metrics{Limits: series.DefaultLimits},
+		History:     History{Keep: true, Minutes: 30 * 24 * time.Hour, Hours: 2 * 365 * 24 * time.Hour, MaxMiB: 4096},
 		Protocols:   Protocols{EnvoyRLS: true, EnvoyRLSHeaders: HeadersIETF, EnvoyRLQS: true, ForwardAuth: true},
 	}
 }

@@ -28,7 +28,8 @@ func TestDefault(t *testing.T) {
 		"QUORATE_LOG_LEVEL=info", "QUORATE_LOG_FORMAT=text",
 		"QUORATE_RAFT_HEARTBEAT=1s", "QUORATE_RAFT_ELECTION=1s", "QUORATE_RAFT_LEASE=500ms", "QUORATE_RAFT_BALANCE_AFTER=10s", "QUORATE_RAFT_SLOW_DISK=500ms",
 		"QUORATE_DEAD_AFTER=5m", "QUORATE_TLS_MODE=auto",
-		"QUORATE_CONNECTIONS_TOTAL=20000", "QUORATE_CONNECTIONS_PER_ADDRESS=4096", "QUORATE_METRICS_LIMITS=1000", "QUORATE_METRICS_TOP_KEYS=0", "QUORATE_AUTH_MODE=auto",
+		"QUORATE_CONNECTIONS_TOTAL=20000", "QUORATE_CONNECTIONS_PER_ADDRESS=4096", "QUORATE_METRICS_LIMITS=1000", "QUORATE_METRICS_TOP_KEYS=0",
+		"QUORATE_HISTORY_KEEP=on", "QUORATE_HISTORY_MINUTES=720h", "QUORATE_HISTORY_HOURS=17520h", "QUORATE_HISTORY_MAX_MIB=4096", "QUORATE_AUTH_MODE=auto",
 		"QUORATE_PROTOCOLS_ENVOY_RLS=on", "QUORATE_PROTOCOLS_ENVOY_RLS_HEADERS=ietf", "QUORATE_PROTOCOLS_ENVOY_RLS_OVERRIDES=off", "QUORATE_PROTOCOLS_ENVOY_RLQS=on", "QUORATE_PROTOCOLS_GUBERNATOR=off", "QUORATE_PROTOCOLS_FORWARD_AUTH=on",
 	}
 	n, err = loadNode("", environ)
@@ -65,7 +66,8 @@ func TestEverySetting(t *testing.T) {
 		"protocols.envoy_rls": "on", "protocols.envoy_rlqs": "on", "protocols.gubernator": "on", "protocols.forward_auth": "on",
 		"protocols.envoy_rls_headers": "both", "protocols.envoy_rls_overrides": "on",
 		"listen.redis": ":7",
-		"listen.debug": ":7", "connections.total": "7", "connections.per_address": "8", "metrics.limits": "9", "metrics.top_keys": "10", "auth.mode": "on",
+		"listen.debug": ":7", "connections.total": "7", "connections.per_address": "8", "metrics.limits": "9", "metrics.top_keys": "10",
+		"history.keep": "on", "history.minutes": "25h", "history.hours": "26h", "history.max_mib": "17", "auth.mode": "on",
 	}
 	var set Node
 	for _, one := range set.settings() {

@@ -68,6 +68,10 @@ func (n *Node) settings() []setting {
 		{path: "connections.per_address", scalar: whole(&n.Connections.PerAddress, 1, 1_000_000)},
 		{path: "metrics.limits", scalar: whole(&n.Metrics.Limits, 1, quota.MaxLimits)},
 		{path: "metrics.top_keys", scalar: whole(&n.Metrics.TopKeys, 0, series.MaxTopKeys)},
+		{path: "history.keep", scalar: onOff(&n.History.Keep)},
+		{path: "history.minutes", scalar: duration(&n.History.Minutes, 24*time.Hour, 2*365*24*time.Hour)},
+		{path: "history.hours", scalar: duration(&n.History.Hours, 24*time.Hour, 10*365*24*time.Hour)},
+		{path: "history.max_mib", scalar: whole(&n.History.MaxMiB, 16, 1<<20)},
 		{path: "auth.mode", scalar: oneOf(&n.Auth.Mode, itself, AuthAuto, AuthOn, AuthOff)},
 		{path: "auth.oidc.issuer", scalar: bounded(&n.Auth.OIDC.Issuer, 1, maxIssuer)},
 		{path: "auth.oidc.audience", scalar: bounded(&n.Auth.OIDC.Audience, 1, maxIssuer)},
@@ -155,7 +159,7 @@ func (s *nodeSettings) below(d decoder, path string) []field {
 // groupExamples is a value of the first field of each group, for errors.
 var groupExamples = map[string]string{
 	"listen": "127.0.0.1:7411", "log": "info", "raft": "1s", "access": "[" + bindingExample + "]",
-	"auth": "on", "connections": "20000", "metrics": "1000", "tls": "auto", "auth.oidc": "https://login.example.org",
+	"auth": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
 }
 
 func (s *nodeSettings) reader(d decoder, one setting) func(place) {

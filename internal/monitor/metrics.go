@@ -50,6 +50,10 @@ func node() Group {
 		gauge("quorate_ledger_keys", "keys", "Memory of the leaders: about 1 KiB each."),
 		gauge("quorate_reservations", "reservations", "At most 1,000,000. Rising without end: callers do not settle."),
 		counter("quorate_reservations_expired_total", "reservations", "Callers that reserve and never settle; their tokens were held for the whole time."),
+		counter("quorate_history_failures_total", "failures", "The disk did not take a part of the history, which is tried again for an hour. Rising: look at the disk; decisions do not wait for it."),
+		counter("quorate_history_forgotten_blocks_total", "blocks", "Ten seconds that no leader took for an hour, one for each range: what was counted in them is lost, and named as missing."),
+		gauge("quorate_history_behind_seconds", "seconds", "How old the oldest block is that a range's log does not have: up to 80, as ranges with nothing to write do so once a minute. Rising: a range has no leader, or its disk is slow."),
+		gauge("quorate_history_bytes", "bytes", "Files of the history, at most `history.max_mib`."),
 		counter("quorate_audit_lost_total", "entries", "Must be 0: the audit log cannot be written. Look at the disk."),
 		rare(gauge("quorate_certificate_expiry_timestamp_seconds", "unix time", "When the certificate of this node ends. Nodes renew theirs by themselves; one that is old says that it cannot: see [operating.md](operating.md#certificates).")),
 	}}
