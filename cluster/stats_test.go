@@ -49,6 +49,7 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
 		"quorate_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_limits_without_series",
 		"quorate_client_reports_total", "quorate_client_settlements_total", "quorate_clients", "quorate_client_keys",
+		"quorate_history_failures_total", "quorate_history_forgotten_blocks_total", "quorate_history_behind_seconds", "quorate_history_bytes",
 	}
 	for _, name := range want {
 		if !present[name] {

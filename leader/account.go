@@ -22,6 +22,7 @@ type account struct {
 	outlived []outlived // Concurrency under hard: what dead members had in flight
 
 	attempted, admitted quota.Units // since the account was opened
+	listed              listing     // of them; see TopSince
 	lastUse             quota.Time
 	asked               asked // decided here, for members that asked
 	clumps              dispersion

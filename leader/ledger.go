@@ -19,6 +19,8 @@ type Ledger struct {
 
 	members  map[quota.NodeID]*member
 	accounts map[quota.Key]*account
+	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
+	lost     map[quota.LimitName]quota.Units // the most of one that is not there
 	live     map[quota.LimitName]*quota.LiveError
 	refs     refs
 	saved    map[quota.Key]savedLevel // levels from the range's log or of removed limits, not yet opened
@@ -67,11 +69,11 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
 		members:  map[quota.NodeID]*member{},
-		accounts: map[quota.Key]*account{},
-		askers:   map[quota.NodeID]*asker{},
-		live:     map[quota.LimitName]*quota.LiveError{},
-		saved:    make(map[quota.Key]savedLevel, len(levels)),
-		started:  now, first: term == 1 || cfg.First, nodes: len(nodes),
+		accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
+		askers:  map[quota.NodeID]*asker{},
+		live:    map[quota.LimitName]*quota.LiveError{},
+		saved:   make(map[quota.Key]savedLevel, len(levels)),
+		started: now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // nobody was granted anything before
 	for _, n := range nodes {
@@ -403,6 +405,7 @@ func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
 	kl := a.keyLevel(now)
 	kl.Applied = now
 	l.saved[k] = savedLevel{kl, &tier}
+	l.departs(a)
 	delete(l.accounts, k)
 	l.refs.remove(a)
 }
@@ -452,6 +455,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 		a.forget(now, l.nodes)
 		shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
+			l.departs(a)
 			delete(l.accounts, k)
 			l.refs.remove(a)
 		}

@@ -1,0 +1,63 @@
+package leader
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestTopSince: what is listed is what was asked since the last time, and what is not is at
+// most Rest: also of keys whose accounts have gone, or gone and come again.
+func TestTopSince(t *testing.T) {
+	n := quota.LimitName{Namespace: "n", Limit: "l"}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+		truth := map[string]quota.Units{}
+		for range rng.IntN(300) {
+			k := quota.Key{LimitName: n, Key: fmt.Sprint(rng.IntN(40))}
+			a := l.accounts[k]
+			if a == nil {
+				a = &account{key: k}
+				l.accounts[k] = a
+			}
+			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
+			a.attempted += cost
+			truth[k.Key] += cost
+			switch rng.IntN(12) {
+			case 0:
+				l.departs(a)
+				delete(l.accounts, k)
+			case 1:
+				each, all := rng.IntN(12), rng.IntN(12)
+				checkTop(t, seed, l.TopSince(each, all), truth, each, all)
+				clear(truth)
+			}
+		}
+		checkTop(t, seed, l.TopSince(5, 5), truth, 5, 5)
+	}
+}
+
+func checkTop(t *testing.T, seed uint64, got []TopKeys, truth map[string]quota.Units, each, all int) {
+	t.Helper()
+	rest, listed := quota.Units(0), map[string]bool{}
+	for _, top := range got {
+		rest = top.Rest
+		if len(top.Keys) > min(each, all) {
+			t.Fatalf("seed %d: %d keys; at most %d, %d", seed, len(top.Keys), each, all)
+		}
+		for _, k := range top.Keys {
+			listed[k.Key] = true
+			if k.Attempted != truth[k.Key] {
+				t.Fatalf("seed %d: %s: %d; want %d", seed, k.Key, k.Attempted, truth[k.Key])
+			}
+		}
+	}
+	for k, want := range truth {
+		if !listed[k] && want > rest {
+			t.Fatalf("seed %d: %s has %d, more than the rest, %d", seed, k, want, rest)
+		}
+	}
+}
