@@ -37,13 +37,15 @@ func (c *Console) funcs() template.FuncMap {
 		"beyond":    func(bound float64) float64 { return bound + excessSlack },
 		"nodeState": nodeState, "eventState": eventState, "auditState": auditState, "where": where,
 		// callName is a method without what all have in common.
-		"callName":  func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
-		"word":      func(prefix, s string) string { return enumText(s, prefix) },
-		"quotient":  func(a, b int64) float64 { return float64(a) / float64(b) },
-		"plus":      func(a, b int64) int64 { return a + b },
-		"rule":      ruleText,
-		"enforced":  enforcedText,
-		"limitname": limitTitle,
+		"callName":    func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
+		"word":        func(prefix, s string) string { return enumText(s, prefix) },
+		"quotient":    func(a, b int64) float64 { return float64(a) / float64(b) },
+		"minus":       func(a, b int64) int64 { return a - b },
+		"accountword": accountWord,
+		"plus":        func(a, b int64) int64 { return a + b },
+		"rule":        ruleText,
+		"enforced":    enforcedText,
+		"limitname":   limitTitle,
 	}
 }
 

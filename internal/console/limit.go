@@ -32,7 +32,7 @@ type limitPage struct {
 	Rates      *quoratev1.TopRatesResponse
 	NoRates    *Problem
 	Error      *quoratev1.LimitError // nil: nobody has asked
-	Parts      bool // it has tiers or a floor
+	Parts      bool                  // it has tiers or a floor
 	Asked      float64
 	Gave       float64
 	Chart      Chart

@@ -12,7 +12,7 @@ func registry(d Deps) []Page {
 	return slices.Concat([]Page{
 		{Path: "", Title: "Overview", Group: "Cluster", Template: "overview", Need: rbac.ClusterRead, Load: loadOverview, Live: []string{"health", "flow", "ranges", "bound"}, Every: overviewEvery, Points: overviewPoints},
 		nodesPage(),
-	}, limitsPages(), []Page{
+	}, limitsPages(), accountPages(), []Page{
 		eventsPage(),
 		settingsPage(d),
 		accessPage(),
