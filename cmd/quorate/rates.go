@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -17,9 +20,10 @@ import (
 // ratesOptions are the flags of "rates" and "keys top".
 type ratesOptions struct {
 	targets
-	output, limit, by, prefix string
+	output, limit, by, prefix, label, group, page string
 
-	top int32
+	top   int32
+	watch time.Duration
 }
 
 func (r *ratesOptions) addFlags(cmd *cobra.Command) {
@@ -31,7 +35,9 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 		panic(err) // the flag is there
 	}
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
-	outputFlag(cmd, &r.output, "table", "csv", "json")
+	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
+	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
+	outputFlag(cmd, &r.output, "table", "csv", "json", "yaml")
 }
 
 func newRatesCommand() *cobra.Command {
@@ -46,12 +52,15 @@ columns count tokens since the leader of the key's range first saw the key.`,
 		Example: `  quorate rates --top 5
   quorate rates --by refusal_rate --prefix acme/
   quorate rates --by utilisation --top 1000 -o csv > used.csv
-  quorate rates --limit web/per_client -o json`,
+  quorate rates --limit web/per_client -o json
+  quorate rates --label 2=eu --group-by 1 --watch 2s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
 	r.addFlags(cmd)
 	cmd.Flags().StringVar(&r.limit, "limit", "", "only this namespace, or namespace/limit")
+	cmd.Flags().StringVar(&r.group, "group-by", "", "add up by a label: its name, or the number of a part of the keys")
+	cmd.Flags().DurationVarP(&r.watch, "watch", "w", 0, "print again at this interval, 1s to 1m, until Ctrl-C")
 	return cmd
 }
 
@@ -63,8 +72,11 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	if order == 0 {
 		return usagef("--by %q: must be one of %s", r.by, strings.Join(orders, ", "))
 	}
-	req := &quoratev1.TopRatesRequest{Top: r.top, Order: quoratev1.RateOrder(order), KeyPrefix: r.prefix}
+	req := &quoratev1.TopRatesRequest{Top: r.top, Order: quoratev1.RateOrder(order), KeyPrefix: r.prefix, Label: r.label, GroupBy: r.group, PageToken: r.page}
 	req.Namespace, req.Limit, _ = strings.Cut(r.limit, "/")
+	if r.watch != 0 {
+		return r.follow(cmd, req)
+	}
 	var res *quoratev1.TopRatesResponse
 	err := r.call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		res, err = quoratev1.NewRateServiceClient(conn).TopRates(ctx, req)
@@ -73,14 +85,110 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if res.RangesCovered < res.RangesTotal {
-		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %d of %d ranges answered\n", res.RangesCovered, res.RangesTotal)
+	return r.print(cmd, res)
+}
+
+// follow prints rates again and again, from the first node that answers.
+func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest) error {
+	if r.watch < time.Second || r.watch > time.Minute {
+		return usagef("--watch %v: must be 1s to 1m", r.watch)
 	}
-	if r.output == "json" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+	if r.page != "" {
+		return usagef("--page and --watch: give one")
+	}
+	addrs, err := r.resolve()
+	if err != nil {
 		return err
 	}
-	return printRates(cmd.OutOrStdout(), res, r.output == "csv")
+	watch := &quoratev1.WatchRatesRequest{
+		Top: req.Top, Namespace: req.Namespace, Limit: req.Limit, Order: req.Order, KeyPrefix: req.KeyPrefix, Label: req.Label, GroupBy: req.GroupBy, Interval: durationpb.New(r.watch),
+	}
+	var last error
+	for _, addr := range addrs {
+		last = r.followOne(cmd, addr, watch)
+		if cmd.Context().Err() != nil || last == nil {
+			return nil
+		}
+		if !unreachable(last) {
+			return refusal(last)
+		}
+	}
+	return noneAnswers(addrs, last)
+}
+
+func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quoratev1.WatchRatesRequest) error {
+	conn, err := r.dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	stream, err := quoratev1.NewRateServiceClient(conn).WatchRates(cmd.Context(), watch)
+	var skipped uint64
+	for err == nil {
+		var res *quoratev1.WatchRatesResponse
+		if res, err = stream.Recv(); err != nil {
+			break
+		}
+		if res.Skipped > skipped {
+			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d answers left out: they were not read or not ready in time\n", res.Skipped-skipped)
+			skipped = res.Skipped
+		}
+		if r.output == "table" {
+			if colours(cmd) {
+				fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "as of %s\n", when(res.Rates.GetAsOf()))
+		}
+		err = r.print(cmd, res.Rates)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// print prints one answer.
+func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse) (err error) {
+	if res.RangesCovered < res.RangesTotal {
+		text := ""
+		if len(res.MissingMembers) > 0 {
+			text = "; missing " + strings.Join(res.MissingMembers, ", ")
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %d of %d ranges answered%s\n", res.RangesCovered, res.RangesTotal, text)
+	}
+	switch {
+	case r.output == "json":
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+		return err
+	case r.output == "yaml":
+		return writeYAML(cmd.OutOrStdout(), res)
+	case r.group != "":
+		err = printGroups(cmd.OutOrStdout(), res, r.output == "csv")
+	default:
+		err = printRates(cmd.OutOrStdout(), res, r.output == "csv")
+	}
+	if res.NextPageToken != "" && r.watch == 0 && r.output == "table" && r.group == "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: more with --page %s\n", res.NextPageToken)
+	}
+	return err
+}
+
+func printGroups(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
+	tbl := newTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING")
+	for _, g := range res.Groups {
+		tbl.row(orDash(keyCell(g.Value, csv)), num(g.Keys), fmt.Sprintf("%.1f", g.Rate), fmt.Sprintf("%.1f", g.Demand), usedCell(g.Utilisation, csv), num(g.Attempted), num(g.Admitted), num(g.Refused), num(g.Remaining))
+	}
+	if csv {
+		return tbl.writeCSV(w)
+	}
+	if err := tbl.write(w); err != nil {
+		return err
+	}
+	if res.GroupsPartial {
+		_, err := fmt.Fprintf(w, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
+		return err
+	}
+	return nil
 }
 
 func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// looking are the flags of commands that look back.
+type looking struct {
+	targets
+	output, from, to string
+}
+
+func (o *looking) addFlags(cmd *cobra.Command, usual string) {
+	o.targets.addFlags(cmd)
+	cmd.Flags().StringVar(&o.from, "from", "", "from when: a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m, 7d (default "+usual+" before --to)")
+	cmd.Flags().StringVar(&o.to, "to", "", "until when, likewise (default: now)")
+}
+
+// moment reads a time, or how long ago it is; empty is nil.
+func moment(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no time is an answer
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return timestamppb.New(t), nil
+	}
+	span := text
+	days := time.Duration(0)
+	if n, rest, ok := strings.Cut(text, "d"); ok {
+		whole, err := strconv.ParseUint(n, 10, 12) // about eleven years
+		if err != nil {
+			return nil, badMoment(flag, text)
+		}
+		days, span = time.Duration(whole), rest
+	}
+	d := time.Duration(0)
+	if span != "" {
+		var err error
+		if d, err = time.ParseDuration(span); err != nil {
+			return nil, badMoment(flag, text)
+		}
+	}
+	if d += days * 24 * time.Hour; d < 0 {
+		return nil, badMoment(flag, text)
+	}
+	return timestamppb.New(now.Add(-d).Truncate(time.Second)), nil
+}
+
+func badMoment(flag, text string) error {
+	return usagef("--%s %q: must be a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
+}
+
+// stretch reads --from and --to.
+func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
+	now := time.Now()
+	if from, err = moment("from", o.from, now); err == nil {
+		to, err = moment("to", o.to, now)
+	}
+	return from, to, err
+}
+
+// ask makes a call of RateService and prints its answer: as JSON, YAML, or what show writes.
+func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), show func(io.Writer, R) error) error {
+	var res R
+	err := o.call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		res, err = call(ctx, quoratev1.NewRateServiceClient(conn))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if text := incompleteText(coverageOf(res)); text != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
+	}
+	switch o.output {
+	case "json":
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+		return err
+	case "yaml":
+		return writeYAML(cmd.OutOrStdout(), res)
+	}
+	return show(cmd.OutOrStdout(), res)
+}
+
+// writeYAML writes an answer as YAML, with the names and the order of its JSON.
+func writeYAML(w io.Writer, res proto.Message) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(api.FormatJSON(res), &doc); err != nil {
+		return err
+	}
+	blockStyle(&doc)
+	data, err := yaml.Marshal(&doc)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
+}
+
+// blockStyle undoes the style of JSON.
+func blockStyle(n *yaml.Node) {
+	n.Style &^= yaml.FlowStyle | yaml.DoubleQuotedStyle
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (n.Value == "" || strings.ContainsAny(n.Value, ":#{}[],&*!|>'\"%@`\n")) {
+		n.Style |= yaml.DoubleQuotedStyle
+	}
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+func coverageOf(res proto.Message) *quoratev1.Coverage {
+	if c, ok := res.(interface{ GetCoverage() *quoratev1.Coverage }); ok {
+		return c.GetCoverage()
+	}
+	return nil
+}
+
+// incompleteText says what an answer lacks; empty when nothing.
+func incompleteText(c *quoratev1.Coverage) string {
+	var parts []string
+	if c == nil {
+		return ""
+	}
+	if c.RangesCovered < c.RangesTotal {
+		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
+	}
+	if c.SecondsComplete < c.SecondsTotal && c.SecondsKnown > 0 {
+		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(c.SecondsTotal)))
+	}
+	if len(c.Missing) > 0 {
+		text := "missing " + strings.Join(c.Missing, ", ")
+		if c.MissingSince != nil {
+			text += " from " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func seconds(n int64) string { return span(time.Duration(n) * time.Second) }
+
+// pastOptions are the flags of "history".
+type pastOptions struct {
+	looking
+	key  string
+	step time.Duration
+	top  int32
+}
+
+func newHistoryCommand() *cobra.Command {
+	var o pastOptions
+	cmd := &cobra.Command{
+		Use:   "history [LIMIT]",
+		Short: "Print what limits were asked for: by the second, minute or hour",
+		Long: `Print what a limit was asked for, or without one, which limits were asked for. Points are
+seconds (of the last hour), minutes (30 days) or hours (2 years), as the nodes'
+settings say; times are UTC.
+
+PEAK is the highest second of a point, MEAN and P99 are of its seconds, in tokens per
+second. A point is complete when every node that lived in it has told all of it;
+otherwise the last column says who is missing. Of a limit in shadow, REFUSED is what
+would have been.`,
+		Example: `  quorate history
+  quorate history web/login --from 10m
+  quorate history web/login --from 7d --step 1h -o csv > login.csv
+  quorate history web/login --key acme --from 30m`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
+	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
+	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
+	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	cmd.AddCommand(newHistoryKeysCommand())
+	return cmd
+}
+
+func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
+	from, to, err := o.stretch()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
+			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{From: from, To: to, Top: o.top})
+		}, func(w io.Writer, res *quoratev1.HistoryLimitsResponse) error {
+			return printUsed(w, res, o.output == "csv")
+		})
+	}
+	name, err := parseName(args[0])
+	if err != nil {
+		return err
+	}
+	req := &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: name.Limit, Key: o.key, From: from, To: to}
+	if o.step != 0 {
+		req.Step = durationpb.New(o.step)
+	}
+	return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
+		return c.History(ctx, req)
+	}, func(w io.Writer, res *quoratev1.HistoryResponse) error {
+		return printHistory(w, res, o.output == "csv")
+	})
+}
+
+func newHistoryKeysCommand() *cobra.Command {
+	var o pastOptions
+	cmd := &cobra.Command{
+		Use:   "keys LIMIT",
+		Short: "Print the keys of a limit that were asked for most",
+		Long: `Print the keys of a limit that were asked for most. Lists of the largest do not say
+what those below them had: MORE is how much more a key can have been asked for, and
+the last line bounds each key that is not shown.`,
+		Example: "  quorate history keys web/login --from 1d --top 10",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := parseName(args[0])
+			if err != nil {
+				return err
+			}
+			from, to, err := o.stretch()
+			if err != nil {
+				return err
+			}
+			return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryKeysResponse, error) {
+				return c.HistoryKeys(ctx, &quoratev1.HistoryKeysRequest{Namespace: name.Namespace, Limit: name.Limit, From: from, To: to, Top: o.top})
+			}, func(w io.Writer, res *quoratev1.HistoryKeysResponse) error {
+				return printUses(w, res, o.output == "csv")
+			})
+		},
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().Int32Var(&o.top, "top", 20, "how many keys, 1 to 1000")
+	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	return cmd
+}
+
+func printUses(w io.Writer, res *quoratev1.HistoryKeysResponse, csv bool) error {
+	tbl := newTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "MORE")
+	for _, k := range res.Keys {
+		tbl.row(keyCell(k.Key, csv), num(k.Attempted), num(k.Admitted), num(k.Refused), num(k.Error))
+	}
+	if csv {
+		return tbl.writeCSV(w)
+	}
+	if err := tbl.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "others: at most %d tokens each; as of %s\n", res.Rest, when(res.Coverage.GetAsOf()))
+	return err
+}
+
+func printUsed(w io.Writer, res *quoratev1.HistoryLimitsResponse, csv bool) error {
+	tbl := newTable("LIMIT", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P99", "COMPLETE")
+	for _, l := range res.Limits {
+		u := l.Use
+		tbl.row(l.Namespace+"/"+l.Limit, num(u.GetAttempted()), num(u.GetAdmitted()), num(u.GetRefused()), tokenRate(u.GetPeak()), tokenRate(u.GetMean()), tokenRate(u.GetP99()), completeCell(u))
+	}
+	if csv {
+		return tbl.writeCSV(w)
+	}
+	if err := tbl.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, when(res.Coverage.GetAsOf()))
+	return err
+}
+
+// tokenRate is tokens in a second in a few characters.
+func tokenRate(v float64) string {
+	if v >= 100 || v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func completeCell(p *quoratev1.HistoryPoint) string {
+	switch {
+	case p.GetComplete():
+		return "yes"
+	case len(p.GetMissing()) > 0:
+		return "without " + strings.Join(p.Missing, ",")
+	}
+	return "no"
+}
+
+func printHistory(w io.Writer, res *quoratev1.HistoryResponse, csv bool) error {
+	tbl := newTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
+	shown := res.Points
+	const most = 60 // in a table; more are in the chart, and in the other forms
+	if !csv && len(shown) > most {
+		shown = shown[len(shown)-most:]
+	}
+	for _, p := range shown {
+		tbl.row(when(p.Start), num(p.Seconds), num(p.Attempted), num(p.Admitted), num(p.Refused), tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99),
+			tokenRate(p.OverAdmitted), tokenRate(p.NeedlessRefusals), completeCell(p))
+	}
+	if csv {
+		return tbl.writeCSV(w)
+	}
+	if len(res.Points) == 0 {
+		_, err := fmt.Fprintf(w, "nothing is known of this time; the history reaches to %s\n", when(res.Coverage.GetAsOf()))
+		return err
+	}
+	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
+	for i, p := range res.Points {
+		demand[i], refused[i] = float64(p.Attempted), float64(p.Refused)
+	}
+	fmt.Fprintf(w, "%s/%s, %d points of %s, as of %s\n", res.Namespace, res.Limit, len(res.Points), pause(res.Step), when(res.Coverage.GetAsOf()))
+	fmt.Fprintf(w, "demand   %s  %d tokens, at most %s in a second\n", sparkline(demand, chartWide), res.Total.Attempted, tokenRate(res.Total.Peak))
+	fmt.Fprintf(w, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
+	if len(shown) < len(res.Points) {
+		fmt.Fprintf(w, "the last %d of %d points; -o csv has all\n", len(shown), len(res.Points))
+	}
+	return tbl.write(w)
+}
+
+// chartWide is how many characters a line of a chart has.
+const chartWide = 60
+
+// sparkline draws values as a line of blocks, at most so many: of values that share one, the highest.
+func sparkline(values []float64, wide int) string {
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	if len(values) == 0 {
+		return ""
+	}
+	wide = min(wide, len(values))
+	cells := make([]float64, wide)
+	most := 0.0
+	for i, v := range values {
+		cells[i*wide/len(values)] = max(cells[i*wide/len(values)], v)
+		most = max(most, v)
+	}
+	var b strings.Builder
+	for _, v := range cells {
+		switch {
+		case v <= 0 || most <= 0:
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(blocks[min(len(blocks)-1, int(v/most*float64(len(blocks))))])
+		}
+	}
+	return b.String()
+}
+
+// share is a part in per cent.
+func share(part, of int64) string {
+	if of == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.3g%%", 100*float64(part)/float64(of))
+}
