@@ -167,14 +167,14 @@ func newHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [LIMIT]",
 		Short: "Print what limits were asked for: by the second, minute or hour",
-		Long: `Print what a limit was asked for, or without one, which limits were asked for. Points are
-seconds (of the last hour), minutes (30 days) or hours (2 years), as the nodes'
-settings say; times are UTC.
+		Long: `Print what a limit was asked for, or without one, which limits were asked for.
+Points are seconds (of the last hour), minutes (30 days) or hours (2 years), as
+the nodes' settings say; times are UTC.
 
-PEAK is the highest second of a point, MEAN and P99 are of its seconds, in tokens per
-second. A point is complete when every node that lived in it has told all of it;
-otherwise the last column says who is missing. Of a limit in shadow, REFUSED is what
-would have been.`,
+PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
+tokens per second. A point is complete when every node that lived in it has
+told all of it; otherwise the last column says who is missing. Of a limit in
+shadow, REFUSED is what would have been.`,
 		Example: `  quorate history
   quorate history web/login --from 10m
   quorate history web/login --from 7d --step 1h -o csv > login.csv
@@ -223,9 +223,9 @@ func newHistoryKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys LIMIT",
 		Short: "Print the keys of a limit that were asked for most",
-		Long: `Print the keys of a limit that were asked for most. Lists of the largest do not say
-what those below them had: MORE is how much more a key can have been asked for, and
-the last line bounds each key that is not shown.`,
+		Long: `Print the keys of a limit that were asked for most. Lists of the largest do not
+say what those below them had: MORE is how much more a key can have been asked
+for, and the last line bounds each key that is not shown.`,
 		Example: "  quorate history keys web/login --from 1d --top 10",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,11 +17,12 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Ask the history of the limits what they should be",
-		Long: `Ask the history of the limits what they should be: how full they are, what another
-rule would have refused, when demand will be too much, and who is noisy.
+		Long: `Ask the history of the limits what they should be: how full they are, what
+another rule would have refused, when demand will be too much, and who is
+noisy.
 
-Every answer says what it rests on: exact, between two bounds, or an estimate; and
-which ranges and nodes it lacks.`,
+Every answer says what it rests on: exact, between two bounds, or an estimate;
+and which ranges and nodes it lacks.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,9 +46,10 @@ func newHeadroomCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "headroom [NAMESPACE[/LIMIT]]",
 		Short: "Print how full limits were, the fullest first",
-		Long: `Print how full limits were, the fullest first. FULL compares demand with what the
-rule refills: for buckets of one key the second that 99 of 100 did not exceed, for windows
-the mean, for limits with many keys what the busiest key was asked for.`,
+		Long: `Print how full limits were, the fullest first. FULL compares demand with what
+the rule refills: for buckets of one key the second that 99 of 100 did not
+exceed, for windows the mean, for limits with many keys what the busiest key
+was asked for.`,
 		Example: "  quorate plan headroom\n  quorate plan headroom web --from 1d",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,11 +115,11 @@ func newWhatIfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if LIMIT",
 		Short: "Print what another rule would have refused of recorded demand",
-		Long: `Print what another rule would have refused of recorded demand. Of the last hour the
-demand of every second is known: windows of one key are exact, and of buckets two
-numbers are printed, between which the truth is. Of older demand minutes are known,
-and the answer is an estimate but for windows of whole minutes. Of a limit with many
-keys the busiest are replayed one by one.`,
+		Long: `Print what another rule would have refused of recorded demand. Of the last hour
+the demand of every second is known: windows of one key are exact, and of
+buckets two numbers are printed, between which the truth is. Of older demand
+minutes are known, and the answer is an estimate but for windows of whole
+minutes. Of a limit with many keys the busiest are replayed one by one.`,
 		Example: `  quorate plan what-if web/login --rate 20/s
   quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
   quorate plan what-if web/login --rate 600/1m --kind fixed`,
@@ -214,8 +216,8 @@ func newSuggestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "suggest LIMIT",
 		Short: "Print the least rate that would have refused no more than a part",
-		Long: `Print the least rate that would have refused no more than a part of the demand, even at
-worst. The burst stays in proportion to the rate.`,
+		Long: `Print the least rate that would have refused no more than a part of the demand,
+even at worst. The burst stays in proportion to the rate.`,
 		Example: "  quorate plan suggest web/login --refuse 0.01\n  quorate plan suggest web/login --refuse 0 --from 7d",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -249,9 +251,9 @@ func newForecastCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast LIMIT",
 		Short: "Print what a limit will be asked for, and when that is too much",
-		Long: `Print what a limit will be asked for by day, with an interval that 80 of 100 days are in,
-and when that is more than the limit refills. It needs 7 days of history; weekdays
-are told apart from 21 on.`,
+		Long: `Print what a limit will be asked for by day, with an interval that 80 of 100
+days are in, and when that is more than the limit refills. It needs 7 days of
+history; weekdays are told apart from 21 on.`,
 		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -308,9 +310,9 @@ func newNoisyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "noisy LIMIT",
 		Short: "Print the keys that were asked for far more than the others",
-		Long: `Print the keys of a limit that were asked for far more than the median of the busiest
-thousand, their part of the demand and of what was refused, and what that cost the
-others where all share a parent.`,
+		Long: `Print the keys of a limit that were asked for far more than the median of the
+busiest thousand, their part of the demand and of what was refused, and what
+that cost the others where all share a parent.`,
 		Example: "  quorate plan noisy web/login --from 1d --times 20",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -355,9 +357,10 @@ func newPlanReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [NAMESPACE]",
 		Short: "Write a report on the limits of a namespace: text or HTML",
-		Long: `Write a report on the limits of a namespace, or of all: the fullest, what refused most,
-what limits in shadow would have refused, noisy keys and forecasts. The HTML is one
-file without script and without anything from elsewhere.`,
+		Long: `Write a report on the limits of a namespace, or of all: the fullest, what
+refused most, what limits in shadow would have refused, noisy keys and
+forecasts. The HTML is one file without script and without anything from
+elsewhere.`,
 		Example: "  quorate plan report web\n  quorate plan report web -o html > web.html",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
