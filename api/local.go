@@ -80,7 +80,7 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ..
 	}
 	res, err := m.desc.Handler(m.impl, ctx, func(to any) error { return copyMessage(to, args) }, l.intercept(m.impl, method))
 	if err != nil {
-		return status.Convert(err).Err()
+		return asStatus(err)
 	}
 	return copyMessage(reply, res)
 }
@@ -90,6 +90,14 @@ func (l *Local) intercept(impl any, method string) grpc.UnaryServerInterceptor {
 		info := &grpc.UnaryServerInfo{Server: impl, FullMethod: method}
 		return l.service.guarded(ctx, req, info, next)
 	}
+}
+
+// asStatus is what a server of gRPC makes of an error.
+func asStatus(err error) error {
+	if st, ok := status.FromError(err); ok {
+		return st.Err()
+	}
+	return status.FromContextError(err).Err()
 }
 
 var errNoMessage = errors.New("is no message of protobuf")
@@ -159,7 +167,7 @@ func (p *pipe) RecvMsg(m any) error {
 		return copyMessage(m, from)
 	case <-p.ended:
 		if p.err != nil {
-			return status.Convert(p.err).Err()
+			return asStatus(p.err)
 		}
 		return io.EOF
 	}

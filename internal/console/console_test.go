@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/api/auth"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -302,6 +303,122 @@ func TestLines(t *testing.T) {
 		}
 		if s := strings.Join(got, "|"); s != tc.want {
 			t.Errorf("%q, %q: %s; want %s", tc.before, tc.after, s, tc.want)
+		}
+	}
+}
+
+// TestChange: the first step says what will happen and changes nothing, the second does
+// it once, what is wrong stands at its field, and a change that failed may be tried again.
+func TestChange(t *testing.T) {
+	f := newFake()
+	c := New(Deps{Conn: f, Self: "n1"})
+	res, body := do(c, post("/console/nodes/drain", url.Values{"node": {"n1"}}))
+	once := regexp.MustCompile(`name="once" value="([0-9a-f]{32})"`).FindStringSubmatch(body)
+	if res.StatusCode != http.StatusOK || once == nil || !strings.Contains(body, "hands over the 1 ranges") || f.calls["ChangeNode"] != 0 {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	fail := true
+	f.answer["ChangeNode"] = func(_ context.Context, req any) (proto.Message, error) {
+		if r := req.(*quoratev1.ChangeNodeRequest); r.Node != "n1" || r.Change != quoratev1.NodeChange_NODE_CHANGE_DRAIN {
+			t.Errorf("%v", r)
+		}
+		if fail {
+			return nil, status.Error(codes.Unavailable, "no leader just now")
+		}
+		return &quoratev1.ChangeNodeResponse{Moves: 3}, nil
+	}
+	form := url.Values{"node": {"n1"}, "once": {once[1]}}
+	if res, body := do(c, post("/console/nodes/drain", form)); res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no leader just now") || !strings.Contains(body, once[1]) {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	fail = false
+	for range 3 {
+		if res, body := do(c, post("/console/nodes/drain", form)); res.StatusCode != http.StatusOK || !strings.Contains(body, "n1 is draining") {
+			t.Errorf("%d %s", res.StatusCode, body)
+		}
+	}
+	if f.calls["ChangeNode"] != 2 {
+		t.Errorf("made %d times", f.calls["ChangeNode"])
+	}
+	res, body = do(c, post("/console/nodes/join-token", url.Values{"ttl": {evil}, "uses": {"1"}, "once": {"a"}}))
+	if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "must be a duration") || !strings.Contains(body, `aria-invalid="true"`) || strings.Contains(body, evil) {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+}
+
+// TestOnceIsBounded: the oldest changes are forgotten, and a secret is kept of none.
+func TestOnceIsBounded(t *testing.T) {
+	var o onceStore
+	for i := range maxOnce + 5 {
+		o.begin(strings.Repeat("x", 1+i))
+	}
+	if len(o.done) != maxOnce || len(o.order) != maxOnce {
+		t.Errorf("%d, %d", len(o.done), len(o.order))
+	}
+	o.begin("a")
+	if first, was := o.begin("a"); first || was != nil {
+		t.Error("under way")
+	}
+	o.end("a", &Result{Secret: "s"})
+	if first, was := o.begin("a"); first || was == nil || was.Secret != "" {
+		t.Errorf("%v %+v", first, was)
+	}
+}
+
+// TestAuditPage: only those who may see all of it see it, filtered, in pages, escaped.
+func TestAuditPage(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	l, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 2 * auditRows {
+		l.Write(audit.Entry{Identity: "user:ann", Method: "/quorate.v1.KeyService/ResetKey", Result: audit.OK, What: evil})
+	}
+	l.Write(audit.Entry{Identity: "user:bob", Method: "m", Result: audit.Denied, Detail: evil})
+	c := New(Deps{Conn: newFake(), Self: "n1", AuditPath: path})
+	_, body := get(c, "/console/audit?who=ANN&result=ok")
+	next := regexp.MustCompile(`href="(/console/audit\?from=[^"]+)" rel="next"`).FindStringSubmatch(body)
+	if strings.Count(body, "KeyService/ResetKey") != auditRows || strings.Contains(body, "user:bob") || strings.Contains(body, evil) || next == nil {
+		t.Fatalf("%s", body)
+	}
+	if _, body := get(c, strings.ReplaceAll(next[1], "&amp;", "&")); strings.Count(body, "KeyService/ResetKey") != auditRows || !strings.Contains(body, `rel="prev"`) {
+		t.Errorf("%s", body)
+	}
+	for _, from := range []string{"x", "1", "-1.2", "0.-5", "999.1"} {
+		if res, _ := get(c, "/console/audit?from="+from); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("from=%s: %d", from, res.StatusCode)
+		}
+	}
+	guarded, token, _ := guarded(t, newFake(), time.Now)
+	guarded.AuditPath = path
+	res, _ := do(guarded, post("/console/sign-in", url.Values{"token": {token}}))
+	req := httptest.NewRequest(http.MethodGet, "/console/audit", nil)
+	req.AddCookie(res.Cookies()[0])
+	if res, body := do(guarded, req); res.StatusCode != http.StatusForbidden || strings.Contains(body, "user:ann") {
+		t.Errorf("a planner: %d", res.StatusCode)
+	}
+}
+
+// TestManyTokens: lists are cut to pages.
+func TestManyTokens(t *testing.T) {
+	f := newFake()
+	f.answer["WhoAmI"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.WhoAmIResponse{Identity: evil}, nil
+	}
+	f.answer["ListTokens"] = func(context.Context, any) (proto.Message, error) {
+		out := &quoratev1.ListTokensResponse{}
+		for range 10_000 {
+			out.Tokens = append(out.Tokens, &quoratev1.BearerToken{Id: "id", Name: evil})
+		}
+		return out, nil
+	}
+	c := New(Deps{Conn: f})
+	for page, want := range map[string]string{"0": "1 to 100 of 10000", "99": "9901 to 10000 of 10000", "4000": "9901 to 10000 of 10000", "-3": "1 to 100 of 10000", "x": "1 to 100 of 10000"} {
+		res, body := get(c, "/console/access?tokens="+page)
+		if res.StatusCode != http.StatusOK || !strings.Contains(body, want) || strings.Count(body, "<code>id</code>") != 100 || strings.Contains(body, evil) {
+			t.Errorf("%s: %d, %d rows", page, res.StatusCode, strings.Count(body, "<code>id</code>"))
 		}
 	}
 }

@@ -11,5 +11,5 @@
 // reachable by keyboard. A page that is registered and not in its list fails the test.
 //
 //	go test ./internal/console/e2e -v
-//	QUORATE_SHOTS=/some/dir go test ./internal/console/e2e   # screenshots of all pages
+//	CONSOLE_SHOTS=/some/dir go test ./internal/console/e2e   # screenshots of all pages
 package e2e

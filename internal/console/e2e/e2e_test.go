@@ -213,7 +213,7 @@ func TestConsole(t *testing.T) {
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", fmt.Sprint(b))
 	secured, admin, reader := n.secured()
 	plan, err := json.Marshal(map[string]any{
-		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("QUORATE_SHOTS"),
+		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"),
 	})
 	if err != nil {
 		t.Fatal(err)
