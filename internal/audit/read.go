@@ -59,7 +59,7 @@ func newestOf(path string, at *Place, out []Entry, most int, match func(*Entry) 
 	if err != nil {
 		return out, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return out, err

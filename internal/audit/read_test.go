@@ -15,7 +15,7 @@ func TestNewest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := open(t, Options{Path: path, MaxBytes: 60 << 10, Keep: 9})
 	for i := range 1500 {
-		l.Write(Entry{Identity: "user:" + strconv.Itoa(i), Method: fmt.Sprint(i % 3), Result: OK, What: strings.Repeat("é\n", i%40)})
+		l.Write(Entry{Identity: "user:" + strconv.Itoa(i), Method: strconv.Itoa(i % 3), Result: OK, What: strings.Repeat("é\n", i%40)})
 	}
 	if files, _ := filepath.Glob(path + ".*"); len(files) < 3 {
 		t.Fatalf("%d files", len(files))

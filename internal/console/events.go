@@ -71,7 +71,7 @@ func streamEvents(r *Request, send func(string, any) error) error {
 	if err != nil {
 		return err
 	}
-	req, err := data.(*eventsView).request() //nolint:errcheck // that is what loadEvents returns
+	req, err := data.(*eventsView).request()
 	if err != nil {
 		return err
 	}

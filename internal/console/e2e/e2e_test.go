@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -210,7 +211,7 @@ func TestConsole(t *testing.T) {
 	dir := install(t, npm)
 	n := build(t)
 	b := base(t, 11, 12, 13, 15, 21, 22, 23, 31, 32, 33)
-	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", fmt.Sprint(b))
+	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
 	secured, admin, reader := n.secured()
 	plan, err := json.Marshal(map[string]any{
 		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"),
