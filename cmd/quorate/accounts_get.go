@@ -168,7 +168,7 @@ func listAccounts(cmd *cobra.Command, t *targets, who identity, req *quoratev1.L
 		for _, s := range res.Accounts {
 			out = append(out, s)
 			id := s.GetId()
-			tbl.row(append([]string{orDash(id.GetIdentity()), orDash(id.GetNamespace()), show(id.GetName()), show(id.GetResourceType())}, stateCells(s)...)...)
+			tbl.row(append([]string{orDash(id.GetIdentity()), orDash(id.GetNamespace()), cell(id.GetName()), cell(id.GetResourceType())}, stateCells(s)...)...)
 		}
 		return out, res.NextPageToken, nil
 	})

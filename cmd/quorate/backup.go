@@ -189,7 +189,7 @@ func (b *backupInput) fill() error {
 	}
 	b.left = m.GetData()
 	b.total += int64(len(b.left))
-	b.progress.show("%s, %d of %d groups", bytesText(b.total), m.GetGroupsDone(), m.GetGroupsTotal())
+	b.progress.bar(int64(m.GetGroupsDone()), int64(m.GetGroupsTotal()), "%s, %d of %d groups", bytesText(b.total), m.GetGroupsDone(), m.GetGroupsTotal())
 	return nil
 }
 
@@ -202,34 +202,6 @@ func (b *backupInput) Read(p []byte) (int, error) {
 	n := copy(p, b.left)
 	b.left = b.left[n:]
 	return n, nil
-}
-
-// progress is a line on a terminal that is written over.
-type progress struct {
-	w     io.Writer // nil when nobody looks
-	last  time.Time
-	shown bool
-}
-
-func newProgress(w io.Writer) *progress {
-	if !onTerminal(w) {
-		return &progress{}
-	}
-	return &progress{w: w, last: time.Now()} // nothing for what is done at once
-}
-
-func (p *progress) show(format string, args ...any) {
-	if p.w == nil || time.Since(p.last) < 200*time.Millisecond {
-		return
-	}
-	p.last, p.shown = time.Now(), true
-	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
-}
-
-func (p *progress) end() {
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }
 
 func bytesText(n int64) string {

@@ -86,7 +86,7 @@ func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse
 		if len(steps) == 0 {
 			steps = []string{""}
 		}
-		t.row(show(g.Group), names(g.Voters), names(g.Wanted), printable(steps[0]))
+		t.row(cell(g.Group), names(g.Voters), names(g.Wanted), printable(steps[0]))
 		for _, s := range steps[1:] {
 			t.row("", "", "", printable(s))
 		}

@@ -64,7 +64,7 @@ func (w *waiting) run(cmd *cobra.Command, t *targets) error {
 			if time.Since(moved) > maxStill {
 				return unreachableError{fmt.Errorf("%d of %d %s, and no more for %v%s; %s", most-left, most, w.what, maxStill, stepOf(st), notTheMoves)}
 			}
-			progress.show("%d of %d %s%s", most-left, most, w.what, stepOf(st))
+			progress.bar(int64(most-left), int64(most), "%d of %d %s%s", most-left, most, w.what, stepOf(st))
 		}
 		select {
 		case <-cmd.Context().Done():

@@ -139,7 +139,7 @@ func newJoinTokenListCommand() *cobra.Command {
 			}
 			tbl := newTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY")
 			for _, k := range res.Tokens {
-				tbl.row(show(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orDash(k.By))
+				tbl.row(cell(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orDash(k.By))
 			}
 			return tbl.write(cmd.OutOrStdout())
 		},
@@ -151,6 +151,7 @@ func newJoinTokenListCommand() *cobra.Command {
 
 func newJoinTokenRevokeCommand() *cobra.Command {
 	var t targets
+	var output string
 	var who identity
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
@@ -162,18 +163,19 @@ func newJoinTokenRevokeCommand() *cobra.Command {
 			if _, err := pki.ParseJoinToken(args[0]); err == nil {
 				return usagef("revoke: give the token's id, which is its second part, not the token: it is secret")
 			}
-			err := callCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) error {
-				_, err := c.RevokeJoinToken(ctx, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
+			var res *quoratev1.RevokeJoinTokenResponse
+			err := callCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.RevokeJoinToken(ctx, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s revoked\n", show(args[0]))
-			return err
+			return printResult(cmd, output, res, "%s revoked", show(args[0]))
 		},
 	}
 	t.addFlags(cmd)
 	who.addFlags(cmd)
+	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }

@@ -13,7 +13,7 @@ func TestMistyped(t *testing.T) {
 		"allow":                                   "got no arguments",
 		"cluster drain n1 n2 n3":                  `"quorate cluster drain NODE"; got 3 arguments`,
 		"status --rnages":                         "unknown flag: --rnages; did you mean --ranges?",
-		"status --colour":                         "unknown flag: --colour\n",
+		"status --paint":                          "unknown flag: --paint\n",
 		"init --ranges many":                      `--ranges "many": must be a whole number`,
 		"allow a/b c --max-wait 5":                `--max-wait "5": must be a duration with its unit`,
 		"join-token create --uses -1":             `--uses "-1": must be a whole number, 0 or more`,

@@ -225,7 +225,7 @@ func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPolicies
 		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
 			options = "absolute_resource"
 		}
-		t.row(orDash(k.GetNamespace()), show(k.GetName()), show(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
+		t.row(orDash(k.GetNamespace()), cell(k.GetName()), cell(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
 	}
 	return t.write(w)
 }

@@ -59,10 +59,10 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := newProgress(stderr)
+	p, size := newProgress(stderr), fileSize(file)
 	c, err := cluster.RestoreBackup(func() (io.ReadCloser, error) { return os.Open(file) }, cluster.RestoreConfig{
 		Dir: o.data, Node: quota.NodeID(o.node), Cluster: o.cluster,
-		Progress: func(what string, n int64) { p.show("%s: %s %s", file, bytesText(n), what) },
+		Progress: func(what string, n int64) { p.bar(n, size, "%s: %s %s", file, bytesText(n), what) },
 	})
 	p.end()
 	if err != nil {

@@ -173,7 +173,7 @@ node that answers, and what is built in. With an identity, only its own.`,
 		},
 	}
 	t.addFlags(cmd)
-	outputFlag(cmd, &output, "text", "json")
+	outputFlag(cmd, &output, "table", "json")
 	return cmd
 }
 
@@ -184,7 +184,7 @@ func printBindings(w io.Writer, bindings []*quoratev1.Binding) error {
 		if where == "*" {
 			where = "everywhere"
 		}
-		rows.row(show(b.Identity), orPermissions(b), show(where), strings.ReplaceAll(b.KeptIn, "_", " "), orDash(b.By))
+		rows.row(cell(b.Identity), orPermissions(b), cell(where), strings.ReplaceAll(b.KeptIn, "_", " "), orDash(b.By))
 	}
 	return rows.write(w)
 }
@@ -219,7 +219,7 @@ docs/authorization.md says which call needs which.`,
 		},
 	}
 	t.addFlags(cmd)
-	outputFlag(cmd, &output, "text", "json")
+	outputFlag(cmd, &output, "table", "json")
 	return cmd
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -90,6 +88,8 @@ is left of each limit through leaders elected by Raft.`,
 		newVersionCommand(),
 		newExitCodesTopic(),
 	)
+	colourFlag(root)
+	completeNames(root)
 	return root
 }
 
@@ -101,19 +101,4 @@ func printResult(cmd *cobra.Command, output string, res proto.Message, format st
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err
-}
-
-// outputFlag adds -o with the given forms, the first being the default.
-func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
-	cmd.Flags().StringVarP(to, "output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
-	}
-	next := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if slices.Contains(forms, *to) {
-			return next(cmd, args)
-		}
-		return usagef("--output %q: must be %s", *to, strings.Join(forms, " or "))
-	}
 }

@@ -175,7 +175,7 @@ func TestSimProgress(t *testing.T) {
 		watch(30 * time.Second)
 		time.Sleep(1500 * time.Millisecond) // of the bubble
 		stop()
-		if got, want := b.String(), "\r\x1b[Ka, quorate, seed 1 (1 of 1): 30.0 s of 60 s\r\x1b[K"; got != want {
+		if got, want := b.String(), "\r\x1b[K[############............]  50 %  a, quorate, seed 1 (1 of 1): 30.0 s of 60 s\r\x1b[K"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		b.Reset()

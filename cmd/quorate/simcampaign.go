@@ -166,12 +166,12 @@ func digest(seed uint64, v *sim.Verdict) uint64 {
 func (c *campaign) showing() (stop func()) {
 	w := c.cmd.ErrOrStderr()
 	if onTerminal(w) {
-		return c.saying(w, time.Second, "\r\x1b[K%s", "\r\x1b[K")
+		return c.saying(w, time.Second, "\r\x1b[K%s", "\r\x1b[K", c.bar)
 	}
-	return c.saying(w, 30*time.Second, "%s\n", "")
+	return c.saying(w, 30*time.Second, "%s\n", "", c.progress)
 }
 
-func (c *campaign) saying(w io.Writer, every time.Duration, form, last string) (stop func()) {
+func (c *campaign) saying(w io.Writer, every time.Duration, form, last string, said func() string) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -183,11 +183,19 @@ func (c *campaign) saying(w io.Writer, every time.Duration, form, last string) (
 				fmt.Fprint(w, last)
 				return
 			case <-tick.C:
-				fmt.Fprintf(w, form, c.progress())
+				fmt.Fprintf(w, form, said())
 			}
 		}
 	})
 	return func() { close(quit); wg.Wait() }
+}
+
+// bar is progress for a terminal.
+func (c *campaign) bar() string {
+	text := c.progress()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return barText(int64(c.played), int64(c.campaign)) + text
 }
 
 // progress is how far it is, and how long the rest may take.

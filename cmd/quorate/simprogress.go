@@ -36,7 +36,7 @@ func showProgress(w io.Writer, what string, total time.Duration) (watch func(tim
 			case <-tick.C:
 				shown = true
 				done := time.Duration(at.Load())
-				fmt.Fprintf(w, "\r\x1b[K%s: %.1f s of %.0f s", what, done.Seconds(), total.Seconds())
+				fmt.Fprintf(w, "\r\x1b[K%s%s: %.1f s of %.0f s", barText(int64(done), int64(total)), what, done.Seconds(), total.Seconds())
 			}
 		}
 	})

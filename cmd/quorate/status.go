@@ -147,7 +147,7 @@ func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, v verd
 		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
 	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
 	for _, n := range st.Nodes {
-		nodes.row(show(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), num(n.Clients), roundTrip(n, st.Node))
+		nodes.row(cell(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), num(n.Clients), roundTrip(n, st.Node))
 	}
 	if err := nodes.write(w); err != nil {
 		return err

@@ -25,6 +25,9 @@ func (t *table) next() { t.rows = [][]string{make([]string, len(t.width))} }
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) write(w io.Writer) error {
+	if c, ok := w.(*csvOut); ok {
+		return c.table(t)
+	}
 	if t.width == nil {
 		t.width = make([]int, len(t.rows[0]))
 	}
@@ -33,6 +36,8 @@ func (t *table) write(w io.Writer) error {
 	text := make([]bool, len(width))
 	for n, r := range t.rows {
 		for i, c := range r {
+			c = shownCell(c)
+			r[i] = c
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 			switch {
 			case n == 0 || c == "" || c == "-":
@@ -63,16 +68,41 @@ func (t *table) write(w io.Writer) error {
 	return err
 }
 
-// writeCSV writes the rows for other programs, with the headers in lower case (RFC 4180).
+// writeCSV writes the rows for other programs, with the headers in lower case (RFC 4180). A
+// later part of a table has none.
 func (t *table) writeCSV(w io.Writer) error {
 	header := make([]string, len(t.rows[0]))
 	for i, h := range t.rows[0] {
-		header[i] = strings.ToLower(h)
+		header[i] = strings.ReplaceAll(strings.ToLower(h), " ", "_")
 	}
 	out := csv.NewWriter(w)
-	_ = out.Write(header) // its error stays for Error
-	_ = out.WriteAll(t.rows[1:])
+	if strings.Join(header, "") != "" {
+		_ = out.Write(header) // its error stays for Error
+	}
+	for _, r := range t.rows[1:] {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			cells[i] = strings.TrimPrefix(c, whole)
+		}
+		_ = out.Write(cells)
+	}
+	out.Flush()
+	t.width = make([]int, len(header))
 	return out.Error()
+}
+
+// whole begins a cell of which people see what fits, and programs all.
+const whole = "\x00"
+
+// cell is what others chose, such as a key: cut short and made safe for people, as it is for
+// programs.
+func cell(s string) string { return whole + s }
+
+func shownCell(c string) string {
+	if s, ok := strings.CutPrefix(c, whole); ok {
+		return show(s)
+	}
+	return c
 }
 
 func numeric(s string) bool {

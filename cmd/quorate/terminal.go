@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,10 +35,46 @@ func onTerminal(stream any) bool {
 // palette colours text, or leaves it alone.
 type palette bool
 
-// colours returns the palette for the command's output: colours are for
-// terminals, and for nobody who set NO_COLOR.
+// colours returns the palette for the command's output: as --color says, and by default
+// colours are for terminals, and for nobody who set NO_COLOR.
 func colours(cmd *cobra.Command) palette {
+	switch f := cmd.Flag("color"); {
+	case f != nil && f.Value.String() == "always":
+		return true
+	case f != nil && f.Value.String() == "never":
+		return false
+	}
 	return palette(onTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+// colourFlag adds --color to all commands.
+func colourFlag(root *cobra.Command) {
+	modes := []string{"auto", "always", "never"}
+	root.PersistentFlags().Var(&oneWord{word: modes[0], of: modes}, "color", "colours: auto, always or never")
+	if err := root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // invariant: the flag is there
+	}
+}
+
+// oneWord is a flag whose value is one of a few words.
+type oneWord struct {
+	word string
+	of   []string
+}
+
+// String implements pflag.Value.
+func (o *oneWord) String() string { return o.word }
+
+// Type implements pflag.Value.
+func (*oneWord) Type() string { return "when" }
+
+// Set implements pflag.Value.
+func (o *oneWord) Set(s string) error {
+	if !slices.Contains(o.of, s) {
+		return fmt.Errorf("must be %s", strings.Join(o.of, ", "))
+	}
+	o.word = s
+	return nil
 }
 
 const (

@@ -89,7 +89,7 @@ func newTokensListCommand() *cobra.Command {
 		},
 	}
 	t.addFlags(cmd)
-	outputFlag(cmd, &output, "text", "json")
+	outputFlag(cmd, &output, "table", "json")
 	return cmd
 }
 

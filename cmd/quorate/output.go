@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+)
+
+// Forms of what a command prints. A command prints its own text or table, and JSON; the others
+// are made of these two.
+const (
+	formTable = "table"
+	formJSON  = "json"
+	formYAML  = "yaml"
+	formCSV   = "csv"
+)
+
+// outputFlag adds -o with the given forms, the first being the default. What prints JSON
+// prints YAML too, and what prints a table, CSV.
+func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
+	own := slices.Clone(forms)
+	for made, of := range map[string]string{formYAML: formJSON, formCSV: formTable} {
+		if slices.Contains(own, of) && !slices.Contains(own, made) {
+			forms = append(forms, made)
+		}
+	}
+	slices.Sort(forms[len(own):])
+	cmd.Flags().StringVarP(to, "output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // invariant: the flag is there
+	}
+	next := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !slices.Contains(forms, *to):
+			return usagef("--output %q: must be %s", *to, strings.Join(forms, " or "))
+		case slices.Contains(own, *to):
+			return next(cmd, args)
+		case *to == formYAML:
+			*to = formJSON
+			return through(cmd, &yamlOut{to: cmd.OutOrStdout()}, args, next)
+		}
+		*to = formTable
+		return through(cmd, &csvOut{to: cmd.OutOrStdout()}, args, next)
+	}
+}
+
+// through runs a command whose output goes through w.
+func through(cmd *cobra.Command, w io.WriteCloser, args []string, run func(*cobra.Command, []string) error) error {
+	was := cmd.OutOrStdout()
+	cmd.SetOut(w)
+	defer cmd.SetOut(was)
+	return errors.Join(run(cmd, args), w.Close())
+}
+
+// yamlOut turns JSON values into YAML documents, each as soon as it is whole.
+type yamlOut struct {
+	to   io.Writer
+	rest []byte
+	any  bool // something was written
+}
+
+// Write implements io.Writer.
+func (y *yamlOut) Write(p []byte) (int, error) {
+	y.rest = append(y.rest, p...)
+	if !bytes.HasSuffix(p, []byte("\n")) {
+		return len(p), nil
+	}
+	for {
+		d := json.NewDecoder(bytes.NewReader(y.rest))
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return len(p), nil // not whole yet; Close says if it never is
+		}
+		if err := y.document(value); err != nil {
+			return 0, err
+		}
+		y.rest = y.rest[d.InputOffset():]
+	}
+}
+
+func (y *yamlOut) document(value []byte) error {
+	var n yaml.Node
+	if err := yaml.Unmarshal(value, &n); err != nil {
+		return err
+	}
+	plain(&n)
+	text, err := yaml.Marshal(&n)
+	if err != nil {
+		return err
+	}
+	if y.any {
+		text = append([]byte("---\n"), text...)
+	}
+	y.any = true
+	_, err = y.to.Write(text)
+	return err
+}
+
+// plain writes a value in lines of its own, with quotes where they are needed.
+func plain(n *yaml.Node) {
+	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+// Close writes what is left as it is: it was no JSON.
+func (y *yamlOut) Close() error {
+	if len(bytes.TrimSpace(y.rest)) == 0 {
+		return nil
+	}
+	_, err := y.to.Write(y.rest)
+	return err
+}
+
+// csvOut takes tables as CSV, and drops the words around them. Several tables have an empty
+// line between them.
+type csvOut struct {
+	to  io.Writer
+	any bool
+}
+
+// Write implements io.Writer.
+func (*csvOut) Write(p []byte) (int, error) { return len(p), nil }
+
+// Close implements io.Closer.
+func (*csvOut) Close() error { return nil }
+
+func (c *csvOut) table(t *table) error {
+	if c.any && strings.Join(t.rows[0], "") != "" {
+		if _, err := io.WriteString(c.to, "\n"); err != nil {
+			return err
+		}
+	}
+	c.any = true
+	return t.writeCSV(c.to)
+}
