@@ -12,8 +12,6 @@ import (
 // A call that its caller traces, and samples, leaves the id of its trace with the time that it
 // took (an exemplar), so that a slow bucket of a dashboard leads to a trace. The header is that
 // of W3C Trace Context; no tracing has to be set up here for it.
-const traceHeader = "traceparent"
-
 // sampledTrace returns the id of a traceparent that is sampled, else "".
 func sampledTrace(parent string) string {
 	const version, trace, span, end = 2, 35, 52, 55 // where each part ends

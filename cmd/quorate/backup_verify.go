@@ -78,7 +78,7 @@ type backupGroupJSON struct {
 func printBackupJSON(w io.Writer, c *cluster.BackupContent) error {
 	m := &c.Meta
 	out := backupJSON{
-		Cluster: c.Cluster, Ranges: int(c.Head.Ranges), Software: c.Software, AsOf: c.At, Bytes: c.Size(),
+		Cluster: c.Cluster, Ranges: c.Head.Ranges, Software: c.Software, AsOf: c.At, Bytes: c.Size(),
 		LimitsVersion: m.LimitsVersion, Limits: m.Limits, Versions: m.Versions, Overrides: m.Overrides,
 		Policies: m.Policies, PolicyConfigs: m.PolicyConfigs, Bindings: m.Bindings, Tokens: m.Tokens,
 	}
