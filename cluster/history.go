@@ -150,8 +150,9 @@ func (h *chronicle) gather(now history.Second, alive []history.Process) {
 		return
 	}
 	for _, s := range n.seats {
+		s.listKeys(now)
 		lines, blocks, term := s.fsm.history.turn(now, alive)
-		if len(lines) == 0 {
+		if lines == nil {
 			continue
 		}
 		select {
@@ -171,14 +172,36 @@ func (h *chronicle) gather(now history.Second, alive []history.Process) {
 	}
 }
 
-func (s *seat) writeHistory(lines [][]byte) error {
+// listKeys has the keys of the last minute that were asked for most written.
+func (s *seat) listKeys(now history.Second) {
+	if m, due := s.fsm.history.wantsList(now, s.id); due {
+		s.list(m)
+	}
+}
+
+// list has the keys that were asked for most since the last list written as those of a minute.
+func (s *seat) list(m history.Minute) {
+	s.with(func(l *leader.Ledger, now quota.Time) {
+		var out []history.TopKeys
+		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {
+			list := history.TopKeys{Limit: t.Limit, Rest: t.Rest}
+			for _, k := range t.Keys {
+				list.Keys = append(list.Keys, history.KeyTotal{Key: k.Key, Attempted: k.Attempted, Admitted: k.Admitted})
+			}
+			out = append(out, list)
+		}
+		s.fsm.history.setList(now, l.Term(), m, out)
+	})
+}
+
+func (s *seat) writeHistory(lines *raftlogv1.HistoryLines) error {
 	g := s.node.host.Group(group(s.id))
 	if g == nil {
 		return errNotAsked
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: lines}}}))
+	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
 	return err
 }
 
@@ -369,6 +392,9 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	}
 	now := second(n.clock.now())
 	h.measureAll(now)
+	for _, s := range n.seats {
+		s.list(now.Block().Minute())
+	}
 	h.mu.Lock()
 	h.book.End(now)
 	h.mu.Unlock()

@@ -46,8 +46,9 @@ func (n *Node) History(ctx context.Context, q history.Query) (history.Answer, er
 	return out, nil
 }
 
-// HistoryKeys returns the keys of a limit that were asked for most, from any node. Errors are
-// those of History.
+// HistoryKeys returns the keys of a limit that were asked for most, from any node: of the minutes
+// that From and End are in, as far as they are within the last hour. The range that a key is in keeps
+// its minutes. Ranges none of whose replicas answers are missing. Errors are those of History.
 func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	if err := checkStretch(q.From, q.End); err != nil {
 		return history.KeysAnswer{}, err
@@ -55,7 +56,46 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 	if q.Top < 1 || q.Top > MaxTop {
 		return history.KeysAnswer{}, invalidHistory("top: %d; must be 1 to %d", q.Top, MaxTop)
 	}
-	return history.KeysAnswer{}, &NoLeaderError{"history: nothing is kept yet"}
+	out := history.KeysAnswer{RangesTotal: n.cfg.Ranges}
+	var lists []history.TopKeys
+	n.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
+		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Keys{Keys: &peerv1.HistoryPoints{
+			Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Top: uint32(q.Top),
+		}}}
+	}, func(res *peerv1.CallHistoryReadResult) {
+		out.RangesCovered++
+		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range of which nothing is asked writes no list
+		list := history.TopKeys{Rest: quota.Units(res.RestMicroTokens)}
+		for _, k := range res.Keys {
+			list.Keys = append(list.Keys, history.KeyTotal{Key: k.Key, Attempted: quota.Units(k.Attempted), Admitted: quota.Units(k.Admitted), Error: quota.Units(k.Error)})
+		}
+		lists = append(lists, list)
+	})
+	top := history.TopOf(q.Limit, lists, q.Top)
+	out.Keys, out.Rest = top.Keys, top.Rest
+	return out, nil
+}
+
+// eachRange asks a replica of every range, some at a time, and passes on what is answered, one
+// answer after the other.
+func (n *Node) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, observeCalls)
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			res, err := n.readHistory(ctx, r, ask(r))
+			if err != nil {
+				return // it is missing from the count
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f(res)
+		})
+	}
+	wg.Wait()
 }
 
 // HistoryLimits returns every limit that was asked for from from to before end, the one that was
@@ -67,33 +107,21 @@ func (n *Node) HistoryLimits(ctx context.Context, from, end history.Second) ([]h
 	}
 	out := history.Answer{RangesTotal: n.cfg.Ranges}
 	var all []history.UsedLimit
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, observeCalls)
-	for r := range quota.RangeID(n.cfg.Ranges) {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			res, err := n.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
-				Ranges: []uint32{uint32(r)}, From: int64(from), End: int64(end),
-			}}})
-			if err != nil {
-				return
+	n.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
+		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
+			Ranges: []uint32{uint32(r)}, From: int64(from), End: int64(end),
+		}}}
+	}, func(res *peerv1.CallHistoryReadResult) {
+		out.RangesCovered++
+		if at := history.Second(res.AsOf); at > 0 && (out.AsOf == 0 || at < out.AsOf) {
+			out.AsOf = at
+		}
+		for _, p := range res.Limits {
+			if limit, point, err := decodeHistoryPoint(p); err == nil {
+				all = append(all, history.UsedLimit{Limit: limit, Point: point})
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.RangesCovered++
-			if at := history.Second(res.AsOf); at > 0 && (out.AsOf == 0 || at < out.AsOf) {
-				out.AsOf = at
-			}
-			for _, p := range res.Limits {
-				if limit, point, err := decodeHistoryPoint(p); err == nil {
-					all = append(all, history.UsedLimit{Limit: limit, Point: point})
-				}
-			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	slices.SortFunc(all, func(a, b history.UsedLimit) int {
 		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), cmp.Compare(a.Limit.Namespace, b.Limit.Namespace), cmp.Compare(a.Limit.Limit, b.Limit.Limit))
 	})
@@ -152,6 +180,9 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 	if q == nil {
 		q = ask.GetLimits()
 	}
+	if q == nil {
+		q = ask.GetKeys()
+	}
 	if q == nil || len(q.Ranges) != 1 || n.seats[quota.RangeID(q.Ranges[0])] == nil {
 		return nil, errors.New(unknownCall)
 	}
@@ -160,6 +191,10 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 		return nil, errNoReplica
 	}
 	out := &peerv1.CallHistoryReadResult{Ranges: q.Ranges}
+	if ask.GetKeys() != nil {
+		n.localKeys(r, q, out)
+		return out, nil
+	}
 	if ask.GetLimits() != nil {
 		all, asOf, err := n.localLimits(r, history.Second(q.From), history.Second(q.End))
 		for i := range all {
@@ -180,6 +215,16 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 	}
 	out.AsOf = int64(asOf)
 	return out, err
+}
+
+// localKeys answers from this node's replica of the range.
+func (n *Node) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) {
+	from, end := history.Second(q.From).Block().Minute(), (history.Second(q.End) + 59).Block().Minute()
+	top, asOf := n.seats[r].fsm.history.top(quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}, from, end, int(min(q.Top, MaxTop)))
+	out.AsOf, out.RestMicroTokens = int64(asOf), int64(top.Rest)
+	for _, k := range top.Keys {
+		out.Keys = append(out.Keys, &peerv1.HistoryKey{Key: k.Key, Attempted: int64(k.Attempted), Admitted: int64(k.Admitted), Error: int64(k.Error)})
+	}
 }
 
 func encodeHistoryPoint(l quota.LimitName, p *history.Point) *peerv1.HistoryPoint {

@@ -66,6 +66,57 @@ func (h *historyLoad) await(c *trio, l quota.LimitName, what string) {
 	})
 }
 
+// list has all leaders list their keys now.
+func (c *trio) list() {
+	c.t.Helper()
+	for _, n := range c.running() {
+		for _, s := range n.seats {
+			m := second(n.clock.now()).Block().Minute()
+			s.fsm.history.mu.Lock()
+			s.fsm.history.listed = m - 3
+			s.fsm.history.mu.Unlock()
+		}
+	}
+	c.eventually(patience, "keys are listed", func() error {
+		for _, n := range c.running() {
+			for _, s := range n.seats {
+				r := s.fsm.history
+				r.mu.Lock()
+				waits := r.collector != nil && (r.list != nil || r.listed < second(n.clock.now()).Block().Minute()-2)
+				r.mu.Unlock()
+				if waits {
+					return fmt.Errorf("range %d has not", s.id)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// keys is what all nodes say of the keys together.
+func (h *historyLoad) keys(c *trio, l quota.LimitName) quota.Units {
+	c.t.Helper()
+	said := map[quota.Units]bool{}
+	for _, n := range c.running() {
+		a, err := n.HistoryKeys(c.t.Context(), history.KeysQuery{Limit: l, From: h.from - 120, End: h.from + 300, Top: 10})
+		if err != nil || len(a.Keys) != 7 || a.Rest != 0 || a.RangesCovered != 4 {
+			c.t.Fatalf("%s: %+v, %v", n.cfg.Self, a, err)
+		}
+		sum := quota.Units(0)
+		for _, k := range a.Keys {
+			sum += k.Attempted + k.Error
+		}
+		said[sum] = true
+	}
+	if len(said) != 1 {
+		c.t.Fatalf("nodes say %v", said)
+	}
+	for sum := range said {
+		return sum
+	}
+	return 0
+}
+
 // TestHistory: what three nodes decided is told once, exactly: after a stop in order, which leaves
 // nothing incomplete, after its leader was killed, and after all were stopped.
 func TestHistory(t *testing.T) {
@@ -85,6 +136,12 @@ func TestHistory(t *testing.T) {
 	})
 	h := &historyLoad{from: second(c.nodes["n1"].clock.now()) - 1}
 	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
+	h.await(c, l.LimitName, "what was asked is told")
+	c.list()
+	if got := h.keys(c, l.LimitName); got != h.attempted {
+		t.Errorf("of %d the lists of keys have %d", h.attempted, got)
+	}
+	h.ask(c, l.LimitName, 10)
 	closed := c.nodes["n1"]
 	delete(c.nodes, "n1")
 	if err := closed.Close(t.Context()); err != nil {

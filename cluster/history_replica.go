@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,6 +19,7 @@ import (
 type historyReplica struct {
 	mu   sync.Mutex
 	kept *history.Kept
+	keys *history.KeptKeys
 	// changed are the minutes whose lines have changed since they were last stored, at most
 	// those that kept has.
 	changed map[history.Minute]bool
@@ -26,10 +28,12 @@ type historyReplica struct {
 	term      quota.Term
 	held      history.Second // since when lines without any counts wait for others; 0 is none
 	writing   bool
+	list      []byte         // keys of the last minute, to be written; nil is none
+	listed    history.Minute // the last one that was listed in this term
 }
 
 func newHistoryReplica() *historyReplica {
-	return &historyReplica{kept: history.NewKept(), changed: map[history.Minute]bool{}}
+	return &historyReplica{kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}}
 }
 
 // historyField is that of HistoryLines in quorate.raftlog.v1.RangeCommand.
@@ -66,6 +70,14 @@ func (r *historyReplica) apply(data []byte) error {
 			r.changed[l.Block.Minute()] = true
 		}
 	}
+	for _, data := range msg.Keys {
+		l, err := history.DecodeKeysLine(data)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.keys.Apply(&l)
+	}
 	return errors.Join(errs...)
 }
 
@@ -74,17 +86,34 @@ func (r *historyReplica) apply(data []byte) error {
 func (r *historyReplica) snapshot() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, any := r.kept.Newest(); !any {
+	_, lines := r.kept.Newest()
+	_, keys := r.keys.Newest()
+	if !lines && !keys {
 		return nil
 	}
-	return r.kept.Append(nil)
+	kept := r.kept.Append(nil)
+	return r.keys.Append(append(binary.AppendUvarint(nil, uint64(len(kept))), kept...))
+}
+
+// decodeHistory reads a snapshot.
+func decodeHistory(data []byte) (*history.Kept, *history.KeptKeys, error) {
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) {
+		return nil, nil, errors.New("history: cut off")
+	}
+	kept, err := history.DecodeKept(data[n : n+int(size)])
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := history.DecodeKeptKeys(data[n+int(size):])
+	return kept, keys, err
 }
 
 // restore replaces the state. What its minutes are on disk may be less than what it says.
-func (r *historyReplica) restore(k *history.Kept) {
+func (r *historyReplica) restore(k *history.Kept, keys *history.KeptKeys) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.kept, r.collector = k, nil
+	r.kept, r.keys, r.collector = k, keys, nil
 	clear(r.changed)
 	first, any := k.First()
 	if !any {
@@ -100,6 +129,7 @@ func (r *historyReplica) lead(now history.Second, term quota.Term) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.collector, r.term, r.held, r.writing = history.NewCollector(now, r.kept), term, 0, false
+	r.list, r.listed = nil, now.Block().Minute()-1
 }
 
 // follow ends that. What was told and not written will be told to the next leader.
@@ -132,7 +162,7 @@ const (
 
 // turn notes who is alive, and returns the lines to be written now, with the blocks that they
 // are of. None while some are being written.
-func (r *historyReplica) turn(now history.Second, alive []history.Process) (lines [][]byte, blocks []history.Block, term quota.Term) {
+func (r *historyReplica) turn(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.collector == nil {
@@ -143,13 +173,17 @@ func (r *historyReplica) turn(now history.Second, alive []history.Process) (line
 		return nil, nil, 0
 	}
 	all := r.collector.Lines(now)
-	if r.idle(now, all) {
+	if r.list == nil && r.idle(now, all) {
 		for i := range all {
 			r.collector.Written(all[i].Block, false)
 		}
 		return nil, nil, 0
 	}
 	size := 0
+	out = &raftlogv1.HistoryLines{}
+	if r.list != nil {
+		out.Keys = [][]byte{r.list}
+	}
 	for i := range all {
 		if size >= maxHistoryEntry {
 			r.collector.Written(all[i].Block, false) // in the next turn
@@ -157,10 +191,12 @@ func (r *historyReplica) turn(now history.Second, alive []history.Process) (line
 		}
 		data := all[i].Append(nil)
 		size += len(data)
-		lines, blocks = append(lines, data), append(blocks, all[i].Block)
+		out.Lines, blocks = append(out.Lines, data), append(blocks, all[i].Block)
 	}
-	r.writing = len(lines) > 0
-	return lines, blocks, r.term
+	if r.writing = len(out.Lines)+len(out.Keys) > 0; !r.writing {
+		return nil, nil, 0
+	}
+	return out, blocks, r.term
 }
 
 // idle reports whether the lines can wait: a range that no limit in use has for its home
@@ -195,5 +231,42 @@ func (r *historyReplica) written(term quota.Term, blocks []history.Block, ok boo
 	for _, b := range blocks {
 		r.collector.Written(b, ok)
 	}
+	if ok {
+		r.list = nil // a new one is not made before
+	}
 	r.writing = false
+}
+
+// wantsList returns the minute whose keys are to be listed now; false if none is. Ranges have
+// their turn in different seconds.
+func (r *historyReplica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := now.Block().Minute() - 1
+	return m, r.collector != nil && r.list == nil && m > r.listed && now%60 >= history.Second(id%10)
+}
+
+// setList has the keys of a minute written. Empty lists are not.
+func (r *historyReplica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.collector == nil || r.term != term {
+		return
+	}
+	r.listed = m
+	if len(lists) > 0 {
+		l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Lists: lists}
+		r.list = l.Append(nil)
+	}
+}
+
+// top returns the keys of a limit, and until when lists reach.
+func (r *historyReplica) top(l quota.LimitName, from, end history.Minute, most int) (history.TopKeys, history.Second) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest, any := r.keys.Newest()
+	if !any {
+		return history.TopKeys{}, 0
+	}
+	return r.keys.Top(l, from, end, most), (newest + 1).Start()
 }

@@ -30,7 +30,7 @@ func newRangeFSM(mono func() time.Duration) *rangeFSM {
 func (f *rangeFSM) clear() {
 	f.levels.set(&raftlogv1.RangeSnapshot{})
 	f.accounts.Clear()
-	f.history.restore(history.NewKept())
+	f.history.restore(history.NewKept(), history.NewKeptKeys())
 }
 
 // Apply implements multiraft.StateMachine.
@@ -95,7 +95,7 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 func (f *rangeFSM) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotBuffer)
 	head, _ := in.Peek(len(rangeMagic))
-	past := history.NewKept()
+	past, keys := history.NewKept(), history.NewKeptKeys()
 	switch string(head) {
 	case rangeMagic, historyMagic:
 	default: // of levels alone
@@ -103,12 +103,12 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 			return err
 		}
 		f.accounts.Clear()
-		f.history.restore(past)
+		f.history.restore(past, keys)
 		return nil
 	}
 	levels, err := readLevels(in)
 	if err == nil && string(head) == historyMagic {
-		past, err = readHistory(in)
+		past, keys, err = readHistory(in)
 	}
 	if err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
@@ -117,7 +117,7 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
 	f.levels.set(levels)
-	f.history.restore(past)
+	f.history.restore(past, keys)
 	return nil
 }
 
@@ -126,22 +126,22 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 const maxHistoryPart = 256 << 20
 
 // readHistory reads the history in a snapshot.
-func readHistory(in *bufio.Reader) (*history.Kept, error) {
+func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil {
-		return nil, fmt.Errorf("history: %w", noEnd(err))
+		return nil, nil, fmt.Errorf("history: %w", noEnd(err))
 	}
 	if size > maxHistoryPart {
-		return nil, fmt.Errorf("history: %d bytes; at most %d", size, maxHistoryPart)
+		return nil, nil, fmt.Errorf("history: %d bytes; at most %d", size, maxHistoryPart)
 	}
 	data, err := io.ReadAll(io.LimitReader(in, int64(size)))
 	if err == nil && uint64(len(data)) < size {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("history: %w", err)
+		return nil, nil, fmt.Errorf("history: %w", err)
 	}
-	return history.DecodeKept(data)
+	return decodeHistory(data)
 }
 
 // readLevels reads the levels' parts of a snapshot.

@@ -36,8 +36,14 @@ type TopKeys struct {
 // in one range, so lists of ranges have no key in common.
 type KeysLine struct {
 	Minute Minute
-	Term   uint64 // of the leader: it writes one line a minute, and a second is the same
+	By     Lister // whose list it is: one that is there twice is the same
 	Lists  []TopKeys
+}
+
+// Lister names a list: by the leader's term, and when it was made.
+type Lister struct {
+	Term uint64
+	At   quota.Time
 }
 
 var errKeys = errors.New("history: damaged keys")
@@ -45,8 +51,16 @@ var errKeys = errors.New("history: damaged keys")
 // Append appends the line. DecodeKeysLine is its inverse.
 func (l *KeysLine) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Minute))
-	b = binary.AppendUvarint(b, l.Term)
+	b = l.By.append(b)
 	return appendTop(b, l.Lists)
+}
+
+func (l Lister) append(b []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, l.Term), uint64(l.At))
+}
+
+func (d *decoder) lister() Lister {
+	return Lister{d.uint(1<<64 - 1), quota.Time(d.uint(1<<63 - 1))}
 }
 
 func appendTop(b []byte, all []TopKeys) []byte {
@@ -71,7 +85,7 @@ func DecodeKeysLine(b []byte) (KeysLine, error) {
 		return KeysLine{}, fmt.Errorf("%w: of another form", errKeys)
 	}
 	d := &decoder{b: b[1:]}
-	l := KeysLine{Minute: Minute(d.uint(maxBlock)), Term: d.uint(1<<64 - 1), Lists: d.top()}
+	l := KeysLine{Minute: Minute(d.uint(maxBlock)), By: d.lister(), Lists: d.top()}
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(errKeys)
 	}
@@ -104,8 +118,8 @@ type KeptKeys struct {
 }
 
 type keysOf struct {
-	terms []uint64 // whose lines are in it, in their order
-	of    map[quota.LimitName]*keyTotals
+	by []Lister // whose lines are in it, in their order
+	of map[quota.LimitName]*keyTotals
 }
 
 type keyTotals struct {
@@ -126,10 +140,10 @@ func (k *KeptKeys) Apply(l *KeysLine) {
 		m = &keysOf{of: map[quota.LimitName]*keyTotals{}}
 		k.minutes[l.Minute] = m
 	}
-	if slices.Contains(m.terms, l.Term) {
+	if slices.Contains(m.by, l.By) {
 		return
 	}
-	m.terms = append(m.terms, l.Term)
+	m.by = append(m.by, l.By)
 	for i := range l.Lists {
 		m.add(&l.Lists[i])
 	}
@@ -223,9 +237,9 @@ func (k *KeptKeys) Append(b []byte) []byte {
 	for _, at := range slices.Sorted(maps.Keys(k.minutes)) {
 		m := k.minutes[at]
 		b = binary.AppendUvarint(b, uint64(at))
-		b = binary.AppendUvarint(b, uint64(len(m.terms)))
-		for _, t := range m.terms {
-			b = binary.AppendUvarint(b, t)
+		b = binary.AppendUvarint(b, uint64(len(m.by)))
+		for _, l := range m.by {
+			b = l.append(b)
 		}
 		var all []TopKeys
 		for _, limit := range slices.SortedFunc(maps.Keys(m.of), compareLimits) {
@@ -251,7 +265,7 @@ func DecodeKeptKeys(b []byte) (*KeptKeys, error) {
 	for range d.uint(KeysMinutes) {
 		at, m := Minute(d.uint(maxBlock)), &keysOf{of: map[quota.LimitName]*keyTotals{}}
 		for range d.uint(10_000) {
-			m.terms = append(m.terms, d.uint(1<<64-1))
+			m.by = append(m.by, d.lister())
 			if d.err != nil {
 				return nil, d.err
 			}

@@ -17,7 +17,7 @@ func TestKeys(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		k, truth := NewKeptKeys(), map[string]quota.Units{}
 		for i := range 1 + rng.IntN(20) {
-			l := KeysLine{Minute: Minute(1000 + i/2), Term: uint64(i)}
+			l := KeysLine{Minute: Minute(1000 + i/2), By: Lister{Term: uint64(i), At: 9}}
 			counts := map[string]quota.Units{}
 			for range rng.IntN(30) {
 				counts[fmt.Sprint(rng.IntN(12))] += quota.Units(rng.IntN(100))
@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 
 // FuzzKeys: no bytes do harm.
 func FuzzKeys(f *testing.F) {
-	l := KeysLine{Minute: 7, Term: 3, Lists: []TopKeys{{Limit: modelLimits[0], Rest: 4, Keys: []KeyTotal{{Key: "k", Attempted: 5, Admitted: 2}}}}}
+	l := KeysLine{Minute: 7, By: Lister{Term: 3, At: 60}, Lists: []TopKeys{{Limit: modelLimits[0], Rest: 4, Keys: []KeyTotal{{Key: "k", Attempted: 5, Admitted: 2}}}}}
 	k := NewKeptKeys()
 	k.Apply(&l)
 	f.Add(l.Append(nil))
