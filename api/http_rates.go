@@ -15,6 +15,7 @@ func (r *router) rateRoutes() []route {
 		ordinary(get, "/v1/rates", "RateService.TopRates", fromQuery, r.topRates),
 		{method: get, path: "/v1/rates/watch", rpc: "RateService.WatchRates", req: &quoratev1.WatchRatesRequest{}, res: &quoratev1.WatchRatesResponse{}, serve: r.getRatesWatch},
 		ordinary(get, "/v1/history", "RateService.History", fromQuery, r.history),
+		{method: get, path: exportPath, rpc: "RateService.History", req: &quoratev1.HistoryRequest{}, res: &quoratev1.HistoryResponse{}, serve: r.getExport},
 		ordinary(get, "/v1/history/keys", "RateService.HistoryKeys", fromQuery, r.historyKeys),
 		ordinary(get, "/v1/history/limits", "RateService.HistoryLimits", fromQuery, r.historyLimits),
 		ordinary(get, "/v1/plan/headroom", "RateService.Headroom", fromQuery, r.headroom),

@@ -118,6 +118,11 @@ func (d *document) responses(r *route) object {
 		ok["content"] = object{"application/json": object{"schema": object{"type": "object"}}}
 	case "/v1/events", "/v1/rates/watch":
 		ok["content"] = object{"application/x-ndjson": media["application/json"], "text/event-stream": object{"schema": object{"type": "string"}}}
+	case exportPath:
+		for _, form := range exports {
+			name, _, _ := strings.Cut(form.media, ";")
+			media[name] = object{"schema": object{"type": "string"}}
+		}
 	case "/v1/plan/report":
 		media["text/html"] = object{"schema": object{"type": "string"}}
 		media["text/plain"] = object{"schema": object{"type": "string"}}
@@ -152,6 +157,9 @@ func (d *document) parameters(r *route) []object {
 	}
 	if r.req == nil || r.in == fromJSON {
 		return out
+	}
+	if r.path == exportPath {
+		out = append(out, object{"name": "format", "in": "query", "required": true, "schema": object{"type": "string", "enum": exportFormats}, "description": "The form of the file."})
 	}
 	fields := r.req.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

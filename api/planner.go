@@ -91,7 +91,7 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 		return nil, fromError(err)
 	}
 	all, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
-	if err != nil {
+	if err != nil && !IsNoLeader(err) { // without the keys there is something to say all the same
 		return nil, fromError(err)
 	}
 	d.unknown = len(all.Keys) == 0
@@ -443,7 +443,7 @@ func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 // busiest is what is known of a limit's busiest key.
 func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (key history.KeyTotal, many bool, f *fault) {
 	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
-	if err != nil {
+	if err != nil && !IsNoLeader(err) { // as in recorded
 		return key, false, fromError(err)
 	}
 	if len(a.Keys) > 0 {

@@ -178,7 +178,9 @@ shadow, REFUSED is what would have been.`,
 		Example: `  quorate history
   quorate history web/login --from 10m
   quorate history web/login --from 7d --step 1h -o csv > login.csv
-  quorate history web/login --key acme --from 30m`,
+  quorate history web/login --key acme --from 30m
+  quorate history web/login --from 30d --step 1h -o parquet > login.parquet
+  quorate history web/login -o openmetrics > login.om`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
@@ -186,7 +188,7 @@ shadow, REFUSED is what would have been.`,
 	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
 	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml", "parquet", "openmetrics")
 	cmd.AddCommand(newHistoryKeysCommand())
 	return cmd
 }
@@ -197,6 +199,9 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
+		if o.output == "parquet" || o.output == "openmetrics" {
+			return usagef("-o %s: name the LIMIT whose history it is to be", o.output)
+		}
 		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
 			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{From: from, To: to, Top: o.top})
 		}, func(w io.Writer, res *quoratev1.HistoryLimitsResponse) error {
@@ -299,19 +304,16 @@ func completeCell(p *quoratev1.HistoryPoint) string {
 	return "no"
 }
 
-func printHistory(w io.Writer, res *quoratev1.HistoryResponse, csv bool) error {
+func printHistory(w io.Writer, res *quoratev1.HistoryResponse) error {
 	tbl := newTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
 	shown := res.Points
 	const most = 60 // in a table; more are in the chart, and in the other forms
-	if !csv && len(shown) > most {
+	if len(shown) > most {
 		shown = shown[len(shown)-most:]
 	}
 	for _, p := range shown {
 		tbl.row(when(p.Start), num(p.Seconds), num(p.Attempted), num(p.Admitted), num(p.Refused), tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99),
 			tokenRate(p.OverAdmitted), tokenRate(p.NeedlessRefusals), completeCell(p))
-	}
-	if csv {
-		return tbl.writeCSV(w)
 	}
 	if len(res.Points) == 0 {
 		_, err := fmt.Fprintf(w, "nothing is known of this time; the history reaches to %s\n", when(res.Coverage.GetAsOf()))

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -57,8 +58,8 @@ func TestPlanTables(t *testing.T) {
 	var b bytes.Buffer
 	for _, csv := range []bool{false, true} {
 		for _, part := range []func() error{
-			func() error { return printHistory(&b, history, csv) },
-			func() error { return printHistory(&b, &quoratev1.HistoryResponse{Coverage: complete}, csv) },
+			func() error { return exported(&b, history, csv) },
+			func() error { return exported(&b, &quoratev1.HistoryResponse{Coverage: complete}, csv) },
 			func() error { return printWhatIf(&b, whatIf, csv) },
 			func() error { return printHeadroom(&b, headroom, csv) },
 			func() error { return printForecast(&b, forecast, csv) },
@@ -78,7 +79,7 @@ func TestPlanTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/plan.golden", b.String())
-	if strings.Contains(b.String()[:strings.Index(b.String(), "time,seconds")], "\x1b") {
+	if strings.Contains(b.String()[:strings.Index(b.String(), "namespace,limit")], "\x1b") {
 		t.Error("a key reaches the terminal as it is")
 	}
 }
@@ -112,4 +113,12 @@ func TestSparkline(t *testing.T) {
 			t.Errorf("%v: %q, want %q", values, got, want)
 		}
 	}
+}
+
+func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
+	if csv {
+		_, err := api.Export(b, "csv", res)
+		return err
+	}
+	return printHistory(b, res)
 }

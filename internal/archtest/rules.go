@@ -147,6 +147,11 @@ var Rules = []Rule{
 		May: []string{"internal/history", "internal/limiter", "internal/quota"},
 	},
 	{
+		Package: "internal/history/export", Kind: Library,
+		Job:        "writes the history of limits in the forms of other programs",
+		ThirdParty: []string{"github.com/parquet-go/parquet-go"},
+	},
+	{
 		Package: "internal/history/archive", Kind: Library,
 		Job:        "keeps the history of limits on disk",
 		May:        []string{"internal/history", "internal/quota"},
@@ -283,7 +288,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/tracing", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/history/export", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/tracing", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history/export"
+)
+
+const exportPath = "/v1/history/export"
+
+// exports are the forms of an export. JSON is that of all answers.
+var exports = map[string]struct {
+	media string
+	write func(io.Writer, []export.Row) error
+}{
+	"csv":         {"text/csv; charset=utf-8", export.CSV},
+	"parquet":     {"application/vnd.apache.parquet", export.Parquet},
+	"openmetrics": {"application/openmetrics-text; version=1.0.0; charset=utf-8", export.OpenMetrics},
+}
+
+// exportFormats are the words of the parameter format.
+var exportFormats = []string{"csv", "json", "parquet", "openmetrics"}
+
+// Export writes a history as a file of other programs: csv, parquet or openmetrics. It
+// reports false if there is no such format.
+func Export(w io.Writer, format string, res *quoratev1.HistoryResponse) (bool, error) {
+	form, ok := exports[format]
+	if !ok {
+		return false, nil
+	}
+	rows := make([]export.Row, 0, len(res.Points))
+	for _, p := range res.Points {
+		rows = append(rows, export.Row{
+			Namespace: res.Namespace, Limit: res.Limit, Key: res.Key, Start: p.Start.AsTime(), Seconds: p.Seconds,
+			Attempted: p.Attempted, Admitted: p.Admitted, Refused: p.Refused, Over: p.OverAdmitted, Needless: p.NeedlessRefusals,
+			Peak: p.Peak, Mean: p.Mean, P50: p.P50, P95: p.P95, P99: p.P99, Complete: p.Complete, Missing: strings.Join(p.Missing, " "),
+		})
+	}
+	return true, form.write(w, rows)
+}
+
+// getExport answers with the history of a limit as a file: the parameters of GET /v1/history, and format.
+func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
+	ask := &quoratev1.HistoryRequest{}
+	q, f := query(req, append(fieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
+	if f == nil {
+		f = decodeQuery(q, ask)
+	}
+	format := q.Get("format")
+	if f == nil && index(exportFormats, format) < 0 {
+		f = badField("format", "is %q; must be one of %s", clip(format), strings.Join(exportFormats, ", "))
+	}
+	if f == nil || f.field == "format" { // who may not read it is told that first
+		if denied := admit(req.Context(), ask); denied != nil {
+			f = denied
+		}
+	}
+	if f != nil {
+		return writeFault(w, f)
+	}
+	res, f := r.history(req.Context(), ask)
+	if f != nil {
+		return writeFault(w, f)
+	}
+	if format == "json" {
+		return writeJSON(w, http.StatusOK, FormatJSON(res))
+	}
+	var b bytes.Buffer // at most MaxPoints rows
+	if _, err := Export(&b, format, res); err != nil {
+		return writeFault(w, fromError(err))
+	}
+	w.Header().Set("Content-Type", exports[format].media)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+res.Namespace+"-"+res.Limit+"."+format+`"`)
+	w.Write(b.Bytes()) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}

@@ -1,0 +1,114 @@
+// Package export writes the history of a limit in the forms of other programs: CSV,
+// Parquet, and OpenMetrics text with timestamps, which "promtool tsdb
+// create-blocks-from openmetrics" fills a Prometheus with.
+//
+// A row is a point. All forms have the same numbers; only CSV, Parquet and JSON say
+// whether a point is complete. Nothing here keeps more than it is given: the
+// caller bounds the rows.
+package export
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Row is a point of a limit's history. Amounts are tokens, demand is tokens per second.
+type Row struct {
+	Namespace string    `parquet:"namespace,dict"`
+	Limit     string    `parquet:"limit,dict"`
+	Key       string    `parquet:"key,dict"` // empty: all keys together
+	Start     time.Time `parquet:"start,timestamp(millisecond)"`
+	Seconds   int32     `parquet:"seconds"`
+	Attempted int64     `parquet:"attempted"`
+	Admitted  int64     `parquet:"admitted"`
+	Refused   int64     `parquet:"refused"`
+	Over      float64   `parquet:"over_admitted"`
+	Needless  float64   `parquet:"needless_refusals"`
+	Peak      float64   `parquet:"peak"`
+	Mean      float64   `parquet:"mean"`
+	P50       float64   `parquet:"p50"`
+	P95       float64   `parquet:"p95"`
+	P99       float64   `parquet:"p99"`
+	Complete  bool      `parquet:"complete"`
+	Missing   string    `parquet:"missing"` // nodes, separated by blanks
+}
+
+// Header is the first line of the CSV, and the names of the Parquet columns.
+var Header = []string{
+	"namespace", "limit", "key", "start", "seconds", "attempted", "admitted", "refused", "over_admitted", "needless_refusals",
+	"peak", "mean", "p50", "p95", "p99", "complete", "missing",
+}
+
+// CSV writes rows as RFC 4180 has it, with Header first. Times are RFC 3339, UTC.
+func CSV(w io.Writer, rows []Row) error {
+	out := csv.NewWriter(w)
+	_ = out.Write(Header) // its error stays for Error
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	for i := range rows {
+		r := &rows[i]
+		_ = out.Write([]string{
+			r.Namespace, r.Limit, r.Key, r.Start.UTC().Format(time.RFC3339), strconv.Itoa(int(r.Seconds)),
+			strconv.FormatInt(r.Attempted, 10), strconv.FormatInt(r.Admitted, 10), strconv.FormatInt(r.Refused, 10),
+			number(r.Over), number(r.Needless), number(r.Peak), number(r.Mean), number(r.P50), number(r.P95), number(r.P99),
+			strconv.FormatBool(r.Complete), r.Missing,
+		})
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// Parquet writes rows as one file.
+func Parquet(w io.Writer, rows []Row) error {
+	out := parquet.NewGenericWriter[Row](w, parquet.Compression(&parquet.Snappy))
+	if _, err := out.Write(rows); err != nil {
+		return fmt.Errorf("parquet: %w", err)
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("parquet: %w", err)
+	}
+	return nil
+}
+
+// families are the metrics of OpenMetrics: gauges, each of the seconds before its timestamp.
+var families = []struct {
+	name, help string
+	value      func(*Row) float64
+}{
+	{"quorate_history_attempted_tokens", "Tokens asked for in the point.", func(r *Row) float64 { return float64(r.Attempted) }},
+	{"quorate_history_admitted_tokens", "Tokens admitted in the point.", func(r *Row) float64 { return float64(r.Admitted) }},
+	{"quorate_history_refused_tokens", "Tokens refused in the point.", func(r *Row) float64 { return float64(r.Refused) }},
+	{"quorate_history_demand_peak_tokens_per_second", "The highest demand of a second.", func(r *Row) float64 { return r.Peak }},
+	{"quorate_history_demand_mean_tokens_per_second", "The mean demand of a second.", func(r *Row) float64 { return r.Mean }},
+	{"quorate_history_demand_p99_tokens_per_second", "What 99 of 100 seconds did not exceed.", func(r *Row) float64 { return r.P99 }},
+}
+
+// OpenMetrics writes rows as OpenMetrics 1.0 text. A point's timestamp is its end. A key is in
+// the label key only if there is one: whoever exports a key wants it.
+func OpenMetrics(w io.Writer, rows []Row) error {
+	var b strings.Builder
+	for _, f := range families {
+		fmt.Fprintf(&b, "# TYPE %s gauge\n# HELP %s %s\n", f.name, f.name, f.help)
+		for i := range rows {
+			r := &rows[i]
+			key := ""
+			if r.Key != "" {
+				key = `,key="` + escape(r.Key) + `"`
+			}
+			fmt.Fprintf(&b, "%s{namespace=\"%s\",limit=\"%s\"%s} %s %d\n", f.name, escape(r.Namespace), escape(r.Limit), key,
+				strconv.FormatFloat(f.value(r), 'f', -1, 64), r.Start.Unix()+int64(r.Seconds))
+		}
+	}
+	b.WriteString("# EOF\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var escaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func escape(s string) string { return escaper.Replace(s) }
