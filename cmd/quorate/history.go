@@ -219,7 +219,10 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
 		return c.History(ctx, req)
 	}, func(w io.Writer, res *quoratev1.HistoryResponse) error {
-		return printHistory(w, res, o.output == "csv")
+		if done, err := api.Export(w, o.output, res); done {
+			return err
+		}
+		return printHistory(w, res)
 	})
 }
 
