@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ type limitPlan struct {
 	Suggested []suggestion
 	Forecast  *quoratev1.ForecastResponse
 	Days      Chart
-	NoFuture  *Problem // why there is no forecast
+	NoFuture  string // why there is no forecast
 	Slider    *slider  // nil: a rule of this kind has none
 	NoSlider  string
 }
@@ -70,7 +71,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 	p.Slider, p.NoSlider = sliderOf(l.Rule, l.Past.Stretch.Name)
 	if p.Slider != nil {
 		if got, err := p.Slider.ask(r, "", ""); err != nil {
-			p.NoSlider, p.Slider = problemOf(err).Detail, nil
+			p.NoSlider, p.Slider = notYet(err), nil
 		} else {
 			p.Slider.Chart, p.Slider.Out = got.Chart, got.Out
 		}
@@ -81,7 +82,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 func (p *limitPlan) forecast(r *Request, l *limitPage) {
 	res, err := r.Rates.Forecast(r.Context(), &quoratev1.ForecastRequest{Namespace: l.Namespace, Limit: l.Limit})
 	if err != nil {
-		p.NoFuture = problemOf(err)
+		p.NoFuture = notYet(err)
 		return
 	}
 	p.Forecast = res
@@ -100,6 +101,15 @@ func (p *limitPlan) forecast(r *Request, l *limitPage) {
 		}
 	}
 	p.Days = c
+}
+
+// notYet says why the history has no answer.
+func notYet(err error) string {
+	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusNotImplemented {
+		return "Not known yet: " + p.Detail + "."
+	}
+	return p.Detail
 }
 
 var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)

@@ -77,7 +77,7 @@ func install(t *testing.T, npm string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "check.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "owners.mjs", "check.mjs"} {
 		data, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)

@@ -3,6 +3,7 @@
 import { readFileSync, mkdirSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { attempt, axe, fits, keyboard, listen, must, say } from './check.mjs';
+import { owners, readers } from './owners.mjs';
 
 const plan = JSON.parse(readFileSync(0, 'utf8'));
 const open = plan.open + '/console/';
@@ -283,6 +284,8 @@ await attempt('without JavaScript pages are read, and changes made', () => visit
   await page.waitForSelector('text=n3 is active');
 }, { javaScriptEnabled: false }));
 
+await owners({ plan, open, visit, attempt, change, done });
+
 await attempt('a page that is not there says so', () => visit('light', async (page) => {
   await page.goto(open + 'nothing');
   must((await page.locator('h1').textContent()).includes('no such page'), 'title');
@@ -326,6 +329,8 @@ await attempt('sign-in: a wrong token is refused, a good one leads on, signing o
   await page.goto(plan.secured + '/console/');
   must(page.url().includes('/sign-in'), 'out');
 }, own, refused));
+
+await readers({ plan, visit, attempt, own, refused, signIn });
 
 await attempt('who may little sees little', () => visit('light', async (page) => {
   await page.goto(plan.secured + '/console/access');

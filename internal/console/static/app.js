@@ -160,7 +160,7 @@
       series: [{ label: "UTC", value: (u, t) => (t ? clock(t, u.scales.x.max - u.scales.x.min) : "–") }].concat((spec.series || []).map((s, i) => {
         const color = token("--c" + (s.color || i % 6 + 1));
         return {
-          label: s.name, stroke: color, width: 1.75, dash: s.dash ? [5, 4] : undefined, fill: s.fill ? color + "22" : undefined, spanGaps: false, points: { show: false },
+          label: s.name, stroke: color, width: 1.75, dash: s.dash ? [5, 4] : undefined, fill: s.fill ? color + "22" : undefined, spanGaps: false, points: { show: (u, i) => u.data[i].filter((v) => v !== null).length <= 24, size: 5 }, // a lone point has no line
           paths: s.steps ? uPlot.paths.stepped({ align: 1 }) : undefined, value: (u, v) => (v === null || v === undefined ? "–" : short(v) + spec.unit),
         };
       })),
