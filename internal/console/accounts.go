@@ -243,7 +243,8 @@ func loadPolicies(r *Request) (any, error) {
 	}
 	l.Asked = true
 	if v := r.Query("version"); v != "" {
-		return l, l.one(r, v)
+		err := l.one(r, v)
+		return l, err
 	}
 	res, err := r.Accounts.ListPolicies(r.Context(), &quoratev1.ListPoliciesRequest{AppId: l.App, Realm: l.Realm, PageSize: accountsOnPage, PageToken: r.Query("after")})
 	if err != nil {

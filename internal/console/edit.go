@@ -154,7 +154,8 @@ func look(r *Request) (*proposal, error) {
 		return nil, err
 	}
 	p.changes = diff.Changes
-	return p, p.others(r)
+	err = p.others(r)
+	return p, err
 }
 
 // place finds the lines of faults in what is edited.

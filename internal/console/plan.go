@@ -19,8 +19,8 @@ type limitPlan struct {
 	Suggested []suggestion
 	Forecast  *quoratev1.ForecastResponse
 	Days      Chart
-	NoFuture  string // why there is no forecast
-	Slider    *slider  // nil: a rule of this kind has none
+	NoFuture  string  // why there is no forecast
+	Slider    *slider // nil: a rule of this kind has none
 	NoSlider  string
 }
 

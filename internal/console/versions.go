@@ -30,7 +30,8 @@ func loadVersions(r *Request) (any, error) {
 		v.Current = newest.Versions[0].Version
 	}
 	if one, err := strconv.ParseUint(r.Query("version"), 10, 63); err == nil {
-		return v, v.loadOne(r, one)
+		err := v.loadOne(r, one)
+		return v, err
 	}
 	before, _ := strconv.ParseUint(r.Query("before"), 10, 63)
 	res, err := r.Limits.ListVersions(r.Context(), &quoratev1.ListVersionsRequest{Before: before, Max: versionsOnPage})
