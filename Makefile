@@ -29,10 +29,16 @@ SCALEKEYS ?= 1000000
 # CAMPAIGN is how many scenarios make campaign plays, and SEED the first.
 CAMPAIGN  ?= 10000
 SEED      ?= 0
+# DEVEL is the version that the source says; VERSION that of static and dist, and OUT where
+# they put things. PLATFORMS are those of a release.
+DEVEL     := $(shell sed -n 's/^var version = "\(.*\)"/\1/p' cmd/quorate/version.go)
+VERSION   ?= $(DEVEL)
+OUT       ?= dist
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-arch
 
 help: ## list the targets
@@ -40,6 +46,29 @@ help: ## list the targets
 
 build: ## build bin/quorate
 	go build -trimpath -o bin/ ./cmd/...
+
+# The same commit makes the same bytes, wherever it is built: no path, no time, no C library
+# of the machine is in them. The toolchain is that of go.mod.
+static: ## build OUT/quorate for GOOS and GOARCH, as releases have it
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
+
+dist: ## release archives for PLATFORMS in OUT, with bills of materials and checksums
+	@rm -rf "$(OUT)"
+	mkdir -p "$(OUT)"
+	made=$$(git log -1 --format=%ct)
+	for platform in $(PLATFORMS); do
+		name=quorate_$(VERSION)_$${platform/\//_}
+		work="$(OUT)/$$name"
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(MAKE) --no-print-directory static OUT="$$work"
+		cp README.md CHANGELOG.md LICENSE NOTICE deploy/systemd/quorate.service deploy/systemd/quorate.sysusers "$$work"
+		go run ./cmd/quorate version -o cyclonedx --of "$$work/quorate" | sed 's/"$(DEVEL)"/"$(VERSION)"/' > "$(OUT)/$$name.cdx.json"
+		chmod -R u=rwX,go=rX "$$work"
+		tar --sort=name --mtime="@$$made" --owner=0 --group=0 --numeric-owner -C "$(OUT)" -cf - "$$name" | gzip -9n > "$(OUT)/$$name.tar.gz"
+		rm -rf "$$work"
+	done
+	cd "$(OUT)"
+	sha256sum -- *.tar.gz *.cdx.json > quorate_$(VERSION)_checksums.txt
+	cat quorate_$(VERSION)_checksums.txt
 
 test: ## run the tests (PKG=./leader for one package)
 	CI=true go test $(PKG)
@@ -126,7 +155,7 @@ check-bench: ## vet and test the module of the bench suite, which is not in ./..
 check-deploy: ## vet and test what is in deploy, with a module of its own
 	@cd deploy/check
 	go vet ./...
-	CI=true go test -count=1 ./...
+	CI=true go test -count=1 -timeout 30m ./...
 
 check-tidy: ## go.mod and go.sum say what the code needs
 	go mod tidy -diff

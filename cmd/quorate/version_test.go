@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func versionSays(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, msg strings.Builder
+	if code := run(t.Context(), append([]string{"version"}, args...), &out, &msg); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &msg)
+	}
+	return out.String()
+}
+
+// TestVersion: a binary says what it is, of itself and of another.
+func TestVersion(t *testing.T) {
+	if got := versionSays(t); !regexp.MustCompile(`^quorate \S+ \(\S+(, with changes)?, go1\.\S+, \w+/\w+\)\n$`).MatchString(got) {
+		t.Errorf("%q", got)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-o", "json"}, {"-o", "json", "--of", self}} {
+		var b build
+		if err := json.Unmarshal([]byte(versionSays(t, args...)), &b); err != nil {
+			t.Fatal(err)
+		}
+		if b.Version != version || b.Platform != runtime.GOOS+"/"+runtime.GOARCH || b.GoVersion != runtime.Version() || b.Revision == "" {
+			t.Errorf("%v: %+v", args, b)
+		}
+	}
+	var out, msg strings.Builder
+	if code := run(t.Context(), []string{"version", "--of", "version.go"}, &out, &msg); code == exitOK {
+		t.Error("a file that is no binary is taken for one")
+	}
+}
+
+// TestMaterials: the bill has every module that go.mod requires and the binary links, with
+// version and checksum, and is the same each time.
+func TestMaterials(t *testing.T) {
+	text := versionSays(t, "-o", "cyclonedx")
+	if text != versionSays(t, "-o", "cyclonedx") {
+		t.Error("it differs from one time to the next")
+	}
+	var b bill
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Format != "CycloneDX" || b.Spec != "1.5" || b.Metadata.Component.Name != "github.com/quorate/quorate" {
+		t.Errorf("%+v", b.Metadata)
+	}
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range b.Components {
+		if m.Name != "std" && (!strings.Contains(string(mod), m.Name+" "+m.Version) || len(m.Hashes) != 1 || len(m.Hashes[0].Content) != 64) {
+			t.Errorf("%+v: go.mod has no such module, or it has no checksum", m)
+		}
+	}
+	for _, name := range []string{"std", "google.golang.org/grpc", "github.com/hashicorp/raft", "go.yaml.in/yaml/v4"} {
+		if !slices.ContainsFunc(b.Components, func(m material) bool { return m.Name == name }) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}

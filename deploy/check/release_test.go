@@ -1,0 +1,54 @@
+package check
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestStatic: the binary of releases says its version, and needs no library of the machine.
+func TestStatic(t *testing.T) {
+	out, err := exec.Command(staticBinary(t), "version", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b struct {
+		Version string
+		Static  bool
+	}
+	if err := json.Unmarshal(out, &b); err != nil || b.Version != "1.2.3-test" || !b.Static {
+		t.Errorf("%s: %v", out, err)
+	}
+}
+
+// TestDist: two clones of a commit, in different places and with different umasks, make archives,
+// bills of materials and checksums of the same bytes.
+func TestDist(t *testing.T) {
+	var sums [2]string
+	for i, umask := range []string{"022", "077"} {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("deeper/", i)+"quorate")
+		if out, err := exec.Command("git", "clone", "-q", "../..", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		cmd := exec.Command("sh", "-c", "umask "+umask+"; exec make --no-print-directory dist PLATFORMS=linux/amd64 VERSION=1.2.3-test")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "TZ="+[]string{"Asia/Tokyo", "UTC"}[i])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		sums[i] = read(t, filepath.Join(dir, "dist/quorate_1.2.3-test_checksums.txt"))
+		var bill struct {
+			Metadata struct{ Component struct{ Version string } }
+		}
+		if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "dist/quorate_1.2.3-test_linux_amd64.cdx.json"))), &bill); err != nil || bill.Metadata.Component.Version != "1.2.3-test" {
+			t.Errorf("the bill is of %q: %v", bill.Metadata.Component.Version, err)
+		}
+	}
+	if sums[0] != sums[1] || strings.Count(sums[0], "\n") != 2 {
+		t.Errorf("once\n%s\nand then\n%s", sums[0], sums[1])
+	}
+	t.Log(sums[0])
+}
