@@ -397,6 +397,8 @@ func statement(c *quoratev1.Coverage) string {
 		text += "nothing is known of this time yet"
 	case c.SecondsComplete >= c.SecondsTotal:
 		text += "complete"
+	case c.SecondsComplete == 0:
+		text += fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", spanText(c.SecondsTotal))
 	default:
 		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(c.SecondsTotal))
 	}

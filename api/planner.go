@@ -503,6 +503,9 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		saturate(out, l, u, &key)
 	}
 	out.Statement = headroomText(out, l)
+	if key.Key == "" && u.Attempted > 0 {
+		out.Statement += "; its keys are not recorded, so all demand was taken for one key's"
+	}
 	return out, nil
 }
 

@@ -139,7 +139,9 @@ func incompleteText(c *quoratev1.Coverage) string {
 	if c.RangesCovered < c.RangesTotal {
 		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
 	}
-	if c.SecondsComplete < c.SecondsTotal && c.SecondsKnown > 0 {
+	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
+		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", seconds(c.SecondsTotal)))
+	} else if c.SecondsComplete < c.SecondsTotal && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(c.SecondsTotal)))
 	}
 	if len(c.Missing) > 0 {
