@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/auth"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -419,6 +420,22 @@ func TestManyTokens(t *testing.T) {
 		res, body := get(c, "/console/access?tokens="+page)
 		if res.StatusCode != http.StatusOK || !strings.Contains(body, want) || strings.Count(body, "<code>id</code>") != 100 || strings.Contains(body, evil) {
 			t.Errorf("%s: %d, %d rows", page, res.StatusCode, strings.Count(body, "<code>id</code>"))
+		}
+	}
+}
+
+// TestBeyond: a limit has broken its bound when it is further off than it can be measured wrong by.
+func TestBeyond(t *testing.T) {
+	for text, want := range map[string]float64{"10/s": 10, "6/m": .1, "2.5/s": 2.5, "100/10s": 10, "24/1d": 1. / 3600, "48/2d": 1. / 3600, "": 0, "x/s": 0, "1/x": 0, "5/0s": 0} {
+		if got := rateOf(text); got != want {
+			t.Errorf("%q: %g; want %g", text, got, want)
+		}
+	}
+	e := &quoratev1.LimitError{Namespace: "web", Limit: "login", WorstExcess: 3, Bound: 1, LongestGap: durationpb.New(2 * time.Second)}
+	for rate, want := range map[string]bool{"": true, "0.4/s": true, "0.5/s": false} {
+		b := boundOf([]*quoratev1.LimitError{e}, []*quoratev1.Limit{{Namespace: "web", Name: "login", Rate: rate}})
+		if got := len(b.Beyond) == 1; got != want || b.Worst[0].Beyond != want {
+			t.Errorf("%q: beyond %v; want %v", rate, got, want)
 		}
 	}
 }

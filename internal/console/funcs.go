@@ -34,7 +34,6 @@ func (c *Console) funcs() template.FuncMap {
 		"danger": func(a Act) Act { a.Danger = true; return a },
 		"about":  func(text string, a Act) Act { a.About = text; return a },
 
-		"beyond":    func(bound float64) float64 { return bound + excessSlack },
 		"nodeState": nodeState, "eventState": eventState, "auditState": auditState, "where": where,
 		// callName is a method without what all have in common.
 		"callName":    func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },

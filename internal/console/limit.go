@@ -59,7 +59,7 @@ func (l *limitPage) Switches() []string {
 
 // WithinBound says whether the limit was never over-admitted by more than its bound.
 func (l *limitPage) WithinBound() bool {
-	return l.Error.GetWorstExcess() <= l.Error.GetBound()+excessSlack
+	return l.Error == nil || !beyond(l.Error, rateOf(l.Rule.GetRate()))
 }
 
 func limitPageOf() Page {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -38,7 +40,7 @@ type overview struct {
 type boundState struct {
 	Limits           int
 	Beyond           []*quoratev1.LimitError // worst first
-	Worst            []*quoratev1.LimitError // nearest to their bound first
+	Worst            []boundRow              // nearest to their bound first
 	Over, Needless   float64                 // tokens
 	OverPart         float64                 // of what was admitted
 	NeedlessPart     float64                 // of what was attempted
@@ -62,7 +64,12 @@ func loadOverview(r *Request) (any, error) {
 	if rates != nil {
 		r.c.flow.add(rates)
 		o.flow(r.c.flow.recent())
-		o.Bound = boundOf(rates.Limits)
+		o.Bound = boundOf(rates.Limits, nil)
+		if len(o.Bound.Beyond) > 0 { // look closer: how true is what was measured?
+			if res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{}); err == nil {
+				o.Bound = boundOf(rates.Limits, res.Limits)
+			}
+		}
 	}
 	return o, nil
 }
@@ -107,12 +114,43 @@ func overviewPoints(data any) map[string]Point {
 	return map[string]Point{"flow": {float64(o.last.at.Unix()), []float64{o.Asked, o.Gave}}}
 }
 
-// excessSlack is what an excess may be measured wrong by, in tokens.
+// excessSlack is what an excess may be measured wrong by, in tokens, besides what refills
+// between two reports.
 const excessSlack = 1
 
-// boundOf adds up what the leaders have measured.
-func boundOf(list []*quoratev1.LimitError) (b boundState) {
+// beyond says whether a limit has been further from what it says than its bound, by more
+// than it may be measured wrong by. rate is what refills in a second.
+func beyond(e *quoratev1.LimitError, rate float64) bool {
+	return e.WorstExcess > e.Bound+excessSlack+rate*e.LongestGap.AsDuration().Seconds()
+}
+
+// rateOf reads a rate as limits have it, such as 5/m or 100/10s, in tokens a second; 0 is
+// none.
+func rateOf(text string) float64 {
+	count, per, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseFloat(count, 64)
+	if per != "" && (per[0] < '0' || per[0] > '9') {
+		per = "1" + per
+	}
+	days := 1.0
+	if d, ok := strings.CutSuffix(per, "d"); ok {
+		per, days = d+"h", 24
+	}
+	long, errLong := time.ParseDuration(per)
+	if err != nil || errLong != nil || long <= 0 {
+		return 0
+	}
+	return n / (days * long.Seconds())
+}
+
+// boundOf adds up what the leaders have measured. limits, if they are known, say how true
+// it is.
+func boundOf(list []*quoratev1.LimitError, limits []*quoratev1.Limit) (b boundState) {
 	b.Limits = len(list)
+	rates := map[string]float64{}
+	for _, l := range limits {
+		rates[l.Namespace+"/"+l.Name] = rateOf(l.Rate)
+	}
 	for _, e := range list {
 		b.Over += e.OverAdmitted
 		b.CutOff += e.OverAdmittedCutOff
@@ -120,9 +158,11 @@ func boundOf(list []*quoratev1.LimitError) (b boundState) {
 		b.NeedlessAtMost += e.NeedlessRefusalsAtMost
 		b.Attempted += e.Attempted
 		b.Given += e.Admitted
-		if e.WorstExcess > e.Bound+excessSlack {
+		row := boundRow{e, beyond(e, rates[e.Namespace+"/"+e.Limit])}
+		if row.Beyond {
 			b.Beyond = append(b.Beyond, e)
 		}
+		b.Worst = append(b.Worst, row)
 	}
 	if b.Given > 0 {
 		b.OverPart = b.Over / float64(b.Given)
@@ -130,10 +170,27 @@ func boundOf(list []*quoratev1.LimitError) (b boundState) {
 	if b.Attempted > 0 {
 		b.NeedlessPart = b.Needless / float64(b.Attempted)
 	}
-	b.Worst = slices.Clone(list)
-	slices.SortStableFunc(b.Worst, func(x, y *quoratev1.LimitError) int { return cmp.Compare(ofBound(y), ofBound(x)) })
+	slices.SortStableFunc(b.Worst, func(x, y boundRow) int {
+		if x.Beyond != y.Beyond {
+			return cmp.Compare(btoi(y.Beyond), btoi(x.Beyond))
+		}
+		return cmp.Compare(ofBound(y.LimitError), ofBound(x.LimitError))
+	})
 	b.Worst = b.Worst[:min(len(b.Worst), overviewLimits)]
 	return b
+}
+
+// boundRow is one limit, and whether it has broken its bound.
+type boundRow struct {
+	*quoratev1.LimitError
+	Beyond bool
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // ofBound is how much of its bound a limit has used up.

@@ -219,7 +219,7 @@ func TestConsole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, "flows.mjs")
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(plan) // tokens are not for the command line
