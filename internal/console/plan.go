@@ -179,10 +179,21 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 	}
 	w := &whatIf{Chart: whatIfChart(res), Out: map[string]string{
 		"rule": ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
-		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": strings.Join(res.Statements, " "),
+		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": sentences(res.Statements),
 	}}
 	w.Chart.From, err = link("data/limit/whatif", "namespace", s.Namespace, "limit", s.Limit, "range", s.Range, "unit", s.Unit)
 	return w, err
+}
+
+// sentences joins statements, which have no full stops of their own.
+func sentences(list []string) string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, strings.ToUpper(s[:1])+s[1:]+".")
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
