@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/console"
+	"github.com/quorate/quorate/internal/logs"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -131,6 +132,11 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	in.mountConsole(&opts, shownSettings(&cfg, &who, sec, &ports), filepath.Join(cfg.Dir, auditFile))
 	who.bound(&ports, reg)
+	if l, ok := log.Handler().(*logs.Limiter); ok {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_log_lines_dropped_total", Help: "Lines of the log that were held back, since the same was said again and again.",
+		}, func() float64 { return float64(l.Dropped()) }))
+	}
 	if sec.on() {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "When the certificate of this node ends, in seconds since 1970.",

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/gcpace"
+	"github.com/quorate/quorate/internal/logs"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
 	"github.com/quorate/quorate/internal/tracing"
@@ -283,9 +284,9 @@ func nodeConfig(s config.Node) cluster.Config {
 func newLogger(w io.Writer, l config.Log) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: l.Level}
 	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.New(logs.New(slog.NewJSONHandler(w, opts)))
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(logs.New(slog.NewTextHandler(w, opts)))
 }
 
 func loadSeedLimits(path string) ([]quota.Limit, error) {

@@ -122,6 +122,10 @@ var Rules = []Rule{
 		ThirdParty: []string{otel},
 	},
 	{
+		Package: "internal/logs", Kind: Library,
+		Job: "keeps a node's log within a budget",
+	},
+	{
 		Package: "internal/series", Kind: Library,
 		Job: "bounds what metrics have series of their own",
 		May: []string{"internal/quota"},

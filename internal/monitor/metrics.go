@@ -54,6 +54,7 @@ func node() Group {
 		counter("quorate_history_forgotten_blocks_total", "blocks", "Ten seconds that no leader took for an hour, one for each range: what was counted in them is lost, and named as missing."),
 		gauge("quorate_history_behind_seconds", "seconds", "How old the oldest block is that a range's log does not have: up to 80, as ranges with nothing to write do so once a minute. Rising: a range has no leader, or its disk is slow."),
 		gauge("quorate_history_bytes", "bytes", "Files of the history, at most `history.max_mib`."),
+		rare(counter("quorate_log_lines_dropped_total", "lines", "Something goes wrong again and again: the lines that were written say what. See [logs.md](logs.md).")),
 		counter("quorate_audit_lost_total", "entries", "Must be 0: the audit log cannot be written. Look at the disk."),
 		rare(gauge("quorate_certificate_expiry_timestamp_seconds", "unix time", "When the certificate of this node ends. Nodes renew theirs by themselves; one that is old says that it cannot: see [operating.md](operating.md#certificates).")),
 	}}
