@@ -122,6 +122,11 @@ var Rules = []Rule{
 		ThirdParty: []string{otel},
 	},
 	{
+		Package: "deploy/check", Kind: Support,
+		Job: "holds what is in deploy to the program",
+		May: []string{anything}, ThirdParty: []string{anything},
+	},
+	{
 		Package: "internal/logs", Kind: Library,
 		Job: "keeps a node's log within a budget",
 	},
