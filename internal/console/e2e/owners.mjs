@@ -175,7 +175,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.focus('#amount');
     await page.keyboard.press('Home');
     await page.waitForFunction((was) => document.querySelector('[data-out="refused"]').textContent !== was, before);
-    must((await page.locator('[data-out="rule"]').textContent()).startsWith('0.1/s'), await page.locator('[data-out="rule"]').textContent());
+    must((await page.locator('[data-out="rule"]').textContent()).startsWith('1/10s'), await page.locator('[data-out="rule"]').textContent());
     must(await page.locator('#chart-whatif canvas').count() === 1, 'the chart');
     await axe(page);
     await fits(page);
