@@ -59,7 +59,7 @@ func (l *limitPage) Switches() []string {
 
 // WithinBound says whether the limit was never over-admitted by more than its bound.
 func (l *limitPage) WithinBound() bool {
-	return l.Error == nil || !beyond(l.Error, rateOf(l.Rule.GetRate()))
+	return l.Error == nil || !beyond(l.Error, rateOf(l.rate))
 }
 
 func limitPageOf() Page {
@@ -149,6 +149,9 @@ func (l *limitPage) loadRates(r *Request) {
 
 // parts notes whether the limit is several buckets, which are measured each by itself.
 func (l *limitPage) parts(rule *quoratev1.Limit) {
+	if rule.GetRate() != "" {
+		l.rate = rule.Rate // also while live, when the rule itself is not asked for
+	}
 	l.Parts = l.Parts || len(rule.GetTiers()) > 0 || rule.GetFloor() != nil
 }
 
