@@ -33,6 +33,7 @@ type limitPage struct {
 	NoRates    *Problem
 	Error      *quoratev1.LimitError // nil: nobody has asked
 	Parts      bool                  // it has tiers or a floor
+	rate       string
 	Asked      float64
 	Gave       float64
 	Chart      Chart
