@@ -88,6 +88,9 @@ func (r *historyReplica) points(l quota.LimitName, from, end, step history.Secon
 	asOf = r.asOf()
 	since = first.First() + (step-first.First()%step)%step
 	for at := max(from, since); at < min(end, asOf); at += step {
+		if !r.kept.Any(at.Block(), (at + step).Block()) {
+			continue
+		}
 		p := r.kept.Point(l, at.Block(), min(at+step, asOf).Block())
 		p.Complete = p.Complete && at+step <= asOf
 		out = append(out, p)

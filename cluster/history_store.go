@@ -164,7 +164,7 @@ func (r *historyReplica) over(id quota.RangeID) (taken []history.Minute, out []a
 			continue
 		}
 		delete(r.changed, m)
-		if from >= first { // or what is on disk is more complete
+		if from >= first && r.kept.Any(from, end) { // or what is on disk is more complete
 			taken = append(taken, m)
 			out = append(out, r.entry(id, from, end))
 		}

@@ -127,11 +127,21 @@ func (c *Collector) Lines(now Second) []Line {
 		switch {
 		case b < now.Block()-MaxBehind, complete && len(g.told) == 0:
 			delete(c.blocks, b) // Take makes it anew, for who comes late
-		case len(g.told) > 0 && (complete || b.End()+Patience <= now):
+		case len(g.told) > 0 && (complete || b.End()+Patience <= now || c.leaves(g)):
 			out = append(out, g.line(b))
 		}
 	}
 	return out
+}
+
+// leaves reports whether one who has told of the block tells no more: it waits for the log.
+func (c *Collector) leaves(g *gathering) bool {
+	for p := range g.told {
+		if _, ended := c.ended[p]; ended {
+			return true
+		}
+	}
+	return false
 }
 
 // drop forgets what the log has got meanwhile, from an earlier line.

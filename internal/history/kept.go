@@ -132,7 +132,8 @@ func (k *Kept) trim(oldest Block) {
 // Newest returns the newest block that there is a line of; false if there is none.
 func (k *Kept) Newest() (Block, bool) { return k.newest, len(k.blocks) > 0 }
 
-// First returns the oldest block that can be read; false if there is none.
+// First returns the block from which on nothing has been dropped; false if there is none. It is at
+// the beginning of an hour where nothing was dropped of that hour, or was ever told.
 func (k *Kept) First() (Block, bool) {
 	if len(k.blocks) == 0 {
 		return 0, false
@@ -141,7 +142,19 @@ func (k *Kept) First() (Block, bool) {
 	for b := range k.blocks {
 		first = min(first, b)
 	}
-	return first, true
+	return max(k.oldest-MaxGrace, first-first%blocksPerHour), true
+}
+
+const blocksPerHour = 3600 / BlockSeconds
+
+// Any reports whether there is a line of a block from from to before end.
+func (k *Kept) Any(from, end Block) bool {
+	for b := from; b < end; b++ {
+		if k.blocks[b] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Limits adds the limits that were asked for from from to before end.
