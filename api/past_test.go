@@ -186,7 +186,7 @@ func TestExport(t *testing.T) {
 		}
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.StatusCode != 200 || !strings.HasPrefix(res.Header.Get("Content-Type"), want) {
+		if err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), want) {
 			t.Fatalf("%s: %d, %s: %s, %v", format, res.StatusCode, res.Header.Get("Content-Type"), body, err)
 		}
 		switch lines := strings.Count(string(body), "\n"); {
@@ -225,7 +225,7 @@ func TestRatesOverHTTP(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "GET", srv.URL+"/v1/rates/watch", nil)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/rates/watch", nil)
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,7 +141,7 @@ func (s *service) searchedFor(ctx context.Context, d *reportData, limits []*quor
 
 // grouped is a whole number with its thousands apart.
 func grouped(n int64) string {
-	text := fmt.Sprint(n)
+	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}

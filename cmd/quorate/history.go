@@ -184,7 +184,7 @@ shadow, REFUSED is what would have been.`,
   quorate history web/login --from 30d --step 1h -o parquet > login.parquet
   quorate history web/login -o openmetrics > login.om`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+		RunE: o.run,
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
