@@ -1,8 +1,8 @@
 package leader
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -17,7 +17,7 @@ func TestTopSince(t *testing.T) {
 		l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 		truth := map[string]quota.Units{}
 		for range rng.IntN(300) {
-			k := quota.Key{LimitName: n, Key: fmt.Sprint(rng.IntN(40))}
+			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
 			a := l.accounts[k]
 			if a == nil {
 				a = &account{key: k}

@@ -2,8 +2,8 @@ package history
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -20,7 +20,7 @@ func TestKeys(t *testing.T) {
 			l := KeysLine{Minute: Minute(1000 + i/2), By: Lister{Term: uint64(i), At: 9}}
 			counts := map[string]quota.Units{}
 			for range rng.IntN(30) {
-				counts[fmt.Sprint(rng.IntN(12))] += quota.Units(rng.IntN(100))
+				counts[strconv.Itoa(rng.IntN(12))] += quota.Units(rng.IntN(100))
 			}
 			top := TopKeys{Limit: limit}
 			for key, n := range counts {

@@ -57,7 +57,7 @@ func (l *Limiter) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Handle implements slog.Handler.
-func (l *Limiter) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // the interface has it so
+func (l *Limiter) Handle(ctx context.Context, r slog.Record) error {
 	held, pass := l.take(strain{r.Level, r.Message}, r.Time)
 	if !pass {
 		l.dropped.Add(1)

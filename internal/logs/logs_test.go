@@ -2,8 +2,8 @@ package logs
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,7 +48,7 @@ func TestBudget(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	l := New(slog.DiscardHandler)
 	for i := range 3 * maxStrains {
-		l.take(strain{slog.LevelInfo, fmt.Sprint(i)}, time.Now())
+		l.take(strain{slog.LevelInfo, strconv.Itoa(i)}, time.Now())
 	}
 	if len(l.lines) > maxStrains {
 		t.Errorf("%d messages are remembered; at most %d", len(l.lines), maxStrains)

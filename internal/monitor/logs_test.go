@@ -116,7 +116,7 @@ func TestLogs(t *testing.T) {
 	b.WriteString(logsPreface)
 	for _, l := range lines {
 		var keys []string
-		for _, k := range strings.Fields(l.keys) {
+		for k := range strings.FieldsSeq(l.keys) {
 			if !good.MatchString(k) {
 				t.Errorf("%s: %q: the key %q is no snake_case", l.where, l.message, k)
 			}
