@@ -27,6 +27,9 @@ func TestStatic(t *testing.T) {
 // TestDist: two clones of a commit, in different places and with different umasks, make archives,
 // bills of materials and checksums of the same bytes.
 func TestDist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds everything twice; left out by -short")
+	}
 	var sums [2]string
 	for i, umask := range []string{"022", "077"} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("deeper/", i)+"quorate")
