@@ -3,8 +3,7 @@
 // file must be one that quorate has. It is a module of its own, for what it needs to read
 // them is of no use to anybody who links Quorate.
 //
-// What it renders and runs is what a user would: the chart goes through Helm's own engine,
-// the unit through systemd-analyze, the compose file through Compose's own loader. The
-// settings that the chart makes are those of a cluster that really runs, in network
-// namespaces, one to a pod.
+// The chart goes through Helm's own engine, the unit through systemd-analyze, and what the
+// chart makes of settings through the loader of a node. Nothing here runs a cluster from
+// them: that needs Kubernetes, Docker, or systemd as the first process.
 package check

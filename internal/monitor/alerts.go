@@ -122,7 +122,7 @@ func broken() []Alert {
 			Expr:    "quorate_worst_excess_tokens > max_over_time(quorate_over_admission_bound_tokens[1h]) and delta(quorate_worst_excess_tokens[15m]) > 0",
 			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} was exceeded by more than the stated bound",
 			Means:   "A key got more than `burst + rate x time` and the bound on top. While a node is cut off that is expected (QuorateCutOff fires); else it is a fault of ours.",
-			Do:      []string{"`quorate rates --by over-admission` names the keys.", "Was a node cut off, or did a clock jump? The logs say so.", "If not, send us the output of `quorate rates -o json` and the limit."},
+			Do:      []string{"`quorate rates --by over_admitted` names the keys.", "Was a node cut off, or did a clock jump? The logs say so.", "If not, send us the output of `quorate rates -o json` and the limit."},
 			Shown: Shown{
 				[]Series{{`quorate_worst_excess_tokens{instance="n1:7411",job="quorate",namespace="web",limit="login"}`, "0 0 9 9 9 9 9"}, {`quorate_over_admission_bound_tokens{instance="n1:7411",job="quorate",namespace="web",limit="login"}`, "5x6"}},
 				onN1("namespace", "web", "limit", "login"), "2m", "4m",
@@ -225,7 +225,7 @@ func planning() []Alert {
 			Name: "QuorateLimitRefusesMuch", Severity: info, For: "30m", Expr: "namespace_limit:quorate_refused:ratio_rate5m > 0.2",
 			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} refuses more than a fifth of what is asked for",
 			Means:   "Either it does what it is for, or it is too small.",
-			Do:      []string{"`quorate rates --limit NAMESPACE/LIMIT --by refusal-rate`: one key, or all?", "One key: an override, or a word with its owner. All: `quorate plan suggest` says what limit would do."},
+			Do:      []string{"`quorate rates --limit NAMESPACE/LIMIT --by refusal_rate`: one key, or all?", "One key: an override, or a word with its owner. All: `quorate plan suggest` says what limit would do."},
 			Shown: Shown{
 				[]Series{{`quorate_attempted_tokens_total{instance="n1:7411",namespace="web",limit="login"}`, "0+60x60"}, {`quorate_admitted_tokens_total{instance="n1:7411",namespace="web",limit="login"}`, "0+60x5 300+30x60"}},
 				of("namespace", "web", "limit", "login"), "20m", "45m",
