@@ -85,7 +85,7 @@ func TestJoinRefusals(t *testing.T) {
 			return err
 		})
 		t.Log(err)
-		if rpcstatus.Code(err) != codes.FailedPrecondition && rpcstatus.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "feature level 0; the cluster needs 1") {
+		if rpcstatus.Code(err) != codes.FailedPrecondition && rpcstatus.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "feature level 0; the cluster needs 2") {
 			t.Errorf("%v", err)
 		}
 	})

@@ -40,7 +40,7 @@ async function visit(form, f, more = {}, expected = undefined) {
   const ctx = await browser.newContext({ ...forms[form], ...more });
   try {
     const page = await ctx.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(30_000); // beside other tests
     const wrong = listen(page, expected);
     await f(page, ctx);
     must(wrong.length === 0, wrong.join('\n'));
