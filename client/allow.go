@@ -25,6 +25,9 @@ func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost i
 // allow decides a check that is in order.
 func (c *Client) allow(ctx context.Context, k quota.Key, cost int64) (Result, error) {
 	res, err := c.decide(ctx, k, cost)
+	if err == nil && res.Why == WhyUseAcquire {
+		err = c.inFlight(k.LimitName)
+	}
 	if err != nil {
 		c.stats.errors.Add(1)
 		return Result{}, err
@@ -47,7 +50,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64) (Result, e
 	}
 	d, asks := m.one(ctx, r, k, cost)
 	if !asks {
-		return r.resultOf(k, &d)
+		return c.resultOf(r, k, &d)
 	}
 	res, err := c.allowFar(ctx, k, cost)
 	if err == nil || !errors.Is(err, ErrUnavailable) {
@@ -58,13 +61,13 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64) (Result, e
 	p.begin()
 	p.add(k, cost)
 	m.alone(m.agg.Load(), p)
-	return r.resultOf(k, &p.out[0])
+	return c.resultOf(r, k, &p.out[0])
 }
 
 // resultOf is the result of a decision, or the error that there is no such limit.
-func (r *rules) resultOf(k quota.Key, d *quota.Decision) (Result, error) {
+func (c *Client) resultOf(r *rules, k quota.Key, d *quota.Decision) (Result, error) {
 	if d.Limit == nil && d.Why == quota.WhyNoLimit {
-		return Result{}, &Error{Kind: ErrNoLimit, Detail: fmt.Sprintf("%v does not exist, and %s has neither template nor default", k.LimitName, k.Namespace)}
+		return Result{}, c.noLimit(r, k.LimitName)
 	}
 	return r.result(d), nil
 }

@@ -35,7 +35,9 @@ func (c *Client) ask(ctx context.Context, f call) error {
 	if o == unanswered && ctx.Err() != nil {
 		c.stats.timeouts.Add(1)
 	}
-	c.breaker.leave(o)
+	if c.breaker.leave(o) {
+		c.notices.unanswered(c.clock.now(), 0, inWords(err.Error()))
+	}
 	return err
 }
 

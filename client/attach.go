@@ -232,6 +232,7 @@ func (m *member) attach(now quota.Time, at *attachment, h *quoratev1.NodeHello) 
 	m.link.attachedTo(at.addr)
 	m.attached.Store(at)
 	m.stats.lastErr.Store(nil)
+	m.notices.attached(at.addr)
 }
 
 // membersPerNode is how many processes are taken to use a key at every node:
@@ -263,6 +264,7 @@ func (m *member) ended(now quota.Time, at *attachment, complete bool, err error)
 		m.pause(now)
 	case m.attached.Load():
 		m.attached.Store(nil)
+		m.lonely = now
 		m.agg.Load().SetPeers(0) // there is nobody to ask
 		if complete {
 			m.parting = nil // it has heard everything

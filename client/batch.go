@@ -73,7 +73,7 @@ func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far
 	if asks {
 		return Result{}, true, nil
 	}
-	res, err := r.resultOf(k, &d)
+	res, err := c.resultOf(r, k, &d)
 	return res, false, err
 }
 
@@ -107,6 +107,11 @@ func (c *Client) batchFar(ctx context.Context, checks []Check, asked []int, out 
 			continue
 		}
 		*at = fromProto(r.Response)
+		if at.Why == WhyUseAcquire {
+			*at = Result{Err: c.inFlight(quota.LimitName{Namespace: checks[asked[i]].Namespace, Limit: checks[asked[i]].Limit})}
+			c.stats.errors.Add(1)
+			continue
+		}
 		c.stats.count(at)
 	}
 	return nil
@@ -177,18 +182,18 @@ func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 		}
 		ok = m.alone(m.agg.Load(), p)
 	}
-	return r.all(p, ok)
+	return c.together(r, p, ok)
 }
 
-// all puts the decisions together.
-func (r *rules) all(p *pooled, ok bool) (All, error) {
+// together puts the decisions together.
+func (c *Client) together(r *rules, p *pooled, ok bool) (All, error) {
 	all := All{Allowed: ok, Results: make([]Result, len(p.out))}
 	for i := range p.out {
 		d := &p.out[i]
 		if d.Limit == nil && d.Why == quota.WhyUnknown {
 			break // behind the one that refused
 		}
-		res, err := r.resultOf(p.reqs[i].Key, d)
+		res, err := c.resultOf(r, p.reqs[i].Key, d)
 		if err != nil {
 			return All{}, err
 		}

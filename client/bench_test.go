@@ -23,7 +23,7 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m := newMember(&c.opts, c.clock, &c.stats, nil)
+	m := newMember(&c.opts, c.clock, &c.stats, &notices{}, nil)
 	c.member = m
 	l := bucketLimit("l", "1/h", quota.MaxTokens, quota.Soft)
 	http := bucketLimit("get", "1/h", quota.MaxTokens, quota.Soft)

@@ -25,7 +25,7 @@ func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64) error {
 		agg := c.member.agg.Load()
 		d := agg.Refund(c.clock.now, k.LimitName, k.Key, tokens)
 		c.member.poke()
-		_, err := r.resultOf(k, &d)
+		_, err := c.resultOf(r, k, &d)
 		return err
 	}
 	return c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
@@ -52,7 +52,7 @@ func (c *Client) report(ctx context.Context, k quota.Key, used int64) (booked in
 		}
 		booked, d := c.member.agg.Load().Charge(c.clock.now, k.LimitName, k.Key, used)
 		c.member.poke()
-		_, err := r.resultOf(k, &d)
+		_, err := c.resultOf(r, k, &d)
 		return booked, err
 	}
 	err = c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {

@@ -55,9 +55,10 @@ const (
 	withdrawn          // by the caller, before there was an answer
 )
 
-func (b *breaker) leave(o outcome) {
+// leave tells what became of a call, and reports whether the circuit has opened by it.
+func (b *breaker) leave(o outcome) (opened bool) {
 	if b.after == 0 {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +73,10 @@ func (b *breaker) leave(o outcome) {
 		b.failed++
 		if b.failed >= b.after {
 			b.trip(!open)
+			return !open
 		}
 	}
+	return false
 }
 
 func (b *breaker) trip(first bool) {

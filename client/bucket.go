@@ -37,7 +37,8 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 //
 // Where there is no decision it fails open: the client's own limits count if there
 // are any, else it is true. That is so while nobody has answered yet, if there is no
-// such limit, of names that cannot be, and after Close. Use Check to tell.
+// such limit, of names that cannot be, and after Close. Use Check to tell. A limit of what is
+// in flight admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
 	if b.near.Take(n) {
 		b.granted.Add(1)
@@ -50,7 +51,7 @@ func (b *Bucket) AllowN(n int64) bool {
 	}
 	res, err := b.Check(context.Background(), n)
 	if err != nil {
-		return b.fault != nil || b.c.fallback.decide(b.key, n).Allowed
+		return b.fault != nil || !errors.Is(err, ErrUseAcquire) && b.c.fallback.decide(b.key, n).Allowed
 	}
 	return res.Allowed && res.Wait == 0
 }
@@ -72,12 +73,8 @@ func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) {
 
 // find remembers where the key is.
 func (b *Bucket) find() {
-	m := b.c.member
-	if m == nil {
-		return
-	}
-	agg := m.agg.Load()
-	if agg == nil || b.c.closed.Load() {
+	agg, ok := b.c.decides()
+	if !ok {
 		b.near.Forget()
 		return
 	}

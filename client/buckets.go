@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -36,7 +37,7 @@ func (b *Buckets) AllowN(key string, n int64) bool {
 	}
 	res, err := b.Check(context.Background(), key, n)
 	if err != nil {
-		return b.fault != nil || checkKey(&key, n) != nil || b.c.fallback.decide(quota.Key{LimitName: b.name, Key: key}, n).Allowed
+		return b.fault != nil || checkKey(&key, n) != nil || !errors.Is(err, ErrUseAcquire) && b.c.fallback.decide(quota.Key{LimitName: b.name, Key: key}, n).Allowed
 	}
 	return res.Allowed && res.Wait == 0
 }
@@ -58,14 +59,19 @@ func (b *Buckets) Check(ctx context.Context, key string, n int64) (Result, error
 
 // find remembers where the limit is.
 func (b *Buckets) find() {
-	m := b.c.member
-	if m == nil {
-		return
-	}
-	agg := m.agg.Load()
-	if agg == nil || b.c.closed.Load() {
+	agg, ok := b.c.decides()
+	if !ok {
 		b.near.Forget()
 		return
 	}
 	agg.FindLimit(&b.near, b.name)
+}
+
+// decides returns what decides in this process; false while, or because, nodes do.
+func (c *Client) decides() (*aggregator.Aggregator, bool) {
+	if c.member == nil || c.closed.Load() {
+		return nil, false
+	}
+	agg := c.member.agg.Load()
+	return agg, agg != nil
 }

@@ -30,6 +30,15 @@ type Limiter interface {
 	Close() error
 }
 
+// Acquirer is a Limiter that also knows what is in flight. [Client] is one. Middleware asks it
+// where a limit says [ErrUseAcquire].
+type Acquirer interface {
+	Limiter
+	// Acquire takes n places, 1 or more, for ttl, 1 ms to 24 h; 0 is the limit's lease.
+	// A refusal is a Reservation that is not OK.
+	Acquire(ctx context.Context, namespace, limit, key string, n int64, ttl time.Duration) (*Reservation, error)
+}
+
 // HTTPCheck is one HTTP request.
 type HTTPCheck struct {
 	Namespace string // of the limits; "" is "slas", that of the HTTP rules of limit files
@@ -39,7 +48,7 @@ type HTTPCheck struct {
 	Cost      int64  // tokens; 0 means 1
 }
 
-var _ Limiter = (*Client)(nil)
+var _ Acquirer = (*Client)(nil)
 
 // Client decides whether requests may pass. See the package's documentation. It is
 // safe for concurrent use.
@@ -52,6 +61,7 @@ type Client struct {
 	fallback *fallback
 	member   *member // nil in Remote mode
 	queues   queues
+	notices  notices
 	closed   atomic.Bool
 	ended    chan struct{} // closed by Close
 }
@@ -94,7 +104,7 @@ func assemble(o options) (*Client, error) {
 		o.name = processName()
 	}
 	c := &Client{opts: o, clock: newClock(), breaker: breaker{after: o.breakAfter}, ended: make(chan struct{})}
-	c.queues.most = int64(o.maxWaiting)
+	c.queues.most, c.notices.logger = int64(o.maxWaiting), o.logger
 	var err error
 	c.fallback, err = newFallback(o.defaults, c.clock)
 	return c, err
@@ -102,7 +112,7 @@ func assemble(o options) (*Client, error) {
 
 // start begins to decide in this process.
 func (c *Client) start(l link) {
-	c.member = newMember(&c.opts, c.clock, &c.stats, l)
+	c.member = newMember(&c.opts, c.clock, &c.stats, &c.notices, l)
 	c.member.work.Go(c.member.run)
 }
 
@@ -119,7 +129,9 @@ func (c *Client) Close() error {
 		close(c.member.stop)
 		c.member.work.Wait()
 	}
-	return c.nodes.close()
+	err := c.nodes.close()
+	c.notices.close()
+	return err
 }
 
 // Ready is closed when the first node has told its limits; never in [Remote] mode.

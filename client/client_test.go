@@ -66,7 +66,7 @@ func hang(ctx context.Context, _ *quoratev1.AllowRequest) (*quoratev1.AllowRespo
 	return nil, ctx.Err()
 }
 
-func serve(t *testing.T, n *fakeNode) (addr string, stop func()) {
+func serve(t *testing.T, n quoratev1.QuotaServiceServer) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

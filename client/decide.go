@@ -12,14 +12,15 @@ import (
 // pooled is a call with room for one request, or a few.
 type pooled struct {
 	aggregator.Call
-	reqs []quota.Request
-	out  []quota.Decision
+	reqs   []quota.Request
+	out    []quota.Decision
+	waited bool // for a grant; counted once
 }
 
 var calls = sync.Pool{New: func() any { return new(pooled) }}
 
 // begin empties it; add adds a check.
-func (p *pooled) begin() { p.reqs, p.out = p.reqs[:0], p.out[:0] }
+func (p *pooled) begin() { p.reqs, p.out, p.waited = p.reqs[:0], p.out[:0], false }
 
 func (p *pooled) add(k quota.Key, cost int64) {
 	p.reqs = append(p.reqs, quota.Request{Key: k, Cost: cost, MaxWait: quota.LimitsWait})
@@ -108,7 +109,10 @@ func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *
 		m.wait.Remove(k, w)
 		return ok
 	}
-	m.stats.grantWaits.Add(1)
+	if !p.waited {
+		p.waited = true
+		m.stats.grantWaits.Add(1)
+	}
 	m.poke()
 	timer := time.NewTimer(left)
 	defer timer.Stop()

@@ -4,6 +4,7 @@
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422"})
 //	...
 //	defer c.Close()
+//	<-c.Ready() // until a node has told its limits, requests pass
 //	res, err := c.Allow(ctx, "web", "per_client", "203.0.113.7", 1)
 //	switch {
 //	case err != nil: // no decision: let it pass, or not; yours to say
@@ -83,13 +84,20 @@
 // and [ErrTooManyWaiting]. context.DeadlineExceeded and context.Canceled match when
 // the context ended.
 //
+// # What it says
+//
+// What is wrong and shows in no decision is logged ([WithLogger]), once a minute: no node
+// answers, a limit does not exist, one is asked in the wrong way. Names that do not exist are
+// also told to the node, which counts them in quorate_no_limit_total: each every five
+// seconds, one call at a time.
+//
 // # Bounds
 //
 // Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers that
 // wait in Wait (1000, [WithMaxWaiting]), and for a grant (1024, more are decided at
 // once); nodes (100); messages that wait to be sent (64, what does not fit is reported
-// again); streams that broke and are not settled yet (16). Goroutines: one, and two
-// while attached.
+// again); streams that broke and are not settled yet (16); names of limits that do not
+// exist (100). Goroutines: one, two while attached, and one while a node is told such a name.
 //
 // # Concurrency
 //

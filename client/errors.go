@@ -16,6 +16,9 @@ var (
 	ErrInvalid = errors.New("invalid call")
 	// ErrNoLimit: there is no limit of that name.
 	ErrNoLimit = errors.New("no such limit")
+	// ErrUseAcquire: the limit counts what is in flight, so Allow and its like admit nothing:
+	// take places with Acquire, and give them back with Cancel.
+	ErrUseAcquire = errors.New("the limit counts what is in flight")
 	// ErrUnavailable: no node answered in time.
 	ErrUnavailable = errors.New("no node answered")
 	// ErrClosed: the client was closed.
@@ -29,7 +32,7 @@ var (
 	ErrTooManyWaiting = errors.New("too many wait")
 )
 
-// Error is what every method returns.
+// Error is the error of every method here; a refusal is none, but for those that wait.
 type Error struct {
 	Kind   error  // one of the kinds above
 	Node   string // the last node asked, if one was

@@ -120,3 +120,63 @@ func ExampleWithDefaults() {
 	}
 	defer c.Close()
 }
+
+// A request that two limits have to admit is charged to both, or to none.
+func ExampleClient_AllowAll() {
+	ctx := context.Background()
+	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	all, err := c.AllowAll(ctx, []client.Check{
+		{Namespace: "web", Limit: "per_client", Key: "203.0.113.7"},
+		{Namespace: "web", Limit: "per_tenant", Key: "acme", Cost: 5},
+	})
+	if err == nil && !all.Allowed {
+		log.Printf("come back in %v", all.RetryAfter)
+	}
+}
+
+// One limit, asked for many keys. No node answers here: the client's own default counts.
+func ExampleClient_Buckets() {
+	c, err := client.New(context.Background(), []string{"127.0.0.1:1"}, client.WithLogger(nil),
+		client.WithDefaults(client.Default{Namespace: "web", Limit: "per_client", Rate: "1/m", Burst: 2}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	perClient := c.Buckets("web", "per_client")
+	fmt.Println(perClient.Allow("a"), perClient.Allow("a"), perClient.Allow("a"))
+	fmt.Println(perClient.Allow("b"))
+	// Output:
+	// true true false
+	// true
+}
+
+// Tokens are set aside before the work, and only what was used is charged: what is not
+// settled within a minute comes back.
+func ExampleClient_Reserve() {
+	ctx := context.Background()
+	c, err := client.New(ctx, []string{"127.0.0.1:7412"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	r, err := c.Reserve(ctx, time.Minute, client.Check{Namespace: "llm", Limit: "tokens", Key: "acme", Cost: 4000})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	if !r.Allowed {
+		log.Printf("come back in %v", r.RetryAfter)
+		return
+	}
+	const used = 1200 // by the answer
+	if err := r.Settle(ctx, used); err != nil {
+		log.Print(err)
+	}
+}

@@ -27,6 +27,9 @@ func (c *Client) AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error)
 	if err == nil {
 		res, err = c.decideHTTP(ctx, &check)
 	}
+	if err == nil && res.Why == WhyUseAcquire {
+		err = c.inFlight(quota.LimitName{Namespace: res.Limit.Namespace, Limit: res.Limit.Name})
+	}
 	if err != nil {
 		c.stats.errors.Add(1)
 		return Result{}, err
@@ -63,9 +66,12 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 		return c.fallback.decide(check.own(), check.Cost), nil
 	}
 	var room [8]*quota.Limit
-	matching, _ := r.limits.HTTP(room[:0], check.Namespace, check.Method, check.Path)
+	matching, any := r.limits.HTTP(room[:0], check.Namespace, check.Method, check.Path)
 	switch {
 	case len(matching) == 0:
+		if !any {
+			c.noRules(r, check.Namespace)
+		}
 		return Result{Allowed: true, Why: WhyNoLimit, Mode: ModeGranted}, nil
 	case len(matching) > MaxAll:
 		return Result{}, invalid("path", fmt.Sprintf("path: %d limits of %s match it; at most %d", len(matching), check.Namespace, MaxAll))

@@ -21,6 +21,7 @@ type member struct {
 	opts        *options
 	clock       *clock
 	stats       *stats
+	notices     *notices
 	link        link
 	wait        grantwait.Waiters
 	own         overrides
@@ -43,6 +44,7 @@ type member struct {
 	last      *attachment // the newest that was made: whose counters are open now
 	unsettled settlements
 	swept     quota.Time
+	lonely    quota.Time      // since when there has been no node, while there is none
 	room      aggregator.Room // of the reports that are made
 	parting   []quota.Report  // last reports to the node that Close waits for to be answered
 	closing   bool            // Close has been called
@@ -61,13 +63,13 @@ type event struct {
 // maxEvents bounds what is told and not handled yet; whoever tells more waits.
 const maxEvents = 256
 
-func newMember(opts *options, clk *clock, st *stats, l link) *member {
+func newMember(opts *options, clk *clock, st *stats, ns *notices, l link) *member {
 	m := &member{
-		self: quota.NodeID(opts.name), incarnation: quota.Incarnation(clk.now()), opts: opts, clock: clk, stats: st, link: l,
+		self: quota.NodeID(opts.name), incarnation: quota.Incarnation(clk.now()), opts: opts, clock: clk, stats: st, notices: ns, link: l,
 		wake: make(chan struct{}, 1), events: make(chan event, maxEvents),
 		ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	m.stopping = m.stop
+	m.stopping, m.lonely = m.stop, clk.now()
 	return m
 }
 
@@ -123,6 +125,9 @@ func (m *member) handleAll() {
 // step does what is due.
 func (m *member) step(now quota.Time) {
 	m.connect(now)
+	if m.attached.Load() == nil && now.Sub(m.lonely) >= quietFor && !m.closing {
+		m.notices.unanswered(now, now.Sub(m.lonely), m.stats.lastError())
+	}
 	agg := m.agg.Load()
 	if agg == nil {
 		return

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -58,6 +60,7 @@ type options struct {
 	breakAfter int
 	tlsDir     string
 	tokenFile  string
+	logger     *slog.Logger // nil: the default
 }
 
 func defaultOptions() options {
@@ -136,6 +139,11 @@ func (o *options) check(addrs []string) error {
 	case o.breakAfter < 0:
 		return bad("breaker", "%d failures; must be 0 or more", o.breakAfter)
 	}
+	for _, a := range addrs {
+		if fault := addrFault(a); fault != "" {
+			return bad("addrs", "%q: %s", a, fault)
+		}
+	}
 	if o.name != "" {
 		if err := quota.CheckName("name", o.name); err != nil {
 			return &Error{Kind: ErrInvalid, Field: "name", Detail: err.Error()}
@@ -147,6 +155,18 @@ func (o *options) check(addrs []string) error {
 		}
 	}
 	return nil
+}
+
+// addrFault says what is wrong with an address; "" if it may be one. A target of gRPC with a
+// scheme, as dns:///quorate:7412, is taken as it is.
+func addrFault(addr string) string {
+	if strings.Contains(addr, "/") || strings.HasPrefix(addr, "unix:") {
+		return ""
+	}
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return "must be host:port, of the gRPC port of a node, such as 127.0.0.1:7412"
+	}
+	return ""
 }
 
 // processName is a name that no other process has.

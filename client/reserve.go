@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,9 @@ type Reservation struct {
 	handle string // of what a node keeps
 	places bool   // they are released, not settled
 	over   atomic.Bool
+
+	keeping sync.Mutex
+	next    *time.Timer // of Keep; nil while it does not renew
 }
 
 // OK reports whether the tokens were set aside.
@@ -52,6 +56,7 @@ func (r *Reservation) Settle(ctx context.Context, used int64) error {
 	if !r.Allowed || r.over.Swap(true) {
 		return nil
 	}
+	r.unkeep()
 	if r.b != nil {
 		return r.settleNear(ctx, used)
 	}
@@ -75,6 +80,63 @@ func (r *Reservation) settleNear(ctx context.Context, used int64) (err error) {
 		_, err = r.b.Report(ctx, used-r.n)
 	}
 	return err
+}
+
+// Renew makes what a node keeps last for ttl from now, 1 ms to 24 h; 0 is as long as at first.
+// What this process keeps needs none. What has ended, by time or by Cancel, is an error.
+func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
+	switch {
+	case !r.Allowed || r.over.Load():
+		return invalid("handle", "handle: nothing is set aside; a reservation is renewed before Cancel and Settle")
+	case r.b != nil:
+		return nil
+	}
+	if ttl == 0 {
+		ttl = r.Expires
+	}
+	req := &quoratev1.RenewRequest{Handle: r.handle, Ttl: durationpb.New(ttl)}
+	return r.c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
+		_, err := q.Renew(ctx, req)
+		return err
+	})
+}
+
+// Keep renews what a node keeps, three times within Expires, until Cancel or Settle, or until
+// ctx ends: so work may take longer than the lease, and what a process that died had is free
+// one lease later. It returns at once; nothing runs between renewals.
+func (r *Reservation) Keep(ctx context.Context) {
+	if !r.Allowed || r.b != nil || r.Expires <= 0 {
+		return
+	}
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
+	if r.next != nil || r.over.Load() {
+		return
+	}
+	every := max(r.Expires/3, time.Millisecond)
+	var next *time.Timer
+	next = time.AfterFunc(every, func() {
+		if ctx.Err() != nil {
+			return
+		}
+		err := r.Renew(ctx, 0)
+		r.keeping.Lock()
+		defer r.keeping.Unlock()
+		if r.next == next && (err == nil || errors.Is(err, ErrUnavailable)) {
+			next.Reset(every)
+		}
+	})
+	r.next = next
+}
+
+// unkeep ends Keep.
+func (r *Reservation) unkeep() {
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
+	if r.next != nil {
+		r.next.Stop()
+		r.next = nil
+	}
 }
 
 // ReserveN sets n tokens aside. A limit with max_debt may set aside tokens to come:
@@ -140,9 +202,14 @@ func (c *Client) reserve(ctx context.Context, req *quoratev1.ReserveRequest, n i
 	return out, nil
 }
 
+// Acquire is Bucket.Acquire of a key.
+func (c *Client) Acquire(ctx context.Context, namespace, limit, key string, n int64, ttl time.Duration) (*Reservation, error) {
+	return c.Bucket(namespace, limit, key).Acquire(ctx, n, ttl)
+}
+
 // Acquire takes n places under a limit of what is in flight, for ttl, 1 ms to 24 h;
-// 0 is the limit's lease. Cancel and Settle release them. A node keeps them, so
-// without one there is an error.
+// 0 is the limit's lease. Cancel and Settle release them; Renew and Keep make them last
+// longer. A node keeps them, so without one there is an error.
 func (b *Bucket) Acquire(ctx context.Context, n int64, ttl time.Duration) (*Reservation, error) {
 	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type Result struct {
 	Limit Limit
 	// Remaining is the estimated number of tokens left in the whole cluster.
 	Remaining int64
-	// RetryAfter is 0 when allowed, else the earliest moment at which the same
+	// RetryAfter is 0 when allowed, else how long it takes at least until the same
 	// check could pass; [Never] when it never can.
 	RetryAfter time.Duration
 	// Wait is how long to wait before going ahead: the tokens are reserved. Only
@@ -33,8 +33,8 @@ type Result struct {
 	ResetAfter time.Duration
 	// Policies are what callers may be told of the limits that were charged, for
 	// RateLimit headers: one after Allow; after AllowHTTP one for each limit that
-	// matched, as far as they were decided, in order of their names. None when no limit decided, or
-	// the limit counts nothing. Shadow limits are left out.
+	// matched, as far as they were decided, in order of their names. There is none when
+	// no limit decided, or the limit counts nothing. Shadow limits are left out.
 	Policies []Policy
 	// Err is the fault of this check. Only AllowBatch sets it; the other fields
 	// are then zero.

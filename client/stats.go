@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,9 +30,29 @@ type stats struct {
 func (s *stats) refusedBy(addr string, err error) {
 	why := addr + ": no answer in time"
 	if err != nil && !errors.Is(err, context.Canceled) {
-		why = addr + ": " + status.Convert(err).Message()
+		why = addr + ": " + inWords(status.Convert(err).Message())
 	}
 	s.lastErr.Store(&why)
+}
+
+// inWords says what gRPC says of the two mistakes that it has no words for.
+func inWords(text string) string {
+	has := func(part string) bool { return strings.Contains(text, part) }
+	switch {
+	case has("unexpected HTTP status code") || has("unexpected content-type") || has("looked like an HTTP/1.1 header"):
+		return "is HTTP, not gRPC: give the gRPC port, which is 7412 unless set otherwise"
+	case has("connection error") && (has("EOF") || has("reset")):
+		return text + "; if the nodes use TLS, give WithTLSDir"
+	}
+	return text
+}
+
+// lastError is why the last attempt to attach failed.
+func (s *stats) lastError() string {
+	if why := s.lastErr.Load(); why != nil {
+		return *why
+	}
+	return "no answer yet"
 }
 
 // The modes by number.

@@ -97,7 +97,21 @@ func (a *Application) attempt(ctx context.Context, left int, conn *grpc.ClientCo
 		}
 		share = ctx
 	}
-	return f(share, quoratev1.NewAccountServiceClient(conn))
+	return inTime(share, f(share, quoratev1.NewAccountServiceClient(conn)))
+}
+
+// deadlineSlack is by how much a node may end a call before its deadline here.
+const deadlineSlack = 50 * time.Millisecond
+
+// inTime makes what it is of a node's ending the call at its deadline, which is sent to
+// it as what is left and so may be a little earlier there: that looks like a cancelled
+// call, and the context has not ended yet.
+func inTime(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && status.Code(err) == codes.Canceled && time.Until(deadline) < deadlineSlack {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
 }
 
 // connected waits until there is a connection, unless there is none to be had.

@@ -17,6 +17,12 @@
 // caller's address on servers, and the target on clients, unless [Key] says
 // otherwise.
 //
+// Under a limit of what is in flight (in_flight in limit files) a call to a server takes as
+// many places as it costs, and gives them back when its handler has returned; they are renewed
+// meanwhile. That needs [Limit] or [Method], and a limiter that is a client.Acquirer: by
+// [Rules], with [PerMessage] and on clients, such limits let nothing pass, and [OnError] is
+// told why.
+//
 // # Refusals
 //
 // They are RESOURCE_EXHAUSTED with the details RetryInfo, unless no waiting

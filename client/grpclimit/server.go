@@ -53,27 +53,39 @@ type unary struct{ ctx context.Context }
 func (u unary) SetHeader(md metadata.MD) error { return grpc.SetHeader(u.ctx, md) }
 func (u unary) SetTrailer(md metadata.MD)      { grpc.SetTrailer(u.ctx, md) } //nolint:errcheck // as a stream's
 
-// admit asks, tells, and returns the status of a call that does not pass. A
-// header that has been sent stays as it is.
+// admit asks about a message, tells, and returns the status of what does not pass.
 func (c *config) admit(g *gate.Gate, h headers, call *extract.Call) error {
 	res, outcome, err := g.Ask(extract.Request{Call: call}, "POST", call.Method)
+	return c.answer(h, &res, outcome, err)
+}
+
+// enter is admit of a call; leave is to be called when it is over, whatever became of it.
+func (c *config) enter(g *gate.Gate, h headers, call *extract.Call) (leave func(), err error) {
+	res, leave, outcome, err := g.Enter(extract.Request{Call: call}, "POST", call.Method)
+	return leave, c.answer(h, &res, outcome, err)
+}
+
+// answer tells the caller. A header that has been sent stays as it is.
+func (c *config) answer(h headers, res *client.Result, outcome gate.Outcome, err error) error {
 	switch outcome {
 	case gate.Pass:
-		if md := c.told(&res); md != nil {
+		if md := c.told(res); md != nil {
 			h.SetHeader(md) //nolint:errcheck // of a stream whose header has gone
 		}
 	case gate.Refuse:
-		h.SetTrailer(c.trailer(&res))
+		h.SetTrailer(c.trailer(res))
 	}
-	return failure(&res, outcome, err)
+	return failure(res, outcome, err)
 }
 
 func (c *config) unaryServer(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if g := c.gateOf(info.FullMethod); g != nil {
 		call := &extract.Call{Context: ctx, Method: info.FullMethod, Message: req}
-		if err := c.admit(g, unary{ctx}, call); err != nil {
+		leave, err := c.enter(g, unary{ctx}, call)
+		if err != nil {
 			return nil, err
 		}
+		defer leave()
 	}
 	return next(ctx, req)
 }
@@ -86,9 +98,11 @@ func (c *config) streamServer(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	case c.message:
 		return next(srv, &serverStream{ServerStream: ss, config: c, gate: g, method: info.FullMethod})
 	}
-	if err := c.admit(g, ss, &extract.Call{Context: ss.Context(), Method: info.FullMethod}); err != nil {
+	leave, err := c.enter(g, ss, &extract.Call{Context: ss.Context(), Method: info.FullMethod})
+	if err != nil {
 		return err
 	}
+	defer leave()
 	return next(srv, ss)
 }
 

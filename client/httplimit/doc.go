@@ -21,6 +21,11 @@
 // answered with 503. Nothing that a caller can send makes the limiter fail, and a
 // request whose context has ended never reaches the handler.
 //
+// Under a limit of what is in flight (in_flight in limit files) a request takes as many places
+// as it costs, before the handler runs, and gives them back when it has returned; they are
+// renewed meanwhile. That needs [Limit] and a limiter that is a client.Acquirer: by [Rules], and
+// in a client, such limits let nothing pass, and [OnError] is told why.
+//
 // # Client
 //
 // [NewTransport] is an http.RoundTripper that asks before it sends. It waits

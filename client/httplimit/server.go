@@ -38,20 +38,26 @@ func New(l client.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if h.skips(r) || h.admit(w, r) {
+			if h.skips(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if leave, ok := h.admit(w, r); ok {
+				defer leave()
 				next.ServeHTTP(w, r)
 			}
 		})
 	}
 }
 
-// admit reports whether the request goes on; if not it has been answered.
-func (h *handler) admit(w http.ResponseWriter, r *http.Request) bool {
-	res, outcome, err := h.Ask(extract.Request{HTTP: r}, r.Method, r.URL.Path)
+// admit reports whether the request goes on, and what is to be called when it is over; if
+// not it has been answered.
+func (h *handler) admit(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
+	res, leave, outcome, err := h.Enter(extract.Request{HTTP: r}, r.Method, r.URL.Path)
 	switch outcome {
 	case gate.Pass:
 		h.tell(w.Header(), &res)
-		return true
+		return leave, true
 	case gate.Refuse:
 		h.tell(w.Header(), &res)
 		if s, ok := fields.RetryAfter(&res); ok {
@@ -64,7 +70,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) bool {
 		w.Header()["Retry-After"] = []string{"1"}
 		h.refused(w, r, Refusal{Status: http.StatusServiceUnavailable, Err: err})
 	}
-	return false
+	return leave, false
 }
 
 // tell sets the fields. Another such middleware may have set its own: lists are

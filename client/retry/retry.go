@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/client"
 )
 
-// Defaults.
+// The defaults of [Do].
 const (
 	DefaultFirst = 100 * time.Millisecond // bound of the first pause
 	DefaultMost  = 10 * time.Second       // bound of every pause
@@ -36,7 +36,7 @@ type options struct {
 	again       func(error) bool
 }
 
-// Times bounds the calls, the first included, 1 or more.
+// Times bounds the calls, the first included; below 1 counts as 1.
 func Times(n int) Option { return func(o *options) { o.times = max(n, 1) } }
 
 // Pauses sets what bounds the pauses: chance takes each between 0 and first, then

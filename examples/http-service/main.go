@@ -15,6 +15,7 @@ import (
 	"log"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/httplimit"
@@ -30,9 +31,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	select {
+	case <-c.Ready():
+	case <-time.After(10 * time.Second): // better without limits than not at all; the client logs why
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello from", r.URL.Path) })
 
-	limited := httplimit.New(c, httplimit.Limit("web", "per_client"), httplimit.SkipPaths("/healthz"))
+	limited := httplimit.New(c, httplimit.Limit("web", "per_client"), httplimit.SkipPaths("/healthz"),
+		httplimit.OnError(func(_ context.Context, err error) { log.Print("let through: ", err) }))
 	log.Fatal(http.ListenAndServe(*listen, limited(mux)))
 }

@@ -20,6 +20,7 @@ import (
 
 func main() {
 	nodes := flag.String("nodes", "127.0.0.1:7412,127.0.0.1:7422,127.0.0.1:7432", "gRPC addresses of the nodes")
+	tlsDir := flag.String("tls-dir", "", "directory with ca.crt, client.crt and client.key, of a cluster that is secured")
 	flag.Parse()
 	count, err := strconv.Atoi(flag.Arg(0))
 	if err != nil || count < 1 {
@@ -27,7 +28,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err = run(ctx, strings.Split(*nodes, ","), count)
+	err = run(ctx, strings.Split(*nodes, ","), *tlsDir, count)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,8 +36,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, nodes []string, count int) error {
-	c, err := client.New(ctx, nodes)
+func run(ctx context.Context, nodes []string, tlsDir string, count int) error {
+	c, err := client.New(ctx, nodes, client.WithTLSDir(tlsDir))
 	if err != nil {
 		return err
 	}

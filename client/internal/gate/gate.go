@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -55,6 +56,8 @@ type Gate struct {
 	FailClosed bool
 	Jitter     time.Duration                // added to RetryAfter at random, up to this
 	OnError    func(context.Context, error) // may be nil
+
+	inFlight *atomic.Bool // what the limit counts, as far as is known; made by Validate
 }
 
 // Validate says what is wrong with g, as an error of whoever wrote the program.
@@ -71,43 +74,109 @@ func (g *Gate) Validate(rules bool) error {
 	case g.Jitter < 0 || g.Jitter > MaxJitter:
 		return fmt.Errorf("the jitter is %v; must be 0 to %v", g.Jitter, MaxJitter)
 	}
+	g.inFlight = new(atomic.Bool)
 	return nil
 }
 
 // Ask asks about a request, by its method and path where rules decide, and waits
-// if the limit says so.
+// if the limit says so. A limit of what is in flight lets nothing pass.
 func (g *Gate) Ask(r extract.Request, method, path string) (client.Result, Outcome, error) {
+	res, _, outcome, err := g.enter(r, method, path, false)
+	return res, outcome, err
+}
+
+// Enter is Ask of a request whose end is known: of a limit of what is in flight it takes
+// places, as many as the request costs, and keeps them until leave is called. leave is never
+// nil.
+func (g *Gate) Enter(r extract.Request, method, path string) (res client.Result, leave func(), outcome Outcome, err error) {
+	res, place, outcome, err := g.enter(r, method, path, true)
+	if place == nil {
+		return res, func() {}, outcome, err
+	}
+	ctx := context.WithoutCancel(r.Context())
+	leave = func() { _ = place.Cancel(ctx) } // its lease ends it if no node hears it
+	if outcome != Pass {
+		leave()
+		leave = func() {}
+	}
+	return res, leave, outcome, err
+}
+
+func (g *Gate) enter(r extract.Request, method, path string, ends bool) (client.Result, *client.Reservation, Outcome, error) {
+	res, place, outcome, err := g.decide(r, method, path, ends)
+	if outcome != Pass || res.Wait <= 0 {
+		return res, place, outcome, err
+	}
+	if err := Sleep(r.Context(), res.Wait); err != nil {
+		return res, place, Drop, err
+	}
+	return res, place, Pass, nil
+}
+
+func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client.Result, *client.Reservation, Outcome, error) {
 	key, skip, err := g.Missing.Of(g.Key, r)
 	if err != nil {
-		return client.Result{}, Fault, err
+		return client.Result{}, nil, Fault, err
 	}
 	if skip {
-		return client.Result{}, Pass, nil
+		return client.Result{}, nil, Pass, nil
 	}
 	cost, err := g.Cost.Of(r)
 	if err != nil {
-		return client.Result{}, Fault, err
+		return client.Result{}, nil, Fault, err
 	}
 	if g.Limit == "" {
 		if method, path, err = fit(method, path); err != nil {
-			return client.Result{}, Fault, err
+			return client.Result{}, nil, Fault, err
 		}
 	}
 	ctx := r.Context()
-	res, err := g.ask(ctx, method, path, key, cost)
+	res, place, err := g.take(ctx, method, path, key, cost, ends)
 	if err != nil {
-		return g.failed(ctx, err)
+		res, outcome, err := g.failed(ctx, err)
+		return res, nil, outcome, err
 	}
 	if !res.Allowed {
 		res.RetryAfter = later(res.RetryAfter, g.Jitter)
-		return res, Refuse, nil
+		return res, nil, Refuse, nil
 	}
-	if res.Wait > 0 {
-		if err := Sleep(ctx, res.Wait); err != nil {
-			return res, Drop, err
+	return res, place, Pass, nil
+}
+
+// take asks for tokens, or for places where that is what the limit counts. Which it is it
+// learns from the answers: the limit may change.
+func (g *Gate) take(ctx context.Context, method, path, key string, cost int64, ends bool) (client.Result, *client.Reservation, error) {
+	a, can := g.Limiter.(client.Acquirer)
+	can = can && ends && g.Limit != ""
+	if !can || !g.inFlight.Load() {
+		res, err := g.ask(ctx, method, path, key, cost)
+		if !can || !errors.Is(err, client.ErrUseAcquire) {
+			return res, nil, err
 		}
+		g.inFlight.Store(true)
 	}
-	return res, Pass, nil
+	place, err := g.acquire(ctx, a, key, cost)
+	switch {
+	case errors.Is(err, client.ErrInvalid):
+		g.inFlight.Store(false)
+		res, err := g.ask(ctx, method, path, key, cost)
+		return res, nil, err
+	case err != nil:
+		return client.Result{}, nil, err
+	case !place.OK():
+		return place.Result, nil, nil
+	}
+	place.Keep(context.WithoutCancel(ctx))
+	return place.Result, place, nil
+}
+
+func (g *Gate) acquire(ctx context.Context, a client.Acquirer, key string, n int64) (*client.Reservation, error) {
+	if g.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, g.Timeout)
+		defer cancel()
+	}
+	return a.Acquire(ctx, g.Namespace, g.Limit, key, n, 0)
 }
 
 func (g *Gate) ask(ctx context.Context, method, path, key string, cost int64) (client.Result, error) {
@@ -139,7 +208,7 @@ func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, e
 	if g.OnError != nil {
 		g.OnError(ctx, err)
 	}
-	if g.FailClosed {
+	if g.FailClosed || errors.Is(err, client.ErrUseAcquire) {
 		return client.Result{}, Fail, err
 	}
 	return client.Result{}, Pass, err

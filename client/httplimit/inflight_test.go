@@ -1,0 +1,142 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/httplimit"
+)
+
+// places is a node with a limit of so many in flight, or of a rate that admits all.
+type places struct {
+	quoratev1.UnimplementedQuotaServiceServer
+	mu               sync.Mutex
+	free             int
+	rate             bool
+	asked, took, out int
+}
+
+func (p *places) Allow(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	if p.rate {
+		return &quoratev1.AllowResponse{Allowed: true, Why: quoratev1.Why_WHY_HELD}, nil
+	}
+	return &quoratev1.AllowResponse{Why: quoratev1.Why_WHY_USE_ACQUIRE}, nil
+}
+
+func (p *places) Acquire(_ context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rate {
+		return nil, status.Error(codes.InvalidArgument, "limit: counts bucket")
+	}
+	if p.free < int(req.GetCount()) {
+		return &quoratev1.AcquireResponse{Result: &quoratev1.AllowResponse{Why: quoratev1.Why_WHY_OVER_LIMIT, RetryAfter: durationpb.New(time.Second)}}, nil
+	}
+	p.free -= int(req.GetCount())
+	p.took++
+	return &quoratev1.AcquireResponse{Allowed: true, Handle: "h", ExpiresIn: durationpb.New(time.Minute), Result: &quoratev1.AllowResponse{Allowed: true}}, nil
+}
+
+func (p *places) Release(context.Context, *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free++
+	p.out++
+	return &quoratev1.ReleaseResponse{}, nil
+}
+
+func attachPlaces(t *testing.T, p *places) *client.Client {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	quoratev1.RegisterQuotaServiceServer(srv, p)
+	go srv.Serve(l) // ends with Stop
+	t.Cleanup(srv.Stop)
+	c, err := client.New(t.Context(), []string{l.Addr().String()}, client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestInFlight: under a limit of what is in flight a request has a place until its handler has
+// returned, or panics; who finds none is refused; and the limit may become one of a rate.
+func TestInFlight(t *testing.T) {
+	p := &places{free: 1}
+	within, again := make(chan struct{}), make(chan struct{})
+	h := httplimit.New(attachPlaces(t, p), httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			within <- struct{}{}
+			<-again
+		case "/panics":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	call := func(path string) (code int, retry string) {
+		defer func() { _ = recover() }()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, get(path))
+		return w.Code, w.Header().Get("Retry-After")
+	}
+	slow := make(chan int)
+	go func() { code, _ := call("/slow"); slow <- code }()
+	<-within
+	if code, retry := call("/"); code != http.StatusTooManyRequests || retry != "1" {
+		t.Errorf("a second at once: %d, %q", code, retry)
+	}
+	again <- struct{}{}
+	if code := <-slow; code != http.StatusOK {
+		t.Errorf("the first: %d", code)
+	}
+	call("/panics")
+	for range 3 {
+		if code, _ := call("/"); code != http.StatusOK {
+			t.Errorf("one after the other: %d", code)
+		}
+	}
+	if p.asked != 1 || p.took != 5 || p.out != 5 || p.free != 1 {
+		t.Errorf("asked %d times, took %d places, gave %d back, %d free", p.asked, p.took, p.out, p.free)
+	}
+	p.rate = true
+	if code, _ := call("/"); code != http.StatusOK || p.asked != 2 {
+		t.Errorf("as a rate: %d, asked %d times", code, p.asked)
+	}
+}
+
+// TestInFlightOfRules: where no place can be taken nothing passes, and it is said why.
+func TestInFlightOfRules(t *testing.T) {
+	var told error
+	c := attachPlaces(t, &places{free: 1})
+	w := do(c, get("/"), httplimit.Rules("work"), httplimit.OnError(func(_ context.Context, err error) { told = err }))
+	if w.Code != http.StatusServiceUnavailable || !errors.Is(told, client.ErrUseAcquire) {
+		t.Errorf("%d, %v", w.Code, told)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := httplimit.NewTransport(c, nil, httplimit.Limit("work", "jobs")).RoundTrip(req); !errors.Is(err, client.ErrUseAcquire) {
+		t.Errorf("a client: %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/missing"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const (
+	// sayEvery is how often the same is said again.
+	sayEvery = time.Minute
+	// quietFor is how long there may be no node before anything is said.
+	quietFor = 2 * time.Second
+	// nameEvery is how often a name that is not there is told to a node, which counts it.
+	nameEvery = 5 * time.Second
+	// maxNames bounds the names that are not there and are remembered; of further ones
+	// nothing is logged.
+	maxNames = 100
+)
+
+// WithLogger sets where the client says what would otherwise go unnoticed: that no node has
+// answered for two seconds, that a limit does not exist, that one is asked in the wrong way.
+// Each is said at once and then once a minute as long as it is so. The default is
+// slog.Default(), as it is then; nil says nothing.
+func WithLogger(l *slog.Logger) Option {
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	return func(o *options) { o.logger = l }
+}
+
+// notices are what people are told of a client that does not limit as it was meant to. Safe for
+// concurrent use.
+type notices struct {
+	logger *slog.Logger // nil: the default
+
+	mu     sync.Mutex
+	names  map[quota.LimitName]*wrongName
+	silent quota.Time // nobody answers: not said again before
+	said   bool       // that nobody answers, and not yet that somebody does
+	asking bool       // a node is being told a name
+	shut   bool
+	work   sync.WaitGroup // of the one goroutine that tells it
+}
+
+// wrongName is a name that checks were made with in vain.
+type wrongName struct {
+	version   uint64 // of the limits that detail is of
+	detail    string
+	say, tell quota.Time // not before
+}
+
+func (n *notices) log() *slog.Logger {
+	if n.logger == nil {
+		return slog.Default()
+	}
+	return n.logger
+}
+
+// unanswered says that no node answers, and why.
+func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
+	n.mu.Lock()
+	due := now >= n.silent && !n.shut
+	if due {
+		n.silent, n.said = now.Add(sayEvery), true
+	}
+	n.mu.Unlock()
+	if due {
+		n.log().Warn("quorate: no node answers, so limits are not kept with the others", "for", since.Round(time.Second), "err", why)
+	}
+}
+
+// attached says that a node answers again, if it was said that none did.
+func (n *notices) attached(addr string) {
+	n.mu.Lock()
+	said := n.said
+	n.said, n.silent = false, 0
+	n.mu.Unlock()
+	if said {
+		n.log().Info("quorate: attached to a node", "node", addr)
+	}
+}
+
+// wrong returns the words for a name, made by f once for every version of the limits; and
+// whether they are to be logged, and a node is to be told, now.
+func (n *notices) wrong(now quota.Time, name quota.LimitName, version uint64, tells bool, f func() string) (detail string, say, tell bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.names[name]
+	switch {
+	case w == nil && len(n.names) >= maxNames:
+		return fmt.Sprintf("%v does not exist", name), false, false
+	case w == nil:
+		if n.names == nil {
+			n.names = map[quota.LimitName]*wrongName{}
+		}
+		w = &wrongName{}
+		n.names[quota.LimitName{Namespace: strings.Clone(name.Namespace), Limit: strings.Clone(name.Limit)}] = w
+	}
+	if w.detail == "" || w.version != version {
+		w.version, w.detail = version, f()
+	}
+	if say = now >= w.say; say {
+		w.say = now.Add(sayEvery)
+	}
+	if tell = now >= w.tell && !n.asking && !n.shut && tells; tell {
+		w.tell, n.asking = now.Add(nameEvery), true
+		n.work.Add(1)
+	}
+	return w.detail, say, tell
+}
+
+// close waits for the goroutine; nothing is said from then on.
+func (n *notices) close() {
+	n.mu.Lock()
+	n.shut = true
+	n.mu.Unlock()
+	n.work.Wait()
+}
+
+// noLimit is the error of a check whose limit is not there. It is logged, and a node is told
+// so that its metrics have it.
+func (c *Client) noLimit(r *rules, n quota.LimitName) error {
+	detail, say, tell := c.notices.wrong(c.clock.now(), n, r.limits.Version, true, func() string { return c.explain(r, n) })
+	if say {
+		c.notices.log().Warn("quorate: a limit does not exist: nothing limits what asks for it", "limit", n.String(), "err", detail)
+	}
+	if tell {
+		go c.tellName(n)
+	}
+	return &Error{Kind: ErrNoLimit, Detail: detail}
+}
+
+// noRules notes that no limit of a namespace is for HTTP requests, whatever they are.
+func (c *Client) noRules(r *rules, namespace string) {
+	n := quota.LimitName{Namespace: namespace}
+	detail, say, _ := c.notices.wrong(c.clock.now(), n, r.limits.Version, false, func() string {
+		return fmt.Sprintf("no limit of namespace %q has a match: give one to a limit of it, or name the limit", namespace)
+	})
+	if say {
+		c.notices.log().Warn("quorate: a namespace has no limits for HTTP requests: nothing limits what asks for them", "namespace", namespace, "err", detail)
+	}
+}
+
+// inFlight is the error of a check of a limit that counts what is in flight. It is logged.
+func (c *Client) inFlight(n quota.LimitName) error {
+	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, func() string {
+		return fmt.Sprintf("%v admits nothing by Allow: take a place with Acquire before the work, and give it back with the reservation's Cancel; the middleware for HTTP and gRPC does so by itself", n)
+	})
+	if say {
+		c.notices.log().Error("quorate: a limit of what is in flight is asked as one of a rate: it refuses everything", "limit", n.String(), "err", detail)
+	}
+	return &Error{Kind: ErrUseAcquire, Field: "limit", Detail: detail}
+}
+
+// explain says what was probably meant.
+func (c *Client) explain(r *rules, n quota.LimitName) string {
+	if used := c.opts.namespaces; len(used) > 0 && !slices.Contains(used, n.Namespace) {
+		return fmt.Sprintf("%v is in no namespace that WithNamespaces names: %s", n, strings.Join(used, ", "))
+	}
+	return missing.Explain(n, r.limits)
+}
+
+// tellName asks a node for a limit that is not there, without charging anything: it counts
+// that in quorate_no_limit_total. Whether it answers does not matter.
+func (c *Client) tellName(n quota.LimitName) {
+	defer func() {
+		c.notices.mu.Lock()
+		c.notices.asking = false
+		c.notices.mu.Unlock()
+		c.notices.work.Done()
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.timeout)
+	defer cancel()
+	_ = c.askEach(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
+		_, err := q.Allow(ctx, request(quota.Key{LimitName: n, Key: quota.WholeKey}, 0))
+		return err
+	})
+}

@@ -1,0 +1,209 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// heard is a logger's output, without times.
+type heard struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.buf.Write(p)
+}
+
+func (h *heard) take() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.buf.Reset()
+	return h.buf.String()
+}
+
+func (h *heard) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// TestAddresses: an address that cannot be one is refused by New, in words.
+func TestAddresses(t *testing.T) {
+	for addr, ok := range map[string]bool{
+		"localhost": false, "127.0.0.1": false, "::1": false, "": false, "localhost:": false,
+		"localhost:7412": true, ":7412": true, "[::1]:7412": true, "dns:///quorate:7412": true, "unix:/run/quorate.sock": true,
+	} {
+		c, err := New(t.Context(), []string{addr}, WithMode(Remote))
+		if err == nil {
+			c.Close()
+		}
+		var e *Error
+		if (err == nil) != ok || !ok && (!errors.As(err, &e) || e.Field != "addrs" || !strings.Contains(err.Error(), "must be host:port") || !strings.Contains(err.Error(), "7412")) {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+}
+
+// TestNobodyThere: that no node answers is said after two seconds, then once a minute; and
+// that one answers again once.
+func TestNobodyThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 10, quota.Soft))
+		cl.node("a").set(false)
+		var h heard
+		c := attachTo(t, cl, WithLogger(h.logger()))
+		defer c.Close()
+		time.Sleep(1900 * time.Millisecond)
+		if got := h.take(); got != "" {
+			t.Errorf("before two seconds: %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, `err="a: a is down"`) {
+			t.Errorf("after four seconds: %s", got)
+		}
+		time.Sleep(200 * time.Second)
+		if got := h.take(); strings.Count(got, "\n") != 3 {
+			t.Errorf("in 200 s: %s", got)
+		}
+		cl.node("a").set(true)
+		ready(t, c)
+		if got := h.take(); got != "level=INFO msg=\"quorate: attached to a node\" node=a\n" {
+			t.Errorf("again: %s", got)
+		}
+		time.Sleep(2 * lasting)
+		cl.node("a").set(false)
+		time.Sleep(300 * time.Millisecond)
+		cl.node("a").set(true)
+		time.Sleep(10 * time.Second)
+		if got := h.take(); got != "" {
+			t.Errorf("a stream that broke and was made anew: %s", got)
+		}
+	})
+}
+
+// TestWrongName: a limit that is not there is said once a minute, with what was probably
+// meant, as the error of each check is; whatever way it is asked.
+func TestWrongName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("per_client", "10/s", 10, quota.Soft))
+		var h heard
+		c := attachTo(t, cl, WithLogger(h.logger()))
+		defer c.Close()
+		ready(t, c)
+		b := c.Bucket("web", "per_clint", "k")
+		for range 1000 {
+			if !b.Allow() {
+				t.Fatal("refused")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		_, err := b.Check(t.Context(), 1)
+		if want := `web/per_clint does not exist; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+		got := h.take()
+		if strings.Count(got, "\n") != 2 || !strings.Contains(got, `did you mean \"web/per_client\"?`) || !strings.Contains(got, "limit=web/per_clint") {
+			t.Errorf("in 100 s: %s", got)
+		}
+		for range 5 {
+			if res, err := c.AllowHTTP(t.Context(), HTTPCheck{Namespace: "web", Method: "GET", Path: "/"}); err != nil || !res.Allowed || res.Why != WhyNoLimit {
+				t.Errorf("%+v %v", res, err)
+			}
+		}
+		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "has a match") {
+			t.Errorf("rules: %s", got)
+		}
+		for i := range 2 * maxNames { // more names than are remembered
+			if _, err := c.Allow(t.Context(), "web", strings.Repeat("x", i+1)[:min(i+1, 128)], "k", 1); !errors.Is(err, ErrNoLimit) {
+				t.Fatal(err)
+			}
+		}
+		if n := len(c.notices.names); n > maxNames {
+			t.Errorf("%d names", n)
+		}
+	})
+}
+
+// TestOtherNamespace: a limit of a namespace that the client has not named is not said to be
+// missing from the cluster.
+func TestOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := attachTo(t, newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 10, quota.Soft)), WithNamespaces("web", "mail"), WithLogger(nil))
+		defer c.Close()
+		ready(t, c)
+		if _, err := c.Allow(t.Context(), "api", "l", "k", 1); err == nil || !strings.Contains(err.Error(), "api/l is in no namespace that WithNamespaces names: web, mail") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestNodeIsToldNames: a node is asked for a name that is not there, charging nothing, so that
+// it counts it: every few seconds and not at every check.
+func TestNodeIsToldNames(t *testing.T) {
+	var costs []int64
+	n := answering(func(_ context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+		costs = append(costs, req.GetCost())
+		return nil, status.Error(codes.NotFound, "web/per_clint does not exist")
+	})
+	addr, _ := serve(t, n)
+	c := newClient(t, []string{addr}, WithLogger(nil))
+	r := newRules(&quota.Limits{})
+	name := quota.LimitName{Namespace: "web", Limit: "per_clint"}
+	for range 100 {
+		if err := c.noLimit(r, name); !errors.Is(err, ErrNoLimit) {
+			t.Fatal(err)
+		}
+	}
+	c.notices.close()
+	if len(costs) != 1 || costs[0] != 0 {
+		t.Errorf("asked with costs %v; want once, with 0", costs)
+	}
+	if err := c.noLimit(r, name); !errors.Is(err, ErrNoLimit) || len(costs) != 1 {
+		t.Errorf("after close: %v, %v", err, costs)
+	}
+}
+
+// TestCircuitIsSaid: calls that no node answers are said when the circuit opens.
+func TestCircuitIsSaid(t *testing.T) {
+	addr, stop := serve(t, answering(admit))
+	stop()
+	var h heard
+	c := newClient(t, []string{addr}, WithLogger(h.logger()), WithBreaker(2))
+	for range 3 {
+		c.Allow(t.Context(), "web", "per_client", "k", 1)
+	}
+	if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no node answers") || !strings.Contains(got, addr) {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestInWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type \"text/plain\"": "is HTTP, not gRPC: give the gRPC port, which is 7412 unless set otherwise",
+		"connection error: desc = \"error reading server preface: EOF\"":                                                                "connection error: desc = \"error reading server preface: EOF\"; if the nodes use TLS, give WithTLSDir",
+		"too many clients": "too many clients",
+	} {
+		if got := inWords(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package missing
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+func limits(t *testing.T, names ...string) *quota.Limits {
+	t.Helper()
+	var all []quota.Limit
+	for _, n := range names {
+		ns, l, _ := strings.Cut(n, "/")
+		all = append(all, quota.Limit{LimitName: quota.LimitName{Namespace: ns, Limit: l}, Rate: quota.Rate{Tokens: 1, Per: 1e9}, Burst: 1})
+	}
+	out, err := quota.NewLimits(1, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestExplain(t *testing.T) {
+	shop := limits(t, "shop/per_user", "web/per_client")
+	for _, tc := range []struct {
+		limits *quota.Limits
+		asked  quota.LimitName
+		want   string
+	}{
+		{&quota.Limits{}, quota.LimitName{Namespace: "shop", Limit: "x"}, `shop/x does not exist: there are no limits at all; apply a limit file with "quorate limits apply FILE"`},
+		{shop, quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
+		{shop, quota.LimitName{Namespace: "shop", Limit: "zzz"}, `shop/zzz does not exist; namespace "shop" has: per_user`},
+		{shop, quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: there is no namespace "shp"; did you mean "shop"? there are: shop, web`},
+	} {
+		if got := Explain(tc.asked, tc.limits); got != tc.want {
+			t.Errorf("%v: %s", tc.asked, got)
+		}
+	}
+}
+
+// TestBounds: the words do not grow with the number of limits.
+func TestBounds(t *testing.T) {
+	var names []string
+	for i := range 3 * maxCompared {
+		names = append(names, fmt.Sprintf("shop/l%05d", i))
+	}
+	got := Explain(quota.LimitName{Namespace: "shop", Limit: "x"}, limits(t, names...))
+	if !strings.HasSuffix(got, "l00009, ... (1000+ in all)") || len(got) > 300 {
+		t.Errorf("%s", got)
+	}
+}
