@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -337,22 +336,5 @@ func TestLimitsSwapped(t *testing.T) {
 	r.want(softName, 20, true, quota.WhyEstimate)
 	if n := r.Len(); n != 1 {
 		t.Errorf("%d keys, want that of the limit that is left", n)
-	}
-}
-
-func TestConfig(t *testing.T) {
-	if err := (Config{Ranges: 1}).WithDefaults().Validate(); err != nil {
-		t.Errorf("the defaults are invalid: %v", err)
-	}
-	for want, c := range map[string]Config{
-		"ranges: 0":    {},
-		"ranges: 257":  {Ranges: 257},
-		"sync: 1ms":    {Ranges: 1, Sync: time.Millisecond},
-		"max_keys: -1": {Ranges: 1, MaxKeys: -1},
-		"idle: 1ms":    {Ranges: 1, Idle: time.Millisecond},
-	} {
-		if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want an error with %q", c, err, want)
-		}
 	}
 }

@@ -1,8 +1,6 @@
 package aggregator
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -33,6 +31,10 @@ type Config struct {
 	Created, Removed func(quota.Key)
 	// Journal keeps the counts of durable keys beyond this process; nil is none.
 	Journal Journal
+	// Known is for how long before this process everything that earlier ones of the
+	// node counted is known: it was committed, or is in Journal and told with
+	// [Aggregator.Afterlife]. 0 is that they may have counted what nobody knows.
+	Known time.Duration
 }
 
 // WithDefaults returns c with zero fields set to their defaults.
@@ -50,24 +52,6 @@ func (c Config) WithDefaults() Config {
 		c.MaxKeys = 1_000_000
 	}
 	return c
-}
-
-// Validate returns every fault of c, joined.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Ranges < 1 || c.Ranges > 256 {
-		errs = append(errs, fmt.Errorf("ranges: %d; must be 1 to 256", c.Ranges))
-	}
-	if c.Sync < 10*time.Millisecond || c.Sync > 10*time.Second {
-		errs = append(errs, fmt.Errorf("sync: %v; must be 10ms to 10s", c.Sync))
-	}
-	if c.MaxKeys < 1 {
-		errs = append(errs, fmt.Errorf("max_keys: %d; must be 1 or more", c.MaxKeys))
-	}
-	if c.Idle < time.Second {
-		errs = append(errs, fmt.Errorf("idle: %v; must be at least 1s", c.Idle))
-	}
-	return errors.Join(errs...)
 }
 
 const (

@@ -1,6 +1,10 @@
 package aggregator
 
-import "github.com/quorate/quorate/internal/quota"
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // Room is memory for the reports of one Collect after another. The zero value is ready
 // to use. What it keeps is bounded by maxRoom; keys that were in a report stay in
@@ -80,7 +84,17 @@ func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Room, full bo
 	}
 	room.reports = append(room.reports, quota.Report{
 		Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
-		Full: full, Age: now.Sub(a.born), Entries: l.entries,
+		Full: full, Age: a.accounted(now, rt), Entries: l.entries,
 	})
 	*l = lines{}
+}
+
+// accounted is for how long all that this node used in the range is known to its leader,
+// or told by this process.
+func (a *Aggregator) accounted(now quota.Time, rt *route) time.Duration {
+	age := now.Sub(a.born)
+	if len(rt.lives.list) > 0 {
+		return age
+	}
+	return age + a.cfg.Known
 }

@@ -146,6 +146,28 @@ func bucketLimit(c quota.Ceiling, rate, burst int64) quota.Limit {
 	}
 }
 
+// TestFirstChecks: the node asks its leader at once for whoever waits for the first
+// tokens of a key, not at its next report.
+func TestFirstChecks(t *testing.T) {
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		l := bucketLimit(c, 5, 5)
+		w := newWorld(t, l, 2)
+		w.run(time.Second, 10*time.Millisecond)
+		for i := range 20 {
+			p, key := w.procs[i%2], fmt.Sprint("new", i)
+			_, need := p.agg.Try(w.clock, l.LimitName, key, 1)
+			for range 2 { // to the node and its leader, and back
+				w.now = w.now.Add(time.Millisecond)
+				w.pump()
+			}
+			d, need2 := p.agg.Try(w.clock, l.LimitName, key, 1)
+			if need != aggregator.Grant || need2 != aggregator.Nothing || !d.Allowed || d.Why != quota.WhyHeld {
+				t.Fatalf("%v, key %d: needs %v, and after 2 ms %v: %+v; want a grant, then held tokens", c, i, need, need2, d)
+			}
+		}
+	}
+}
+
 func TestClientsShareOneBucket(t *testing.T) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		l := bucketLimit(c, 100, 100)

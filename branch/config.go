@@ -1,8 +1,6 @@
 package branch
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -40,22 +38,4 @@ func (c Config) WithDefaults() Config {
 		c.MaxKeys = 1_000_000
 	}
 	return c
-}
-
-// Validate returns every fault of c, joined.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Sync < 10*time.Millisecond || c.Sync > 10*time.Second {
-		errs = append(errs, fmt.Errorf("sync: %v; must be 10ms to 10s", c.Sync))
-	}
-	if c.Lease < 3*c.Sync {
-		errs = append(errs, fmt.Errorf("lease: %v; must be at least three times sync (%v)", c.Lease, 3*c.Sync))
-	}
-	if c.MaxClients < 1 {
-		errs = append(errs, fmt.Errorf("max_clients: %d; must be 1 or more", c.MaxClients))
-	}
-	if c.MaxKeys < 1 {
-		errs = append(errs, fmt.Errorf("max_keys: %d; must be 1 or more", c.MaxKeys))
-	}
-	return errors.Join(errs...)
 }

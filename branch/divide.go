@@ -139,7 +139,7 @@ func (b *Branch) grant(h *holder, e *quota.ReportEntry, before *aggregator.Loan,
 		part = min(want, b.share(h, before, e.Want))
 	}
 	urgent := max(0, min(want, e.Want-h.lent)) // what callers wait for
-	loan := b.lend(h, part, a.wait+max(0, urgent-part))
+	loan := b.lend(h, part, a.wait+max(0, urgent-min(part, before.Held)))
 	if loan.Limit == nil {
 		return quota.GrantEntry{}, false
 	}

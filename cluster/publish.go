@@ -9,11 +9,6 @@ func (n *Node) Watch(f quota.EventFilter, buffer int) (events <-chan quota.Event
 	return n.hub.Watch(f, buffer)
 }
 
-// Listen passes events to a Go listener until stop; see events.Hub.
-func (n *Node) Listen(l quota.Listener, f quota.EventFilter, buffer int) (lost func() uint64, stop func()) {
-	return n.hub.Listen(l, f, buffer)
-}
-
 // publish tells watchers of decisions.
 func (n *Node) publish(reqs []quota.Request, out []quota.Decision) {
 	if !n.hub.Watched() {

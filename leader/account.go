@@ -269,6 +269,7 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 		if level := a.level(); level > told {
 			a.pool.Add(told.Plus(-level))
 		}
+		a.env.learned(now, told)
 		a.dirty = true
 	}
 	if !a.endures() {

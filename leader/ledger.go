@@ -29,11 +29,10 @@ type Ledger struct {
 	lives  uint64 // accounts opened so far
 	fades  fades
 
-	started   quota.Time
-	first     bool // nobody has led before
-	nodes     int
-	learning  bool
-	untracked int64 // reports of keys beyond MaxKeys
+	started  quota.Time
+	first    bool // nobody has led before
+	nodes    int
+	learning bool
 
 	written  quota.Seq     // checkpoints made
 	writing  []writing     // accounts in those that are not known to be committed, oldest first
@@ -94,9 +93,6 @@ func (l *Ledger) Learning() bool { return l.learning }
 
 // Len returns the number of accounts.
 func (l *Ledger) Len() int { return len(l.accounts) }
-
-// Untracked returns how many entries were not kept because MaxKeys was reached.
-func (l *Ledger) Untracked() int64 { return l.untracked }
 
 // Report books a member's report and answers it. A report of another range or
 // term, an old incarnation or a repeated sequence number changes nothing and
@@ -188,14 +184,11 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		l.hear(now, a, r.From)
 	}
 	h := a.holderAt(now, place, r, e)
-	gap := unknownGap
+	gap := firstGap(e)
 	if h == nil || h.epoch != e.Epoch {
 		alone = false
 		h = a.admit(now, r, e)
 		h.restored = true
-		if e.Learn != nil {
-			a.liveLearn(now)
-		}
 	} else {
 		gap = now.Sub(h.reported)
 	}
@@ -255,7 +248,6 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 		return nil
 	}
 	if len(l.accounts) >= l.cfg.MaxKeys {
-		l.untracked++
 		return nil
 	}
 	kl, saved := l.line(now, k, limit)
@@ -266,6 +258,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	l.refs.add(a)
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
+	a.env.opened(now, limit, &kl.KeyLevel, saved)
 	if l.accounts[k] = a; saved {
 		l.restore(now, a, &kl.KeyLevel)
 		a.restoreAnswers(now, &kl.KeyLevel)

@@ -28,7 +28,12 @@ import (
 //
 //	rate x (longest report gap + one-way delay)
 //
-// and the sums by as much for every new debt. Members that are cut off under
+// and the sums by as much for every new debt. What was used before this leader led
+// is dated by the log and by what members were told last, so that it is not held
+// against a level that has been full meanwhile; of a key that a member opened while
+// it heard of no leader neither is known, and too much may be measured.
+//
+// Members that are cut off under
 // when_cut_off: open count nothing, and so does this; what a member that died had
 // not reported is not known. Debt of less than a hundredth of a token is rounding.
 //
@@ -153,9 +158,9 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	if a.tier.Kind == quota.Concurrency {
 		a.advance(now) // what is in flight is not booked, but counted
 	}
-	since := now.Add(-l.cfg.Sync / 2) // a report tells of the time since the last one was sent
+	since := now // of an opening nobody knew: it is reported at once
 	if gap != unknownGap {
-		since = since.Add(-gap)
+		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report tells of the time since the last one was sent
 	}
 	a.env.charge(since, d.used+d.over-d.late, d.refunded, a.limit)
 	debt := a.debt()
@@ -185,6 +190,23 @@ type envelope struct {
 
 func newEnvelope(m limiter.Meter, now quota.Time) envelope { return envelope{m, now, now, now} }
 
+// opened says since when the envelope of a key that is opened has overflowed: what
+// members used while there was no leader is reported to this one, with the time
+// that they look back. The key is full since it had refilled what the log says it
+// lacked; if the log says nothing of it, it has always been full. A hard limit has
+// no debt: where the log says so, it sets aside what may have been lost.
+func (v *envelope) opened(now quota.Time, l *quota.Limit, kl *quota.KeyLevel, saved bool) {
+	switch {
+	case l.Ceiling == quota.Hard && v.Level() < 0:
+		v.Add(-v.Level())
+	case v.Level() < l.BurstUnits():
+	case saved:
+		v.from = min(now, kl.At.Add(l.Rate.TimeFor(max(0, l.BurstUnits()-kl.Level))))
+	default:
+		v.from = 0
+	}
+}
+
 // advance lets the envelope refill.
 func (v *envelope) advance(now quota.Time, l *quota.Limit, t *quota.Tier) {
 	burst, was := l.BurstUnits(), v.Level()
@@ -211,18 +233,26 @@ func (v *envelope) charge(since quota.Time, use, refunded quota.Units, l *quota.
 	v.Cap(l.BurstUnits())
 }
 
-// liveLearn takes over the level of an earlier leader.
-func (a *account) liveLearn(now quota.Time) {
-	a.env.advance(now, a.limit, &a.tier)
-	out := quota.Units(0)
-	for i := range a.holders {
-		out = out.Plus(a.holders[i].out)
+// learned takes over the level that an earlier leader told: the key was no fuller
+// then, so it has not overflowed.
+func (v *envelope) learned(now quota.Time, level quota.Units) {
+	if level < v.Level() {
+		v.Cap(level)
+		v.from, v.to = now, now
 	}
-	a.env.Cap(a.pool.Level().Plus(out))
 }
 
-// unknownGap is that of the first report of an opening.
+// unknownGap is that of the first report of an opening that no leader knew.
 const unknownGap = time.Duration(1<<63 - 1)
+
+// firstGap is how long the first report about a key looks back: to what the member
+// was told last, if it says so.
+func firstGap(e *quota.ReportEntry) time.Duration {
+	if e.Learn == nil || !e.Learn.Told || e.Learn.Age < 0 {
+		return unknownGap
+	}
+	return e.Learn.Age
+}
 
 // settle takes note of the debt before a report: what has lowered the level
 // since the last one was no admission.

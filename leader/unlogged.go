@@ -11,10 +11,12 @@ import (
 // Under hard nothing may be granted that a later leader would not know of. The
 // log says what was promised; and so that the first use of a key need not wait
 // for it, an equal part of every bucket is promised to every node without being
-// said: unlogged. More would leave nothing after a restart of all nodes. A new leader takes that off what a key begins with, for each node
-// that may hold it or may have used it since the bucket would have refilled:
-// those that have not told what they hold (claim), that have died, or whose
-// process has been started, since then.
+// said: unlogged. More would leave nothing after a restart of all nodes. A new
+// leader takes that off what a key begins with, for each node that may hold it or
+// may have used it since the bucket would have refilled: those that have not told
+// what they hold (claim), that have died, or that do not know what their process
+// before this one used, since then. One that was restarted and has its journal
+// knows: then no key begins with less.
 //
 // Windows have no such part: what one node might have used of a window would be
 // missing until its end.

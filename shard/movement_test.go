@@ -121,12 +121,12 @@ func TestHeirs(t *testing.T) {
 // BenchmarkPlace asks again where nothing has changed, as happens most.
 func BenchmarkPlace(b *testing.B) {
 	nodes := plainNodes(9, 3)
-	before, err := Place(nodes, DefaultRanges, 3, nil)
+	before, err := Place(nodes, 64, 3, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := Place(nodes, DefaultRanges, 3, before); err != nil {
+		if _, err := Place(nodes, 64, 3, before); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -6,28 +6,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Move is all that is to be done for one range.
-type Move struct {
-	Range quota.RangeID
-	Steps []Step // in order; a last Wait says what stands in the way
-}
-
-// Moves returns what is to be done until all ranges are as wanted, provided
-// that everything goes well: who is alive stays alive, and who is added catches
-// up. Ranges that are as wanted are left out. want and is are by range; of ranges
-// without an Actual nothing is said.
-func Moves(want []Placement, is []Actual) []Move {
-	var out []Move
-	for r := range min(len(want), len(is)) {
-		if steps := Steps(want[r], false, is[r]); len(steps) > 0 {
-			out = append(out, Move{quota.RangeID(r), steps})
-		}
-	}
-	return out
-}
-
-// Steps returns the same for one group: the answers of Next, one after the
-// other, without the final Done. It changes none of its arguments.
+// Steps returns what is to be done until a group is as wanted, provided that
+// everything goes well: who is alive stays alive, and who is added catches up. It is
+// the answers of Next, one after the other, without the final Done; a last Wait says
+// what stands in the way. It changes none of its arguments.
 func Steps(want Placement, meta bool, is Actual) []Step {
 	is = Actual{slices.Clone(is.Voters), slices.Clone(is.Nonvoters), is.Leader, map[quota.NodeID]bool{}, is.Alive}
 	for _, n := range slices.Concat(is.Voters, is.Nonvoters) {

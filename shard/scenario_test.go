@@ -160,12 +160,13 @@ func (s *scenario) moves(d *datadriven.TestData) string {
 	}
 	only := s.number(d, "range", -1)
 	var b strings.Builder
-	for _, m := range Moves(s.want, is) {
-		if only >= 0 && int(m.Range) != only {
+	for r := range min(len(s.want), len(is)) {
+		steps := Steps(s.want[r], false, is[r])
+		if len(steps) == 0 || only >= 0 && r != only {
 			continue
 		}
-		fmt.Fprintf(&b, "range %d\n", m.Range)
-		for _, step := range m.Steps {
+		fmt.Fprintf(&b, "range %d\n", r)
+		for _, step := range steps {
 			fmt.Fprintf(&b, "  %s\n", step)
 		}
 	}

@@ -8,11 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Bounds of a cluster's shape.
-const (
-	MaxRanges     = 256
-	DefaultRanges = 64
-)
+// MaxRanges bounds how many ranges a cluster is divided into.
+const MaxRanges = 256
 
 const (
 	fnvOffset = 14695981039346656037

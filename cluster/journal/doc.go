@@ -13,7 +13,8 @@
 // In the byte order of the machine, since it never leaves it.
 //
 //	header, 4096 bytes   magic, version, sizes, cluster, node and their check;
-//	                     life of the last process that opened it, steps
+//	                     life of the last process that opened it, steps; start of
+//	                     the machine, closed, missed, and when it was last broken
 //	steps of 1024 slots  512 bytes each: who (key, life, birth) and two halves
 //
 // A slot is in use if its id is not 0. The id is a hash of who the slot is for,
@@ -30,6 +31,14 @@
 // they have committed them; new counts go to free slots. Nothing is copied
 // or moved, so a process that dies while it takes over loses nothing, however
 // often: several earlier lives lie side by side in the one file.
+//
+// # Whole or not
+//
+// A leader that knows nothing of a key has to set aside what a process may have used
+// of it that died before it told. [Journal.Known] says that there is no such thing:
+// the journal of the last process is here, of the same start of the machine or closed
+// in order, and had a slot for every key. The header says since when that has been so,
+// over any number of processes; it is synced at Open and at Close.
 //
 // # Damage
 //

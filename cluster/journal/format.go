@@ -31,7 +31,12 @@ type header struct {
 
 	life  uint64 // of the last process that opened the file
 	steps uint64 // that are allocated
-	_     [headerSize - 7*8 - 2*quota.MaxNameLen]byte
+
+	boot   uint64 // of the machine, when that process opened it; 0 is not known
+	clean  uint64 // 1: that process has closed it, and synced it
+	missed uint64 // 1: it counted what it had no slot for
+	broken int64  // when something was last missing, by the wall clock in ns; 0 is never
+	_      [headerSize - 11*8 - 2*quota.MaxNameLen]byte
 }
 
 // slot is the counts of one key in one life of a process.

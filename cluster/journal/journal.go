@@ -30,6 +30,9 @@ type Config struct {
 	Cluster string
 	Node    quota.NodeID
 	Life    quota.Incarnation // of this process; larger than every earlier one
+	// Prior is the life of the process of this node before this one; 0 is none: the
+	// node is new.
+	Prior quota.Incarnation
 	// MaxSlots bounds the keys, 2048 to MaxSlots in steps of 1024; 0 is MaxSlots.
 	MaxSlots int
 	Logger   *slog.Logger // nil is nobody
@@ -164,6 +167,9 @@ func (j *Journal) start(old content, anew bool) error {
 		j.lives[f.entry.Life]++
 		j.inherited = append(j.inherited, f.entry)
 	}
+	if err := j.begin(anew); err != nil {
+		return err
+	}
 	if anew {
 		return j.replace(path)
 	}
@@ -191,7 +197,6 @@ func (j *Journal) openFile(path string) error {
 	}
 	j.maps.add(m)
 	j.head = (*header)(unsafe.Pointer(&m[0]))
-	atomic.StoreUint64(&j.head.life, uint64(j.cfg.Life))
 	return nil
 }
 
@@ -230,7 +235,7 @@ func (j *Journal) Inherited() []quota.Afterlife {
 // Slot implements aggregator.Journal.
 func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
 	if len(k.Namespace)+len(k.Limit)+len(k.Key) > maxText {
-		j.tooLong.Add(1)
+		j.miss(&j.tooLong)
 		return nil
 	}
 	j.mu.Lock()
@@ -239,7 +244,7 @@ func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
 		j.askToGrow()
 	}
 	if len(j.free) == 0 || j.closed.Load() {
-		j.noRoom.Add(1)
+		j.miss(&j.noRoom)
 		return nil
 	}
 	return j.take(k, j.cfg.Life, birth)
@@ -321,5 +326,5 @@ func (j *Journal) Close() error {
 	close(j.toGrow)
 	j.mu.Unlock()
 	<-j.grown
-	return j.file.Close()
+	return errors.Join(j.end(), j.file.Close())
 }

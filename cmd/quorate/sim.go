@@ -92,7 +92,7 @@ func (s *simulator) addFlags(cmd *cobra.Command) {
 }
 
 func algorithmNames() (names []string) {
-	for _, a := range scenario.Algorithms {
+	for _, a := range sim.Algorithms() {
 		names = append(names, string(a))
 	}
 	return names

@@ -160,10 +160,12 @@ func (s *simulator) overrideAlgorithms(sc *scenario.Scenario) error {
 	for _, name := range s.algorithms {
 		switch a := sim.Algorithm(name); {
 		case name == "all":
-			sc.Algorithms = scenario.Algorithms
+			sc.Algorithms = sc.Playable()
 			return nil
-		case !slices.Contains(scenario.Algorithms, a):
+		case !slices.Contains(sim.Algorithms(), a):
 			return usagef("--algorithm %q: must be all, or of %s", name, strings.Join(algorithmNames(), ", "))
+		case a.Fits(&sc.Limit) != nil:
+			return usagef("--algorithm: is %v", a.Fits(&sc.Limit))
 		case !slices.Contains(sc.Algorithms, a):
 			sc.Algorithms = append(sc.Algorithms, a)
 		}

@@ -84,27 +84,3 @@ func (h *Hub) change(f func([]*watcher) []*watcher) {
 	}
 	h.watchers.Store(&all)
 }
-
-// Listen calls l for every event that passes the filter, one at a time, from a
-// goroutine of its own, until stop is called. stop returns when l has returned
-// for the last time: l must not call it. lost is as in Watch.
-func (h *Hub) Listen(l quota.Listener, f quota.EventFilter, buffer int) (lost func() uint64, stop func()) {
-	events, lost, unwatch := h.Watch(f, buffer)
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-quit:
-				return
-			case e := <-events:
-				l.Event(e)
-			}
-		}
-	}()
-	return lost, sync.OnceFunc(func() {
-		unwatch()
-		close(quit)
-		<-done
-	})
-}

@@ -3,7 +3,6 @@ package events
 import (
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -96,32 +95,6 @@ func TestConcurrent(t *testing.T) {
 	if got += uint64(len(events)); got+lost() != publishers*each {
 		t.Errorf("%d received and %d lost are not %d published", got, lost(), publishers*each)
 	}
-}
-
-func TestListen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h Hub
-		var got []string
-		hold := make(chan struct{})
-		lost, stop := h.Listen(quota.ListenerFunc(func(e quota.Event) {
-			<-hold
-			got = append(got, e.Key.Key)
-		}), quota.EventFilter{}, 1)
-		h.Publish(event("a"))
-		synctest.Wait() // a is with the listener, which is slow
-		h.Publish(event("b"))
-		h.Publish(event("c"))
-		if lost() != 1 {
-			t.Errorf("%d lost, want 1", lost())
-		}
-		close(hold)
-		synctest.Wait()
-		stop()
-		stop()
-		if len(got) != 2 || got[0] != "a" || got[1] != "b" {
-			t.Errorf("the listener got %q", got)
-		}
-	})
 }
 
 func BenchmarkPublish(b *testing.B) {

@@ -84,15 +84,3 @@ func (f *EventFilter) Matches(e *Event) bool {
 		(f.Key == "" || f.Key == e.Key.Key) &&
 		(len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind))
 }
-
-// Listener takes events in a Go program that embeds a node. It is called from a
-// goroutine of its own behind a bounded buffer, never on the path of a decision:
-// a slow listener loses events, which are counted, and slows nobody. One
-// listener is called by one goroutine at a time.
-type Listener interface{ Event(Event) }
-
-// ListenerFunc makes a function a Listener.
-type ListenerFunc func(Event)
-
-// Event implements Listener.
-func (f ListenerFunc) Event(e Event) { f(e) }

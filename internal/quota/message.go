@@ -31,8 +31,10 @@ type Report struct {
 	// Full ends the list of everything that the member has open in this range,
 	// which it sends to a new leader (in one report or several): the leader has
 	// then learned all that this member knows.
-	Full    bool
-	Age     time.Duration // of the member's process
+	Full bool
+	// Age is for how long all that the node used in the range is known, or told by
+	// this process: its own age, or longer where it inherited a whole journal.
+	Age     time.Duration
 	Entries []ReportEntry
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -12,19 +11,17 @@ func Algorithms() []Algorithm {
 	return []Algorithm{Quorate, CountSync, CountSyncDebt, EqualShares, DropRatio}
 }
 
-// Fits says why the algorithm cannot play a limit, or that it is none of
-// [Algorithms]. The empty one is [Quorate]. The others only count what passes:
-// they know nothing of what is in flight, and tell nobody to wait.
+// Fits says why the algorithm cannot play a limit; nil if it can. All but [Quorate]
+// only count what passes: they know nothing of what is in flight, and tell nobody to
+// wait.
 func (a Algorithm) Fits(l *quota.Limit) error {
 	switch {
 	case a == "" || a == Quorate:
 		return nil
-	case !slices.Contains(Algorithms(), a):
-		return fmt.Errorf("algorithm: %q; must be one of %v", string(a), Algorithms())
 	case l.Kind == quota.Concurrency:
-		return fmt.Errorf("algorithm: %s counts what passes, not what is in flight; only %s can play limit %v", a, Quorate, l.LimitName)
+		return fmt.Errorf("%s, which counts what passes, not what is in flight; only %s can play a limit with in_flight", a, Quorate)
 	case l.MaxDebt > 0:
-		return fmt.Errorf("algorithm: %s tells nobody to wait; only %s can play limit %v, which has a max_debt", a, Quorate, l.LimitName)
+		return fmt.Errorf("%s, which tells nobody to wait; only %s can play a limit with max_debt", a, Quorate)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -19,6 +20,9 @@ type place struct {
 	life  quota.Incarnation
 	birth quota.Seq
 }
+
+// forever is for how long a node's disk has had its journal: it is never lost.
+const forever = 1000 * time.Hour
 
 func newJournal() *journal { return &journal{slots: map[place]quota.Counts{}} }
 

@@ -79,7 +79,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 		return
 	}
 	n.agg = aggregator.New(aggregator.Config{
-		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, Journal: n.journal,
+		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, Journal: n.journal, Known: forever,
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
 	n.agg.Afterlife(n.journal.earlier())

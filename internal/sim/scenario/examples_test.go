@@ -4,6 +4,8 @@ import (
 	"os"
 	"reflect"
 	"testing"
+
+	"github.com/quorate/quorate/internal/sim"
 )
 
 // TestExamples plays the examples: each has the outcome that it says.
@@ -60,7 +62,7 @@ func TestRepeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range Algorithms {
+	for _, a := range sim.Algorithms() {
 		x, y := all[0].Run(a, 7, nil), all[0].Run(a, 7, nil)
 		if !reflect.DeepEqual(x, y) {
 			t.Errorf("%s: first %+v\nthen %+v", a, x, y)

@@ -40,9 +40,6 @@ func (s *Scenario) Check(runs []Outcome) []Breach {
 	return broken(bounds, runs)
 }
 
-// Missed returns the targets that the runs do not reach. That is no failure.
-func (s *Scenario) Missed(runs []Outcome) []Breach { return broken(s.Target, runs) }
-
 func broken(bounds []Bound, runs []Outcome) (out []Breach) {
 	for _, b := range bounds {
 		if worst, ok := b.Broken(runs); ok {

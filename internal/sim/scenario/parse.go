@@ -112,12 +112,12 @@ func (p *parser) document(v config.Value) {
 	p.names(d)
 	p.seeds(d)
 	p.sweeps(d)
-	d.read("algorithms", p.algorithms)
+	p.cluster(d)
+	p.limit(d)
+	d.read("algorithms", p.algorithms) // which of them can play depends on the limit
 	if p.Algorithms == nil {
 		p.Algorithms = []sim.Algorithm{sim.Quorate}
 	}
-	p.cluster(d)
-	p.limit(d)
 	d.read("load", p.loads)
 	d.read("faults", p.faults)
 	d.read("expect", func(v config.Value) { p.Expect = p.bounds(v) })
@@ -185,26 +185,23 @@ func (p *parser) listedSeed(v config.Value) {
 	}
 }
 
-// Algorithms are all that a scenario can be played with, Quorate's first.
-var Algorithms = []sim.Algorithm{sim.Quorate, sim.CountSync, sim.CountSyncDebt, sim.EqualShares, sim.DropRatio}
-
-// algorithms reads one word, several, or all.
+// algorithms reads one word, several, or all that can play the limit.
 func (p *parser) algorithms(v config.Value) {
 	words := []string{"all"}
-	for _, a := range Algorithms {
+	for _, a := range sim.Algorithms() {
 		words = append(words, string(a))
 	}
 	if !v.IsList() {
 		var word string
-		if v.OneOf(&word, words...) {
-			p.Algorithms = []sim.Algorithm{sim.Algorithm(word)}
+		if v.OneOf(&word, words...) && word != "all" {
+			p.play(v, sim.Algorithm(word))
 		}
 		if word == "all" {
-			p.Algorithms = Algorithms
+			p.Algorithms = p.Playable()
 		}
 		return
 	}
-	v.Items(len(Algorithms), "[quorate, count-sync]", func(v config.Value) {
+	v.Items(len(words)-1, "[quorate, count-sync]", func(v config.Value) {
 		var word string
 		if !v.OneOf(&word, words[1:]...) {
 			return
@@ -212,8 +209,16 @@ func (p *parser) algorithms(v config.Value) {
 		if slices.Contains(p.Algorithms, sim.Algorithm(word)) {
 			v.Fault("is %s, which is there already; remove one", word)
 		}
-		p.Algorithms = append(p.Algorithms, sim.Algorithm(word))
+		p.play(v, sim.Algorithm(word))
 	})
+}
+
+// play adds an algorithm that is named in the file.
+func (p *parser) play(v config.Value, a sim.Algorithm) {
+	if err := a.Fits(&p.Limit); err != nil {
+		v.Fault("is %v", err)
+	}
+	p.Algorithms = append(p.Algorithms, a)
 }
 
 // cluster reads the nodes, the network and the clocks.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/quorate/quorate/internal/sim"
 )
 
 // TestParse reads the files in testdata/parse: what comes of a good one, and all
@@ -68,7 +70,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	names := slices.Concat(scenarioFields, sweepFields, networkFields, loadFields, faultFields, measureNames(""))
-	for _, a := range Algorithms {
+	for _, a := range sim.Algorithms() {
 		names = append(names, string(a))
 	}
 	for _, name := range names {

@@ -23,7 +23,8 @@ func TestRandom(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
 		}
 		s := all[0]
-		for _, a := range []sim.Algorithm{sim.Quorate, Algorithms[seed%uint64(len(Algorithms))]} {
+		algorithms := sim.Algorithms()
+		for _, a := range []sim.Algorithm{sim.Quorate, algorithms[seed%uint64(len(algorithms))]} {
 			o := s.Run(a, seed, nil)
 			if b := s.Check([]Outcome{o}); a == sim.Quorate && len(b) > 0 {
 				t.Errorf("seed %d: %v: %v\n%s", seed, b, o.Violations, text)

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -18,6 +19,11 @@ func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration
 	}
 	r := sim.Run(p)
 	return s.outcome(seed, &r)
+}
+
+// Playable returns the algorithms that can play the limit, Quorate's first.
+func (s *Scenario) Playable() []sim.Algorithm {
+	return slices.DeleteFunc(sim.Algorithms(), func(a sim.Algorithm) bool { return a.Fits(&s.Limit) != nil })
 }
 
 // SetNodes plays the scenario on another number of nodes; an error if that is

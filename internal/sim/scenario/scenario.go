@@ -56,7 +56,7 @@ type Scenario struct {
 	Description string
 
 	Seeds      []uint64        // at least one
-	Algorithms []sim.Algorithm // at least one
+	Algorithms []sim.Algorithm // at least one; each can play the limit
 
 	Duration time.Duration
 	Nodes    int

@@ -20,7 +20,7 @@ import (
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
-	for name, data := range map[string][]byte{"scenario": schema.Scenario(), "limits": schema.Limits()} {
+	for name, data := range map[string][]byte{"scenario": schema.Of("scenario"), "limits": schema.Of("limits")} {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
