@@ -104,10 +104,10 @@ func (n *Net) turnedAway(s *stranger, err error) {
 	}
 	probe := !s.heard.Load() && (t == nil || !t.own)
 	if probe || r != nil && r.logLevel() < slog.LevelError {
-		n.log.Debug("connection not taken", "from", s.RemoteAddr(), "error", err)
+		n.log.Debug("connection not taken", "from", s.RemoteAddr(), "err", err)
 		return
 	}
-	n.logs.warn(n.log, kind, "connection not taken", "from", s.RemoteAddr(), "error", cut(err.Error(), maxSentence))
+	n.logs.warn(n.log, kind, "connection not taken", "from", s.RemoteAddr(), "err", cut(err.Error(), maxSentence))
 	if t != nil && !t.own {
 		s.linger()
 	}

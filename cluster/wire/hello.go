@@ -29,6 +29,10 @@ func (e *refusedError) Error() string { return "refused: " + e.text }
 // unknownSender begins the refusal of a node that is not in the book.
 const unknownSender = "sender: "
 
+// Stranger reports whether a refusal, as [Net.Refusal] tells it, says that the peer
+// does not know this node.
+func Stranger(refusal string) bool { return strings.HasPrefix(refusal, unknownSender) }
+
 // logLevel is below Error for a node that is not known: for a moment that is so
 // whenever one joins.
 func (e *refusedError) logLevel() slog.Level {
@@ -98,8 +102,8 @@ func (n *Net) receive(s *stranger) (*conn, error) {
 	answer := n.hello(quota.NodeID(h.From), h.Lane)
 	if err := sh.belongsTo(quota.NodeID(h.From), "the hello says"); err != nil {
 		answer.Refused = strings.ToValidUTF8(cut(err.Error(), maxSentence), "?")
-	} else {
-		answer.Refused = n.misfit(h)
+	} else if answer.Refused = n.misfit(h); answer.Refused == "" {
+		answer.Refused = n.twin(h)
 	}
 	if err := writeMessage(sh, answer); err != nil {
 		return nil, fmt.Errorf("answer hello: %w", err)
@@ -132,6 +136,22 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
 	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
+}
+
+// twin says that another process of the sender's name is connected, or "". Whoever was
+// there first stays: a copied data directory would vote twice. A process that has
+// died is not connected any more, as soon as its machine or TCP's timeout says so.
+func (n *Net) twin(h *peerv1.Hello) string {
+	p := n.peer(quota.NodeID(h.From))
+	if p == nil {
+		return ""
+	}
+	life, addr, up := p.standingLife()
+	if !up || life == quota.Incarnation(h.Incarnation) {
+		return ""
+	}
+	return fmt.Sprintf("twin: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop this one or that",
+		clip(h.From), addr, n.cfg.Self)
 }
 
 // noteHello remembers what a Hello that fits says of its sender.

@@ -111,7 +111,9 @@ func greetEarlier(t *testing.T, b *node) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	mine, _ := proto.Marshal(goodHello())
+	h := goodHello()
+	h.Incarnation = 1 // as the node that b has dialed
+	mine, _ := proto.Marshal(h)
 	if err := writeMessage(nc, asEarlier(t, mine)); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func (l *link) failed(addr string, err error) {
 		l.logs.warn(l.peer.net.log, logTLS, "no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)
 		return
 	}
-	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)
+	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 }
 
 // serve runs a connection until it ends.
@@ -138,5 +138,5 @@ func (l *link) serve(c *conn, addr string) {
 	})
 	l.conn.CompareAndSwap(c, nil)
 	l.peer.linkDown(l.slot, c.incarnation)
-	n.log.Debug("connection lost", "peer", l.peer.id, "lane", l.lane, "error", c.err)
+	n.log.Debug("connection lost", "peer", l.peer.id, "lane", l.lane, "err", c.err)
 }

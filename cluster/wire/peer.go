@@ -68,7 +68,7 @@ func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
 	case life < p.incarnation:
 		return errNewLife
 	}
-	p.lastAddr = addr
+	p.lastAddr, p.refusal = addr, ""
 	if life > p.incarnation {
 		p.newLife(slot, life)
 	}
@@ -177,6 +177,13 @@ func (p *peer) lastRefusal() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refusal
+}
+
+// standingLife is which life of the peer is connected, and where.
+func (p *peer) standingLife() (life quota.Incarnation, addr string, up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.incarnation, p.lastAddr, p.up
 }
 
 func (p *peer) connected() bool {

@@ -128,6 +128,6 @@ func (c *conn) answerNow(f *peerv1.Frame) {
 		_, err = progressWriter{c}.Write(b)
 	}
 	if err != nil {
-		c.net.log.Debug("snapshot not answered", "peer", c.peer, "error", err)
+		c.net.log.Debug("snapshot not answered", "peer", c.peer, "err", err)
 	}
 }

@@ -133,9 +133,3 @@ func (t *strangers) drop(s *stranger) {
 		delete(t.sources, s.from)
 	}
 }
-
-func (t *strangers) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.list)
-}

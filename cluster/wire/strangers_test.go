@@ -247,3 +247,9 @@ func TestLogLimit(t *testing.T) {
 		t.Fatal(leftOut, ok)
 	}
 }
+
+func (t *strangers) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.list)
+}

@@ -3396,9 +3396,7 @@ type HistoryTelling struct {
 	// The first block that the teller does not know to be in the log.
 	First int64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
 	// Blocks from there on, each as a line of the log; none asks which are there.
-	Told [][]byte `protobuf:"bytes,3,rep,name=told,proto3" json:"told,omitempty"`
-	// Keys that were asked for most, of ranges that the sender leads.
-	Keys          [][]byte `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
+	Told          [][]byte `protobuf:"bytes,3,rep,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3450,13 +3448,6 @@ func (x *HistoryTelling) GetFirst() int64 {
 func (x *HistoryTelling) GetTold() [][]byte {
 	if x != nil {
 		return x.Told
-	}
-	return nil
-}
-
-func (x *HistoryTelling) GetKeys() [][]byte {
-	if x != nil {
-		return x.Keys
 	}
 	return nil
 }
@@ -3571,7 +3562,7 @@ func (x *HistoryTaken) GetNext() int64 {
 	return 0
 }
 
-// CallHistoryRead asks one range, or all that the receiver leads.
+// CallHistoryRead asks for what a replica of a range keeps.
 type CallHistoryRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The question.
@@ -3581,7 +3572,7 @@ type CallHistoryRead struct {
 	//	*CallHistoryRead_Points
 	//	*CallHistoryRead_Keys
 	//	*CallHistoryRead_Limits
-	//	*CallHistoryRead_Copy
+	//	*CallHistoryRead_Stored
 	Question      isCallHistoryRead_Question `protobuf_oneof:"question"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3651,10 +3642,10 @@ func (x *CallHistoryRead) GetLimits() *HistoryPoints {
 	return nil
 }
 
-func (x *CallHistoryRead) GetCopy() *HistoryPoints {
+func (x *CallHistoryRead) GetStored() *HistoryStored {
 	if x != nil {
-		if x, ok := x.Question.(*CallHistoryRead_Copy); ok {
-			return x.Copy
+		if x, ok := x.Question.(*CallHistoryRead_Stored); ok {
+			return x.Stored
 		}
 	}
 	return nil
@@ -3679,9 +3670,9 @@ type CallHistoryRead_Limits struct {
 	Limits *HistoryPoints `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
 }
 
-type CallHistoryRead_Copy struct {
+type CallHistoryRead_Stored struct {
 	// What a replica has on its disk, for another.
-	Copy *HistoryPoints `protobuf:"bytes,4,opt,name=copy,proto3,oneof"`
+	Stored *HistoryStored `protobuf:"bytes,5,opt,name=stored,proto3,oneof"`
 }
 
 func (*CallHistoryRead_Points) isCallHistoryRead_Question() {}
@@ -3690,7 +3681,7 @@ func (*CallHistoryRead_Keys) isCallHistoryRead_Question() {}
 
 func (*CallHistoryRead_Limits) isCallHistoryRead_Question() {}
 
-func (*CallHistoryRead_Copy) isCallHistoryRead_Question() {}
+func (*CallHistoryRead_Stored) isCallHistoryRead_Question() {}
 
 // HistoryPoints is about a stretch of time.
 type HistoryPoints struct {
@@ -3792,6 +3783,79 @@ func (x *HistoryPoints) GetTop() uint32 {
 	return 0
 }
 
+// HistoryStored asks for what is on the disk of a replica.
+type HistoryStored struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The range.
+	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	// 0 are minutes, 1 hours, 2 keys of minutes, 3 keys of hours.
+	Resolution uint32 `protobuf:"varint,2,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	// The first second.
+	From int64 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
+	// The first second behind.
+	End           int64 `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryStored) Reset() {
+	*x = HistoryStored{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryStored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryStored) ProtoMessage() {}
+
+func (x *HistoryStored) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryStored.ProtoReflect.Descriptor instead.
+func (*HistoryStored) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *HistoryStored) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *HistoryStored) GetResolution() uint32 {
+	if x != nil {
+		return x.Resolution
+	}
+	return 0
+}
+
+func (x *HistoryStored) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *HistoryStored) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 // CallHistoryReadResult is what the receiver has.
 type CallHistoryReadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3807,15 +3871,21 @@ type CallHistoryReadResult struct {
 	Keys []*HistoryKey `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The most that a key which is not there can have been asked for, in millionths.
 	RestMicroTokens int64 `protobuf:"varint,6,opt,name=rest_micro_tokens,json=restMicroTokens,proto3" json:"rest_micro_tokens,omitempty"`
-	// There is more, from this second on; 0 is no more.
-	More          int64 `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	// What no list of keys is of.
+	Gaps []*HistoryGap `protobuf:"bytes,8,rep,name=gaps,proto3" json:"gaps,omitempty"`
+	// What is stored, the oldest first; each an encoded HistoryRows.
+	Rows [][]byte `protobuf:"bytes,9,rep,name=rows,proto3" json:"rows,omitempty"`
+	// There may be more of what is stored from this second on; 0 is no more.
+	Next int64 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`
+	// CRC-32C of the rows, one after the other.
+	RowsCrc       uint32 `protobuf:"varint,11,opt,name=rows_crc,json=rowsCrc,proto3" json:"rows_crc,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallHistoryReadResult) Reset() {
 	*x = CallHistoryReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +3897,7 @@ func (x *CallHistoryReadResult) String() string {
 func (*CallHistoryReadResult) ProtoMessage() {}
 
 func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +3910,7 @@ func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryReadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallHistoryReadResult) GetRanges() []uint32 {
@@ -3885,11 +3955,215 @@ func (x *CallHistoryReadResult) GetRestMicroTokens() int64 {
 	return 0
 }
 
-func (x *CallHistoryReadResult) GetMore() int64 {
+func (x *CallHistoryReadResult) GetGaps() []*HistoryGap {
 	if x != nil {
-		return x.More
+		return x.Gaps
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetRows() [][]byte {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetNext() int64 {
+	if x != nil {
+		return x.Next
 	}
 	return 0
+}
+
+func (x *CallHistoryReadResult) GetRowsCrc() uint32 {
+	if x != nil {
+		return x.RowsCrc
+	}
+	return 0
+}
+
+// HistoryGap is a stretch of time.
+type HistoryGap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first second.
+	From int64 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The first second behind.
+	End           int64 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryGap) Reset() {
+	*x = HistoryGap{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryGap) ProtoMessage() {}
+
+func (x *HistoryGap) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryGap.ProtoReflect.Descriptor instead.
+func (*HistoryGap) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *HistoryGap) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *HistoryGap) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+// HistoryRows is what is stored of a range at a time.
+type HistoryRows struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first second.
+	Start int64 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	// What is known of the range then, packed.
+	Cover []byte `protobuf:"bytes,2,opt,name=cover,proto3" json:"cover,omitempty"`
+	// What there is of limits.
+	Rows          []*HistoryRow `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRows) Reset() {
+	*x = HistoryRows{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRows) ProtoMessage() {}
+
+func (x *HistoryRows) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRows.ProtoReflect.Descriptor instead.
+func (*HistoryRows) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HistoryRows) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *HistoryRows) GetCover() []byte {
+	if x != nil {
+		return x.Cover
+	}
+	return nil
+}
+
+func (x *HistoryRows) GetRows() []*HistoryRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// HistoryRow is what is stored of a limit at a time.
+type HistoryRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the limit.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What is stored, packed.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRow) Reset() {
+	*x = HistoryRow{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRow) ProtoMessage() {}
+
+func (x *HistoryRow) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
+func (*HistoryRow) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *HistoryRow) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HistoryRow) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *HistoryRow) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 // HistoryPoint is a point of a limit.
@@ -3908,18 +4182,14 @@ type HistoryPoint struct {
 	// Who has not, packed.
 	Missing []byte `protobuf:"bytes,6,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Amounts, packed.
-	Amounts []byte `protobuf:"bytes,7,opt,name=amounts,proto3" json:"amounts,omitempty"`
-	// The range, where there are several.
-	Range uint32 `protobuf:"varint,8,opt,name=range,proto3" json:"range,omitempty"`
-	// Says how much was covered of a time without points: of a copy.
-	Coverage      bool `protobuf:"varint,9,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	Amounts       []byte `protobuf:"bytes,7,opt,name=amounts,proto3" json:"amounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryPoint) Reset() {
 	*x = HistoryPoint{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4201,7 @@ func (x *HistoryPoint) String() string {
 func (*HistoryPoint) ProtoMessage() {}
 
 func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4214,7 @@ func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoint.ProtoReflect.Descriptor instead.
 func (*HistoryPoint) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HistoryPoint) GetNamespace() string {
@@ -3996,20 +4266,6 @@ func (x *HistoryPoint) GetAmounts() []byte {
 	return nil
 }
 
-func (x *HistoryPoint) GetRange() uint32 {
-	if x != nil {
-		return x.Range
-	}
-	return 0
-}
-
-func (x *HistoryPoint) GetCoverage() bool {
-	if x != nil {
-		return x.Coverage
-	}
-	return false
-}
-
 // HistoryKey is what a key was asked for.
 type HistoryKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4027,7 +4283,7 @@ type HistoryKey struct {
 
 func (x *HistoryKey) Reset() {
 	*x = HistoryKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4295,7 @@ func (x *HistoryKey) String() string {
 func (*HistoryKey) ProtoMessage() {}
 
 func (x *HistoryKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4308,7 @@ func (x *HistoryKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryKey.ProtoReflect.Descriptor instead.
 func (*HistoryKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HistoryKey) GetKey() string {
@@ -4107,7 +4363,7 @@ type CallClient struct {
 
 func (x *CallClient) Reset() {
 	*x = CallClient{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4375,7 @@ func (x *CallClient) String() string {
 func (*CallClient) ProtoMessage() {}
 
 func (x *CallClient) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4388,7 @@ func (x *CallClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
 func (*CallClient) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallClient) GetClient() string {
@@ -4191,7 +4447,7 @@ type CallClientResult struct {
 
 func (x *CallClientResult) Reset() {
 	*x = CallClientResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4459,7 @@ func (x *CallClientResult) String() string {
 func (*CallClientResult) ProtoMessage() {}
 
 func (x *CallClientResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4472,7 @@ func (x *CallClientResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
 func (*CallClientResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallClientResult) GetSettled() bool {
@@ -4244,7 +4500,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4512,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4525,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -4294,7 +4550,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +4562,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +4575,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -4353,7 +4609,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4621,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4634,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 // CallGoneResult answers CallGone.
@@ -4390,7 +4646,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4658,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4671,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -4433,7 +4689,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4701,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4714,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -4495,7 +4751,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4763,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4776,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -4550,7 +4806,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4818,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4831,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -4605,7 +4861,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4617,7 +4873,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4630,7 +4886,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -4658,7 +4914,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4670,7 +4926,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4683,7 +4939,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -4710,7 +4966,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4978,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4991,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -4781,7 +5037,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4793,7 +5049,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4806,7 +5062,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -4839,7 +5095,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4851,7 +5107,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4864,7 +5120,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 // CallSetLimits replaces the limits.
@@ -4878,7 +5134,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +5146,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +5159,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -4934,7 +5190,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4946,7 +5202,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4959,7 +5215,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -5019,7 +5275,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5287,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5300,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -5083,7 +5339,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5351,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5364,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -5155,7 +5411,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5423,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5436,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -5247,7 +5503,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5259,7 +5515,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5272,7 +5528,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -5307,7 +5563,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5319,7 +5575,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5332,7 +5588,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -5357,7 +5613,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5625,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5638,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -5421,7 +5677,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5433,7 +5689,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5446,7 +5702,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -5496,7 +5752,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5764,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5777,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -5592,7 +5848,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5860,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +5873,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -5650,7 +5906,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5662,7 +5918,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5675,7 +5931,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -5742,7 +5998,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +6010,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +6023,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -5802,7 +6058,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +6070,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +6083,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -5848,7 +6104,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5860,7 +6116,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5873,7 +6129,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -5902,7 +6158,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5914,7 +6170,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5927,7 +6183,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -5977,7 +6233,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5989,7 +6245,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6002,7 +6258,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -6029,7 +6285,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +6297,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +6310,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -6102,7 +6358,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6114,7 +6370,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6127,7 +6383,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -6171,7 +6427,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6183,7 +6439,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6196,7 +6452,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -6229,7 +6485,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6241,7 +6497,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6254,7 +6510,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -6290,7 +6546,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6302,7 +6558,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6315,7 +6571,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -6339,7 +6595,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6351,7 +6607,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6364,7 +6620,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -6392,7 +6648,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6404,7 +6660,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6417,7 +6673,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -6452,7 +6708,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6720,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6733,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -6557,7 +6813,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6569,7 +6825,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6582,7 +6838,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -6648,7 +6904,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6916,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6929,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AccountName) GetApp() string {
@@ -6743,7 +6999,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6755,7 +7011,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6768,7 +7024,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -6849,7 +7105,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6861,7 +7117,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6874,7 +7130,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -6938,7 +7194,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6950,7 +7206,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6963,7 +7219,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7016,7 +7272,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7028,7 +7284,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7041,7 +7297,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7102,7 +7358,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7114,7 +7370,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7127,7 +7383,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7251,7 +7507,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7263,7 +7519,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7276,7 +7532,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -7351,7 +7607,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7363,7 +7619,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7376,7 +7632,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -7449,7 +7705,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7461,7 +7717,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7474,7 +7730,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -7534,7 +7790,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7802,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7815,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -7594,7 +7850,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7606,7 +7862,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7619,7 +7875,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -7644,7 +7900,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7656,7 +7912,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7669,7 +7925,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -7709,7 +7965,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7721,7 +7977,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7734,7 +7990,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -7771,7 +8027,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7783,7 +8039,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7796,7 +8052,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8068,25 +8324,24 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04body\"l\n" +
 	"\x0fCallHistoryTell\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x127\n" +
-	"\x06ranges\x18\x02 \x03(\v2\x1f.quorate.peer.v1.HistoryTellingR\x06ranges\"d\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x1f.quorate.peer.v1.HistoryTellingR\x06ranges\"\\\n" +
 	"\x0eHistoryTelling\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x03R\x05first\x12\x12\n" +
-	"\x04told\x18\x03 \x03(\fR\x04told\x12\x12\n" +
-	"\x04keys\x18\x04 \x03(\fR\x04keys\"N\n" +
+	"\x04told\x18\x03 \x03(\fR\x04toldJ\x04\b\x04\x10\x05R\x04keys\"N\n" +
 	"\x15CallHistoryTellResult\x125\n" +
 	"\x06ranges\x18\x01 \x03(\v2\x1d.quorate.peer.v1.HistoryTakenR\x06ranges\"L\n" +
 	"\fHistoryTaken\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\bR\x05taken\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x03R\x04next\"\xfd\x01\n" +
+	"\x04next\x18\x03 \x01(\x03R\x04next\"\x8d\x02\n" +
 	"\x0fCallHistoryRead\x128\n" +
 	"\x06points\x18\x01 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06points\x124\n" +
 	"\x04keys\x18\x02 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x04keys\x128\n" +
-	"\x06limits\x18\x03 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06limits\x124\n" +
-	"\x04copy\x18\x04 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x04copyB\n" +
+	"\x06limits\x18\x03 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06limits\x128\n" +
+	"\x06stored\x18\x05 \x01(\v2\x1e.quorate.peer.v1.HistoryStoredH\x00R\x06storedB\n" +
 	"\n" +
-	"\bquestion\"\xa7\x01\n" +
+	"\bquestionJ\x04\b\x04\x10\x05R\x04copy\"\xa7\x01\n" +
 	"\rHistoryPoints\x12\x16\n" +
 	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -8094,15 +8349,39 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x10\n" +
 	"\x03end\x18\x05 \x01(\x03R\x03end\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\rR\x04step\x12\x10\n" +
-	"\x03top\x18\a \x01(\rR\x03top\"\xa3\x02\n" +
+	"\x03top\x18\a \x01(\rR\x03top\"k\n" +
+	"\rHistoryStored\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\rR\x05range\x12\x1e\n" +
+	"\n" +
+	"resolution\x18\x02 \x01(\rR\n" +
+	"resolution\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\x03R\x03end\"\x8f\x03\n" +
 	"\x15CallHistoryReadResult\x12\x16\n" +
 	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x13\n" +
 	"\x05as_of\x18\x02 \x01(\x03R\x04asOf\x125\n" +
 	"\x06points\x18\x03 \x03(\v2\x1d.quorate.peer.v1.HistoryPointR\x06points\x125\n" +
 	"\x06limits\x18\x04 \x03(\v2\x1d.quorate.peer.v1.HistoryPointR\x06limits\x12/\n" +
 	"\x04keys\x18\x05 \x03(\v2\x1b.quorate.peer.v1.HistoryKeyR\x04keys\x12*\n" +
-	"\x11rest_micro_tokens\x18\x06 \x01(\x03R\x0frestMicroTokens\x12\x12\n" +
-	"\x04more\x18\a \x01(\x03R\x04more\"\xf4\x01\n" +
+	"\x11rest_micro_tokens\x18\x06 \x01(\x03R\x0frestMicroTokens\x12/\n" +
+	"\x04gaps\x18\b \x03(\v2\x1b.quorate.peer.v1.HistoryGapR\x04gaps\x12\x12\n" +
+	"\x04rows\x18\t \x03(\fR\x04rows\x12\x12\n" +
+	"\x04next\x18\n" +
+	" \x01(\x03R\x04next\x12\x19\n" +
+	"\brows_crc\x18\v \x01(\rR\arowsCrcJ\x04\b\a\x10\bR\x04more\"2\n" +
+	"\n" +
+	"HistoryGap\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\x03R\x03end\"j\n" +
+	"\vHistoryRows\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\x03R\x05start\x12\x14\n" +
+	"\x05cover\x18\x02 \x01(\fR\x05cover\x12/\n" +
+	"\x04rows\x18\x03 \x03(\v2\x1b.quorate.peer.v1.HistoryRowR\x04rows\"T\n" +
+	"\n" +
+	"HistoryRow\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xdf\x01\n" +
 	"\fHistoryPoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x14\n" +
@@ -8110,9 +8389,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\rR\aseconds\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x18\n" +
 	"\amissing\x18\x06 \x01(\fR\amissing\x12\x18\n" +
-	"\aamounts\x18\a \x01(\fR\aamounts\x12\x14\n" +
-	"\x05range\x18\b \x01(\rR\x05range\x12\x1a\n" +
-	"\bcoverage\x18\t \x01(\bR\bcoverage\"n\n" +
+	"\aamounts\x18\a \x01(\fR\aamountsJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
+	"R\x05rangeR\bcoverage\"n\n" +
 	"\n" +
 	"HistoryKey\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1c\n" +
@@ -8417,7 +8695,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -8451,63 +8729,67 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*HistoryTaken)(nil),           // 29: quorate.peer.v1.HistoryTaken
 	(*CallHistoryRead)(nil),        // 30: quorate.peer.v1.CallHistoryRead
 	(*HistoryPoints)(nil),          // 31: quorate.peer.v1.HistoryPoints
-	(*CallHistoryReadResult)(nil),  // 32: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryPoint)(nil),           // 33: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),             // 34: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),             // 35: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),       // 36: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),           // 37: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),     // 38: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),               // 39: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),         // 40: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),            // 41: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 42: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 43: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 44: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 45: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 46: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 47: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 48: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 49: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 50: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 51: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 52: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 53: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 54: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 55: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 56: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 57: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 58: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 59: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 60: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 61: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 62: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 63: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 64: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 65: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 66: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 67: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 68: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 69: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 70: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 71: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 72: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 73: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 74: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 75: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 76: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 77: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 78: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 79: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 80: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 81: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 82: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 83: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 84: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 85: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 86: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 87: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 88: quorate.peer.v1.CallBackupReadResult
+	(*HistoryStored)(nil),          // 32: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),  // 33: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),             // 34: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),            // 35: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),             // 36: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),           // 37: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),             // 38: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),             // 39: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),       // 40: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),           // 41: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),     // 42: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),               // 43: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),         // 44: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),            // 45: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),      // 46: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),           // 47: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),     // 48: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),              // 49: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),        // 50: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),               // 51: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),         // 52: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),          // 53: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),    // 54: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),         // 55: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),          // 56: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),              // 57: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),        // 58: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),            // 59: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),      // 60: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                // 61: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                    // 62: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),          // 63: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),              // 64: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),             // 65: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),       // 66: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),          // 67: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),    // 68: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),           // 69: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),     // 70: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),          // 71: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),               // 72: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),             // 73: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),         // 74: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),           // 75: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),     // 76: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),         // 77: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),          // 78: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),            // 79: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),          // 80: quorate.peer.v1.AccountFilter
+	(*CallReadAccounts)(nil),       // 81: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 82: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 83: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 84: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 85: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 86: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 87: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 88: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 89: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 90: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 91: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 92: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -8540,85 +8822,87 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	21,  // 27: quorate.peer.v1.Grants.grants:type_name -> quorate.peer.v1.Grant
 	22,  // 28: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
 	24,  // 29: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	49,  // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	50,  // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	53,  // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	54,  // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	55,  // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	56,  // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	57,  // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	59,  // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	61,  // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	62,  // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	68,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	70,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	63,  // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	64,  // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	65,  // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	66,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	71,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	72,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	77,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	78,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	41,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	42,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	43,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	44,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	45,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	46,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	47,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	48,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	37,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	38,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	84,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	85,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	87,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	88,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	39,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	40,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	35,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	36,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	53,  // 30: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	54,  // 31: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	57,  // 32: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	58,  // 33: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	59,  // 34: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	60,  // 35: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	61,  // 36: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	63,  // 37: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	65,  // 38: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	66,  // 39: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	72,  // 40: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	74,  // 41: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	67,  // 42: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	68,  // 43: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	69,  // 44: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	70,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	75,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	76,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	81,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	82,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	45,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	46,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	47,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	48,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	49,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	50,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	51,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	52,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	41,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	42,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	88,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	89,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	91,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	92,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	43,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	44,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	39,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	40,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
 	26,  // 68: quorate.peer.v1.Call.history_tell:type_name -> quorate.peer.v1.CallHistoryTell
 	28,  // 69: quorate.peer.v1.Call.history_tell_result:type_name -> quorate.peer.v1.CallHistoryTellResult
 	30,  // 70: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	32,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	33,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
 	27,  // 72: quorate.peer.v1.CallHistoryTell.ranges:type_name -> quorate.peer.v1.HistoryTelling
 	29,  // 73: quorate.peer.v1.CallHistoryTellResult.ranges:type_name -> quorate.peer.v1.HistoryTaken
 	31,  // 74: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
 	31,  // 75: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
 	31,  // 76: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 77: quorate.peer.v1.CallHistoryRead.copy:type_name -> quorate.peer.v1.HistoryPoints
-	33,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	33,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	34,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	17,  // 81: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	51,  // 82: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	52,  // 83: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	58,  // 84: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	60,  // 85: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	67,  // 86: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	69,  // 87: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	73,  // 88: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	74,  // 89: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 90: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	75,  // 91: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	75,  // 92: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	76,  // 93: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 94: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	80,  // 95: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	79,  // 96: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	75,  // 97: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	81,  // 98: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	83,  // 99: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	82,  // 100: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	81,  // 101: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 102: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	86,  // 103: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	104, // [104:104] is the sub-list for method output_type
-	104, // [104:104] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	32,  // 77: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	37,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	38,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	34,  // 81: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	36,  // 82: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	17,  // 83: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	55,  // 84: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	56,  // 85: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	62,  // 86: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	64,  // 87: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	71,  // 88: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	73,  // 89: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	77,  // 90: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	78,  // 91: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 92: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	79,  // 93: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	79,  // 94: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 95: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 96: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	84,  // 97: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	83,  // 98: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	79,  // 99: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	85,  // 100: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	87,  // 101: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	86,  // 102: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	85,  // 103: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 104: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	90,  // 105: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	106, // [106:106] is the sub-list for method output_type
+	106, // [106:106] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -8694,16 +8978,16 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*CallHistoryRead_Points)(nil),
 		(*CallHistoryRead_Keys)(nil),
 		(*CallHistoryRead_Limits)(nil),
-		(*CallHistoryRead_Copy)(nil),
+		(*CallHistoryRead_Stored)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[73].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   86,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
