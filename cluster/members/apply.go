@@ -100,6 +100,9 @@ func (t *Table) add(next *raftlogv1.Membership, add *raftlogv1.AddMember, at int
 		if have.JoinID != "" && have.JoinID == string(m.GetJoinId()) {
 			return nil // the same join, repeated
 		}
+		if have.State == Leaving {
+			return refuse(Later, "node %q: a node of that name is on its way out of the cluster; when it is out the name is free", m.GetId())
+		}
 		return refuse(Exists, "node %q: a node of that name is a member already; choose another name, or remove that one first", m.GetId())
 	}
 	for _, o := range next.Members {

@@ -29,12 +29,13 @@ const (
 	Missing               // there is none
 	Forbidden             // not in the present state
 	Full                  // a bound is reached
+	Later                 // not yet: ask again
 )
 
 // kindCodes are the gRPC codes of the kinds.
 var kindCodes = [...]codes.Code{
 	Invalid: codes.InvalidArgument, Denied: codes.PermissionDenied, Exists: codes.AlreadyExists, Missing: codes.NotFound,
-	Forbidden: codes.FailedPrecondition, Full: codes.ResourceExhausted,
+	Forbidden: codes.FailedPrecondition, Full: codes.ResourceExhausted, Later: codes.Aborted,
 }
 
 // Code is the gRPC code of the kind.

@@ -302,7 +302,7 @@ func TestStale(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for k, want := range map[Kind]codes.Code{
 		Invalid: codes.InvalidArgument, Denied: codes.PermissionDenied, Exists: codes.AlreadyExists,
-		Missing: codes.NotFound, Forbidden: codes.FailedPrecondition, Full: codes.ResourceExhausted,
+		Missing: codes.NotFound, Forbidden: codes.FailedPrecondition, Full: codes.ResourceExhausted, Later: codes.Aborted,
 	} {
 		if k.Code() != want || KindOf(want) != k {
 			t.Errorf("%d: code %v, which is of kind %d", k, k.Code(), KindOf(k.Code()))
@@ -311,6 +311,20 @@ func TestKinds(t *testing.T) {
 	if KindOf(codes.Internal) != Forbidden {
 		t.Error("a code of no kind")
 	}
+}
+
+// TestNameOnItsWayOut: who joins under the name of a node that is on its way out is told to
+// ask again, and gets the name when it is free.
+func TestNameOnItsWayOut(t *testing.T) {
+	m := stored("n1")
+	m.State = uint32(Leaving)
+	m.JoinId = []byte("n1")
+	table, err := try(t, three(t), putMember(m), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = try(t, table, add(joins("n1"), ""), now)
+	checkRefusal(t, err, Later, `node "n1": a node of that name is on its way out of the cluster; when it is out the name is free`)
 }
 
 // TestHolds: who is named by a placement cannot be dropped, voting or leaving.

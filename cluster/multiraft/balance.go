@@ -91,7 +91,7 @@ func (g *Group) giveBack(to []quota.NodeID) {
 			g.log.Info("leadership given back", "to", id)
 			return
 		}
-		g.log.Debug("leadership not given back", "to", id, "error", err)
+		g.log.Debug("leadership not given back", "to", id, "err", err)
 		if !errors.Is(err, ErrNotReady) {
 			return
 		}

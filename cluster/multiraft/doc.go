@@ -44,8 +44,9 @@
 // [Group.SetPreferred]. It bootstraps the group, alone, and campaigns as soon as
 // a quorum is connected; the others have no configuration yet and vote for it.
 // So leaders are where they should be from the start, within a fraction of a
-// second. Votes and first entries for a
-// group that is not open yet are parked until it is, and replication to a peer
+// second. If it is not there for five seconds, the next voter that is founds the group
+// with the same entry. Votes and first entries for a group that is not open yet are
+// parked until it is, and replication to a peer
 // that is not connected waits for it instead of failing: raft's own backoff
 // would leave a follower that returns without entries for up to ten seconds.
 //

@@ -96,6 +96,7 @@ type cluster struct {
 	edit    func(*Config)
 	before  func(*cluster) // called before the first node starts
 	founded []int          // the nodes that have all groups from the start; nil is all
+	late    []int          // the nodes that are not started at first
 	unsure  []atomic.Int64 // by group: entries that may be there or not
 }
 
@@ -146,6 +147,10 @@ func (c *cluster) begin(nodes int) *cluster {
 		c.before(c)
 	}
 	for n := range c.members {
+		if slices.Contains(c.late, n) {
+			_ = listeners[n].Close()
+			continue
+		}
 		c.start(n, listeners[n])
 	}
 	t.Cleanup(c.stop)

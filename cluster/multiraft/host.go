@@ -181,6 +181,6 @@ func (g *Group) leave(ctx context.Context) {
 		if err == nil || !g.leads() {
 			return
 		}
-		g.log.Debug("not handed over", "to", id, "error", err)
+		g.log.Debug("not handed over", "to", id, "err", err)
 	}
 }

@@ -80,7 +80,7 @@ func (g *Group) sicken(i *instance, err error) {
 // one did, and waits for better times.
 func (g *Group) suspend(i *instance, led bool, cause error) {
 	if pass, held := g.host.limit.pass("disk fault", time.Now()); pass {
-		g.log.Error("the disk does not take writes; this replica is out of service until it does", "error", cause, "repeated", held)
+		g.log.Error("the disk does not take writes; this replica is out of service until it does", "err", cause, "repeated", held)
 	}
 	if led {
 		g.abdicate(i)
@@ -124,7 +124,7 @@ func (g *Group) abdicate(i *instance) {
 	defer tr.cancel()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(g.host.cfg.Self), Addr: []byte(g.host.cfg.Self)}
 	err := tr.TimeoutNow(raft.ServerID(heir), raft.ServerAddress(heir), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
-	i.group.log.Info("gave leadership up", "to", heir, "error", err)
+	i.group.log.Info("gave leadership up", "to", heir, "err", err)
 }
 
 // revive starts a replica again as soon as the disk takes writes. Each time that
@@ -159,7 +159,7 @@ func (g *Group) tryRevive() bool {
 	old := g.ill.Load()
 	if err != nil {
 		if old == nil || old.err.Error() != err.Error() {
-			g.log.Warn("this replica is still out of service", "error", err)
+			g.log.Warn("this replica is still out of service", "err", err)
 		}
 		since := time.Now()
 		if old != nil {
@@ -246,7 +246,7 @@ func (h *Host) watchSpace() {
 	err, old := h.space(), h.tight.Load()
 	switch {
 	case err != nil && old == nil:
-		h.log.Error("little space left; this node leads nothing until there is more", "error", err)
+		h.log.Error("little space left; this node leads nothing until there is more", "err", err)
 		h.tight.Store(&illness{err, time.Now()})
 	case err != nil:
 		h.tight.Store(&illness{err, old.since})

@@ -27,7 +27,7 @@ func (i *instance) kick() {
 	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
 	i.restore() // only a change fires the timer
 	if err := i.raft.ReloadConfig(fast); err != nil {
-		i.group.log.Error("cannot hurry an election", "error", err)
+		i.group.log.Error("cannot hurry an election", "err", err)
 	}
 }
 
@@ -40,7 +40,7 @@ func (i *instance) calm() {
 
 func (i *instance) restore() {
 	if err := i.raft.ReloadConfig(i.base); err != nil {
-		i.group.log.Error("cannot restore timeouts", "error", err)
+		i.group.log.Error("cannot restore timeouts", "err", err)
 	}
 }
 

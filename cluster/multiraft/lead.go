@@ -68,7 +68,7 @@ func (i *instance) lead() {
 			return
 		}
 		if err != nil {
-			g.log.Debug("fence failed", "term", term, "error", err)
+			g.log.Debug("fence failed", "term", term, "err", err)
 		}
 		select {
 		case <-time.After(fenceRetry):

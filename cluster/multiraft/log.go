@@ -87,6 +87,10 @@ func (l *logger) Log(level hclog.Level, msg string, args ...any) {
 		}
 	}
 	if l.out.Enabled(context.Background(), to) {
+		if i := slices.Index(args, any("error")); i >= 0 && i%2 == 0 {
+			args = slices.Clone(args)
+			args[i] = "err" // as everywhere else
+		}
 		l.out.Log(context.Background(), to, "raft: "+msg, args...)
 	}
 }

@@ -45,7 +45,7 @@ func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
 	g.fsm.entries.Store(0)
 	wg.Go(func() {
 		if err := g.Snapshot(g.host.ctx); err != nil {
-			g.log.Warn("snapshot failed", "error", err)
+			g.log.Warn("snapshot failed", "err", err)
 			return
 		}
 		g.unsaved.Store(nil)
@@ -60,6 +60,6 @@ func (i *instance) keepBehind(entries uint64) {
 	c := i.raft.ReloadableConfig()
 	c.TrailingLogs = entries
 	if err := i.raft.ReloadConfig(c); err != nil {
-		i.group.log.Error("cannot bound the log", "error", err)
+		i.group.log.Error("cannot bound the log", "err", err)
 	}
 }

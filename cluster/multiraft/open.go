@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -64,6 +65,8 @@ func (h *Host) adopt(g *Group) error {
 	h.unpark(g)
 	if *g.preferred.Load() == h.cfg.Self {
 		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
+	} else if i := g.cur.Load(); i != nil && !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && i.raft.LastIndex() == 0 {
+		h.spawn(func() { g.foundLate(i) })
 	}
 	return nil
 }
@@ -103,7 +106,16 @@ func (g *Group) bootstrap() error {
 	if err != nil || has {
 		return err
 	}
-	var c raft.Configuration
+	t := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
+	defer t.cancel()
+	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, g.founding()); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+// founding is what a fresh group begins with, the same on every node.
+func (g *Group) founding() (c raft.Configuration) {
 	add := func(ids []quota.NodeID, s raft.ServerSuffrage) {
 		for _, id := range ids {
 			c.Servers = append(c.Servers, raft.Server{Suffrage: s, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
@@ -111,10 +123,5 @@ func (g *Group) bootstrap() error {
 	}
 	add(g.opts.Voters, raft.Voter)
 	add(g.opts.Nonvoters, raft.Nonvoter)
-	t := newTransport(g.host.cfg.Net, g.host.beats, g.host.cfg.Self, g.opts.ID, g.host.cfg.Timing)
-	defer t.cancel()
-	if err := raft.BootstrapCluster(g.raftConfig(nil), g.store, g.store, g.snaps, t, c); err != nil {
-		return fmt.Errorf("bootstrap: %w", err)
-	}
-	return nil
+	return c
 }

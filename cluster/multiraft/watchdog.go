@@ -46,7 +46,7 @@ func (g *Group) restart(old *instance) {
 	g.cur.Store(nil)
 	old.stop()
 	if err := g.start(true); err != nil {
-		g.log.Error("cannot restart; this replica is out of service", "error", err)
+		g.log.Error("cannot restart; this replica is out of service", "err", err)
 		g.ill.Store(&illness{err, time.Now()})
 		g.host.spawn(g.revive)
 	}
