@@ -136,7 +136,19 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 		out.Points = append(out.Points, pointProto(&a.Points[i]))
 	}
 	out.Total, out.Coverage = pointProto(totalOf(a.Points)), coverage(t, &a)
+	if out.Total.GetAttempted() == 0 && !s.inForce(name) { // nor is anything known of one that was
+		return nil, s.noLimit(name)
+	}
 	return out, nil
+}
+
+func (s *service) inForce(name quota.LimitName) bool {
+	limits := s.node.Limits()
+	if name.IsInline() || limits == nil {
+		return name.IsInline()
+	}
+	_, ok := limits.Find(name)
+	return ok
 }
 
 // stepOf validates the step, or chooses one.
@@ -219,7 +231,10 @@ func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	if err != nil {
 		return nil, fromError(err)
 	}
-	out := &quoratev1.HistoryKeysResponse{Rest: a.Rest.Tokens(), Coverage: keysCoverage(t, &a)}
+	out := &quoratev1.HistoryKeysResponse{
+		Rest: a.Rest.Tokens(), Coverage: keysCoverage(t, &a),
+		Unattributed: a.Unattributed.Tokens(), UnattributedSeconds: int64(history.GapSeconds(a.Gaps)),
+	}
 	for i := range a.Keys {
 		out.Keys = append(out.Keys, keyUse(&a.Keys[i]))
 	}

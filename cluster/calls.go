@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -70,40 +71,24 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 		span.Text("quorate.from", string(from))
 		defer func() { span.End(nil) }()
 	}
+	out, err := n.serveCall(ctx, from, c)
+	if err != nil {
+		answer(&peerv1.Frame{Error: err.Error()})
+		return
+	}
+	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: out}})
+	if c.GetGone() != nil {
+		n.gone("its replicas are with others: it has left")
+	}
+}
+
+// serveCall does what a call asks for, and returns the answer.
+func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	if out, err := n.serveMeta(ctx, c); out != nil || err != nil {
+		return out, err
+	}
 	var out peerv1.Call
 	switch b := c.Body.(type) {
-	case *peerv1.Call_SetLimits:
-		res, err := n.applyMeta(ctx, b.SetLimits.Command)
-		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
-		}
-		out.Body = &peerv1.Call_SetLimitsResult{SetLimitsResult: encodeLimitsResult(res)}
-	case *peerv1.Call_Overrides:
-		res, err := n.applyMeta(ctx, b.Overrides.Command)
-		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
-		}
-		out.Body = &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}
-	case *peerv1.Call_Policies:
-		res, err := n.applyMeta(ctx, b.Policies.Command)
-		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
-		}
-		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
-	case *peerv1.Call_Security:
-		if !n.levelled() { // who passed it on has applied what is not committed yet
-			answer(&peerv1.Frame{Error: "the feature level is not raised yet"})
-			return
-		}
-		res, err := n.applyMeta(ctx, b.Security.Command)
-		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
-		}
-		out.Body = &peerv1.Call_SecurityResult{SecurityResult: encodeSecurityResult(res)}
 	case *peerv1.Call_Rates:
 		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
 	case *peerv1.Call_Ask:
@@ -119,28 +104,24 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	case *peerv1.Call_Announce:
 		res, err := n.announced(ctx, from, b.Announce)
 		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
+			return nil, err
 		}
 		out.Body = &peerv1.Call_AnnounceResult{AnnounceResult: res}
 	case *peerv1.Call_Group:
 		out.Body = &peerv1.Call_GroupResult{GroupResult: n.groupState(ctx, b.Group.GetGroup())}
 	case *peerv1.Call_Step:
 		if err := n.step(b.Step); err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
+			return nil, err
 		}
 		out.Body = &peerv1.Call_StepResult{StepResult: &peerv1.CallStepResult{}}
 	case *peerv1.Call_Gone:
 		out.Body = &peerv1.Call_GoneResult{GoneResult: &peerv1.CallGoneResult{}}
-		defer n.gone("its replicas are with others: it has left")
 	case *peerv1.Call_Backup:
 		out.Body = &peerv1.Call_BackupResult{BackupResult: n.onBackup(ctx, b.Backup)}
 	case *peerv1.Call_Client:
 		res, err := n.onClient(ctx, b.Client)
 		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
+			return nil, err
 		}
 		out.Body = &peerv1.Call_ClientResult{ClientResult: res}
 	case *peerv1.Call_HistoryTell:
@@ -148,17 +129,52 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 	case *peerv1.Call_HistoryRead:
 		res, err := n.onHistoryRead(b.HistoryRead)
 		if err != nil {
-			answer(&peerv1.Frame{Error: err.Error()})
-			return
+			return nil, err
 		}
 		out.Body = &peerv1.Call_HistoryReadResult{HistoryReadResult: res}
 	case *peerv1.Call_BackupRead:
 		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:
-		answer(&peerv1.Frame{Error: unknownCall})
-		return
+		return nil, errors.New(unknownCall)
 	}
-	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: &out}})
+	return &out, nil
+}
+
+// serveMeta is serveCall for changes that the meta group commits; nil for all others.
+func (n *Node) serveMeta(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
+	var out peerv1.Call
+	switch b := c.Body.(type) {
+	case *peerv1.Call_SetLimits:
+		res, err := n.applyMeta(ctx, b.SetLimits.Command)
+		if err != nil {
+			return nil, err
+		}
+		out.Body = &peerv1.Call_SetLimitsResult{SetLimitsResult: encodeLimitsResult(res)}
+	case *peerv1.Call_Overrides:
+		res, err := n.applyMeta(ctx, b.Overrides.Command)
+		if err != nil {
+			return nil, err
+		}
+		out.Body = &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}
+	case *peerv1.Call_Policies:
+		res, err := n.applyMeta(ctx, b.Policies.Command)
+		if err != nil {
+			return nil, err
+		}
+		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
+	case *peerv1.Call_Security:
+		if !n.levelled() { // who passed it on has applied what is not committed yet
+			return nil, errors.New("the feature level is not raised yet")
+		}
+		res, err := n.applyMeta(ctx, b.Security.Command)
+		if err != nil {
+			return nil, err
+		}
+		out.Body = &peerv1.Call_SecurityResult{SecurityResult: encodeSecurityResult(res)}
+	default:
+		return nil, nil
+	}
+	return &out, nil
 }
 
 func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {

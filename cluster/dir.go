@@ -38,23 +38,26 @@ type dirLock struct{ f *os.File }
 
 func (l *dirLock) close() error { return l.f.Close() }
 
+// starts are incarnations: of this start, larger than every earlier one; of the
+// first with these data; and of the one before this, 0 if there was none.
+type starts struct{ inc, first, prior quota.Incarnation }
+
 // openDir makes or opens a data directory, locks it, checks whose it is, and
-// returns the incarnation of this start, larger than every earlier one, and that of
-// the first start with these data. A node that has joined stays one: cfg says so then.
-func openDir(cfg *Config) (lock *dirLock, inc, first quota.Incarnation, err error) {
+// returns its starts. A node that has joined stays one: cfg says so then.
+func openDir(cfg *Config) (lock *dirLock, s starts, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, 0, 0, fmt.Errorf("data directory: %w", err)
+		return nil, s, fmt.Errorf("data directory: %w", err)
 	}
 	if lock, err = lockDir(cfg.Dir); err != nil {
-		return nil, 0, 0, err
+		return nil, s, err
 	}
 	if err = notRestoring(cfg.Dir); err == nil {
-		inc, first, err = identify(cfg)
+		s, err = identify(cfg)
 	}
 	if err != nil {
-		return nil, 0, 0, errors.Join(err, lock.close())
+		return nil, s, errors.Join(err, lock.close())
 	}
-	return lock, inc, first, nil
+	return lock, s, nil
 }
 
 func lockDir(dir string) (*dirLock, error) {
@@ -69,30 +72,31 @@ func lockDir(dir string) (*dirLock, error) {
 	return lock, nil
 }
 
-func identify(cfg *Config) (inc, first quota.Incarnation, err error) {
+func identify(cfg *Config) (starts, error) {
 	path := filepath.Join(cfg.Dir, "node.json")
 	id := identity{Format: dirFormat, Cluster: cfg.Cluster, Node: cfg.Self, Ranges: cfg.Ranges}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
-		return 0, 0, fmt.Errorf("data directory: %w", err)
+		return starts{}, fmt.Errorf("data directory: %w", err)
 	default:
 		var have identity
 		if err := json.Unmarshal(data, &have); err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", path, err)
+			return starts{}, fmt.Errorf("%s: %w", path, err)
 		}
 		if err := have.check(id, cfg.Dir); err != nil {
-			return 0, 0, err
+			return starts{}, err
 		}
 		id.Incarnation, id.First, id.Joined = have.Incarnation, have.First, have.Joined
 	}
 	id.Joined = cfg.joined(id.Joined)
+	prior := quota.Incarnation(id.Incarnation)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
 	if data == nil || !multiraft.Exists(cfg.Dir, metaName) {
 		id.First = id.Incarnation // also when somebody has deleted the logs alone
 	}
-	return quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), writeFile(path, id)
+	return starts{quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), prior}, writeFile(path, id)
 }
 
 // joined makes cfg that of a node that joins, if this is one, and returns who was

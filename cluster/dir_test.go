@@ -57,14 +57,14 @@ func TestIncarnationsRise(t *testing.T) {
 	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: filepath.Join(t.TempDir(), "deep", "data")}
 	var last quota.Incarnation
 	for range 3 {
-		lock, inc, _, err := openDir(&cfg)
+		lock, s, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if inc <= last {
-			t.Errorf("incarnation %d after %d", inc, last)
+		if s.inc <= last || s.prior != last {
+			t.Errorf("incarnation %d, said to follow %d, after %d", s.inc, s.prior, last)
 		}
-		last = inc
+		last = s.inc
 		if err := lock.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestStaysJoined(t *testing.T) {
 	open := func(cfg Config) Config {
 		t.Helper()
 		cfg.Cluster, cfg.Self, cfg.Ranges, cfg.Dir = "c", "n2", 1, dir
-		lock, _, _, err := openDir(&cfg)
+		lock, _, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,14 +102,14 @@ func TestFirstIncarnation(t *testing.T) {
 	cfg := Config{Cluster: "c", Self: "n1", Ranges: 1, Dir: t.TempDir()}
 	open := func() (inc, first quota.Incarnation) {
 		t.Helper()
-		lock, inc, first, err := openDir(&cfg)
+		lock, s, err := openDir(&cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := lock.close(); err != nil {
 			t.Fatal(err)
 		}
-		return inc, first
+		return s.inc, s.first
 	}
 	if inc, first := open(); first != inc {
 		t.Errorf("new data: first %d of %d", first, inc)

@@ -165,7 +165,7 @@ func randomOverrides(rng *rand.Rand, count int) []quota.Override {
 func setOverridesCommand(list ...quota.Override) *raftlogv1.MetaCommand {
 	set := &raftlogv1.SetOverrides{}
 	for i := range list {
-		set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: limitproto.EncodeKey(list[i].Key), Rule: limitproto.EncodeRule(&list[i])})
+		set.Overrides = append(set.Overrides, limitproto.EncodeOverride(&list[i]))
 	}
 	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -136,5 +137,34 @@ func TestGrowth(t *testing.T) {
 	c.settled(30*time.Second, 1)
 	if got := c.any().Limits().Version; got != 1 {
 		t.Errorf("version %d of the limits, want 1", got)
+	}
+}
+
+// TestOutcast: a node that was removed while it did not run, and is started again with
+// its data, finds out that it is out.
+func TestOutcast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for half a minute; left out by -short")
+	}
+	c := newTrio(t, 2)
+	c.seeded()
+	c.join("n4", c.token())
+	c.settled(time.Minute, 3)
+	c.kill("n4")
+	c.eventually(time.Minute, "n4 may be removed", func() error {
+		_, err := c.any().ChangeCluster(t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: "n4", Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE})
+		return err
+	})
+	c.eventually(time.Minute, "n4 is no member", func() error {
+		if c.any().view.Load().member("n4") != nil {
+			return errors.New("it is")
+		}
+		return nil
+	})
+	c.start("n4", nil)
+	select {
+	case <-c.nodes["n4"].Out():
+	case <-time.After(outcastAfter + patience):
+		t.Fatal("it does not know that it is out")
 	}
 }

@@ -26,7 +26,7 @@ const (
 	maxToldBlocks = 6       // of a range, in one message
 	maxToldBytes  = 4 << 20 // of a message, unless one block is larger
 	tellAgain     = 2 * history.Patience
-	maxWriting    = 4 // entries on their way into logs at a time
+	maxWriting    = 4 // entries on their way into logs at a time; those of other ranges wait for them
 	measureEvery  = 5 // seconds between looks at the live error
 	writeLimit    = 5 * time.Second
 )
@@ -155,20 +155,18 @@ func (h *chronicle) gather(now history.Second, alive []history.Process) {
 		if lines == nil {
 			continue
 		}
-		select {
-		case h.writing <- struct{}{}:
-		default: // the disk is slow: in the next turn
-			s.fsm.history.written(term, blocks, false)
-			continue
-		}
-		go func() {
-			defer func() { <-h.writing }()
-			err := s.writeHistory(lines)
-			s.fsm.history.written(term, blocks, err == nil)
-			if err != nil {
-				n.log.Debug("history: lines are not in the log", "range", s.id, "err", err)
-			}
-		}()
+		go h.write(s, lines, blocks, term)
+	}
+}
+
+// write has lines written, with those of a few other ranges. Of a range there is one at a time.
+func (h *chronicle) write(s *seat, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+	h.writing <- struct{}{}
+	defer func() { <-h.writing }()
+	err := s.writeHistory(lines)
+	s.fsm.history.written(term, blocks, err == nil)
+	if err != nil {
+		h.node.log.Debug("history: lines are not in the log", "range", s.id, "err", err)
 	}
 }
 
@@ -180,7 +178,10 @@ func (s *seat) listKeys(now history.Second) {
 }
 
 // list has the keys that were asked for most since the last list written as those of a minute.
-func (s *seat) list(m history.Minute) {
+func (s *seat) list(m history.Minute) { s.listLast(m, false) }
+
+// listLast is list; ends says that the range is handed over, or the node stops.
+func (s *seat) listLast(m history.Minute, ends bool) {
 	s.with(func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
 		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {
@@ -190,7 +191,7 @@ func (s *seat) list(m history.Minute) {
 			}
 			out = append(out, list)
 		}
-		s.fsm.history.setList(now, l.Term(), m, out)
+		s.fsm.history.setList(now, l.Term(), m, out, ends)
 	})
 }
 
@@ -393,7 +394,7 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	now := second(n.clock.now())
 	h.measureAll(now)
 	for _, s := range n.seats {
-		s.list(now.Block().Minute())
+		s.listLast(now.Block().Minute(), true)
 	}
 	h.mu.Lock()
 	h.book.End(now)
@@ -409,6 +410,37 @@ func (h *chronicle) goodbye(ctx context.Context) {
 }
 
 const goodbyeLimit = 2 * time.Second
+
+// handOver has the keys that were asked for since the last lists written, before the ranges go to
+// other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
+func (h *chronicle) handOver(ctx context.Context) {
+	n := h.node
+	if h.off || n.host == nil || !n.historyLevelled() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
+	defer cancel()
+	for _, s := range n.seats {
+		s.listLast(second(n.clock.now()).Block().Minute(), true)
+	}
+	unlisted := func() bool {
+		for _, s := range n.seats {
+			if s.fsm.history.unlisted() {
+				return true
+			}
+		}
+		return false
+	}
+	for unlisted() {
+		now := second(n.clock.now())
+		h.gather(now, h.look(now))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
 
 // behind reports whether a range that has a leader is to be told something.
 func (h *chronicle) behind() bool {

@@ -47,7 +47,7 @@ func (n *Node) History(ctx context.Context, q history.Query) (history.Answer, er
 }
 
 // HistoryKeys returns the keys of a limit that were asked for most, from any node: of the minutes
-// that From and End are in, as far as they are within the last hour. The range that a key is in keeps
+// that From and End are in, and of more than six hours, what is older than an hour, by whole hours. The range that a key is in keeps
 // its minutes. Ranges none of whose replicas answers are missing. Errors are those of History.
 func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	if err := checkStretch(q.From, q.End); err != nil {
@@ -58,23 +58,32 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 	}
 	out := history.KeysAnswer{RangesTotal: n.cfg.Ranges}
 	var lists []history.TopKeys
+	var gaps []history.Gap
 	n.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
 		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Keys{Keys: &peerv1.HistoryPoints{
 			Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Top: uint32(q.Top),
 		}}}
 	}, func(res *peerv1.CallHistoryReadResult) {
 		out.RangesCovered++
-		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range of which nothing is asked writes no list
+		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range that has no leader writes no list
 		list := history.TopKeys{Rest: quota.Units(res.RestMicroTokens)}
 		for _, k := range res.Keys {
 			list.Keys = append(list.Keys, history.KeyTotal{Key: k.Key, Attempted: quota.Units(k.Attempted), Admitted: quota.Units(k.Admitted), Error: quota.Units(k.Error)})
 		}
 		lists = append(lists, list)
+		for _, g := range res.Gaps {
+			gaps = append(gaps, history.Gap{From: history.Second(g.From), End: history.Second(g.End)})
+		}
 	})
 	top := history.TopOf(q.Limit, lists, q.Top)
-	out.Keys, out.Rest = top.Keys, top.Rest
-	return out, nil
+	out.Keys, out.Rest, out.Gaps = top.Keys, top.Rest, history.Gaps(gaps, maxGapsAnswered)
+	var err error
+	out.Unattributed, err = n.unattributed(ctx, q.Limit, out.Gaps)
+	return out, err
 }
+
+// maxGapsAnswered bounds the gaps of an answer; of each the history is asked.
+const maxGapsAnswered = 20
 
 // eachRange asks a replica of every range, some at a time, and passes on what is answered, one
 // answer after the other.
@@ -176,6 +185,9 @@ const historyReadLimit = 5 * time.Second
 
 // onHistoryRead answers from this node's replica of a range.
 func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+	if q := ask.GetStored(); q != nil {
+		return n.onStored(q)
+	}
 	q := ask.GetPoints()
 	if q == nil {
 		q = ask.GetLimits()
@@ -192,8 +204,7 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 	}
 	out := &peerv1.CallHistoryReadResult{Ranges: q.Ranges}
 	if ask.GetKeys() != nil {
-		n.localKeys(r, q, out)
-		return out, nil
+		return out, n.localKeys(r, q, out)
 	}
 	if ask.GetLimits() != nil {
 		all, asOf, err := n.localLimits(r, history.Second(q.From), history.Second(q.End))
@@ -218,13 +229,21 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 }
 
 // localKeys answers from this node's replica of the range.
-func (n *Node) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) {
-	from, end := history.Second(q.From).Block().Minute(), (history.Second(q.End) + 59).Block().Minute()
-	top, asOf := n.seats[r].fsm.history.top(quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}, from, end, int(min(q.Top, MaxTop)))
+func (n *Node) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
+	l := quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}
+	sum, asOf, err := n.shelf.keys.read(r, n.seats[r].fsm.history, l, history.Second(q.From), history.Second(q.End))
+	if err != nil {
+		return err
+	}
+	top := sum.Top(l, int(min(q.Top, MaxTop)))
 	out.AsOf, out.RestMicroTokens = int64(asOf), int64(top.Rest)
 	for _, k := range top.Keys {
 		out.Keys = append(out.Keys, &peerv1.HistoryKey{Key: k.Key, Attempted: int64(k.Attempted), Admitted: int64(k.Admitted), Error: int64(k.Error)})
 	}
+	for _, g := range sum.Span().Gaps {
+		out.Gaps = append(out.Gaps, &peerv1.HistoryGap{From: int64(g.From), End: int64(g.End)})
+	}
+	return nil
 }
 
 func encodeHistoryPoint(l quota.LimitName, p *history.Point) *peerv1.HistoryPoint {

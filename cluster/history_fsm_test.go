@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,9 @@ func TestHistorySnapshot(t *testing.T) {
 	for i := range points {
 		sum += points[i].Attempted
 	}
-	top, _ := again.history.top(limit, 0, 1<<40, 10)
+	var keys history.KeysSum
+	again.history.top(limit, 0, 1<<40, &keys)
+	top := keys.Top(limit, 10)
 	if sum != 15*quota.Token || asOf != history.Block(1008).First() || len(top.Keys) != 1 || top.Keys[0].Attempted != 15*quota.Token {
 		t.Errorf("%d attempted until %d, keys %+v", sum, asOf, top)
 	}
@@ -82,5 +85,58 @@ func TestHistorySnapshot(t *testing.T) {
 	}
 	if err, failed := f.Apply(9, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{{1, 2}}}}})).(error); !failed || err == nil {
 		t.Error("a damaged line: no error")
+	}
+}
+
+// TestHistoryWaits: of a range nothing is asked of, lines are written once a minute; what completes a
+// block of which something was counted is not held back with them.
+func TestHistoryWaits(t *testing.T) {
+	mono := func() time.Duration { return 0 }
+	f := newRangeFSM(mono)
+	r, one, two := f.history, history.Process{Node: "n1", Incarnation: 1}, history.Process{Node: "n2", Incarnation: 1}
+	begin := history.Block(1000).First()
+	r.lead(quota.Time(begin)*quota.Time(time.Second), 1)
+	tell := func(p history.Process, b history.Block, count quota.Units, last bool) {
+		told := history.Told{From: p, Block: b, Last: last}
+		if count > 0 {
+			told.Slices = []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}
+			told.Slices[0].Counts[1] = history.Counts{Attempted: count, Admitted: count}
+		}
+		if _, _, ok := r.take(b.End(), p, b, []history.Told{told}); !ok {
+			t.Fatal("not taken")
+		}
+	}
+	turn := func(now history.Second) (blocks []history.Block) {
+		lines, blocks, term := r.turn(now, []history.Process{one, two})
+		if lines != nil {
+			if err := f.Apply(1, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})); err != nil {
+				t.Fatal(err)
+			}
+			r.written(term, blocks, true)
+		}
+		return blocks
+	}
+	turn(begin)
+	tell(one, 1000, 5, true) // it stops: its line does not wait for the other
+	if got := turn(begin + 10); !slices.Equal(got, []history.Block{1000}) {
+		t.Fatalf("%v are written; want the block in which a process stopped", got)
+	}
+	tell(two, 1000, 0, false)
+	if got := turn(begin + 11); !slices.Equal(got, []history.Block{1000}) {
+		t.Fatalf("%v are written; want what completes the block", got)
+	}
+	if p := r.kept.Point(quota.LimitName{Namespace: "n", Limit: "l"}, 1000, 1001); !p.Complete || p.Attempted != 5 {
+		t.Fatalf("%+v; want 5, complete", p)
+	}
+	for now := begin + 20; now < begin+20+maxIdle; now++ {
+		if now%history.BlockSeconds == 0 {
+			tell(two, now.Block()-1, 0, false)
+		}
+		if got := turn(now); len(got) > 0 {
+			t.Fatalf("%v are written after %d s, in which nothing was counted", got, now-begin)
+		}
+	}
+	if got := turn(begin + 20 + maxIdle); len(got) < 5 {
+		t.Fatalf("%v are written; want all of a minute", got)
 	}
 }

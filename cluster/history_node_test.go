@@ -82,7 +82,7 @@ func (c *trio) list() {
 			for _, s := range n.seats {
 				r := s.fsm.history
 				r.mu.Lock()
-				waits := r.collector != nil && (r.list != nil || r.listed < second(n.clock.now()).Block().Minute()-2)
+				waits := r.collector != nil && (len(r.lists) > 0 || r.listed < second(n.clock.now()).Block().Minute()-2)
 				r.mu.Unlock()
 				if waits {
 					return fmt.Errorf("range %d has not", s.id)
@@ -175,4 +175,23 @@ func TestHistory(t *testing.T) {
 	}
 	c.awaitReady(patience)
 	h.await(c, l.LimitName, "all that was counted before all nodes stopped is there")
+}
+
+// TestHistoryGoodbye: a node that stops waits for the logs of all ranges at once, however many
+// there are: none has to wait for a second for others.
+func TestHistoryGoodbye(t *testing.T) {
+	c := newTrio(t, 32, quick)
+	c.eventually(patience, "all nodes understand lines of the history", func() error {
+		for _, n := range c.running() {
+			if !n.historyLevelled() {
+				return fmt.Errorf("%s does not", n.cfg.Self)
+			}
+		}
+		return nil
+	})
+	n := c.nodes["n1"]
+	n.history.goodbye(t.Context())
+	if n.history.behind() {
+		t.Errorf("not all ranges have all after %v", goodbyeLimit)
+	}
 }

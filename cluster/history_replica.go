@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,17 +24,21 @@ type historyReplica struct {
 	// changed are the minutes whose lines have changed since they were last stored, at most
 	// those that kept has.
 	changed map[history.Minute]bool
+	// changedKeys are those whose lists of keys have.
+	changedKeys map[history.Minute]bool
 
 	collector *history.Collector // nil unless this node leads
 	term      quota.Term
 	held      history.Second // since when lines without any counts wait for others; 0 is none
 	writing   bool
-	list      []byte         // keys of the last minute, to be written; nil is none
+	lists     [][]byte       // of keys, to be written: mostly one, and one of a leader that hands over
+	listing   int            // how many of them are on their way into the log
 	listed    history.Minute // the last one that was listed in this term
+	since     quota.Time     // when the last list was made, or the term began
 }
 
 func newHistoryReplica() *historyReplica {
-	return &historyReplica{kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}}
+	return &historyReplica{kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }
 
 // historyField is that of HistoryLines in quorate.raftlog.v1.RangeCommand.
@@ -76,7 +81,9 @@ func (r *historyReplica) apply(data []byte) error {
 			errs = append(errs, err)
 			continue
 		}
-		r.keys.Apply(&l)
+		if r.keys.Apply(&l) {
+			r.changedKeys[l.Minute] = true
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -115,6 +122,10 @@ func (r *historyReplica) restore(k *history.Kept, keys *history.KeptKeys) {
 	defer r.mu.Unlock()
 	r.kept, r.keys, r.collector = k, keys, nil
 	clear(r.changed)
+	clear(r.changedKeys)
+	for _, m := range keys.Minutes() {
+		r.changedKeys[m] = true
+	}
 	first, any := k.First()
 	if !any {
 		return
@@ -125,11 +136,22 @@ func (r *historyReplica) restore(k *history.Kept, keys *history.KeptKeys) {
 }
 
 // lead begins to gather: all lines of earlier leaders are applied here.
-func (r *historyReplica) lead(now history.Second, term quota.Term) {
+func (r *historyReplica) lead(at quota.Time, term quota.Term) {
+	now := second(at)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.collector, r.term, r.held, r.writing = history.NewCollector(now, r.kept), term, 0, false
-	r.list, r.listed = nil, now.Block().Minute()-1
+	r.lists, r.listing, r.listed, r.since = nil, 0, now.Block().Minute()-1, at
+	if _, any := r.keys.Newest(); !any {
+		r.listed-- // the first leader lists at once, so that what it does not list is missed
+	}
+}
+
+// unlisted reports whether a list that was made here is not in the log yet.
+func (r *historyReplica) unlisted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.collector != nil && len(r.lists) > 0
 }
 
 // follow ends that. What was told and not written will be told to the next leader.
@@ -158,6 +180,7 @@ func (r *historyReplica) take(now history.Second, from history.Process, first hi
 const (
 	maxHistoryEntry = 1 << 20 // bytes of an entry of the log, unless one line is larger
 	maxIdle         = 60      // seconds for which lines without any counts wait for others
+	maxLists        = 4       // lists of keys that wait for the log
 )
 
 // turn notes who is alive, and returns the lines to be written now, with the blocks that they
@@ -173,17 +196,17 @@ func (r *historyReplica) turn(now history.Second, alive []history.Process) (out 
 		return nil, nil, 0
 	}
 	all := r.collector.Lines(now)
-	if r.list == nil && r.idle(now, all) {
+	if len(r.lists) > 0 {
+		r.held = 0 // all goes with the list
+	} else if r.idle(now, all) {
 		for i := range all {
 			r.collector.Written(all[i].Block, false)
 		}
 		return nil, nil, 0
 	}
 	size := 0
-	out = &raftlogv1.HistoryLines{}
-	if r.list != nil {
-		out.Keys = [][]byte{r.list}
-	}
+	out = &raftlogv1.HistoryLines{Keys: slices.Clone(r.lists)}
+	r.listing = len(r.lists)
 	for i := range all {
 		if size >= maxHistoryEntry {
 			r.collector.Written(all[i].Block, false) // in the next turn
@@ -200,10 +223,11 @@ func (r *historyReplica) turn(now history.Second, alive []history.Process) (out 
 }
 
 // idle reports whether the lines can wait: a range that no limit in use has for its home
-// writes once a minute.
+// writes once a minute. What was counted does not wait, nor who completes a block of which
+// something was.
 func (r *historyReplica) idle(now history.Second, all []history.Line) bool {
 	for i := range all {
-		if len(all[i].Slices) > 0 || all[i].Block.End() > now {
+		if len(all[i].Slices) > 0 || all[i].Block.End() > now || r.kept.Used(all[i].Block) {
 			r.held = 0
 			return false
 		}
@@ -232,9 +256,9 @@ func (r *historyReplica) written(term quota.Term, blocks []history.Block, ok boo
 		r.collector.Written(b, ok)
 	}
 	if ok {
-		r.list = nil // a new one is not made before
+		r.lists = r.lists[r.listing:]
 	}
-	r.writing = false
+	r.writing, r.listing = false, 0
 }
 
 // wantsList returns the minute whose keys are to be listed now; false if none is. Ranges have
@@ -243,30 +267,22 @@ func (r *historyReplica) wantsList(now history.Second, id quota.RangeID) (histor
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := now.Block().Minute() - 1
-	return m, r.collector != nil && r.list == nil && m > r.listed && now%60 >= history.Second(id%10)
+	return m, r.collector != nil && len(r.lists) == 0 && m > r.listed && now%60 >= history.Second(id%10)
 }
 
-// setList has the keys of a minute written. Empty lists are not.
-func (r *historyReplica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys) {
+// setList has the keys of a minute written. Empty lists are too: they say that there is nothing
+// to list. Of a leader that hands over, ends says that this is the last.
+func (r *historyReplica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys, ends bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.collector == nil || r.term != term {
 		return
 	}
-	r.listed = m
-	if len(lists) > 0 {
-		l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Lists: lists}
-		r.list = l.Append(nil)
+	if len(r.lists) >= maxLists { // there will be a gap
+		r.since = now
+		return
 	}
-}
-
-// top returns the keys of a limit, and until when lists reach.
-func (r *historyReplica) top(l quota.LimitName, from, end history.Minute, most int) (history.TopKeys, history.Second) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	newest, any := r.keys.Newest()
-	if !any {
-		return history.TopKeys{}, 0
-	}
-	return r.keys.Top(l, from, end, most), (newest + 1).Start()
+	l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Since: r.since, Ends: ends, Lists: lists}
+	r.lists = append(r.lists, l.Append(nil))
+	r.listed, r.since = m, now
 }

@@ -30,7 +30,8 @@ const historyDir = "history"
 type shelf struct {
 	node    *Node
 	archive *archive.Archive // nil if history is off, or the directory cannot be made
-	hours   map[hourOf]bool  // not stored as they are
+	keys    keyShelf
+	hours   map[hourOf]bool // not stored as they are
 	warned  time.Time
 	retired time.Time
 }
@@ -46,7 +47,7 @@ const hour = history.Second(3600)
 // open opens the archive. A node without one counts and tells all the same.
 func (s *shelf) open(n *Node) {
 	s.node, s.hours = n, map[hourOf]bool{}
-	if n.cfg.History.Off {
+	if n.cfg.History.Off || n.cfg.Dir == "" { // a node that is never started
 		return
 	}
 	c := n.cfg.History
@@ -62,6 +63,7 @@ func (s *shelf) open(n *Node) {
 		return
 	}
 	s.archive = a
+	s.keys = keyShelf{archive: a, hours: map[hourOf]bool{}}
 }
 
 // bytes is what its files take.
@@ -109,6 +111,11 @@ func (s *shelf) turn(now history.Second) {
 		return
 	}
 	s.storeHours()
+	for _, seat := range s.node.seats {
+		if err := s.keys.store(seat.id, seat.fsm.history); err != nil {
+			s.failed(err)
+		}
+	}
 	if time.Since(s.retired) >= retainEvery {
 		s.retired = time.Now()
 		gone, err := s.archive.Retain(now)

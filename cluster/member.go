@@ -138,29 +138,29 @@ func (n *Node) push(grants []quota.Grant) {
 	}
 }
 
+// sendReports sends reports to a leader, as many in a frame as it takes. If one is lost
+// its keys are reported again: counters are cumulative.
 func (n *Node) sendReports(to quota.NodeID, list []*quota.Report) {
-	entries, first := 0, 0
-	for i, r := range list {
-		if entries+len(r.Entries) > maxFrameEntries {
-			n.sendReportsFrame(to, list[first:i])
-			entries, first = 0, i
-		}
-		entries += len(r.Entries)
-	}
-	n.sendReportsFrame(to, list[first:]) // if it is lost the keys are reported again: counters are cumulative
+	inFrames(list, func(r *quota.Report) int { return len(r.Entries) }, func(part []*quota.Report) { n.sendReportsFrame(to, part) })
 }
 
 // sendGrants sends grants to a member, as many in a frame as it takes.
 func (n *Node) sendGrants(to quota.NodeID, list []*quota.Grant) {
+	inFrames(list, func(g *quota.Grant) int { return len(g.Entries) }, func(part []*quota.Grant) { n.sendGrantsFrame(to, part) })
+}
+
+// inFrames calls send with one part of the list after the other, each of at most
+// maxFrameEntries entries if no message alone has more.
+func inFrames[T any](list []T, entriesOf func(T) int, send func([]T)) {
 	entries, first := 0, 0
-	for i, g := range list {
-		if entries+len(g.Entries) > maxFrameEntries {
-			n.sendGrantsFrame(to, list[first:i])
+	for i, m := range list {
+		if entries+entriesOf(m) > maxFrameEntries {
+			send(list[first:i])
 			entries, first = 0, i
 		}
-		entries += len(g.Entries)
+		entries += entriesOf(m)
 	}
-	n.sendGrantsFrame(to, list[first:])
+	send(list[first:])
 }
 
 func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,10 @@ import (
 
 // What the mover does at a time.
 const (
-	moveEvery  = 200 * time.Millisecond // how often it looks
-	maxMoves   = 4                      // groups that change at a time
-	stepLimit  = 10 * time.Second       // for one step
-	lookAgain  = 15 * time.Second       // at groups that were as wanted
-	aliveAfter = 5 * time.Second        // silence of a node that counts as dead for one step
+	moveEvery = 200 * time.Millisecond // how often it looks
+	maxMoves  = 4                      // groups that change at a time
+	stepLimit = 10 * time.Second       // for one step
+	lookAgain = 15 * time.Second       // at groups that were as wanted
 )
 
 // mover makes the groups what is wanted of them, while this node leads the meta
@@ -198,7 +198,7 @@ func (n *Node) raised(t *members.Table) *raftlogv1.ChangeMembers {
 // enough to hold every replica that is wanted, and a majority of all is here: a
 // leader that is cut off buries nobody.
 func (n *Node) buried(t *members.Table) *raftlogv1.ChangeMembers {
-	after := n.cfg.DeadAfter
+	after := cmp.Or(n.cfg.DeadAfter, DefaultDeadAfter)
 	if after < 0 {
 		return nil
 	}

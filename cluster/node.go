@@ -35,6 +35,7 @@ type Node struct {
 	clock clock
 	inc   quota.Incarnation
 	first quota.Incarnation // of the data; inc when they are new
+	prior quota.Incarnation // of the process before this one; 0 when there was none
 	// view is who is in the cluster and who holds what; see the type.
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
@@ -79,6 +80,7 @@ type Node struct {
 	live     liveErrors
 	history  chronicle
 	shelf    shelf
+	filler   filler
 
 	beaconNow chan struct{}
 	stop      chan struct{}
@@ -110,7 +112,7 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	lock, inc, first, err := openDir(&cfg)
+	lock, s, err := openDir(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +120,7 @@ func Start(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.close())
 	}
-	n := newNode(cfg, v, stored, lock, inc)
-	n.first = first
+	n := newNode(cfg, v, stored, lock, s)
 	if err := n.open(v); err != nil {
 		return nil, errors.Join(err, n.Close(context.Background()))
 	}
@@ -127,9 +128,9 @@ func Start(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnation) *Node {
+func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, inc: inc, lock: lock, stored: stored, unsettled: make(chan struct{}, 1), out: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock, stored: stored, unsettled: make(chan struct{}, 1), out: make(chan struct{}),
 		seats: map[quota.RangeID]*seat{},
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
@@ -146,7 +147,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	n.meta.reloaded, n.meta.regrouped = n.announce, n.membersChanged
 	n.meta.security.changed = n.announce
 	ac := aggregator.Config{
-		Self: cfg.Self, Incarnation: inc, Nodes: len(v.ids), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
+		Self: cfg.Self, Incarnation: s.inc, Nodes: len(v.ids), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
 	}
 	inherited := n.openJournal(&ac)
@@ -157,9 +158,10 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, inc quota.Incarnat
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
 	n.history.init(n)
-	n.clients.journal.open(&cfg, inc, n.log)
+	n.clients.journal.open(&cfg, s.inc, n.log)
 	n.stats.init(n, cfg.Registry)
 	n.shelf.open(n)
+	n.filler = filler{node: n, asked: map[fillOf]time.Time{}}
 	return n
 }
 
@@ -257,7 +259,7 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(10)
+	n.done.Add(12)
 	go n.clientLoop()
 	go n.placer()
 	go n.mover()
@@ -268,6 +270,8 @@ func (n *Node) run() {
 	go n.purger()
 	go n.history.run()
 	go n.shelf.run()
+	go n.filler.run()
+	go n.watchOut()
 	n.accounts.Start()
 }
 
@@ -278,6 +282,7 @@ func (n *Node) Retire(ctx context.Context) {
 	why := retiring
 	n.barred.CompareAndSwap(nil, &why)
 	n.tend(ctx, func(*seat) bool { return true })
+	n.history.handOver(ctx)
 	n.host.Retire(ctx)
 }
 

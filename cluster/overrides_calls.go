@@ -51,7 +51,7 @@ func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
 		for i := range batch {
 			o := batch[i]
 			o.At = quota.Time(now.UnixNano())
-			set.Overrides = append(set.Overrides, &raftlogv1.StoredOverride{Key: limitproto.EncodeKey(o.Key), Rule: limitproto.EncodeRule(&o)})
+			set.Overrides = append(set.Overrides, limitproto.EncodeOverride(&o))
 		}
 		_, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
 		if err != nil && done > 0 {

@@ -43,6 +43,6 @@ func (n *Node) purge(now quota.Time) {
 		PurgeOverrides: &raftlogv1.PurgeOverrides{BeforeUnixNanos: int64(now)},
 	}}))
 	if err != nil {
-		n.log.Debug("expired overrides were not deleted; next time", "error", err)
+		n.log.Debug("expired overrides were not deleted; next time", "err", err)
 	}
 }

@@ -24,6 +24,7 @@ const (
 type reserved struct {
 	reqs    []quota.Request
 	expires quota.Time
+	ttl     time.Duration // from when it was made
 }
 
 // reservations are those that this node made. They are in its memory alone: when
@@ -56,7 +57,7 @@ func (n *Node) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Deci
 		}
 	}
 	ttl = min(ttl, maxLease)
-	id := n.reserved.add(&reserved{reqs: charged(reqs, out), expires: n.clock.now().Add(ttl)})
+	id := n.reserved.add(&reserved{reqs: charged(reqs, out), expires: n.clock.now().Add(ttl), ttl: ttl})
 	return quota.Reservation{Handle: n.handleOf(id), Expires: ttl}, true, nil
 }
 
@@ -157,9 +158,13 @@ func (n *Node) Settle(ctx context.Context, handle string, used int64) error {
 	return n.atHolder(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
 }
 
-// Renew puts the end of a reservation off to ttl from now (at most 24h).
+// asAtFirst renews for as long as the reservation lasted when it was made. No caller can name so
+// short a time.
+const asAtFirst = time.Nanosecond
+
+// Renew puts the end of a reservation off to ttl from now (at most 24h; 0: as long as at first).
 func (n *Node) Renew(ctx context.Context, handle string, ttl time.Duration) error {
-	return n.atHolder(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, 1), maxLease))})
+	return n.atHolder(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
 }
 
 func (n *Node) atHolder(ctx context.Context, c *peerv1.CallSettle) error {
@@ -206,6 +211,9 @@ func (n *Node) renew(id uint64, ttl time.Duration) error {
 	v, now := n.reserved.open[id], n.clock.now()
 	if v == nil || now >= v.expires {
 		return quota.ErrNoReservation
+	}
+	if ttl == asAtFirst {
+		ttl = v.ttl
 	}
 	v.expires = now.Add(ttl)
 	return nil

@@ -118,6 +118,18 @@ func TestReserve(t *testing.T) {
 		}
 		c.awaitRemaining(soft("long"), 18)
 	})
+	t.Run("renewed for as long as at first", func(t *testing.T) {
+		r, ok := c.reserve(own, time.Hour, 4, soft("again"))
+		if !ok {
+			t.Fatal("refused")
+		}
+		if err := other.Renew(t.Context(), r.Handle, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := own.Settle(t.Context(), r.Handle, 4); err != nil {
+			t.Errorf("settled after it was renewed: %v", err)
+		}
+	})
 	t.Run("not enforced", func(t *testing.T) {
 		k := key("test", "shadow", "k")
 		use(t, own, k, 8)

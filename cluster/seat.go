@@ -42,7 +42,7 @@ func (s *seat) lead(term quota.Term) {
 	s.end()
 	s.ledger = l
 	s.mu.Unlock()
-	s.fsm.history.lead(second(now), term)
+	s.fsm.history.lead(now, term)
 	// Limits that changed while the ledger was made have missed it.
 	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.current()) })
 	for _, id := range n.routes.deadNodes() { // a death after this tells the seats itself

@@ -17,7 +17,7 @@ func loneNode() *Node {
 	if err != nil {
 		panic(err)
 	}
-	n := newNode(cfg, v, false, nil, 1)
+	n := newNode(cfg, v, false, nil, starts{inc: 1})
 	n.host = &multiraft.Host{}
 	return n
 }

@@ -157,6 +157,12 @@ func (k *Kept) Any(from, end Block) bool {
 	return false
 }
 
+// Used reports whether something was counted in the block.
+func (k *Kept) Used(b Block) bool {
+	s := k.blocks[b]
+	return s != nil && len(s.of) > 0
+}
+
 // Limits adds the limits that were asked for from from to before end.
 func (k *Kept) Limits(from, end Block, out map[quota.LimitName]bool) {
 	for b, s := range k.blocks {

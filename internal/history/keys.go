@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -17,27 +16,32 @@ const (
 	// many in all.
 	KeysEach = 20
 	KeysAll  = 256
-	// KeysMinutes is for how many minutes they are kept.
+	// KeysMinutes is for how many minutes replicas keep them in memory and in snapshots.
 	KeysMinutes = 60
+	// KeysHour is how many keys of a limit are kept of an hour.
+	KeysHour = 100
 
 	maxKeyLen = 1024
 	maxTop    = 4 * KeysAll // keys of a limit and minute, when leaders have changed
 )
 
-// TopKeys is what a leader says of the keys of a limit: those of which most was asked since it
-// said so last, and the most that any other can have had.
+// TopKeys is what is known of the keys of a limit in a stretch of time: those of which most was
+// asked, and the most that any other can have had.
 type TopKeys struct {
 	Limit quota.LimitName
-	Keys  []KeyTotal // by name; of each, Error is 0
+	Keys  []KeyTotal // each once; what a leader lists has no Error
 	Rest  quota.Units
 }
 
 // KeysLine is an entry of a range's log: what was asked of the range's keys in a minute. A key is
-// in one range, so lists of ranges have no key in common.
+// in one range, so lists of ranges have no key in common. Lists of a term join: each says
+// what was asked since the one before it.
 type KeysLine struct {
 	Minute Minute
-	By     Lister // whose list it is: one that is there twice is the same
-	Lists  []TopKeys
+	By     Lister     // whose list it is: one that is there twice is the same
+	Since  quota.Time // what was asked from then on is in it
+	Ends   bool       // the leader hands the range over: there is nothing to list after it
+	Lists  []TopKeys  // none if nothing was asked
 }
 
 // Lister names a list: by the leader's term, and when it was made.
@@ -48,19 +52,34 @@ type Lister struct {
 
 var errKeys = errors.New("history: damaged keys")
 
+// keysForm begins an encoded line of keys. The one before did not say since when they are.
+const keysForm = 2
+
 // Append appends the line. DecodeKeysLine is its inverse.
 func (l *KeysLine) Append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Minute))
+	b = binary.AppendUvarint(append(b, keysForm), uint64(l.Minute))
 	b = l.By.append(b)
+	b = appendBool(binary.AppendUvarint(b, uint64(l.Since)), l.Ends)
 	return appendTop(b, l.Lists)
 }
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func (d *decoder) bool() bool { return d.uint(1) == 1 }
+
+func (d *decoder) time() quota.Time { return quota.Time(d.uint(1<<63 - 1)) }
 
 func (l Lister) append(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, l.Term), uint64(l.At))
 }
 
 func (d *decoder) lister() Lister {
-	return Lister{d.uint(1<<64 - 1), quota.Time(d.uint(1<<63 - 1))}
+	return Lister{d.uint(1<<64 - 1), d.time()}
 }
 
 func appendTop(b []byte, all []TopKeys) []byte {
@@ -81,11 +100,15 @@ func appendTop(b []byte, all []TopKeys) []byte {
 
 // DecodeKeysLine reads a line.
 func DecodeKeysLine(b []byte) (KeysLine, error) {
-	if len(b) == 0 || b[0] != lineForm {
+	if len(b) == 0 || b[0] == 0 || b[0] > keysForm {
 		return KeysLine{}, fmt.Errorf("%w: of another form", errKeys)
 	}
 	d := &decoder{b: b[1:]}
-	l := KeysLine{Minute: Minute(d.uint(maxBlock)), By: d.lister(), Lists: d.top()}
+	l := KeysLine{Minute: Minute(d.uint(maxBlock)), By: d.lister()}
+	if b[0] == keysForm {
+		l.Since, l.Ends = d.time(), d.bool()
+	}
+	l.Lists = d.top()
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(errKeys)
 	}
@@ -110,106 +133,6 @@ func (d *decoder) top() []TopKeys {
 	return out
 }
 
-// KeptKeys is what a replica of a range has of the last hour's keys: what the lines of its log
-// say. Replicas that have applied the same lines are equal. One goroutine at a time.
-type KeptKeys struct {
-	minutes map[Minute]*keysOf
-	newest  Minute
-}
-
-type keysOf struct {
-	by []Lister // whose lines are in it, in their order
-	of map[quota.LimitName]*keyTotals
-}
-
-type keyTotals struct {
-	keys map[string]KeyTotal // Error is that of lines without the key
-	rest quota.Units
-}
-
-// NewKeptKeys returns the state of a replica that has applied nothing.
-func NewKeptKeys() *KeptKeys { return &KeptKeys{minutes: map[Minute]*keysOf{}} }
-
-// Apply adds a line. One that is there already, or too old, changes nothing.
-func (k *KeptKeys) Apply(l *KeysLine) {
-	if l.Minute <= k.newest-KeysMinutes {
-		return
-	}
-	m := k.minutes[l.Minute]
-	if m == nil {
-		m = &keysOf{of: map[quota.LimitName]*keyTotals{}}
-		k.minutes[l.Minute] = m
-	}
-	if slices.Contains(m.by, l.By) {
-		return
-	}
-	m.by = append(m.by, l.By)
-	for i := range l.Lists {
-		m.add(&l.Lists[i])
-	}
-	k.newest = max(k.newest, l.Minute)
-	maps.DeleteFunc(k.minutes, func(at Minute, _ *keysOf) bool { return at <= k.newest-KeysMinutes })
-}
-
-func (m *keysOf) add(t *TopKeys) {
-	if m.of[t.Limit] == nil {
-		m.of[t.Limit] = &keyTotals{keys: map[string]KeyTotal{}}
-	}
-	m.of[t.Limit].add(t)
-}
-
-// add adds what one list says: of a key that is in only one of two, the other one says at most
-// its rest.
-func (s *keyTotals) add(t *TopKeys) {
-	rest := s.rest
-	s.rest = s.rest.Plus(t.Rest)
-	in := map[string]bool{}
-	for _, x := range t.Keys {
-		in[x.Key] = true
-		was, there := s.keys[x.Key]
-		if !there {
-			was = KeyTotal{Key: x.Key, Error: rest}
-		}
-		was.Attempted, was.Admitted = was.Attempted.Plus(x.Attempted), was.Admitted.Plus(x.Admitted)
-		was.Error = was.Error.Plus(x.Error)
-		s.keys[x.Key] = was
-	}
-	if t.Rest == 0 {
-		return
-	}
-	for key, was := range s.keys {
-		if !in[key] {
-			was.Error = was.Error.Plus(t.Rest)
-			s.keys[key] = was
-		}
-	}
-}
-
-// Newest returns the newest minute that there is a line of; false if there is none.
-func (k *KeptKeys) Newest() (Minute, bool) { return k.newest, len(k.minutes) > 0 }
-
-// Top returns the keys of a limit that were asked for most from from to before end, in the order
-// of TopOf.
-func (k *KeptKeys) Top(limit quota.LimitName, from, end Minute, most int) TopKeys {
-	sum := &keyTotals{keys: map[string]KeyTotal{}}
-	for _, at := range slices.Sorted(maps.Keys(k.minutes)) {
-		s := k.minutes[at].of[limit]
-		if at < from || at >= end || s == nil {
-			continue
-		}
-		sum.add(s.list(limit))
-	}
-	return TopOf(limit, []TopKeys{*sum.list(limit)}, most)
-}
-
-func (s *keyTotals) list(limit quota.LimitName) *TopKeys {
-	t := &TopKeys{Limit: limit, Rest: s.rest}
-	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
-		t.Keys = append(t.Keys, s.keys[key])
-	}
-	return t
-}
-
 // TopOf returns the first keys of lists that have none in common, the one that was asked for most
 // first, and the most that any other can have had.
 func TopOf(limit quota.LimitName, lists []TopKeys, most int) TopKeys {
@@ -228,61 +151,4 @@ func TopOf(limit quota.LimitName, lists []TopKeys, most int) TopKeys {
 		out.Keys = out.Keys[:most]
 	}
 	return out
-}
-
-// Append appends the state, the same bytes on equal replicas. DecodeKeptKeys is its inverse.
-func (k *KeptKeys) Append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, keptForm), uint64(k.newest))
-	b = binary.AppendUvarint(b, uint64(len(k.minutes)))
-	for _, at := range slices.Sorted(maps.Keys(k.minutes)) {
-		m := k.minutes[at]
-		b = binary.AppendUvarint(b, uint64(at))
-		b = binary.AppendUvarint(b, uint64(len(m.by)))
-		for _, l := range m.by {
-			b = l.append(b)
-		}
-		var all []TopKeys
-		for _, limit := range slices.SortedFunc(maps.Keys(m.of), compareLimits) {
-			all = append(all, *m.of[limit].list(limit))
-		}
-		b = appendTop(b, all)
-		for i := range all {
-			for j := range all[i].Keys {
-				b = binary.AppendUvarint(b, uint64(all[i].Keys[j].Error))
-			}
-		}
-	}
-	return b
-}
-
-// DecodeKeptKeys reads a state.
-func DecodeKeptKeys(b []byte) (*KeptKeys, error) {
-	if len(b) == 0 || b[0] != keptForm {
-		return nil, fmt.Errorf("%w: of another form", errKeys)
-	}
-	d, k := &decoder{b: b[1:]}, NewKeptKeys()
-	k.newest = Minute(d.uint(maxBlock))
-	for range d.uint(KeysMinutes) {
-		at, m := Minute(d.uint(maxBlock)), &keysOf{of: map[quota.LimitName]*keyTotals{}}
-		for range d.uint(10_000) {
-			m.by = append(m.by, d.lister())
-			if d.err != nil {
-				return nil, d.err
-			}
-		}
-		all := d.top()
-		for i := range all {
-			s := &keyTotals{keys: map[string]KeyTotal{}, rest: all[i].Rest}
-			for _, x := range all[i].Keys {
-				x.Error = quota.Units(d.uint(1<<63 - 1))
-				s.keys[x.Key] = x
-			}
-			m.of[all[i].Limit] = s
-		}
-		k.minutes[at] = m
-	}
-	if d.err == nil && len(d.b) > 0 {
-		d.fail(errKeys)
-	}
-	return k, d.err
 }

@@ -3,8 +3,11 @@ package history
 import (
 	"bytes"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -45,7 +48,7 @@ func TestKeys(t *testing.T) {
 			}
 			k = again
 		}
-		got := k.Top(limit, 1000, 2000, 1+rng.IntN(15))
+		got := topOf(t, k, limit, 1+rng.IntN(15))
 		named := map[string]bool{}
 		for _, x := range got.Keys {
 			named[x.Key] = true
@@ -56,6 +59,93 @@ func TestKeys(t *testing.T) {
 		for key, want := range truth {
 			if !named[key] && want > got.Rest {
 				t.Fatalf("seed %d: %s, which is not named, had %d; said is at most %d", seed, key, want, got.Rest)
+			}
+		}
+	}
+}
+
+// topOf is what is kept of all minutes together, each stored and read again.
+func topOf(t *testing.T, k *KeptKeys, limit quota.LimitName, most int) TopKeys {
+	t.Helper()
+	var sum KeysSum
+	for _, at := range k.Minutes() {
+		p, there := k.Minute(limit, at)
+		stored, err := DecodeStored(limit, p.Top.AppendStored(nil))
+		if err != nil || !there {
+			t.Fatalf("%v, %v", there, err)
+		}
+		p.Top = stored
+		sum.Add(&p)
+	}
+	return sum.Top(limit, most)
+}
+
+// TestKeysGaps: lists of a term join; what a leader that did not end in order had not listed is
+// a gap, which is in the state too.
+func TestKeysGaps(t *testing.T) {
+	second := quota.Time(time.Second)
+	k := NewKeptKeys()
+	for _, l := range []KeysLine{
+		{Minute: 10, By: Lister{1, 665 * second}, Since: 600 * second},
+		{Minute: 11, By: Lister{1, 725 * second}, Since: 665 * second},
+		{Minute: 12, By: Lister{2, 785 * second}, Since: 770 * second}, // the other was killed
+		{Minute: 12, By: Lister{2, 785 * second}, Since: 770 * second},
+		{Minute: 13, By: Lister{2, 790 * second}, Since: 785 * second, Ends: true},
+		{Minute: 14, By: Lister{3, 905 * second}, Since: 891 * second},
+		{Minute: 15, By: Lister{4, 965*second + 1}, Since: 906*second + 1},
+		{Minute: 16, By: Lister{4, 1025 * second}, Since: 965*second + 1, Ends: true},
+		{Minute: 17, By: Lister{6, 1080 * second}, Since: 1070 * second}, // of 5 nothing was listed
+	} {
+		read, err := DecodeKeysLine(l.Append(nil))
+		if err != nil || !reflect.DeepEqual(read, l) {
+			t.Fatalf("%+v became %+v: %v", l, read, err)
+		}
+		k.Apply(&read)
+		if k, err = DecodeKeptKeys(k.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at, want := range map[Minute][]Gap{10: nil, 11: nil, 12: {{725, 770}}, 13: nil, 14: nil, 15: {{905, 907}}, 16: nil, 17: {{1025, 1070}}} {
+		if p, there := k.Minute(modelLimits[0], at); !there || !slices.Equal(p.Gaps, want) {
+			t.Errorf("minute %d: %v; want %v", at, p.Gaps, want)
+		}
+	}
+	var sum KeysSum
+	for _, at := range []Minute{10, 12, 13, 14} { // 11 was lost
+		p, _ := k.Minute(modelLimits[0], at)
+		sum.Add(&p)
+	}
+	if got, want := sum.Span(), (KeysSpan{600, 905, []Gap{{665, 770}}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v; want %v: also what there is nothing of", got, want)
+	}
+}
+
+// TestGapsBound: of too many gaps the nearest become one, and none is lost.
+func TestGapsBound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var all []Gap
+		truth := map[Second]bool{}
+		for range rng.IntN(40) {
+			g := Gap{From: Second(rng.IntN(500))}
+			g.End = g.From + Second(rng.IntN(20))
+			all = append(all, g)
+			for at := g.From; at < g.End; at++ {
+				truth[at] = true
+			}
+		}
+		most := 1 + rng.IntN(10)
+		whole := GapSeconds(Gaps(slices.Clone(all), 1000))
+		if int(whole) != len(truth) {
+			t.Fatalf("%d s; want %d", whole, len(truth))
+		}
+		few := Gaps(slices.Clone(all), most)
+		if len(few) > most {
+			t.Fatalf("%d gaps; want at most %d", len(few), most)
+		}
+		for at := range truth {
+			if !slices.ContainsFunc(few, func(g Gap) bool { return g.From <= at && at < g.End }) {
+				t.Fatalf("%d is in none of %v", at, few)
 			}
 		}
 	}
@@ -72,10 +162,13 @@ func FuzzKeys(f *testing.F) {
 		if l, err := DecodeKeysLine(b); err == nil {
 			k := NewKeptKeys()
 			k.Apply(&l)
-			k.Top(modelLimits[0], 0, 1<<40, 3)
+			k.Minute(modelLimits[0], l.Minute)
 		}
 		if k, err := DecodeKeptKeys(b); err == nil {
 			k.Append(nil)
+		}
+		if stored, err := DecodeStored(modelLimits[0], b); err == nil {
+			stored.AppendStored(nil)
 		}
 	})
 }

@@ -42,7 +42,12 @@ type KeyTotal struct {
 type KeysAnswer struct {
 	Keys []KeyTotal
 	// Rest is the most that a key which is not among them can have been asked for.
-	Rest                       quota.Units
+	Rest quota.Units
+	// Gaps are what the lists of a range or more do not cover, in order: their leader died, or they
+	// moved, before it had listed. Unattributed is what the limit was asked for in them, as far as its
+	// history has it: so much, at most, is in the counts of no key.
+	Gaps                       []Gap
+	Unattributed               quota.Units
 	AsOf                       Second
 	RangesCovered, RangesTotal int
 }

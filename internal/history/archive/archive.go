@@ -17,15 +17,23 @@ import (
 // Resolution is how long a stretch of time a point is about.
 type Resolution uint8
 
-// The resolutions.
+// The resolutions: of points, and of the keys of limits.
 const (
 	Minutes Resolution = iota
 	Hours
+	KeyMinutes
+	KeyHours
 )
+
+// Resolutions are all of them.
+var Resolutions = []Resolution{Minutes, Hours, KeyMinutes, KeyHours}
+
+// long says whether it is of hours.
+func (r Resolution) long() bool { return r == Hours || r == KeyHours }
 
 // Seconds returns how many seconds a point has.
 func (r Resolution) Seconds() history.Second {
-	if r == Hours {
+	if r.long() {
 		return 3600
 	}
 	return 60
@@ -33,10 +41,7 @@ func (r Resolution) Seconds() history.Second {
 
 // layout of the file names that a time is in.
 func (r Resolution) layout() string {
-	if r == Hours {
-		return "hours-200601.db"
-	}
-	return "minutes-20060102.db"
+	return [...]string{"minutes-20060102.db", "hours-200601.db", "keys-minutes-20060102.db", "keys-hours-200601.db"}[r]
 }
 
 func (r Resolution) file(at history.Second) string {
@@ -47,7 +52,7 @@ func (r Resolution) file(at history.Second) string {
 type Config struct {
 	Minutes  time.Duration // how long minutes are kept; 30 days
 	Hours    time.Duration // how long hours are kept; 2 years
-	MaxBytes int64         // of all files; 4 GiB
+	MaxBytes int64         // of all files; 4 GiB. Keys have at most a quarter of it
 	// Check returns why a file cannot be trusted, before it is opened; nil opens all.
 	Check func(path string) error
 	// Damaged is told of a file that was set aside.

@@ -47,13 +47,41 @@ func rangeBucket(r quota.RangeID) []byte {
 	return binary.BigEndian.AppendUint32([]byte("range"), uint32(r))
 }
 
-// Put keeps entries of one resolution, all or, of a file, none. What was kept of the same
+// Put keeps entries of one resolution of points, all or, of a file, none. What was kept of the same
 // range, time and limit is replaced.
 func (a *Archive) Put(r Resolution, entries []Entry) error {
-	files := map[string][]*Entry{}
+	rows := make([]Rows, 0, len(entries))
 	for i := range entries {
-		name := r.file(entries[i].Start)
-		files[name] = append(files[name], &entries[i])
+		e := &entries[i]
+		s := Rows{Range: e.Range, Start: e.Start, Cover: appendCoverage(nil, &e.Coverage)}
+		for j := range e.Points {
+			s.Of = append(s.Of, Row{e.Points[j].Limit, e.Points[j].Append(nil)})
+		}
+		rows = append(rows, s)
+	}
+	return a.PutRows(r, rows)
+}
+
+// Rows are what is kept of a range at a time, packed.
+type Rows struct {
+	Range quota.RangeID
+	Start history.Second
+	Cover []byte // what is known of the range then
+	Of    []Row  // of limits
+}
+
+// Row is what is kept of a limit at a time, packed.
+type Row struct {
+	Limit quota.LimitName
+	Data  []byte
+}
+
+// PutRows is Put of what is packed already.
+func (a *Archive) PutRows(r Resolution, rows []Rows) error {
+	files := map[string][]*Rows{}
+	for i := range rows {
+		name := r.file(rows[i].Start)
+		files[name] = append(files[name], &rows[i])
 	}
 	var errs []error
 	for name, of := range files {
@@ -62,7 +90,7 @@ func (a *Archive) Put(r Resolution, entries []Entry) error {
 	return errors.Join(errs...)
 }
 
-func (a *Archive) putInto(name string, of []*Entry) error {
+func (a *Archive) putInto(name string, of []*Rows) error {
 	db, err := a.file(name, true)
 	if err != nil {
 		return err
@@ -70,7 +98,7 @@ func (a *Archive) putInto(name string, of []*Entry) error {
 	err = db.Update(func(tx *bbolt.Tx) error {
 		w, err := newWriter(tx)
 		for i := 0; err == nil && i < len(of); i++ {
-			err = w.entry(of[i])
+			err = w.put(of[i])
 		}
 		return err
 	})
@@ -95,21 +123,21 @@ func newWriter(tx *bbolt.Tx) (*writer, error) {
 	return &writer{tx, limits, names}, err
 }
 
-func (w *writer) entry(e *Entry) error {
+func (w *writer) put(e *Rows) error {
 	b, err := w.tx.CreateBucketIfNotExists(rangeBucket(e.Range))
 	if err != nil {
 		return err
 	}
 	b.FillPercent = 0.95 // entries come in the order of time
-	if err := b.Put(key(e.Start, 0), appendCoverage(nil, &e.Coverage)); err != nil {
+	if err := b.Put(key(e.Start, 0), e.Cover); err != nil {
 		return err
 	}
-	for i := range e.Points {
-		n, err := w.number(e.Points[i].Limit)
+	for i := range e.Of {
+		n, err := w.number(e.Of[i].Limit)
 		if err != nil {
 			return err
 		}
-		if err := b.Put(key(e.Start, n), e.Points[i].Append(nil)); err != nil {
+		if err := b.Put(key(e.Start, n), e.Of[i].Data); err != nil {
 			return err
 		}
 	}
@@ -133,7 +161,7 @@ func (w *writer) number(l quota.LimitName) (uint32, error) {
 // Drop forgets a range: this node has no replica of it any more.
 func (a *Archive) Drop(r quota.RangeID) error {
 	var errs []error
-	for _, res := range []Resolution{Minutes, Hours} {
+	for _, res := range Resolutions {
 		names, err := a.names(res)
 		errs = append(errs, err)
 		for _, name := range names {

@@ -3,7 +3,6 @@ package archive
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -41,7 +40,7 @@ func (a *Archive) Read(r Resolution, rng quota.RangeID, limit quota.LimitName, f
 // next returns where the next file begins.
 func next(r Resolution, at history.Second) history.Second {
 	t := time.Unix(int64(at), 0).UTC()
-	if r == Hours {
+	if r.long() {
 		return history.Second(time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC).Unix())
 	}
 	return history.Second(time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, time.UTC).Unix())
@@ -125,11 +124,11 @@ func limitsIn(tx *bbolt.Tx, rng quota.RangeID, from, end history.Second, out map
 	for k, _ := c.Seek(key(from, 0)); k != nil && startOf(k) < end; k, _ = c.Next() {
 		if n := limitOf(k); !seen[n] {
 			seen[n] = true
-			namespace, name, found := strings.Cut(string(names.Get(k[4:])), "/")
-			if !found {
-				return fmt.Errorf("limit %d: has no name", n)
+			l, err := nameOf(names, k[4:])
+			if err != nil {
+				return err
 			}
-			out[quota.LimitName{Namespace: namespace, Limit: name}] = true
+			out[l] = true
 		}
 	}
 	return nil

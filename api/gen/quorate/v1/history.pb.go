@@ -672,9 +672,14 @@ type HistoryKeysResponse struct {
 	// The most tokens that a key which is not among them can have been asked for.
 	Rest int64 `protobuf:"varint,2,opt,name=rest,proto3" json:"rest,omitempty"`
 	// How complete it is.
-	Coverage      *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Coverage *Coverage `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	// Tokens that were asked for while a range of the limit's keys was without a list: its leader died, or
+	// the range moved, before it had listed them. So much of the demand, at most, is no key's.
+	Unattributed int64 `protobuf:"varint,4,opt,name=unattributed,proto3" json:"unattributed,omitempty"`
+	// For how many seconds that was so, of one range or more.
+	UnattributedSeconds int64 `protobuf:"varint,5,opt,name=unattributed_seconds,json=unattributedSeconds,proto3" json:"unattributed_seconds,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *HistoryKeysResponse) Reset() {
@@ -726,6 +731,20 @@ func (x *HistoryKeysResponse) GetCoverage() *Coverage {
 		return x.Coverage
 	}
 	return nil
+}
+
+func (x *HistoryKeysResponse) GetUnattributed() int64 {
+	if x != nil {
+		return x.Unattributed
+	}
+	return 0
+}
+
+func (x *HistoryKeysResponse) GetUnattributedSeconds() int64 {
+	if x != nil {
+		return x.UnattributedSeconds
+	}
+	return 0
 }
 
 // HistoryLimitsRequest asks which limits were asked for.
@@ -987,11 +1006,13 @@ const file_quorate_v1_history_proto_rawDesc = "" +
 	"\tattempted\x18\x02 \x01(\x03R\tattempted\x12\x1a\n" +
 	"\badmitted\x18\x03 \x01(\x03R\badmitted\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\x03R\arefused\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\x03R\x05error\"\x83\x01\n" +
+	"\x05error\x18\x05 \x01(\x03R\x05error\"\xda\x01\n" +
 	"\x13HistoryKeysResponse\x12&\n" +
 	"\x04keys\x18\x01 \x03(\v2\x12.quorate.v1.KeyUseR\x04keys\x12\x12\n" +
 	"\x04rest\x18\x02 \x01(\x03R\x04rest\x120\n" +
-	"\bcoverage\x18\x03 \x01(\v2\x14.quorate.v1.CoverageR\bcoverage\"\xa2\x01\n" +
+	"\bcoverage\x18\x03 \x01(\v2\x14.quorate.v1.CoverageR\bcoverage\x12\"\n" +
+	"\funattributed\x18\x04 \x01(\x03R\funattributed\x121\n" +
+	"\x14unattributed_seconds\x18\x05 \x01(\x03R\x13unattributedSeconds\"\xa2\x01\n" +
 	"\x14HistoryLimitsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12.\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Pace and bounds of what replicas fetch from each other.
+const (
+	fillEvery = 20 * time.Second
+	fillAgain = 2 * time.Hour // until others are asked again: for what has become old enough, or they did not have
+	fillPause = 50 * time.Millisecond
+	fillBytes = 256 << 10 // of an answer, unless one time has more
+	fillHoles = 64        // of a range and resolution, in one turn
+)
+
+// filler fetches what other replicas of a range have on their disks and this one does not: it is
+// new, or was away for longer than logs remember. What is missing says how far it is, so that it goes
+// on where it ended, after whatever.
+type filler struct {
+	node  *Node
+	asked map[fillOf]time.Time // when all others have been asked
+}
+
+type fillOf struct {
+	r   quota.RangeID
+	res archive.Resolution
+}
+
+// run looks for holes.
+func (f *filler) run() {
+	n := f.node
+	defer n.done.Done()
+	if n.shelf.archive == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-n.stop
+		cancel()
+	}()
+	tick := time.NewTicker(fillEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+		}
+		f.turn(ctx, second(n.clock.now()))
+	}
+}
+
+// turn fills the holes of all ranges that are kept here.
+func (f *filler) turn(ctx context.Context, now history.Second) {
+	n := f.node
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		here := n.host != nil && n.host.Group(group(r)) != nil && n.routes.leader(r) != ""
+		for _, res := range archive.Resolutions {
+			key := fillOf{r, res}
+			if !here {
+				delete(f.asked, key)
+				continue
+			}
+			if at, known := f.asked[key]; known && time.Since(at) < fillAgain || !n.shelf.archive.Room(res) {
+				continue
+			}
+			whole, err := f.fill(ctx, key, now)
+			if err != nil {
+				n.log.Info("history: what other replicas have is not here yet", "range", r, "err", err)
+			}
+			if whole {
+				f.asked[key] = time.Now()
+			}
+			if f.stopped() {
+				return
+			}
+		}
+	}
+}
+
+func (f *filler) stopped() bool {
+	select {
+	case <-f.node.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// fill asks every other replica for what is missing here. It reports whether all were asked for all.
+func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) (whole bool, err error) {
+	n := f.node
+	kept := 0
+	whole = true
+	for _, id := range n.view.Load().ranges[of.r].Voters {
+		if id == n.cfg.Self {
+			continue
+		}
+		// What is younger is in the logs' state, and stored by itself.
+		holes, err := n.shelf.archive.Holes(of.res, of.r, n.shelf.archive.Since(of.res, now), now-2*hour)
+		if err != nil {
+			return false, err
+		}
+		if len(holes) == 0 {
+			break
+		}
+		if !n.routes.up(id) {
+			whole = false
+			continue
+		}
+		slices.Reverse(holes) // the newest first
+		whole = whole && len(holes) <= fillHoles
+		for _, h := range holes[:min(len(holes), fillHoles)] {
+			got, err := f.fetch(ctx, of, id, h)
+			kept += got
+			if err != nil {
+				return false, fmt.Errorf("from %s: %w", id, err)
+			}
+		}
+	}
+	if kept > 0 {
+		n.log.Info("history: fetched from other replicas", "range", of.r, "resolution", of.res.Seconds(), "times", kept)
+	}
+	return whole, nil
+}
+
+// fetch asks a replica for what it has in a hole, part by part.
+func (f *filler) fetch(ctx context.Context, of fillOf, from quota.NodeID, h history.Gap) (kept int, err error) {
+	n := f.node
+	for h.From > 0 && h.From < h.End && n.host.Group(group(of.r)) != nil {
+		rows, next, err := n.fetchStored(ctx, of, from, h)
+		if err != nil {
+			return kept, err
+		}
+		got, err := n.shelf.archive.Fill(of.res, of.r, rows)
+		if kept += got; err != nil {
+			return kept, err
+		}
+		if next != 0 && next <= h.From {
+			return kept, fmt.Errorf("%w: it does not go on from %d", errCopied, h.From)
+		}
+		if h.From = next; next == 0 {
+			break
+		}
+		select {
+		case <-n.stop:
+			return kept, errStopped
+		case <-time.After(fillPause):
+		}
+	}
+	return kept, nil
+}
+
+var (
+	errCopied  = errors.New("what it answered cannot be read")
+	errStopped = errors.New("the node stops")
+)
+
+// fetchStored asks a replica for a part of what it has on its disk.
+func (n *Node) fetchStored(ctx context.Context, of fillOf, from quota.NodeID, h history.Gap) (out []archive.Rows, next history.Second, err error) {
+	res, err := n.readHistoryOf(ctx, from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
+		Range: uint32(of.r), Resolution: uint32(of.res), From: int64(h.From), End: int64(h.End),
+	}}})
+	if err != nil {
+		return nil, 0, err
+	}
+	sum := uint32(0)
+	for _, data := range res.GetRows() {
+		sum = crc32.Update(sum, castagnoli, data)
+		var m peerv1.HistoryRows
+		if err := proto.Unmarshal(data, &m); err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", errCopied, err)
+		}
+		rows := archive.Rows{Range: of.r, Start: history.Second(m.Start), Cover: m.Cover}
+		if rows.Start < h.From || rows.Start >= h.End {
+			return nil, 0, fmt.Errorf("%w: second %d; asked were %d to %d", errCopied, m.Start, h.From, h.End)
+		}
+		for _, x := range m.Rows {
+			rows.Of = append(rows.Of, archive.Row{Limit: quota.LimitName{Namespace: x.Namespace, Limit: x.Limit}, Data: x.Data})
+		}
+		out = append(out, rows)
+	}
+	if sum != res.GetRowsCrc() {
+		return nil, 0, fmt.Errorf("%w: its sum is %08x, said is %08x", errCopied, sum, res.GetRowsCrc())
+	}
+	return out, history.Second(res.GetNext()), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// onStored answers from this node's disk.
+func (n *Node) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
+	of := fillOf{quota.RangeID(q.Range), archive.Resolution(min(q.Resolution, 255))}
+	if !slices.Contains(archive.Resolutions, of.res) || n.shelf.archive == nil || n.host == nil || n.host.Group(group(of.r)) == nil {
+		return nil, errNoReplica
+	}
+	if err := checkStretch(history.Second(q.From), history.Second(q.End)); err != nil {
+		return nil, err
+	}
+	now := second(n.clock.now())
+	from, end := max(history.Second(q.From), n.shelf.archive.Since(of.res, now)), min(history.Second(q.End), now)
+	rows, next, err := n.shelf.archive.Rows(of.res, of.r, from, end, fillBytes)
+	if err != nil {
+		return nil, err
+	}
+	out := &peerv1.CallHistoryReadResult{Ranges: []uint32{q.Range}, Next: int64(next)}
+	for i := range rows {
+		m := &peerv1.HistoryRows{Start: int64(rows[i].Start), Cover: rows[i].Cover}
+		for _, x := range rows[i].Of {
+			m.Rows = append(m.Rows, &peerv1.HistoryRow{Namespace: x.Limit.Namespace, Limit: x.Limit.Limit, Data: x.Data})
+		}
+		data := encode(m)
+		out.Rows, out.RowsCrc = append(out.Rows, data), crc32.Update(out.RowsCrc, castagnoli, data)
+	}
+	return out, nil
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestHistoryFill: a fourth node joins and one of the first leaves: what was stored before there was a
+// fourth is answered from its disk too, points and keys, minutes and hours.
+func TestHistoryFill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nodes for many seconds; left out by -short")
+	}
+	const ranges = 2
+	c := newTrio(t, ranges, quick)
+	c.seeded()
+	l := limit("old", 100, quota.Soft).LimitName
+	home := historyHome(l, ranges)
+	hours := second(c.any().clock.now())/hour - 72
+	begin := hours * hour
+	for _, n := range c.running() {
+		var minutes []archive.Entry
+		var keys []archive.KeysEntry
+		for i := range history.Second(3000) { // more than an answer has
+			at := begin + 60*i
+			p := history.Point{Counts: history.Counts{Attempted: quota.Units(i+1) * quota.Token}}
+			minutes = append(minutes, archive.Entry{Range: home, Coverage: archive.Coverage{Start: at, Complete: true}, Points: []archive.Point{{Limit: l, Point: p}}})
+			for r := range quota.RangeID(ranges) {
+				keys = append(keys, archive.KeysEntry{
+					Range: r, Start: at, KeysSpan: history.KeysSpan{From: at + 2, Upto: at + 62},
+					Lists: []history.TopKeys{{Limit: l, Keys: []history.KeyTotal{{Key: fmt.Sprintf("k%d-%0200d", r, 0), Attempted: quota.Token}}}},
+				})
+			}
+		}
+		hourly := []archive.Entry{{Range: home, Coverage: archive.Coverage{Start: begin - 800*hour, Complete: true}, Points: []archive.Point{{Limit: l, Point: history.Point{Counts: history.Counts{Attempted: 77}}}}}}
+		a := n.shelf.archive
+		if err := errors.Join(a.Put(archive.Minutes, minutes), a.Put(archive.Hours, hourly), a.PutKeys(archive.KeyMinutes, keys)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.join("n4", c.token())
+	c.settled(40*time.Second, 3)
+	c.leave("n1")
+	c.settled(40*time.Second, 3)
+	n := c.nodes["n4"]
+	f := filler{node: n, asked: map[fillOf]time.Time{}}
+	c.eventually(patience, "all that was stored before is on the new node's disk", func() error {
+		f.turn(t.Context(), second(n.clock.now()))
+		for r := range quota.RangeID(ranges) {
+			for _, res := range archive.Resolutions {
+				if _, asked := f.asked[fillOf{r, res}]; !asked {
+					return fmt.Errorf("range %d: %d s are not", r, res.Seconds())
+				}
+			}
+		}
+		return nil
+	})
+	points, err := n.shelf.read(archive.Minutes, home, l, begin, begin+3000*60)
+	if err != nil || len(points) != 3000 {
+		t.Fatalf("%d minutes, %v; want 3000", len(points), err)
+	}
+	for i := range points {
+		if points[i].Attempted != quota.Units(i+1)*quota.Token || !points[i].Complete {
+			t.Fatalf("minute %d: %+v", i, points[i])
+		}
+	}
+	if points, err := n.shelf.read(archive.Hours, home, l, begin-900*hour, begin); err != nil || len(points) != 1 || points[0].Attempted != 77 {
+		t.Fatalf("hours: %+v, %v", points, err)
+	}
+	for _, any := range c.running() { // whoever leads
+		a, err := any.HistoryKeys(t.Context(), history.KeysQuery{Limit: l, From: begin, End: begin + 3000*60, Top: 5})
+		if err != nil || len(a.Keys) != ranges || a.Keys[0].Attempted != 3000*quota.Token || len(a.Gaps) > 0 {
+			t.Fatalf("%s: %+v, %v", any.cfg.Self, a, err)
+		}
+	}
+	for r := range quota.RangeID(ranges) {
+		sum, _, err := n.shelf.keys.read(r, n.seats[r].fsm.history, l, begin, begin+3000*60)
+		if top := sum.Top(l, 5); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 3000*quota.Token {
+			t.Fatalf("range %d: %+v, %v", r, top, err)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// hoursWorld plays three nodes with a replica of one range each, for hours of a time of its own: they count, tell
+// the one that leads, store, and start again from a snapshot, the log and their files.
+type hoursWorld struct {
+	t      *testing.T
+	rng    *rand.Rand
+	now    history.Second
+	nodes  []*hoursNode
+	leader int
+	term   quota.Term
+	log    [][]byte
+	truth  map[history.Second]history.Counts
+}
+
+type hoursNode struct {
+	*Node
+	dir     string
+	self    history.Process
+	book    *history.Book
+	state   []byte
+	applied int
+}
+
+func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
+	w := &hoursWorld{t: t, rng: rand.New(rand.NewPCG(seed, 5)), now: 500_000*3600 + 1000, truth: map[history.Second]history.Counts{}}
+	for i := range 3 {
+		p := history.Process{Node: quota.NodeID(fmt.Sprint("n", i)), Incarnation: 1}
+		n := &hoursNode{Node: &Node{log: slog.New(slog.DiscardHandler)}, dir: t.TempDir(), self: p, book: history.NewBook(p, w.now, 1, func(quota.LimitName) quota.RangeID { return 0 })}
+		n.open(t)
+		w.nodes = append(w.nodes, n)
+	}
+	w.move(0)
+	return w
+}
+
+// open is the start of a node: of what it had in memory nothing is left, but what was counted.
+func (n *hoursNode) open(t *testing.T) {
+	f := newRangeFSM(func() time.Duration { return 0 })
+	n.seats = map[quota.RangeID]*seat{0: {id: 0, node: n.Node, fsm: f}}
+	a, err := archive.Open(n.dir, archive.Config{Minutes: 1e6 * time.Hour, Hours: 1e6 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	n.shelf = shelf{node: n.Node, archive: a, hours: map[hourOf]bool{}, keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
+}
+
+func (n *hoursNode) replica() *historyReplica { return n.seats[0].fsm.history }
+
+func (w *hoursWorld) move(to int) {
+	w.nodes[w.leader].replica().follow()
+	w.leader, w.term = to, w.term+1
+	w.nodes[to].replica().lead(at(w.now), w.term)
+}
+
+// second plays one second.
+func (w *hoursWorld) second() {
+	alive := make([]history.Process, 0, 3)
+	for _, n := range w.nodes {
+		alive = append(alive, n.self)
+		if w.now/600%5 == 3 || w.rng.IntN(3) > 0 { // ten minutes of an hour nothing is asked
+			continue
+		}
+		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token
+		c := history.Counts{Attempted: admitted + quota.Units(w.rng.IntN(100))*quota.Token, Admitted: admitted}
+		n.book.Add(w.now, keysLimit, c)
+		sum := w.truth[w.now]
+		sum.Add(&c)
+		w.truth[w.now] = sum
+	}
+	w.now++
+	r := w.nodes[w.leader].replica()
+	for _, n := range w.nodes {
+		first, due := n.book.First(w.now, 0)
+		if !due || w.rng.IntN(3) == 0 { // or it is lost
+			continue
+		}
+		if next, _, ok := r.take(w.now, n.self, first, n.book.Due(w.now, 0, maxToldBlocks)); ok {
+			n.book.Kept(0, next)
+		}
+	}
+	lines, blocks, term := r.turn(w.now, alive)
+	if lines == nil {
+		return
+	}
+	data, err := proto.Marshal(lines)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.log = append(w.log, data)
+	for _, n := range w.nodes {
+		if err := n.replica().apply(data); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	r.written(term, blocks, true)
+}
+
+// disk has a node start again, take a snapshot, or another one lead; and all store.
+func (w *hoursWorld) disk() {
+	i := w.rng.IntN(3)
+	n := w.nodes[i]
+	switch w.rng.IntN(4) {
+	case 0:
+		if err := n.shelf.close(); err != nil {
+			w.t.Fatal(err)
+		}
+		n.open(w.t)
+		if n.state != nil {
+			kept, keys, err := decodeHistory(n.state)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			n.replica().restore(kept, keys)
+		}
+		for _, data := range w.log[n.applied:] {
+			if err := n.replica().apply(data); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		if i == w.leader {
+			w.move((i + 1) % 3)
+		}
+	case 1:
+		n.state, n.applied = n.replica().snapshot(), len(w.log)
+	case 2:
+		w.move(i)
+	}
+	for _, n := range w.nodes {
+		n.shelf.turn(w.now)
+	}
+}
+
+// check holds all points of a step, of every node, to what was counted.
+func (w *hoursWorld) check(from, end history.Second, step int) {
+	for _, n := range w.nodes {
+		points, asOf, err := n.localPoints(0, history.Query{Limit: keysLimit, From: from, End: end, Step: step})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		next := from - from%history.Second(step)
+		for i := range points {
+			p := &points[i]
+			if p.Start != next {
+				w.t.Fatalf("%s, step %d: a point of %d follows one that ends at %d", n.self.Node, step, p.Start, next)
+			}
+			next += history.Second(step)
+			var want history.Counts
+			peak := quota.Units(0)
+			for s := p.Start; s < min(next, asOf); s++ {
+				c := w.truth[s]
+				want.Add(&c)
+				peak = max(peak, c.Attempted)
+			}
+			whole := p.Start >= from && next <= asOf
+			if p.Counts != want || p.Peak != peak || whole && !p.Complete {
+				w.t.Fatalf("%s, step %d, %d: %+v; want %+v, peak %d", n.self.Node, step, p.Start, *p, want, peak)
+			}
+		}
+		if next < min(end, asOf) {
+			w.t.Fatalf("%s, step %d: points end at %d; wanted until %d", n.self.Node, step, next, min(end, asOf))
+		}
+	}
+}
+
+// TestHistoryHours: over six hours, minutes and hours of every node are exactly what was counted, from memory
+// and from disk, whoever led and whatever started again.
+func TestHistoryHours(t *testing.T) {
+	for seed := range uint64(2) {
+		w := newHoursWorld(t, seed)
+		begin := w.now + 3600 - w.now%3600
+		for i := range 6 * 3600 {
+			w.second()
+			if i%400 == 399 {
+				w.disk()
+			}
+			if i%5000 == 4999 {
+				w.check(begin, w.now, 60)
+			}
+		}
+		for range 3 { // what is late comes
+			for range 60 {
+				w.second()
+			}
+			w.disk()
+		}
+		w.check(begin, w.now, 60)
+		w.check(begin, w.now, 3600)
+		for _, n := range w.nodes {
+			if stored, err := n.shelf.read(archive.Hours, 0, keysLimit, begin, begin+4*hour); err != nil || len(stored) != 4 {
+				t.Fatalf("%s: %d hours on disk, %v; want 4", n.self.Node, len(stored), err)
+			}
+		}
+	}
+}

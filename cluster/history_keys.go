@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// keyShelf has the keys of limits on disk: of each minute what the lists of its range say, of each
+// hour what its minutes say together. One goroutine at a time.
+type keyShelf struct {
+	archive *archive.Archive
+	hours   map[hourOf]bool // not stored as they are
+}
+
+// store stores what is over and not stored, of one range.
+func (s *keyShelf) store(id quota.RangeID, r *historyReplica) error {
+	taken, entries := r.keysOver(id)
+	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
+		r.keysAgain(taken)
+		return err
+	}
+	for _, m := range taken {
+		s.hours[hourOf{id, m.Start() - m.Start()%hour}] = true
+	}
+	newest := r.newestKeys()
+	for h := range s.hours {
+		if h.r != id || h.at+hour > newest.Start() {
+			continue
+		}
+		e, err := s.hour(h)
+		if err == nil {
+			err = s.archive.PutKeys(archive.KeyHours, []archive.KeysEntry{e})
+		}
+		if err != nil {
+			return err
+		}
+		delete(s.hours, h)
+	}
+	return nil
+}
+
+// hour adds up the minutes of an hour that are on disk.
+func (s *keyShelf) hour(h hourOf) (archive.KeysEntry, error) {
+	limits, err := s.archive.Limits(archive.KeyMinutes, h.r, h.at, h.at+hour)
+	if err != nil {
+		return archive.KeysEntry{}, err
+	}
+	limits[history.Other] = true // so that there is a span if there is no limit
+	e := archive.KeysEntry{Range: h.r, Start: h.at}
+	for _, l := range slices.SortedFunc(maps.Keys(limits), compareLimitNames) {
+		var sum history.KeysSum
+		if err := s.archive.ReadKeys(archive.KeyMinutes, h.r, l, h.at, h.at+hour, func(p history.KeysPart) { sum.Add(&p) }); err != nil {
+			return archive.KeysEntry{}, err
+		}
+		if t := sum.Top(l, history.KeysHour); len(t.Keys) > 0 || t.Rest > 0 {
+			e.Lists = append(e.Lists, t)
+		}
+		e.KeysSpan = sum.Span() // the same of each limit
+	}
+	return e, nil
+}
+
+// keysOver returns the minutes whose keys have changed and are over, as entries of an archive.
+// They count as stored from then on.
+func (r *historyReplica) keysOver(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, _ := r.keys.First()
+	newest, _ := r.keys.Newest()
+	for m := range r.changedKeys {
+		if m >= newest {
+			continue
+		}
+		delete(r.changedKeys, m)
+		if m < first { // or what is on disk is more complete
+			continue
+		}
+		e := archive.KeysEntry{Range: id, Start: m.Start()}
+		for _, l := range r.keys.Limits(m) {
+			p, _ := r.keys.Minute(l, m)
+			e.Lists = append(e.Lists, history.TopOf(l, []history.TopKeys{p.Top}, history.KeysEach))
+		}
+		p, _ := r.keys.Minute(history.Other, m)
+		e.KeysSpan = p.KeysSpan
+		taken, out = append(taken, m), append(out, e)
+	}
+	return taken, out
+}
+
+// keysAgain has the keys of minutes stored again.
+func (r *historyReplica) keysAgain(all []history.Minute) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range all {
+		r.changedKeys[m] = true
+	}
+}
+
+func (r *historyReplica) newestKeys() history.Minute {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest, _ := r.keys.Newest()
+	return newest
+}
+
+// top adds what the lists in memory say of a limit, and returns until when lists reach; 0 is
+// that there are none.
+func (r *historyReplica) top(l quota.LimitName, from, end history.Second, sum *history.KeysSum) history.Second {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest, any := r.keys.Newest()
+	if !any {
+		return 0
+	}
+	for _, m := range r.keys.Minutes() {
+		if p, there := r.keys.Minute(l, m); there && m.Start() >= from && m.Start() < end {
+			sum.Add(&p)
+		}
+	}
+	return (newest + 1).Start()
+}
+
+// keysSince is from when on the lists of keys are in memory; end if there are none.
+func (r *historyReplica) keysSince(end history.Second) history.Second {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, any := r.keys.First()
+	if !any {
+		return end
+	}
+	return first.Start()
+}
+
+// read returns what is known of the keys of a limit in the minutes that from and end are in; of more
+// than longStretch, what is not in memory, in the hours. asOf is until when lists reach.
+func (s *keyShelf) read(id quota.RangeID, r *historyReplica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
+	long := end-from > longStretch
+	from, end = from-from%60, end+(60-end%60)%60
+	if since := min(r.keysSince(end), end); s.archive != nil && from < since {
+		if long {
+			err = s.readLong(id, l, from-from%hour, since, &sum)
+		} else {
+			err = s.readMinutes(id, l, from, since, &sum)
+		}
+		from = since
+	}
+	asOf = r.top(l, from, end, &sum)
+	return sum, asOf, err
+}
+
+func (s *keyShelf) readMinutes(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
+	return s.archive.ReadKeys(archive.KeyMinutes, id, l, from, end, func(p history.KeysPart) { sum.Add(&p) })
+}
+
+// readLong adds hours, and the minutes of those that are not stored, or not whole in the stretch.
+func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
+	whole := end - end%hour
+	var hours []history.KeysPart
+	if err := s.archive.ReadKeys(archive.KeyHours, id, l, from, whole, func(p history.KeysPart) { hours = append(hours, p) }); err != nil {
+		return err
+	}
+	for i := range hours {
+		if err := s.readMinutes(id, l, from, hours[i].Start, sum); err != nil {
+			return err
+		}
+		sum.Add(&hours[i])
+		from = hours[i].Start + hour
+	}
+	return s.readMinutes(id, l, from, end, sum)
+}
+
+// unattributed returns what was asked of a limit in gaps, as far as its history has it: it is the
+// most that is in no list of keys.
+func (n *Node) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
+	sum := quota.Units(0)
+	for _, g := range gaps {
+		q := history.Query{Limit: l, From: max(0, g.From-bookedLate), End: g.End, Step: 1}
+		if second(n.clock.now())-q.From > hour {
+			q.Step = 60
+		}
+		if q.End-q.From > longStretch {
+			q.Step = int(hour)
+		}
+		a, err := n.History(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		for i := range a.Points {
+			sum = sum.Plus(a.Points[i].Attempted)
+		}
+	}
+	return sum, nil
+}
+
+// bookedLate is for how many seconds what was asked of a key can be on its way to its leader.
+const bookedLate = 2
+
+func compareLimitNames(a, b quota.LimitName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
+}

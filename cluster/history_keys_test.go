@@ -1,0 +1,294 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// keysWorld plays a range whose leaders list keys: leaders are killed, or hand over in order; entries of the
+// log are lost or written after all; replicas start again from a snapshot and the log, and with
+// them the files that they store into.
+type keysWorld struct {
+	t        *testing.T
+	rng      *rand.Rand
+	now      history.Second
+	replicas []*keysReplica
+	leader   *keysReplica // nil for some seconds after it was killed
+	term     quota.Term
+	log      [][]byte
+	counts   map[string]quota.Units // that the leader has booked since its last list
+	waiting  map[string]quota.Units // that nobody has
+	booked   map[history.Second]bool
+	carried  map[string]quota.Units // in lists that are not in the log
+	under    history.Minute         // of those
+	truth    map[history.Minute]map[string]quota.Units
+	lost     map[history.Second]bool // in which something was booked that is in no list
+}
+
+type keysReplica struct {
+	*historyReplica
+	dir     string
+	shelf   keyShelf
+	state   []byte // a snapshot
+	applied int    // entries of the log in it
+}
+
+var keysLimit = quota.LimitName{Namespace: "n", Limit: "l"}
+
+func newKeysWorld(t *testing.T, seed uint64) *keysWorld {
+	w := &keysWorld{
+		t: t, rng: rand.New(rand.NewPCG(seed, 9)), now: 500_000*3600 + 17, counts: map[string]quota.Units{}, waiting: map[string]quota.Units{},
+		booked: map[history.Second]bool{}, carried: map[string]quota.Units{}, truth: map[history.Minute]map[string]quota.Units{}, lost: map[history.Second]bool{},
+	}
+	for range 2 {
+		r := &keysReplica{historyReplica: newHistoryReplica(), dir: t.TempDir()}
+		r.open(t)
+		w.replicas = append(w.replicas, r)
+	}
+	w.lead(w.replicas[0])
+	return w
+}
+
+func (r *keysReplica) open(t *testing.T) {
+	a, err := archive.Open(r.dir, archive.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	r.shelf = keyShelf{archive: a, hours: map[hourOf]bool{}}
+}
+
+func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Second) }
+
+func (w *keysWorld) lead(r *keysReplica) {
+	w.term++
+	w.leader = r
+	r.lead(at(w.now), w.term)
+	for key, n := range w.waiting {
+		w.book(key, n)
+	}
+	clear(w.waiting)
+}
+
+func (w *keysWorld) book(key string, n quota.Units) {
+	w.counts[key] += n
+	w.booked[w.now] = true
+}
+
+// second plays one second.
+func (w *keysWorld) second(kills bool) {
+	for range w.rng.IntN(4) {
+		key, n := fmt.Sprint("k", int(w.rng.ExpFloat64()*15)), quota.Units(1+w.rng.IntN(1000))
+		if w.leader == nil {
+			w.waiting[key] += n
+		} else {
+			w.book(key, n)
+		}
+	}
+	w.now++
+	if w.leader == nil {
+		if w.rng.IntN(8) == 0 {
+			w.lead(w.replicas[w.rng.IntN(2)])
+		}
+		return
+	}
+	if m, due := w.leader.wantsList(w.now, 5); due {
+		w.list(m, false)
+	}
+	w.write()
+	switch {
+	case kills && w.rng.IntN(2500) == 0:
+		w.kill()
+	case w.rng.IntN(1500) == 0 && len(w.carried) == 0:
+		w.list(w.now.Block().Minute(), true)
+		for len(w.leader.lists) > 0 {
+			w.write()
+		}
+		w.leader.follow()
+		w.lead(w.replicas[w.rng.IntN(2)])
+	}
+}
+
+func (w *keysWorld) kill() {
+	w.leader.follow()
+	for s := range w.booked {
+		w.lost[s] = true
+	}
+	clear(w.booked)
+	clear(w.counts)
+	clear(w.carried)
+	w.leader = nil
+}
+
+// list does what Ledger.TopSince does.
+func (w *keysWorld) list(m history.Minute, ends bool) {
+	t := history.TopKeys{Limit: keysLimit}
+	for key, n := range w.counts {
+		t.Keys = append(t.Keys, history.KeyTotal{Key: key, Attempted: n, Admitted: n / 2})
+		w.carried[key] += n
+	}
+	slices.SortFunc(t.Keys, func(a, b history.KeyTotal) int {
+		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), cmp.Compare(a.Key, b.Key))
+	})
+	if len(t.Keys) > history.KeysEach {
+		t.Rest = t.Keys[history.KeysEach].Attempted
+		t.Keys = t.Keys[:history.KeysEach]
+	}
+	clear(w.counts)
+	w.under = m
+	w.leader.setList(at(w.now), w.term, m, []history.TopKeys{t}, ends)
+}
+
+// write has the leader's lines written, which may fail, or be said to have failed.
+func (w *keysWorld) write() {
+	lines, blocks, term := w.leader.turn(w.now, nil)
+	if lines == nil {
+		return
+	}
+	failed := w.rng.IntN(4) == 0
+	if !failed || w.rng.IntN(2) == 0 {
+		data, err := proto.Marshal(lines)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.log = append(w.log, data)
+		for _, r := range w.replicas {
+			if err := r.apply(data); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.written()
+	}
+	w.leader.written(term, blocks, !failed)
+}
+
+func (w *keysWorld) written() {
+	if w.truth[w.under] == nil {
+		w.truth[w.under] = map[string]quota.Units{}
+	}
+	for key, n := range w.carried {
+		w.truth[w.under][key] += n
+	}
+	clear(w.carried)
+	clear(w.booked)
+}
+
+// disk stores, takes a snapshot, or has a replica start again.
+func (w *keysWorld) disk() {
+	r := w.replicas[w.rng.IntN(2)]
+	switch w.rng.IntN(3) {
+	case 0:
+		if r == w.leader {
+			return
+		}
+		if err := r.shelf.archive.Close(); err != nil {
+			w.t.Fatal(err)
+		}
+		r.historyReplica = newHistoryReplica()
+		if r.state != nil {
+			kept, keys, err := decodeHistory(r.state)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			r.restore(kept, keys)
+		}
+		for _, data := range w.log[r.applied:] {
+			if err := r.apply(data); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		r.open(w.t)
+	case 1:
+		r.state, r.applied = r.snapshot(), len(w.log)
+	}
+	w.store()
+}
+
+func (w *keysWorld) store() {
+	for _, r := range w.replicas {
+		if err := r.shelf.store(0, r.historyReplica); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// check asks every replica for the minutes from from to before end, and holds what it says to the truth.
+func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Gap) {
+	truth := map[string]quota.Units{}
+	for m, of := range w.truth {
+		if m.Start() >= from && m.Start() < end {
+			for key, n := range of {
+				truth[key] += n
+			}
+		}
+	}
+	for i, r := range w.replicas {
+		sum, _, err := r.shelf.read(0, r.historyReplica, keysLimit, from, end)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		top, named := sum.Top(keysLimit, most), map[string]bool{}
+		for _, k := range top.Keys {
+			named[k.Key] = true
+			if n := truth[k.Key]; n < k.Attempted || n > k.Attempted+k.Error {
+				w.t.Fatalf("replica %d, %d s: %s had %d; said are %d and at most %d more", i, end-from, k.Key, n, k.Attempted, k.Error)
+			}
+		}
+		for key, n := range truth {
+			if !named[key] && n > top.Rest {
+				w.t.Fatalf("replica %d, %d s: %s, which is not named, had %d; said is at most %d", i, end-from, key, n, top.Rest)
+			}
+		}
+		gaps = sum.Span().Gaps
+	}
+	return gaps
+}
+
+// TestHistoryKeysModel: what is said of keys over minutes and hours holds for what was asked of them, from
+// memory and from disk, whatever starts again and whoever leads; and what a leader that was
+// killed had not listed is in a gap.
+func TestHistoryKeysModel(t *testing.T) {
+	for seed := range uint64(8) {
+		kills := seed%2 == 0
+		w := newKeysWorld(t, seed)
+		begin := w.now - w.now%3600
+		for i := range 9 * 3600 {
+			w.second(kills)
+			if i%600 == 599 {
+				w.disk()
+			}
+		}
+		for w.leader == nil || len(w.carried) > 0 || len(w.booked) > 0 {
+			w.second(false)
+		}
+		w.store()
+		end := w.now - w.now%60 + 120
+		for range 30 {
+			from := begin + 60*history.Second(w.rng.IntN(9*60))
+			w.check(from, min(end, from+60*history.Second(1+w.rng.IntN(360))), 1+w.rng.IntN(40))
+		}
+		w.check(begin+3600, end, 30)
+		gaps := w.check(begin, end, 100)
+		if len(gaps) > 0 != kills {
+			t.Fatalf("seed %d: gaps %v; leaders were killed: %v", seed, gaps, kills)
+		}
+		for s := range w.lost {
+			if !slices.ContainsFunc(gaps, func(g history.Gap) bool { return g.From <= s && s < g.End }) {
+				t.Fatalf("seed %d: what was lost in second %d is in none of %v", seed, s, gaps)
+			}
+		}
+		if secs := history.GapSeconds(gaps); int(secs) > 110*int(w.term) {
+			t.Fatalf("seed %d: gaps of %d s by %d leaders", seed, secs, w.term)
+		}
+	}
+}

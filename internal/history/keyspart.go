@@ -1,0 +1,109 @@
+package history
+
+import (
+	"encoding/binary"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// KeysPart is what a range knows of the keys of a limit in a minute or an hour.
+type KeysPart struct {
+	Start   Second
+	Seconds Second
+	KeysSpan
+	Top TopKeys // nothing, if nothing was asked
+}
+
+// KeysSpan is what the lists of a range in a minute or an hour are of: leaders list a little after a
+// minute is over, or later.
+type KeysSpan struct {
+	From Second // when the list before was made, or, if there is none, since when the first one is
+	Upto Second // when the last one was made
+	Gaps []Gap  // of which there is no list, in order, at most MaxGaps
+}
+
+// KeysSum adds up parts that follow each other. Of a key that is in some of them the others say
+// at most their rest: that becomes its error, as in merged summaries of heavy hitters.
+type KeysSum struct {
+	totals keyTotals
+	span   KeysSpan
+}
+
+// Add adds a part. Parts come in the order of time; one that does not join the one before leaves
+// a gap.
+func (s *KeysSum) Add(p *KeysPart) {
+	if s.totals.keys == nil {
+		s.totals.keys, s.span.From = map[string]KeyTotal{}, p.From
+	}
+	s.totals.add(&p.Top)
+	s.span.Gaps = append(s.span.Gaps, p.Gaps...)
+	if s.span.Upto > 0 {
+		s.span.Gaps = append(s.span.Gaps, Gap{s.span.Upto, p.From})
+	}
+	if len(s.span.Gaps) > 4*MaxGaps {
+		s.span.Gaps = Gaps(s.span.Gaps, MaxGaps)
+	}
+	s.span.Upto = max(s.span.Upto, p.Upto)
+}
+
+// Span returns what lists there are of.
+func (s *KeysSum) Span() KeysSpan {
+	s.span.Gaps = Gaps(s.span.Gaps, MaxGaps)
+	return s.span
+}
+
+// Top returns the most keys that were asked for most, in the order of TopOf.
+func (s *KeysSum) Top(limit quota.LimitName, most int) TopKeys {
+	return TopOf(limit, []TopKeys{*s.totals.list(limit)}, most)
+}
+
+// AppendStored appends what is stored of the keys of a limit, but for its name. DecodeStored is its
+// inverse.
+func (t *TopKeys) AppendStored(b []byte) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Rest)), uint64(len(t.Keys)))
+	for i := range t.Keys {
+		k := &t.Keys[i]
+		b = appendText(b, k.Key)
+		for _, u := range []quota.Units{k.Attempted, k.Admitted, k.Error} {
+			b = binary.AppendUvarint(b, uint64(u))
+		}
+	}
+	return b
+}
+
+// DecodeStored reads what AppendStored wrote.
+func DecodeStored(limit quota.LimitName, b []byte) (TopKeys, error) {
+	d := &decoder{b: b}
+	units := func() quota.Units { return quota.Units(d.uint(1<<63 - 1)) }
+	t := TopKeys{Limit: limit, Rest: units()}
+	for range d.uint(maxTop) {
+		t.Keys = append(t.Keys, KeyTotal{Key: d.text(maxKeyLen), Attempted: units(), Admitted: units(), Error: units()})
+		if d.err != nil {
+			return TopKeys{}, d.err
+		}
+	}
+	if d.err == nil && len(d.b) > 0 {
+		d.fail(errKeys)
+	}
+	return t, d.err
+}
+
+// Append appends the span. DecodeSpan is its inverse.
+func (s *KeysSpan) Append(b []byte) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.From)), uint64(s.Upto))
+	return appendGaps(b, s.Gaps)
+}
+
+func (d *decoder) span() KeysSpan {
+	return KeysSpan{From: Second(d.uint(maxSecond)), Upto: Second(d.uint(maxSecond)), Gaps: d.gaps()}
+}
+
+// DecodeSpan reads a span, and fails if something else follows.
+func DecodeSpan(b []byte) (KeysSpan, error) {
+	d := &decoder{b: b}
+	out := d.span()
+	if d.err == nil && len(d.b) > 0 {
+		d.fail(errKeys)
+	}
+	return out, d.err
+}
