@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,9 +109,10 @@ func TestWhatIfByMinutes(t *testing.T) {
 }
 
 // TestWhatIfByKey: of a limit with many keys, what each would really have been refused lies
-// within the bounds.
+// within the bounds, of the rule in force and of others; and what the rule in force did
+// refuse makes them narrower, unless it has changed.
 func TestWhatIfByKey(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		p := newPast(t)
 		p.with(t, "web/login 2/s 30", "web/window 100/60s 100 fixed")
@@ -124,44 +127,137 @@ func TestWhatIfByKey(t *testing.T) {
 		for k := range 300 { // more than are looked at one by one
 			p.ask("web/"+limit, fmt.Sprint("small", k), time.Duration(1+rng.IntN(599))*time.Second, 1)
 		}
-		res, f := p.service().whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)})
-		if f != nil || res.Basis != quoratev1.Basis_BASIS_KEYS || len(res.Points) != 0 {
-			t.Fatalf("%v, %v", res, f)
+		slices.SortStableFunc(p.all, func(a, b asked) int { return cmp.Compare(a.at, b.at) })
+		name := quota.LimitName{Namespace: "web", Limit: limit}
+		now := p.service().ruleOf(name).First()
+		refused := p.refusedByKey(name, now, true)
+		width := int64(0)
+		for _, versions := range [][]quota.Version{nil, {{Number: 7}}} {
+			p.history = versions // without any it is not known since when the rule is in force
+			for _, rate := range []string{"", "4/s", "90/60s"} {
+				req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute), Rate: rate}
+				res, f := p.service().whatIf(t.Context(), req)
+				if f != nil || res.Basis != quoratev1.Basis_BASIS_KEYS || len(res.Points) != 200 || res.Points[9].Attempted == 0 || res.Points[9].RefusedAtMost != 0 || res.RefusedThen != refused {
+					t.Fatalf("%v, %v", res, f)
+				}
+				rule := p.service().ruleOf(name)
+				if rule, f = changedRule(rule, req); f != nil {
+					t.Fatal(f)
+				}
+				truth := p.refusedByKey(name, rule.First(), false)
+				if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || o.RefusedLikely < o.RefusedAtLeast || o.RefusedLikely > o.RefusedAtMost {
+					t.Errorf("seed %d, %s %s: %d refused, said %d to %d of %d", seed, limit, rate, truth, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted)
+				}
+				if n := res.Now; rate == "" && versions != nil && (n.RefusedAtMost-n.RefusedAtLeast > width || n.RefusedAtMost > refused+1) {
+					t.Errorf("seed %d, %s: %d refused, said %d to %d", seed, limit, refused, n.RefusedAtLeast, n.RefusedAtMost)
+				} else if rate == "" {
+					width = n.RefusedAtMost - n.RefusedAtLeast
+				}
+				if knows := said(res.Statements, "tokens that it did refuse; the bounds rest on that"); knows != (versions != nil) {
+					t.Errorf("%q", res.Statements)
+				}
+			}
 		}
-		truth := p.refusedByKey("web/" + limit)
-		if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || truth == 0 || o.RefusedAtLeast == 0 {
-			t.Errorf("seed %d, %s: %d refused, said %d to %d of %d", seed, limit, truth, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted)
+		p.overrides = []quota.Override{{Key: quota.Key{LimitName: name, Key: "k1"}}}
+		if res, f := p.service().whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute)}); f != nil || !said(res.Statements, "it is not all that decides") {
+			t.Errorf("with an override: %q, %v", res.GetStatements(), f)
 		}
 	}
 }
 
-// refusedByKey is what a limit refuses of demand whose tokens come one by one, evenly over their seconds.
-func (p *fakePast) refusedByKey(name string) (refused int64) {
-	n, _ := quota.ParseLimitName(name)
-	l := p.service().ruleOf(n)
-	first := l.First()
+// TestWhatIfByHours: of many keys in older times, of which lists by the hour are kept, the truth lies
+// within the bounds as well.
+func TestWhatIfByHours(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	p := newPast(t)
+	p.with(t, "web/login 2/s 30")
+	for m := range int64(240) {
+		for k := range 6 {
+			p.ask("web/login", fmt.Sprint("k", k), 7*hour-time.Duration(m)*time.Minute, rng.Int64N(90))
+		}
+	}
+	name := quota.LimitName{Namespace: "web", Limit: "login"}
+	p.refusedByKey(name, p.service().ruleOf(name).First(), true)
+	for _, versions := range [][]quota.Version{nil, {{Number: 7}}} {
+		p.history = versions
+		for _, rate := range []string{"1/s", "3/s"} {
+			req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(8 * hour), To: ago(2 * hour), Rate: rate}
+			res, f := p.service().whatIf(t.Context(), req)
+			rule, g := changedRule(p.service().ruleOf(name), req)
+			if f != nil || g != nil || res.Basis != quoratev1.Basis_BASIS_KEYS {
+				t.Fatalf("%v, %v, %v", res, f, g)
+			}
+			truth := p.refusedByKey(name, rule.First(), false)
+			if o := res.Outcome; truth < o.RefusedAtLeast || truth > o.RefusedAtMost || o.RefusedAtMost == o.Attempted && versions != nil {
+				t.Errorf("%s, since %v: %d refused, said %d to %d of %d", rate, versions, truth, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted)
+			}
+			if !said(res.Statements, "1h0m0s, wherever in it") {
+				t.Errorf("%q", res.Statements)
+			}
+		}
+	}
+}
+
+// refusedByKey is what a rule refuses of demand whose tokens come one by one, evenly over their seconds; if
+// it is the one in force, that is what is recorded.
+func (p *fakePast) refusedByKey(limit quota.LimitName, rule quota.Tier, record bool) (refused int64) {
 	meters := map[string]*limiter.Meter{}
-	for _, a := range p.all {
-		if a.limit != n {
+	for j := range p.all {
+		a := &p.all[j]
+		if a.limit != limit {
 			continue
 		}
 		at := quota.Time(a.at) * quota.Time(time.Second)
 		m := meters[a.key]
 		if m == nil {
-			full := limiter.NewMeter(&first, at)
+			full := limiter.NewMeter(&rule, at)
 			m = &full
 			meters[a.key] = m
 		}
+		passed := int64(0)
 		for i := range a.attempted {
-			m.Advance(at.Add(time.Duration(i)*time.Second/time.Duration(a.attempted)), &first)
+			m.Advance(at.Add(time.Duration(i)*time.Second/time.Duration(a.attempted)), &rule)
 			if m.Level() < quota.Token {
 				refused++
 				continue
 			}
 			m.Add(-quota.Token)
+			passed++
+		}
+		if record {
+			a.admitted = passed
 		}
 	}
 	return refused
+}
+
+// TestSuggestByKey: of many keys the suggested rate is that of the estimate, and what may be refused
+// at most is said beside it.
+func TestSuggestByKey(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 9))
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20")
+	p.history = []quota.Version{{Number: 7}}
+	for i := range int64(600) {
+		for k := range 10 {
+			p.ask("web/login", fmt.Sprint("k", k), 10*time.Minute-time.Duration(i)*time.Second, rng.Int64N(23))
+		}
+	}
+	name := quota.LimitName{Namespace: "web", Limit: "login"}
+	p.refusedByKey(name, p.service().ruleOf(name).First(), true)
+	res, f := p.service().suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: "web", Limit: "login", From: ago(10 * time.Minute), RefusedPpm: 20_000})
+	if f != nil || !said(res.Statements, "the estimate is no more than 2%; at most ") {
+		t.Fatalf("%v, %v", res, f)
+	}
+	next, err := quota.ParseRate(res.Outcome.Rule.Rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := quota.Tier{Kind: quota.TokenBucket, Rate: next, Burst: res.Outcome.Rule.Burst}
+	truth := float64(p.refusedByKey(name, rule, false)) / float64(res.Outcome.Attempted)
+	if truth > .04 || next.Tokens < 10 || next.Tokens > 13 || res.Outcome.RefusedLikely > res.Outcome.Attempted/50 {
+		t.Errorf("%v refuses %.1f%%; it was asked for 2%%: %v", rule, 100*truth, res.Outcome)
+	}
 }
 
 // TestSuggestRule: the suggested rule refuses no more than was asked for.
@@ -214,6 +310,26 @@ gone 0.00 0.00 there is no such limit any more; 0% was refused
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestHeadroomIdle: a limit that is idle most of the time is as full as its busy seconds, and it is said how
+// many there are.
+func TestHeadroomIdle(t *testing.T) {
+	for _, back := range []time.Duration{30 * time.Minute, 20 * hour} {
+		p := newPast(t)
+		p.with(t, "web/login 10/s 20")
+		for i := range int64(30) {
+			p.ask("web/login", "*", 10*time.Minute-time.Duration(i)*time.Second, 8)
+		}
+		res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
+		if f != nil {
+			t.Fatal(f)
+		}
+		idle := 1 - 30/back.Seconds()
+		if h := res.Limits[0]; h.Saturation != .8 || h.Headroom > .21 || h.IdlePart < idle-.001 || h.IdlePart > idle+.001 || !strings.HasPrefix(h.Statement, "99 of 100 busy seconds asked for at most 80% of the refill, the highest for 80%; idle 9") {
+			t.Errorf("of %v: %v", back, h)
+		}
 	}
 }
 

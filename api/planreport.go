@@ -148,10 +148,18 @@ func grouped(n int64) string {
 	return text
 }
 
+// Asked says how many limits were asked.
+func (d *reportData) Asked() string {
+	if d.Limits == 1 {
+		return "1 limit was asked"
+	}
+	return fmt.Sprintf("%d limits were asked", d.Limits)
+}
+
 // text writes the report for a terminal or a mail.
 func (d *reportData) text(b *strings.Builder) {
 	fmt.Fprintf(b, "Limits of %s, %s to %s UTC\n\n", d.Title, d.From, d.To)
-	fmt.Fprintf(b, "%d limits were asked for %s tokens; %s were refused.\n%s\n", d.Limits, d.Attempted, d.Refused, d.Coverage)
+	fmt.Fprintf(b, "%s for %s tokens; %s were refused.\n%s\n", d.Asked(), d.Attempted, d.Refused, d.Coverage)
 	rows := func(title string, list []reportRow) {
 		if len(list) == 0 {
 			return

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,9 +49,9 @@ func newHeadroomCommand() *cobra.Command {
 		Use:   "headroom [NAMESPACE[/LIMIT]]",
 		Short: "Print how full limits were, the fullest first",
 		Long: `Print how full limits were, the fullest first. FULL compares demand with what
-the rule refills: for buckets of one key the second that 99 of 100 did not
-exceed, for windows the mean, for limits with many keys what the busiest key
-was asked for.`,
+the rule refills: for buckets of one key the second that 99 of 100 busy ones
+did not exceed, for windows the mean, for limits with many keys what the
+busiest key was asked for.`,
 		Example: "  quorate plan headroom\n  quorate plan headroom web --from 1d",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,7 +121,8 @@ func newWhatIfCommand() *cobra.Command {
 the demand of every second is known: windows of one key are exact, and of
 buckets two numbers are printed, between which the truth is. Of older demand
 minutes are known, and the answer is an estimate but for windows of whole
-minutes. Of a limit with many keys the busiest are replayed one by one.`,
+minutes. Of a limit with many keys the busiest are replayed one by one; LIKELY
+is the best single number, made so that the rule in force refuses what it did.`,
 		Example: `  quorate plan what-if web/login --rate 20/s
   quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
   quorate plan what-if web/login --rate 600/1m --kind fixed`,
@@ -173,14 +176,17 @@ func printWhatIf(w io.Writer, res *quoratev1.WhatIfResponse, csv bool) error {
 		for i, p := range res.Points {
 			demand[i], then[i], at[i] = float64(p.Attempted), float64(p.Refused), float64(p.RefusedAtMost)
 		}
-		fmt.Fprintf(w, "demand    %s\nrefused   %s\nat most   %s\n", sparkline(demand, chartWide), sparkline(then, chartWide), sparkline(at, chartWide))
+		fmt.Fprintf(w, "demand    %s\nrefused   %s\n", sparkline(demand, chartWide), sparkline(then, chartWide))
+		if res.Basis != quoratev1.Basis_BASIS_KEYS {
+			fmt.Fprintf(w, "at most   %s\n", sparkline(at, chartWide))
+		}
 	}
 	return bullets(w, res.Statements)
 }
 
 // outcomes prints what the rule in force and another one make of the same demand.
 func outcomes(w io.Writer, now, next *quoratev1.WhatIfOutcome, name string) error {
-	tbl := newTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "IF EVEN", "SURE")
+	tbl := newTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "LIKELY", "SURE")
 	for _, r := range []struct {
 		name string
 		o    *quoratev1.WhatIfOutcome
@@ -194,7 +200,7 @@ func outcomes(w io.Writer, now, next *quoratev1.WhatIfOutcome, name string) erro
 		if o.GetEstimate() {
 			sure = "estimate"
 		}
-		tbl.row(r.name, ruleText(o.GetRule()), num(o.GetAttempted()), refused, num(o.GetRefusedIfEven()), sure)
+		tbl.row(r.name, ruleText(o.GetRule()), num(o.GetAttempted()), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), share(o.GetRefusedLikely(), o.GetAttempted())), sure)
 	}
 	return tbl.write(w)
 }
@@ -212,23 +218,21 @@ func bullets(w io.Writer, all []string) error {
 
 func newSuggestCommand() *cobra.Command {
 	var o looking
-	var target float64
+	target := portion(0.01)
 	cmd := &cobra.Command{
 		Use:   "suggest LIMIT",
 		Short: "Print the least rate that would have refused no more than a part",
-		Long: `Print the least rate that would have refused no more than a part of the demand,
-even at worst. The burst stays in proportion to the rate.`,
-		Example: "  quorate plan suggest web/login --refuse 0.01\n  quorate plan suggest web/login --refuse 0 --from 7d",
+		Long: `Print the least rate that would have refused no more than a part of the demand:
+of one key even at worst, of many keys by the estimate, as what is refused at
+most is beside it. The burst stays in proportion to the rate.`,
+		Example: "  quorate plan suggest web/login --refuse 1%\n  quorate plan suggest web/login --refuse 0 --from 7d",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !(target >= 0 && target < 1) {
-				return usagef("--refuse %v: must be a part from 0 to less than 1, such as 0.01 for one per cent", target)
-			}
 			name, at, err := planned(args, &o)
 			if err != nil {
 				return err
 			}
-			req := &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, RefusedPpm: int64(target*1e6 + .5)}
+			req := &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, RefusedPpm: int64(float64(target)*1e6 + .5)}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.SuggestResponse, error) {
 				return c.Suggest(ctx, req)
 			}, func(w io.Writer, res *quoratev1.SuggestResponse) error {
@@ -240,9 +244,28 @@ even at worst. The burst stays in proportion to the rate.`,
 		},
 	}
 	o.addFlags(cmd, "1h")
-	cmd.Flags().Float64Var(&target, "refuse", 0.01, "the part of the demand that may be refused, 0 to 1")
+	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
 	outputFlag(cmd, &o.output, "table", "json", "yaml")
 	return cmd
+}
+
+// portion is a part of a whole on the command line: 1% or 0.01.
+type portion float64
+
+func (p *portion) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 6, 64) + "%" }
+func (p *portion) Type() string   { return "part" }
+
+func (p *portion) Set(text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v < 1) {
+		return errors.New("must be a part from 0 to less than all, such as 1% or 0.01")
+	}
+	*p = portion(v)
+	return nil
 }
 
 func newForecastCommand() *cobra.Command {

@@ -37,7 +37,7 @@ func TestPlanTables(t *testing.T) {
 	points[2].Missing = []string{"n2"}
 	history := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Step: durationpb.New(time.Minute), Points: points, Total: &quoratev1.HistoryPoint{Attempted: 2100, Refused: 300, Peak: 40}, Coverage: covered}
 	outcome := func(least, most int64, exact bool) *quoratev1.WhatIfOutcome {
-		return &quoratev1.WhatIfOutcome{Rule: login, Attempted: 1000, RefusedAtLeast: least, RefusedAtMost: most, RefusedIfEven: most, Exact: exact}
+		return &quoratev1.WhatIfOutcome{Rule: login, Attempted: 1000, RefusedAtLeast: least, RefusedAtMost: most, RefusedIfEven: most, RefusedLikely: most, Exact: exact}
 	}
 	whatIf := &quoratev1.WhatIfResponse{
 		Outcome: outcome(10, 20, false), Now: outcome(7, 7, true), RefusedThen: 8, Statements: []string{"between 10 and 20 of 1000 tokens would have been refused", "from the demand of every second"},

@@ -140,16 +140,21 @@ func look(r *Request) (*proposal, error) {
 	}
 	p.section = cut(res.Yaml, p.namespace, p.limit)
 	p.file = p.section.with(p.text)
-	valid, err := r.Limits.ValidateLimits(r.Context(), &quoratev1.ValidateLimitsRequest{Yaml: p.file, Source: editSource})
+	looked, from := p.section, (*quoratev1.LimitSet)(nil)
+	if around := near(res.Yaml, p.namespace, p.limit, p.text); len(around) < len(res.Yaml) {
+		looked, from = cut(around, p.namespace, p.limit), &quoratev1.LimitSet{Yaml: around, Source: editSource}
+	}
+	file := looked.with(p.text)
+	valid, err := r.Limits.ValidateLimits(r.Context(), &quoratev1.ValidateLimitsRequest{Yaml: file, Source: editSource})
 	if err != nil {
 		return nil, err
 	}
 	if !valid.Valid {
-		p.faults = p.place(valid.Faults)
+		p.faults = p.place(valid.Faults, &looked)
 		return p, nil
 	}
 	p.findings = valid.Findings
-	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{To: &quoratev1.LimitSet{Yaml: p.file, Source: editSource}})
+	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{From: from, To: &quoratev1.LimitSet{Yaml: file, Source: editSource}})
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +164,7 @@ func look(r *Request) (*proposal, error) {
 }
 
 // place finds the lines of faults in what is edited.
-func (p *proposal) place(text string) []lineFault {
+func (p *proposal) place(text string, in *section) []lineFault {
 	var out []lineFault
 	for line := range strings.SplitSeq(text, "\n") {
 		m := faultAt.FindStringSubmatch(line)
@@ -170,11 +175,14 @@ func (p *proposal) place(text string) []lineFault {
 		if m[1] != "" {
 			at, _ := strconv.Atoi(m[1])
 			column, _ := strconv.Atoi(m[2])
-			here, ok := p.section.line(at, p.text)
+			here, ok := in.line(at, p.text)
 			if ok {
-				f.Line, f.Column = here, max(1, column-p.section.indent)
+				f.Line, f.Column = here, max(1, column-in.indent)
 			} else {
-				f.Text = fmt.Sprintf("elsewhere, line %d of the file: %s", at, m[3])
+				f.Text = "elsewhere: " + m[3]
+				if len(in.file) == len(p.section.file) { // else it is a part, whose lines nobody sees
+					f.Text = fmt.Sprintf("elsewhere, line %d of the file: %s", at, m[3])
+				}
 			}
 		}
 		out = append(out, f)

@@ -118,7 +118,8 @@ func changeOf(change quoratev1.NodeChange) Action {
 			return nil, err
 		}
 		lines := []string{"The change is committed; what follows goes on by itself, and the page shows it."}
-		if res.Moves > 0 {
+		goes := change == quoratev1.NodeChange_NODE_CHANGE_LEAVE || change == quoratev1.NodeChange_NODE_CHANGE_REMOVE
+		if res.Moves > 0 && goes { // of others, who is to lead changes, and no replica moves
 			lines = append(lines, fmt.Sprintf("%d replicas are to move.", res.Moves))
 		}
 		return &Result{Title: fmt.Sprintf(words.done, id), Lines: lines}, nil

@@ -200,10 +200,13 @@ func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
 	c := Chart{ID: "whatif", Title: "Tokens a second: asked for, and refused", Unit: "/s", Height: 220, Series: []Series{
 		{Name: "asked", Color: 1, Fill: true}, {Name: "refused then", Color: 5}, {Name: "would be refused, at least", Color: 2}, {Name: "at most", Color: 4, Dash: true},
 	}}
+	if res.Basis == quoratev1.Basis_BASIS_KEYS {
+		c.Series = c.Series[:2] // when each key came is not known
+	}
 	for _, p := range res.Points {
 		c.Times = append(c.Times, p.Start.AsTime().Unix())
 		s := float64(max(1, p.Seconds))
-		for i, v := range []int64{p.Attempted, p.Refused, p.RefusedAtLeast, p.RefusedAtMost} {
+		for i, v := range []int64{p.Attempted, p.Refused, p.RefusedAtLeast, p.RefusedAtMost}[:len(c.Series)] {
 			c.Series[i].Values = append(c.Series[i].Values, float64(v)/s)
 		}
 	}
@@ -222,6 +225,9 @@ func refusedText(o *quoratev1.WhatIfOutcome) string {
 		return num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtMost) + " (exact)"
 	case o.Estimate:
 		return "about " + num(o.RefusedAtLeast) + " to " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (an estimate)"
+	}
+	if o.RefusedAtMost-o.RefusedAtLeast > o.Attempted/20 {
+		return "about " + num(o.RefusedLikely) + total + ", " + of(o.RefusedLikely) + " (at least " + of(o.RefusedAtLeast) + ", at most " + of(o.RefusedAtMost) + ")"
 	}
 	return "between " + num(o.RefusedAtLeast) + " and " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (bounds)"
 }

@@ -25,6 +25,9 @@ type Outcome struct {
 	RefusedAtLeast, RefusedAtMost quota.Units
 	// RefusedIfEven is what would have been refused of demand that came evenly.
 	RefusedIfEven quota.Units
+	// Likely is the best single number there is, between the two: RefusedIfEven of one key, of
+	// many what a likeness of their demand is refused.
+	Likely quota.Units
 	// Estimate says that these two are no bounds, only near the truth: what a sliding
 	// window gives back, and when a periodic one begins, depends on the moments.
 	Estimate bool
@@ -90,6 +93,7 @@ func (o *Outcome) join(t Outcome) {
 	o.RefusedAtLeast = max(o.RefusedAtLeast, t.RefusedAtLeast)
 	o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost.Plus(t.RefusedAtMost))
 	o.RefusedIfEven = max(o.RefusedIfEven, t.RefusedIfEven)
+	o.Likely = max(o.Likely, t.Likely)
 	o.Estimate = o.Estimate || t.Estimate
 	o.Seconds = max(o.Seconds, t.Seconds)
 }
@@ -100,6 +104,7 @@ func (o *Outcome) Add(k *Outcome) {
 	o.RefusedAtLeast = o.RefusedAtLeast.Plus(k.RefusedAtLeast)
 	o.RefusedAtMost = o.RefusedAtMost.Plus(k.RefusedAtMost)
 	o.RefusedIfEven = o.RefusedIfEven.Plus(k.RefusedIfEven)
+	o.Likely = o.Likely.Plus(k.Likely)
 	o.Estimate = o.Estimate || k.Estimate
 	o.Seconds = max(o.Seconds, k.Seconds)
 }
@@ -110,6 +115,7 @@ func (o *Outcome) round(t *quota.Tier) {
 		o.RefusedAtMost = min(o.Attempted, o.RefusedAtMost+parts)
 	}
 	o.RefusedIfEven = min(max(o.RefusedIfEven, o.RefusedAtLeast), o.RefusedAtMost)
+	o.Likely = o.RefusedIfEven
 }
 
 // parts is what is left of tokens that nobody can take, at most: one at the end, and one
@@ -180,26 +186,28 @@ func take(m *limiter.Meter, want quota.Units) quota.Units {
 // proportion to the rate, at least one token. It returns false if the largest possible
 // rate refuses more.
 func Suggest(t quota.Tier, demand []Demand, refused float64) (quota.Tier, bool) {
-	return SuggestBy(t, func(next *quota.Tier) Outcome { return Replay(next, demand) }, refused)
+	return SuggestBy(t, func(next *quota.Tier) bool {
+		o := Replay(next, demand)
+		return float64(o.RefusedAtMost) <= refused*float64(o.Attempted)
+	})
 }
 
-// SuggestBy is Suggest by another replay, of which a larger tier never refuses more.
-func SuggestBy(t quota.Tier, replay func(*quota.Tier) Outcome, refused float64) (quota.Tier, bool) {
-	enough := func(tokens int64) bool {
+// SuggestBy is Suggest by another measure of what is enough; if a tier is, larger ones are.
+func SuggestBy(t quota.Tier, enough func(*quota.Tier) bool) (quota.Tier, bool) {
+	does := func(tokens int64) bool {
 		next := scaled(t, tokens)
-		o := replay(&next)
-		return float64(o.RefusedAtMost) <= refused*float64(o.Attempted)
+		return enough(&next)
 	}
 	low, high := int64(0), int64(1) // low refuses too much
-	for ; high < quota.MaxTokens && !enough(high); high *= 2 {
+	for ; high < quota.MaxTokens && !does(high); high *= 2 {
 		low = high
 	}
 	high = min(high, quota.MaxTokens)
-	if !enough(high) {
+	if !does(high) {
 		return t, false
 	}
 	for high-low > 1 {
-		if middle := low + (high-low)/2; enough(middle) {
+		if middle := low + (high-low)/2; does(middle) {
 			high = middle
 		} else {
 			low = middle

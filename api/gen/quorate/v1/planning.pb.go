@@ -233,8 +233,8 @@ type LimitHeadroom struct {
 	Refill float64 `protobuf:"fixed64,5,opt,name=refill,proto3" json:"refill,omitempty"`
 	// The part of the demand that was refused, 0 to 1; of a limit in shadow, that would have been.
 	RefusedPart float64 `protobuf:"fixed64,6,opt,name=refused_part,json=refusedPart,proto3" json:"refused_part,omitempty"`
-	// The p99 of demand as a part of the refill: 1 is full. Of a limit with many keys, what its
-	// busiest key was asked for on the average, as nothing finer is known of keys.
+	// The p99 of demand, in the seconds in which there was any, as a part of the refill: 1 is full. Of a
+	// limit with many keys, what its busiest key was asked for on the average, as nothing finer is known of keys.
 	Saturation float64 `protobuf:"fixed64,7,opt,name=saturation,proto3" json:"saturation,omitempty"`
 	// The same of the highest second; 0 with many keys, where it is not known.
 	PeakSaturation float64 `protobuf:"fixed64,8,opt,name=peak_saturation,json=peakSaturation,proto3" json:"peak_saturation,omitempty"`
@@ -247,7 +247,10 @@ type LimitHeadroom struct {
 	// Whether nothing is refused because the limit is in shadow, or not enforced.
 	Shadow bool `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// The same in words.
-	Statement     string `protobuf:"bytes,13,opt,name=statement,proto3" json:"statement,omitempty"`
+	Statement string `protobuf:"bytes,13,opt,name=statement,proto3" json:"statement,omitempty"`
+	// The part of the time in which nothing was asked for, 0 to 1; 0 where it is not known: of many keys,
+	// and of windows longer than a second.
+	IdlePart      float64 `protobuf:"fixed64,14,opt,name=idle_part,json=idlePart,proto3" json:"idle_part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +374,13 @@ func (x *LimitHeadroom) GetStatement() string {
 		return x.Statement
 	}
 	return ""
+}
+
+func (x *LimitHeadroom) GetIdlePart() float64 {
+	if x != nil {
+		return x.IdlePart
+	}
+	return 0
 }
 
 // HeadroomResponse has the limits, the fullest first.
@@ -557,6 +567,9 @@ type WhatIfOutcome struct {
 	// What would have been refused if demand had come evenly within each second, or longer part; it
 	// lies between the two.
 	RefusedIfEven int64 `protobuf:"varint,8,opt,name=refused_if_even,json=refusedIfEven,proto3" json:"refused_if_even,omitempty"`
+	// The best single number there is, between the two. Of one key refused_if_even; of many what a likeness of
+	// their demand is refused, made so that the rule which was in force refuses what it did refuse.
+	RefusedLikely int64 `protobuf:"varint,9,opt,name=refused_likely,json=refusedLikely,proto3" json:"refused_likely,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +656,13 @@ func (x *WhatIfOutcome) GetTimes() int64 {
 func (x *WhatIfOutcome) GetRefusedIfEven() int64 {
 	if x != nil {
 		return x.RefusedIfEven
+	}
+	return 0
+}
+
+func (x *WhatIfOutcome) GetRefusedLikely() int64 {
+	if x != nil {
+		return x.RefusedLikely
 	}
 	return 0
 }
@@ -749,7 +769,8 @@ type WhatIfResponse struct {
 	RefusedThen int64 `protobuf:"varint,3,opt,name=refused_then,json=refusedThen,proto3" json:"refused_then,omitempty"`
 	// What the answer is made of.
 	Basis Basis `protobuf:"varint,4,opt,name=basis,proto3,enum=quorate.v1.Basis" json:"basis,omitempty"`
-	// The course of it, at most 240 points; none for a limit with many keys.
+	// The course of it, at most 240 points; of a limit with many keys without what the rule would have
+	// refused, as it is not known when each key came.
 	Points []*WhatIfPoint `protobuf:"bytes,5,rep,name=points,proto3" json:"points,omitempty"`
 	// What there is to say about the answer, as text: what it rests on, and what it cannot know.
 	Statements []string `protobuf:"bytes,6,rep,name=statements,proto3" json:"statements,omitempty"`
@@ -923,7 +944,8 @@ func (x *SuggestRequest) GetRefusedPpm() int64 {
 // SuggestResponse has the suggested rule.
 type SuggestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the suggested rule would have done; even at most, it refuses no more than was asked for.
+	// What the suggested rule would have done. Of one key even refused_at_most is no more than was asked
+	// for; of many keys, whose bounds are wide, refused_likely is.
 	Outcome *WhatIfOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// What the rule in force would have done.
 	Now *WhatIfOutcome `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
@@ -1697,7 +1719,7 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12.\n" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x10\n" +
-	"\x03top\x18\x05 \x01(\x05R\x03top\"\xaa\x03\n" +
+	"\x03top\x18\x05 \x01(\x05R\x03top\"\xc7\x03\n" +
 	"\rLimitHeadroom\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12%\n" +
@@ -1715,7 +1737,8 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\vbusiest_key\x18\v \x01(\tR\n" +
 	"busiestKey\x12\x16\n" +
 	"\x06shadow\x18\f \x01(\bR\x06shadow\x12\x1c\n" +
-	"\tstatement\x18\r \x01(\tR\tstatement\"\x8d\x01\n" +
+	"\tstatement\x18\r \x01(\tR\tstatement\x12\x1b\n" +
+	"\tidle_part\x18\x0e \x01(\x01R\bidlePart\"\x8d\x01\n" +
 	"\x10HeadroomResponse\x121\n" +
 	"\x06limits\x18\x01 \x03(\v2\x19.quorate.v1.LimitHeadroomR\x06limits\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x120\n" +
@@ -1728,7 +1751,7 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\x04rate\x18\x05 \x01(\tR\x04rate\x12\x19\n" +
 	"\x05burst\x18\x06 \x01(\x03H\x00R\x05burst\x88\x01\x01\x12$\n" +
 	"\x04kind\x18\a \x01(\x0e2\x10.quorate.v1.KindR\x04kindB\b\n" +
-	"\x06_burst\"\x96\x02\n" +
+	"\x06_burst\"\xbd\x02\n" +
 	"\rWhatIfOutcome\x12%\n" +
 	"\x04rule\x18\x01 \x01(\v2\x11.quorate.v1.LimitR\x04rule\x12\x1c\n" +
 	"\tattempted\x18\x02 \x01(\x03R\tattempted\x12(\n" +
@@ -1737,7 +1760,8 @@ const file_quorate_v1_planning_proto_rawDesc = "" +
 	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x1a\n" +
 	"\bestimate\x18\x06 \x01(\bR\bestimate\x12\x14\n" +
 	"\x05times\x18\a \x01(\x03R\x05times\x12&\n" +
-	"\x0frefused_if_even\x18\b \x01(\x03R\rrefusedIfEven\"\xe3\x01\n" +
+	"\x0frefused_if_even\x18\b \x01(\x03R\rrefusedIfEven\x12%\n" +
+	"\x0erefused_likely\x18\t \x01(\x03R\rrefusedLikely\"\xe3\x01\n" +
 	"\vWhatIfPoint\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x05R\aseconds\x12\x1c\n" +

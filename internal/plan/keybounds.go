@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// perSecond is what a tier refills in a second, in units.
+func perSecond(t *quota.Tier) float64 {
+	return float64(t.Rate.Tokens) * float64(quota.Token) / max(t.Rate.Per.Seconds(), 1e-9)
+}
+
+// windowOf numbers the window that a second is in.
+func windowOf(t *quota.Tier, s history.Second) float64 {
+	start, _ := limiter.Window(t, at(s))
+	return math.Round(float64(start) / float64(t.Rate.Per))
+}
+
+// leastOf is what one key was refused at least. Within any stretch no more passes than the burst and what
+// is refilled, or what the windows that it touches let pass; of all ways to cut the time
+// into such stretches it takes the one by which most is refused.
+func (k *Keyed) leastOf(t *quota.Tier, portions []portion) quota.Units {
+	origin := k.parts[0].At
+	passes := func(s history.Second) float64 { return perSecond(t) * float64(s-origin) }
+	if t.Kind != quota.TokenBucket {
+		passes = func(s history.Second) float64 { return float64(t.BurstUnits()) * windowOf(t, s) }
+	}
+	out, in := 0.0, math.Inf(-1) // refused so far, without and with a stretch that goes on
+	for _, p := range portions {
+		part := &k.parts[p.part]
+		in = max(in, out+passes(part.At)) + float64(p.u)
+		out = max(out, in-passes(part.end()+Late-1)-perSecond(t)*bucketed(t)-float64(t.BurstUnits()))
+	}
+	return max(0, quota.Units(out)-quota.Token)
+}
+
+// bucketed is 1 for buckets, which refill until the end of a second, not to its beginning.
+func bucketed(t *quota.Tier) float64 {
+	if t.Kind == quota.TokenBucket {
+		return 1
+	}
+	return 0
+}
+
+// mostOf is what one key was refused at most: all but what would have passed whenever
+// in its parts it came.
+func (k *Keyed) mostOf(t *quota.Tier, portions []portion) quota.Units {
+	sum := quota.Units(0)
+	for _, p := range portions {
+		sum = sum.Plus(p.u)
+	}
+	if t.Kind != quota.TokenBucket {
+		return sum - k.passWindows(t, portions)
+	}
+	most := sum - max(k.passBuckets(t, portions, 0), k.passBuckets(t, portions, 1))
+	if k.bars == nil {
+		return most
+	}
+	return min(most, k.crowded(t, portions))
+}
+
+// passBuckets takes from every other part what a bucket has at its beginning: these parts do not touch.
+func (k *Keyed) passBuckets(t *quota.Tier, portions []portion, parity int) (passed quota.Units) {
+	level, free := t.BurstUnits(), k.parts[0].At
+	for _, p := range portions {
+		part := &k.parts[p.part]
+		if p.part%2 != parity {
+			continue
+		}
+		refilled := perSecond(t) * float64(max(0, part.At-free))
+		level = quota.Units(min(float64(t.BurstUnits()), float64(level)+refilled))
+		got := wholeTokens(min(level, p.u))
+		level, free, passed = level-got, part.end()+Late, passed.Plus(got)
+	}
+	return passed
+}
+
+// passWindows takes from every part what all windows that it touches have left.
+func (k *Keyed) passWindows(t *quota.Tier, portions []portion) (passed quota.Units) {
+	taken := map[quota.Time]quota.Units{}
+	for _, p := range portions {
+		part := &k.parts[p.part]
+		var touched []quota.Time
+		got := wholeTokens(min(p.u, t.BurstUnits()))
+		for s := at(part.At); s < at(part.end()+Late); {
+			start, end := limiter.Window(t, s)
+			touched = append(touched, start)
+			got = min(got, t.BurstUnits()-taken[start])
+			s = max(end, s+1)
+		}
+		for _, w := range touched {
+			taken[w] += got
+		}
+		passed = passed.Plus(got)
+	}
+	return passed
+}
+
+// crowded is what is refused when demand comes in the fewest seconds that can have held it. In each of them
+// what a bucket refills in a second passes, or half the burst if that is less: so much of every
+// second can be taken without the bucket being empty, whenever in its second it comes.
+func (k *Keyed) crowded(t *quota.Tier, portions []portion) quota.Units {
+	passes := max(0, min(perSecond(t), float64(t.BurstUnits()-quota.Token)/2))
+	refused := 0.0
+	for _, p := range portions {
+		left := float64(p.u)
+		for _, b := range k.bars[p.part] {
+			demand, free := float64(b.demand), passes*b.weight()
+			if left <= 0 || demand <= free {
+				break
+			}
+			part := min(1, left/demand)
+			refused += part * (demand - free)
+			left -= part * demand
+		}
+		if k.heldBy(p.part) < p.u { // it came later than lists do
+			refused += float64(p.u - k.heldBy(p.part))
+		}
+	}
+	return quota.Units(refused) + quota.Token
+}
+
+// heldBy is what was asked for in the seconds of a part.
+func (k *Keyed) heldBy(part int) (sum quota.Units) {
+	for _, b := range k.bars[part] {
+		sum = sum.Plus(b.demand)
+	}
+	return sum
+}
+
+func wholeTokens(u quota.Units) quota.Units { return u - u%quota.Token }
+
+// harmless reports whether a key that no list has is never refused anything.
+func (k *Keyed) harmless(t *quota.Tier) bool {
+	if len(k.parts) == 0 {
+		return false
+	}
+	seconds := int64(k.parts[0].Seconds)
+	if t.Kind == quota.TokenBucket { // two parts may touch
+		return 2*k.rest <= t.BurstUnits() && float64(k.rest) <= perSecond(t)*float64(max(0, seconds-Late))
+	}
+	parts := int64(t.Rate.Per/time.Second)/seconds + 2
+	return k.rest <= t.BurstUnits()/quota.Units(parts)
+}

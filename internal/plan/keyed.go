@@ -1,0 +1,225 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Late is for how many seconds after a part its list may still have counted: leaders list their
+// keys one after the other, in the first seconds of the next minute.
+const Late = 15
+
+// Part is what the busiest keys of a limit were asked for in some seconds, or up to Late
+// seconds after them.
+type Part struct {
+	At      history.Second
+	Seconds int
+	Keys    []history.KeyTotal
+	Rest    quota.Units // the most that a key which is not listed had
+}
+
+func (p *Part) end() history.Second { return p.At + history.Second(p.Seconds) }
+
+// Keyed is what is recorded of a limit that is counted for many keys: of all keys together by
+// the second, or coarser; of the busiest ones by the part. Use NewKeyed.
+type Keyed struct {
+	points []history.Point
+	parts  []Part
+	seen   *Observed
+
+	names  []string
+	keys   map[string][]portion // of each key its parts, in their order
+	all    quota.Units          // asked for
+	others quota.Units          // of it what no list has
+	busy   quota.Units          // what the busiest key was asked for
+	rests  quota.Units          // the most that keys which are in some lists had while they were not
+	rest   quota.Units          // the largest Rest
+	bars   [][]bar              // of each part its seconds, those first in which most can be refused; nil when seconds are not known
+	even   *layout              // nil when no list is known
+	likely *layout
+}
+
+// portion is what one key was asked for in one part.
+type portion struct {
+	part int
+	u    quota.Units
+}
+
+// NewKeyed returns what Replay needs. The points are whole and ordered by time, and so are the parts; a
+// part whose list may reach beyond the last point is left out. seen may be nil.
+func NewKeyed(points []history.Point, parts []Part, seen *Observed) *Keyed {
+	k := &Keyed{points: points, seen: seen, keys: map[string][]portion{}}
+	for i := range points {
+		k.all = k.all.Plus(points[i].Attempted)
+	}
+	for _, p := range parts {
+		if n := len(points); n > 0 && p.At >= points[0].Start && p.end()+Late <= points[n-1].Start+history.Second(points[n-1].Seconds) {
+			k.parts = append(k.parts, p)
+		}
+	}
+	listed := quota.Units(0)
+	for i := range k.parts {
+		p := &k.parts[i]
+		k.rest = max(k.rest, p.Rest)
+		for j := range p.Keys {
+			x := &p.Keys[j]
+			listed = listed.Plus(x.Attempted)
+			k.keys[x.Key] = append(k.keys[x.Key], portion{i, x.Attempted})
+		}
+	}
+	k.names = slices.Sorted(maps.Keys(k.keys))
+	k.all = max(k.all, listed)
+	k.others = k.all - listed
+	k.sum()
+	if len(points) > 0 && points[0].Seconds == 1 {
+		k.arrange()
+	}
+	if len(k.names) > 0 {
+		k.even = k.layout(0)
+		k.likely = k.calibrate()
+	}
+	return k
+}
+
+// sum finds the busiest key, and what keys had while they were not listed.
+func (k *Keyed) sum() {
+	whole := quota.Units(0)
+	for i := range k.parts {
+		whole = whole.Plus(k.parts[i].Rest)
+	}
+	for _, portions := range k.keys {
+		sum, rests := quota.Units(0), whole
+		for _, p := range portions {
+			sum = sum.Plus(p.u)
+			rests -= k.parts[p.part].Rest
+		}
+		k.busy, k.rests = max(k.busy, sum), k.rests.Plus(rests)
+	}
+}
+
+// bar is a second that a key can have been asked in. Two parts may share it: of what a bucket refills in it
+// each is then given half.
+type bar struct {
+	demand quota.Units
+	shared bool
+}
+
+func (b bar) weight() float64 {
+	if b.shared {
+		return .5
+	}
+	return 1
+}
+
+// arrange orders the seconds of each part.
+func (k *Keyed) arrange() {
+	first := k.points[0].Start
+	for i := range k.parts {
+		p := &k.parts[i]
+		var bars []bar
+		for s := p.At; s < p.end()+Late; s++ {
+			if at := int(s - first); at < len(k.points) && k.points[at].Attempted > 0 {
+				bars = append(bars, bar{k.points[at].Attempted, s >= p.end() || s < p.At+Late})
+			}
+		}
+		slices.SortFunc(bars, func(x, y bar) int {
+			return cmp.Compare(float64(y.demand)/y.weight(), float64(x.demand)/x.weight())
+		})
+		k.bars = append(k.bars, bars)
+	}
+}
+
+// Parts returns of how many parts lists are known.
+func (k *Keyed) Parts() int { return len(k.parts) }
+
+// Calibrated reports whether Outcome.Likely is made so that the rule which was in force
+// refuses what it did refuse.
+func (k *Keyed) Calibrated() bool { return k.seen != nil && k.likely != nil }
+
+// Replay returns what tiers would have refused. What follows from the demand of keys, what follows
+// from that of all of them together, and what follows from what another rule did refuse of it are three
+// pairs of bounds: the narrowest holds.
+func (k *Keyed) Replay(tiers []quota.Tier) Outcome {
+	out := Outcome{Attempted: k.all}
+	for i := range tiers {
+		t := &tiers[i]
+		one := Outcome{Attempted: k.all, Estimate: t.Kind == quota.SlidingWindow || t.Kind == quota.PeriodicRefill, Seconds: len(k.parts)}
+		one.RefusedAtLeast, one.RefusedAtMost = k.byKey(t)
+		if len(tiers) == 1 {
+			k.together(t, &one)
+			k.seen.narrow(t, &one)
+		}
+		if one.Likely, one.RefusedIfEven = (one.RefusedAtLeast+one.RefusedAtMost)/2, one.RefusedAtMost; k.likely != nil {
+			one.Likely, one.RefusedIfEven = k.likely.refused(t), k.even.refused(t)
+		}
+		if i == 0 {
+			out = one
+		} else {
+			out.join(one)
+		}
+	}
+	out.RefusedAtLeast = min(max(0, out.RefusedAtLeast), out.RefusedAtMost)
+	out.Likely = min(max(out.Likely, out.RefusedAtLeast), out.RefusedAtMost)
+	out.RefusedIfEven = min(max(out.RefusedIfEven, out.RefusedAtLeast), out.RefusedAtMost)
+	if out.RefusedAtMost == 0 {
+		out.Seconds = 0
+	}
+	return out
+}
+
+// byKey is what follows from what each key was asked for.
+func (k *Keyed) byKey(t *quota.Tier) (least, most quota.Units) {
+	for _, name := range k.names {
+		portions := k.keys[name]
+		least = least.Plus(k.leastOf(t, portions))
+		most = most.Plus(k.mostOf(t, portions))
+	}
+	unlisted := k.others
+	if k.harmless(t) {
+		unlisted = min(unlisted, k.rests.Plus(k.unlisted()))
+	}
+	return least, min(most.Plus(unlisted), k.all)
+}
+
+// unlisted is what was asked for in seconds that no list is of for certain.
+func (k *Keyed) unlisted() (sum quota.Units) {
+	j := 0
+	for i := range k.points {
+		p := &k.points[i]
+		end := p.Start + history.Second(p.Seconds)
+		for j < len(k.parts) && k.parts[j].end() < end {
+			j++
+		}
+		listed := j < len(k.parts) && p.Start >= k.parts[j].At
+		if listed && p.Start < k.parts[j].At+Late && (j == 0 || k.parts[j-1].end() != k.parts[j].At) {
+			listed = false
+		}
+		if !listed {
+			sum = sum.Plus(p.Attempted)
+		}
+	}
+	return sum
+}
+
+// together is what follows from all demand as if it were one key's: keys with a bucket each are
+// refused no more than that. Where one key was asked for nearly all of it, they are refused hardly less.
+func (k *Keyed) together(t *quota.Tier, out *Outcome) {
+	if len(k.points) == 0 {
+		return
+	}
+	var one Outcome
+	if k.points[0].Seconds == 1 {
+		one = Replay(t, Whole(k.points))
+	} else {
+		one = ReplayPoints([]quota.Tier{*t}, k.points)
+	}
+	if one.Estimate {
+		return
+	}
+	out.RefusedAtMost = min(out.RefusedAtMost, one.RefusedAtMost)
+	out.RefusedAtLeast = max(out.RefusedAtLeast, one.RefusedAtLeast-(k.all-k.busy))
+}

@@ -1,0 +1,64 @@
+package plan
+
+import "github.com/quorate/quorate/internal/quota"
+
+// Observed is what a rule that was in force all the time let pass of the demand.
+type Observed struct {
+	Rule                quota.Tier
+	Attempted, Admitted quota.Units
+	// Over was admitted beyond the rule, and Needless refused though there was room.
+	Over, Needless quota.Units
+	// Before was admitted while what it took may not have been refilled when the demand began.
+	Before quota.Units
+}
+
+// Refused is what the rule refused.
+func (o *Observed) Refused() quota.Units { return max(0, o.Attempted-o.Admitted) }
+
+// narrow brings bounds nearer by what is known of another rule. A bucket lets pass as many requests
+// of one token as can pass together. Of what the rule in force let pass, a part with a smaller
+// rate and burst in the same proportion can pass the smaller rule; so the smaller rule lets pass
+// at least that part. It is the same the other way round, and whatever the number of keys.
+func (o *Observed) narrow(t *quota.Tier, out *Outcome) {
+	if o == nil || !o.compares(t) {
+		return
+	}
+	passes := proportion(&o.Rule, t) * float64(max(0, o.Admitted-o.Over))
+	back := proportion(t, &o.Rule)
+	out.RefusedAtMost = min(out.RefusedAtMost, max(0, out.Attempted-quota.Units(passes))+quota.Token-1)
+	if back > 0 {
+		most := min(float64(o.Admitted.Plus(o.Needless).Plus(o.Before))/back, float64(out.Attempted))
+		out.RefusedAtLeast = max(out.RefusedAtLeast, out.Attempted-quota.Units(most)-quota.Token+1)
+	}
+	out.RefusedAtLeast = min(out.RefusedAtLeast, out.RefusedAtMost)
+}
+
+// compares reports whether the rule and another one are of one kind, with the same windows.
+func (o *Observed) compares(t *quota.Tier) bool {
+	switch r := &o.Rule; t.Kind {
+	case quota.TokenBucket:
+		return r.Kind == t.Kind
+	case quota.FixedWindow, quota.CalendarWindow:
+		return r.Kind == t.Kind && r.Rate.Per == t.Rate.Per && r.Calendar == t.Calendar
+	}
+	return false
+}
+
+// proportion is the part of what passes from which also passes to. Tokens are whole: a part of a
+// burst may be one token larger than the burst's part.
+func proportion(from, to *quota.Tier) float64 {
+	part := 1.0
+	if a, b := perSecond(from), perSecond(to); b < a {
+		part = b / a
+	}
+	if to.Burst < from.Burst {
+		spare := int64(1)
+		if to.Kind != quota.TokenBucket {
+			spare = 0
+		}
+		part = min(part, float64(max(0, to.Burst-spare))/float64(from.Burst))
+	} else if part < 1 && to.Kind == quota.TokenBucket {
+		part = min(part, float64(max(0, to.Burst-1))/float64(from.Burst))
+	}
+	return part
+}

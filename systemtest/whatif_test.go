@@ -1,0 +1,169 @@
+package systemtest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+const (
+	ruleThen = `
+version: 1
+namespaces:
+  api:
+    limits:
+      one: {rate: 50/s, burst: 100}
+      many: {rate: 5/s, burst: 10}
+`
+	ruleNext = `
+version: 1
+namespaces:
+  api:
+    limits:
+      one: {rate: 70/s, burst: 140}
+      many: {rate: 7/s, burst: 14}
+`
+)
+
+// playFor is how long the load is, which is the same each time: 90 checks a second of api/one, of one key;
+// and of api/many as many of ten keys, of which the busiest asks 16 times a second.
+const playFor = 15 * time.Second
+
+// loadOf is what is sent of a limit in each second, in its order.
+func loadOf(limit string) (out []quota.Key) {
+	name := quota.LimitName{Namespace: "api", Limit: limit}
+	if limit == "one" {
+		for range 90 {
+			out = append(out, quota.Key{LimitName: name, Key: "k"})
+		}
+		return out
+	}
+	for turn := range 16 {
+		for k := range 10 {
+			if turn < []int{16, 14, 12, 12, 10, 8, 6, 6, 4, 2}[k] {
+				out = append(out, quota.Key{LimitName: name, Key: fmt.Sprint("k", k)})
+			}
+		}
+	}
+	return out
+}
+
+// play sends the load of a limit, each check in its moment, to one node after the other, and returns how many
+// were sent, refused, and not answered.
+func (c *servers) play(limit string) (sent, refused, unknown int64) {
+	second := loadOf(limit)
+	var refusals, failures atomic.Int64
+	due := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range due {
+				k := second[i%len(second)]
+				res, err := try(c.nodes[i%3], http.MethodPost, "/v1/allow", map[string]any{"namespace": k.Namespace, "limit": k.Limit, "key": k.Key})
+				switch {
+				case err != nil:
+					failures.Add(1)
+				case res.code != http.StatusOK:
+					refusals.Add(1)
+				}
+			}
+		})
+	}
+	began, all := time.Now(), int(playFor/time.Second)*len(second)
+	for i := range all {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(len(second)))))
+		due <- i
+	}
+	close(due)
+	wg.Wait()
+	return int64(all), refusals.Load(), failures.Load()
+}
+
+// playBoth plays both limits at the same time.
+func (c *servers) playBoth() (refused map[string]int64) {
+	refused = map[string]int64{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, limit := range []string{"one", "many"} {
+		wg.Go(func() {
+			_, n, unknown := c.play(limit)
+			mu.Lock()
+			defer mu.Unlock()
+			refused[limit] = n
+			if unknown > 0 {
+				c.t.Errorf("%s: %d checks were not answered", limit, unknown)
+			}
+		})
+	}
+	wg.Wait()
+	return refused
+}
+
+// whatIf is a part of quorate.v1.WhatIfResponse; int64 is text in JSON.
+type whatIf struct {
+	Outcome, Now struct {
+		Attempted      int64
+		RefusedAtLeast int64 `json:"refused_at_least"`
+		RefusedAtMost  int64 `json:"refused_at_most"`
+		RefusedLikely  int64 `json:"refused_likely"`
+	}
+	Basis string
+}
+
+// TestWhatIfAgain: what three nodes say another rule would have refused of a load is what that rule
+// does refuse when the same load comes again: of a limit with one key, and of one with ten.
+func TestWhatIfAgain(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := newServers(t, 4)
+	c.run(ruleThen)
+	from := time.Now().Add(-2 * time.Second)
+	then := c.playBoth()
+	said := map[string]whatIf{}
+	for limit, next := range map[string]url.Values{"one": {"rate": {"70/s"}, "burst": {"140"}}, "many": {"rate": {"7/s"}, "burst": {"14"}}} {
+		sent := int64(playFor/time.Second) * int64(len(loadOf(limit)))
+		next.Set("namespace", "api")
+		next.Set("limit", limit)
+		next.Set("from", from.UTC().Format(time.RFC3339))
+		eventually(t, 90*time.Second, "all is told of api/"+limit, func() error {
+			time.Sleep(time.Second)
+			var keys struct{ Keys []struct{ Attempted int64 } }
+			if err := get("http://"+c.nodes[1].httpAddr+"/v1/history/keys?"+url.Values{"namespace": {"api"}, "limit": {limit}}.Encode(), &keys); err != nil {
+				return err
+			}
+			listed := int64(0)
+			for _, k := range keys.Keys {
+				listed += k.Attempted
+			}
+			var a whatIf
+			err := get("http://"+c.nodes[1].httpAddr+"/v1/plan/what-if?"+next.Encode(), &a)
+			if err != nil || listed < sent || a.Outcome.Attempted < sent {
+				return fmt.Errorf("%d of %d listed by key, %d replayed: %w", listed, sent, a.Outcome.Attempted, err)
+			}
+			said[limit] = a
+			return nil
+		})
+	}
+	c.apply(ruleNext)
+	time.Sleep(3 * time.Second) // all buckets are full
+	again := c.playBoth()
+	for limit, a := range said {
+		o := a.Outcome
+		t.Logf("api/%s: of %d, %d were refused then; said of the other rule are %d to %d, %d likely; it refused %d (%s)",
+			limit, o.Attempted, then[limit], o.RefusedAtLeast, o.RefusedAtMost, o.RefusedLikely, again[limit], a.Basis)
+		if n := again[limit]; n < o.RefusedAtLeast || n > o.RefusedAtMost {
+			t.Errorf("api/%s: %d were refused, said are %d to %d", limit, n, o.RefusedAtLeast, o.RefusedAtMost)
+		}
+		if off := again[limit] - o.RefusedLikely; max(off, -off) > o.Attempted/12 {
+			t.Errorf("api/%s: %d were refused, said is %d", limit, again[limit], o.RefusedLikely)
+		}
+		if then[limit] <= again[limit] {
+			t.Errorf("api/%s: %d were refused then, and %d with the larger rule", limit, then[limit], again[limit])
+		}
+	}
+}
