@@ -90,6 +90,7 @@ var kinds = map[codes.Code]struct {
 	codes.NotFound:           {http.StatusNotFound, "NOT_THERE"},
 	codes.FailedPrecondition: {http.StatusConflict, "NOT_NOW"},
 	codes.ResourceExhausted:  {http.StatusServiceUnavailable, "CLUSTER_FULL"},
+	codes.Aborted:            {http.StatusConflict, "NOT_YET"},
 }
 
 // fromOperator maps an error of an Operator. A refusal that begins with the name of

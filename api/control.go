@@ -156,7 +156,7 @@ func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) 
 		return nil, f
 	}
 	if req.DryRun {
-		return out, s.dryRun(limits, req, out)
+		return out, s.dryRun(ctx, limits, req, out)
 	}
 	v, changed, f := s.change(ctx, c)
 	if f != nil {
@@ -167,17 +167,29 @@ func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) 
 	return out, nil
 }
 
-func (s *service) dryRun(limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) *fault {
-	version, now, f := s.limitsAt(context.Background(), nil)
+func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) *fault {
+	version, now, f := s.limitsAt(ctx, nil)
 	if f != nil {
 		return f
 	}
 	if e := req.ExpectedVersion; e != nil && *e != version {
-		return fromError(&quota.ConflictError{Expected: expected(e), Current: version})
+		return fromError(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
 	}
 	out.Version, out.Changes = version, diffLimits(now, limits)
 	out.Changed = len(out.Changes) > 0
 	return nil
+}
+
+// madeBy is who made a version, "" if that is not known.
+func (s *service) madeBy(ctx context.Context, version uint64) string {
+	if s.life == nil {
+		return ""
+	}
+	last, err := s.life.LimitVersions(ctx, version+1, 1)
+	if err != nil || len(last) == 0 {
+		return ""
+	}
+	return last[0].By
 }
 
 // change makes a change, in the simple way if the node keeps no history.

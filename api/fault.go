@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -64,7 +65,7 @@ func notServed(what string) *fault {
 func noSuchLimit(n quota.LimitName, limits *quota.Limits) *fault {
 	return &fault{
 		code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_LIMIT", field: "limit",
-		detail: explainMissing(n, limits), meta: map[string]string{"namespace": n.Namespace, "limit": n.Limit},
+		detail: missing.Explain(n, limits), meta: map[string]string{"namespace": n.Namespace, "limit": n.Limit},
 	}
 }
 

@@ -19,9 +19,8 @@ import (
 // The calls that everybody makes all the time have handlers of their own, which need no
 // message of the generated code, and no interceptor (codec).
 const (
-	methodAllow  = quoratev1.QuotaService_Allow_FullMethodName
-	methodBatch  = quoratev1.QuotaService_AllowBatch_FullMethodName
-	methodStream = quoratev1.QuotaService_AllowStream_FullMethodName
+	methodAllow = quoratev1.QuotaService_Allow_FullMethodName
+	methodBatch = quoratev1.QuotaService_AllowBatch_FullMethodName
 )
 
 // quotaDesc is QuotaService with these handlers in it.

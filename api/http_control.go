@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/quorate/quorate/internal/missing"
 )
 
 func getHealth(w http.ResponseWriter, _ *http.Request) int {
@@ -40,9 +42,9 @@ func query(req *http.Request, known ...string) (url.Values, *fault) {
 		if index(known, name) < 0 {
 			there := "none are"
 			if len(known) > 0 {
-				there = "there are: " + list(known, false)
+				there = "there are: " + missing.List(known, false)
 			}
-			return nil, badField(clip(name), "unknown query parameter;%s %s", didYouMean(name, known, ""), there)
+			return nil, badField(clip(name), "unknown query parameter;%s %s", missing.DidYouMean(name, known, ""), there)
 		}
 		if len(values) > 1 {
 			return nil, badField(name, "is there %d times; give it once", len(values))

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -235,7 +236,7 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 		}
 		words = append(words, w)
 	}
-	return 0, badField(field, "is %q;%s must be one of %s", clip(word), didYouMean(word, words, ""), strings.Join(words, ", "))
+	return 0, badField(field, "is %q;%s must be one of %s", clip(word), missing.DidYouMean(word, words, ""), strings.Join(words, ", "))
 }
 
 // decodeQuery reads a message of plain fields from a query; lists are separated

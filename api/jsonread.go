@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/quorate/quorate/internal/missing"
 )
 
 // reader reads the API's JSON strictly: it knows each object's fields, takes no
@@ -45,7 +47,7 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			n = index(fields, name)
 		}
 		if n < 0 {
-			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), didYouMean(name, fields, ""), list(fields, false))
+			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
 		}
 		if seen&(1<<n) != 0 {
 			return badField(join(path, name), "is there twice; give it once")

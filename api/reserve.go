@@ -80,7 +80,7 @@ func (s *service) acquire(_ context.Context, req *quoratev1.AcquireRequest) (*qu
 		return nil, f
 	}
 	if l, _ := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Class == quota.Counted && l.Kind != quota.Concurrency {
-		return nil, badField("limit", "%v counts %v, not what is in flight; use Reserve", k.LimitName, l.Kind)
+		return nil, badField("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
 	}
 	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
 	made, allowed, f := s.reserved(p, ttl)
@@ -89,6 +89,14 @@ func (s *service) acquire(_ context.Context, req *quoratev1.AcquireRequest) (*qu
 	}
 	d, r := s.result(p.out, allowed)
 	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: pause(made.Expires), Result: r.response(&d)}, nil
+}
+
+// kindWords is a kind as people say it.
+func kindWords(k quota.Kind) string {
+	if k == quota.TokenBucket {
+		return "token bucket"
+	}
+	return k.String() + " window"
 }
 
 // checkHandle refuses what no node has ever given out.

@@ -5,13 +5,17 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	quotafilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rate_limit_quota/v3"
 	ratelimitfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3" // a type that envoy.yaml names
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // likewise
+	_ "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"              // likewise
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -70,27 +74,63 @@ func TestExample(t *testing.T) {
 	}
 }
 
-func bootstrap(t *testing.T, path string) *bootstrapv3.Bootstrap {
+// TestExampleOfQuotas reads examples/envoy-rlqs/envoy.yaml, which is the parts that Envoy's quota
+// filter takes, likewise, and finds in it what Quorate needs: a namespace, a limit, and a report
+// every few seconds.
+func TestExampleOfQuotas(t *testing.T) {
+	parts := readYAML(t, "../../examples/envoy-rlqs/envoy.yaml")
+	cluster := &clusterv3.Cluster{Name: "quorate"}
+	fromJSON(t, parts["clusters"].([]any)[0], cluster)
+	var http managerv3.HttpFilter
+	fromJSON(t, parts["http_filters"].([]any)[0], &http)
+	var filter quotafilterv3.RateLimitQuotaFilterConfig
+	unpack(t, http.GetTypedConfig(), &filter)
+	if name := filter.RlqsServer.GetEnvoyGrpc().ClusterName; name != cluster.Name || filter.Domain == "" {
+		t.Errorf("cluster %q of %q, domain %q", name, cluster.Name, filter.Domain)
+	}
+	var bucket quotafilterv3.RateLimitQuotaBucketSettings
+	unpack(t, filter.BucketMatchers.OnNoMatch.GetAction().GetTypedConfig(), &bucket)
+	if limit := bucket.BucketIdBuilder.BucketIdBuilder["limit"].GetStringValue(); limit == "" || bucket.ReportingInterval.AsDuration() > 5*time.Second {
+		t.Errorf("limit %q, reports every %v", limit, bucket.ReportingInterval.AsDuration())
+	}
+}
+
+// readYAML is a file of Envoy's as a map.
+func readYAML(t *testing.T, path string) (out map[string]any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var any map[string]any
-	if err := yaml.Unmarshal(data, &any); err != nil {
+	if err := yaml.Unmarshal(data, &out); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(any)
+	return out
+}
+
+// fromJSON makes a message of what YAML has said, with Envoy's constraints.
+func fromJSON(t *testing.T, from any, to interface {
+	proto.Message
+	ValidateAll() error
+},
+) {
+	t.Helper()
+	text, err := json.Marshal(from)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := protojson.Unmarshal(text, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.ValidateAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bootstrap(t *testing.T, path string) *bootstrapv3.Bootstrap {
+	t.Helper()
 	b := &bootstrapv3.Bootstrap{}
-	if err := protojson.Unmarshal(text, b); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.ValidateAll(); err != nil {
-		t.Fatal(err)
-	}
+	fromJSON(t, readYAML(t, path), b)
 	return b
 }
 

@@ -906,7 +906,7 @@ type LimitVersion struct {
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Who made it.
 	Author string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
-	// Why.
+	// Why it was made, in the words of whoever made it.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// The version that it brought back; 0 is none.
 	RollbackTo uint64 `protobuf:"varint,5,opt,name=rollback_to,json=rollbackTo,proto3" json:"rollback_to,omitempty"`
