@@ -31,14 +31,23 @@ func (c *identity) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.author, "author", "", "who, for permissions and the history (default: $QUORATE_USER, or who is logged in)")
 }
 
+// named returns a context whose calls say who makes them.
+func (c *identity) named(ctx context.Context) (context.Context, error) {
+	name := c.who()
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, usagef("--author %q: must be printable ASCII, since it travels in a header", name)
+	}
+	if name == "" {
+		return ctx, nil
+	}
+	return metadata.AppendToOutgoingContext(ctx, "quorate-user", name), nil
+}
+
 // callAdmin calls the administration service of accounts.
 func callAdmin(ctx context.Context, t *targets, who identity, f func(context.Context, quoratev1.AccountAdminServiceClient) error) error {
-	name := who.who()
-	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return usagef("--author %q: must be printable ASCII, since it travels in a header", name)
-	}
-	if name != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "quorate-user", name)
+	ctx, err := who.named(ctx)
+	if err != nil {
+		return err
 	}
 	return t.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return f(ctx, quoratev1.NewAccountAdminServiceClient(conn))

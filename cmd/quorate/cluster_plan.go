@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -25,12 +23,9 @@ elections. To add a node see "quorate join-token create --help".`,
 
 // callCluster calls the service of the cluster, in somebody's name.
 func callCluster(ctx context.Context, t *targets, who identity, f func(context.Context, quoratev1.ClusterServiceClient) error) error {
-	name := who.who()
-	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return usagef("--author %q: must be printable ASCII, since it travels in a header", name)
-	}
-	if name != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "quorate-user", name)
+	ctx, err := who.named(ctx)
+	if err != nil {
+		return err
 	}
 	return t.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return f(ctx, quoratev1.NewClusterServiceClient(conn))

@@ -106,7 +106,7 @@ func targetsOf(cmd *cobra.Command) *targets {
 		case f.Name == "addr":
 			t.addrs, _ = cmd.Flags().GetStringSlice(f.Name)
 		default:
-			_ = f.Value.Set(given.Value.String()) // it was read from the same words
+			_ = own.Flags().Set(f.Name, given.Value.String()) // it was read from the same words
 		}
 	})
 	return &t

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +54,8 @@ the first node serves the Redis protocol on + 5.`,
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", "", "keep the data in this `directory`; a restart with it forgets no limit and refills no bucket")
 	f.StringVar(&o.limits, "limits", "", "limit `file` for data that has none yet (default: the built-in example)")
-	f.IntVar(&o.basePort, "base-port", 7400, "base of the port numbers")
-	f.IntVar(&o.nodes, "nodes", 3, "number of nodes, 1 to 9")
+	f.IntVar(&o.basePort, "base-port", defaultBasePort, "base of the port numbers")
+	f.IntVar(&o.nodes, "nodes", defaultNodes, "number of nodes, 1 to 9")
 	f.IntVar(&o.ranges, "ranges", 16, "number of key ranges, 1 to 256")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print no rates")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the nodes' logs to standard error")
@@ -235,16 +236,55 @@ func (o *devOptions) banner(w io.Writer, ins []*instance, source string) error {
 	if err := t.write(w); err != nil {
 		return err
 	}
+	all := ins[0].node.Limits().All()
 	_, err := fmt.Fprintf(w, `
 All %d ranges have leaders. %d limits are in force, from %s.
 Console: %s
-Try, in another terminal:
-  curl -d '{"namespace":"web","limit":"per_client","key":"203.0.113.7"}' localhost:%d/v1/allow
-  curl localhost:%d/v1/rates
+%sTry, in another terminal:
+%s  curl localhost:%d/v1/rates
   redis-cli -p %d CL.THROTTLE user:42 15 30 60
 Ctrl-C stops the cluster.
-`, len(st.Ranges), len(ins[0].node.Limits().All()), source, consoleURL(o.addr(1, 1), false), o.basePort+11, o.basePort+11, o.basePort+10+redisPort)
+`, len(st.Ranges), len(all), source, consoleURL(o.addr(1, 1), false), o.export(), o.tryLimit(all), o.basePort+11, o.basePort+10+redisPort)
 	return err
+}
+
+// export is what lets the other commands find nodes that are not where they
+// look by themselves.
+func (o *devOptions) export() string {
+	if o.basePort == defaultBasePort && o.nodes == defaultNodes {
+		return ""
+	}
+	addrs := make([]string, o.nodes)
+	for i := range addrs {
+		addrs[i] = o.addr(i+1, 2)
+	}
+	return fmt.Sprintf("For the other commands:\n  export %s=%s\n", addrVariable, strings.Join(addrs, ","))
+}
+
+// tryLimit is a line that asks about a limit that is in force, web/per_client if
+// that is one.
+func (o *devOptions) tryLimit(limits []quota.Limit) string {
+	const ask = "  curl -d '{\"namespace\":\"%s\",\"limit\":\"%s\",\"key\":\"%s\"}' localhost:%d/v1/%s\n"
+	var found *quota.Limit
+	for i := range limits {
+		l := &limits[i]
+		if l.LimitName.Limit == quota.Default || l.LimitName.Limit == quota.Template || l.LimitName == quota.Global {
+			continue // it stands for limits of other names
+		}
+		if l.LimitName == (quota.LimitName{Namespace: "web", Limit: "per_client"}) {
+			return fmt.Sprintf(ask, "web", "per_client", "203.0.113.7", o.basePort+11, "allow")
+		}
+		if found == nil || found.Kind == quota.Concurrency {
+			found = l
+		}
+	}
+	switch {
+	case found == nil:
+		return "  quorate limits get\n"
+	case found.Kind == quota.Concurrency:
+		return fmt.Sprintf(ask, found.Namespace, found.LimitName.Limit, "ann", o.basePort+11, "acquire")
+	}
+	return fmt.Sprintf(ask, found.Namespace, found.LimitName.Limit, "ann", o.basePort+11, "allow")
 }
 
 // rangesLed lists the ranges that a node leads, such as "0-2 5 9".

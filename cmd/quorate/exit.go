@@ -195,8 +195,13 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], near[0])
 		}
+		if others := elsewhere(cmd.Root(), args[0]); others != "" {
+			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], others)
+		}
 		return fmt.Errorf("%s: unknown command %q; must be %s", use, args[0], strings.Join(names, ", "))
 	}
+	// A command that there is not is told before a flag that it would have.
+	cmd.FParseErrWhitelist.UnknownFlags = true
 	cmd.AddCommand(commands...)
 	return cmd
 }

@@ -271,7 +271,10 @@ func printUses(w io.Writer, res *quoratev1.HistoryKeysResponse, csv bool) error 
 	if err := tbl.write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "others: at most %d tokens each; as of %s\n", res.Rest, when(res.Coverage.GetAsOf()))
+	if _, err := fmt.Fprintf(w, "others: at most %d tokens each; as of %s\n", res.Rest, when(res.Coverage.GetAsOf())); err != nil || res.UnattributedSeconds == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "up to %d tokens are no key's: for %d s a range had no leader that listed its keys\n", res.Unattributed, res.UnattributedSeconds)
 	return err
 }
 

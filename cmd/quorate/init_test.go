@@ -28,7 +28,7 @@ func TestInitNamesTheSchema(t *testing.T) {
 		t.Fatalf("the first line is %q", first)
 	}
 	published, err := os.ReadFile(filepath.Join("../..", path))
-	if err != nil || string(published) != string(schema.Node()) || !json.Valid(published) {
+	if err != nil || string(published) != string(schema.Of("node")) || !json.Valid(published) {
 		t.Errorf("%s is not the schema of a node's settings: %v", path, err)
 	}
 }

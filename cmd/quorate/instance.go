@@ -144,8 +144,10 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 	}
 	in.ports = ports
 	var extra []grpc.ServerOption
-	web := ports.http
-	if sec.on() {
+	web, rpc := ports.http, ports.grpc
+	if !sec.on() {
+		rpc = api.PointToHTTP(rpc, cfg.HTTP)
+	} else {
 		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}
@@ -156,7 +158,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
 	go func() {
-		if err := in.grpc.Serve(ports.grpc); err != nil {
+		if err := in.grpc.Serve(rpc); err != nil {
 			in.fault <- fmt.Errorf("gRPC server: %w", err)
 		}
 	}()

@@ -16,9 +16,9 @@ import (
 
 func newKeysCommand() *cobra.Command {
 	return group("keys", "Show and reset single keys",
-		`Show what the leaders know of a key, make it as good as new, and list the keys
-with the highest demand.`,
-		newKeysGetCommand(), newKeysResetCommand(), newKeysTopCommand())
+		`Show what the leaders know of a key, say why it is refused, make it as good as
+new, and list the keys with the highest demand.`,
+		newKeysGetCommand(), newKeysExplainCommand(), newKeysResetCommand(), newKeysTopCommand())
 }
 
 // parseKey reads the two arguments that name a bucket.
@@ -76,7 +76,7 @@ has one. "*" is the key of limits that have one bucket for everybody.`,
 func printKey(w io.Writer, res *quoratev1.GetKeyResponse) error {
 	tbl := newTable("COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED", "NODES", "LEADER")
 	for _, k := range res.Counters {
-		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule), num(k.Remaining), fmt.Sprintf("%.1f", k.Rate),
+		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+shadowMark(k.Rule), num(k.Remaining), fmt.Sprintf("%.1f", k.Rate),
 			num(k.Admitted), num(k.Refused), num(k.Members), orDash(k.Leader))
 	}
 	if err := tbl.write(w); err != nil || res.Override == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ func newLimitsApplyCommand() *cobra.Command {
 	var t targets
 	var c change
 	var output string
-	var dry bool
+	var dry, yes bool
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Replace all limits by those of a limit file",
@@ -24,11 +26,15 @@ input), and print what that changes. The file is checked first: if anything in
 it is wrong, every fault is printed with its line and column, and the old limits
 stay in force. No bucket is refilled by a change.
 
+Limits that the file does not have are removed. If there are any, the command
+asks on a terminal, and without one it wants --yes.
+
 With --expected-version nothing changes when somebody else was faster: that is a
 conflict, exit code 3. Findings of the linter are printed as warnings.`,
 		Example: `  quorate limits apply examples/limits.yaml --comment "more for the shop"
   quorate limits apply limits.yaml --expected-version 3
   quorate limits apply limits.yaml --dry-run
+  quorate limits apply only-these.yaml --yes
   quorate limits apply - < limits.yaml`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -38,9 +44,16 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 		if err != nil {
 			return err
 		}
-		res, err := applyText(cmd.Context(), &t, &quoratev1.ApplyLimitsRequest{
+		req := &quoratev1.ApplyLimitsRequest{
 			Yaml: string(data), Source: args[0], ExpectedVersion: expect(), Comment: c.comment, Author: c.who(), DryRun: dry,
-		})
+		}
+		apply := applyAsked
+		if dry || yes {
+			apply = func(cmd *cobra.Command, t *targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+				return applyText(cmd.Context(), t, req)
+			}
+		}
+		res, err := apply(cmd, &t, req)
 		if err != nil {
 			return err
 		}
@@ -53,9 +66,67 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 	}
 	t.addFlags(cmd)
 	c.addFlags(cmd)
+	yesFlag(cmd, &yes)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the file and print what it would change, and change nothing")
 	outputFlag(cmd, &output, "text", "json")
 	return cmd
+}
+
+// applyTries bounds how often a file is compared and applied anew because
+// somebody else changed the limits in between.
+const (
+	applyTries = 3
+	applyPause = 100 * time.Millisecond // the time in which a node hears of a new version
+)
+
+// applyAsked applies a file, and asks first if that removes limits. What it asked
+// about is what it applies to: a version that came in between is asked about anew.
+func applyAsked(cmd *cobra.Command, t *targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+	ctx, named := cmd.Context(), req.ExpectedVersion
+	for try := 1; ; try++ {
+		req.DryRun, req.ExpectedVersion = true, named
+		plan, err := applyText(ctx, t, req)
+		if err != nil {
+			return nil, err
+		}
+		if err := confirmRemoval(cmd, req.Source, plan); err != nil {
+			return nil, err
+		}
+		req.DryRun, req.ExpectedVersion = false, &plan.Version
+		res, err := applyText(ctx, t, req)
+		if err == nil || named != nil || try == applyTries || codeOf(err) != exitConflict {
+			return res, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(applyPause):
+		}
+	}
+}
+
+// confirmRemoval asks whether the limits that a file does not have may go.
+func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimitsResponse) error {
+	var gone []string
+	for _, c := range plan.Changes {
+		if c.Kind == quoratev1.ChangeKind_CHANGE_KIND_REMOVED {
+			gone = append(gone, show(c.Namespace+"/"+c.Limit))
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return confirm(cmd, false, fmt.Sprintf("%s replaces all limits, and has not %s of version %d, which would be removed: %s. Apply it?",
+		source, plural(len(gone), "limit"), plan.Version, firstFew(gone)))
+}
+
+// firstFew lists names, the first of many.
+func firstFew(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func printFindings(w io.Writer, source string, findings []string) {

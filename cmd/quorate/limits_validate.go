@@ -53,8 +53,9 @@ func newLimitsValidateCommand() *cobra.Command {
 	var output string
 	var server, strict bool
 	cmd := &cobra.Command{
-		Use:   "validate FILE...",
-		Short: "Check limit files, and say what is probably not meant",
+		Use:     "validate FILE...",
+		Aliases: []string{"check", "lint"},
+		Short:   "Check limit files, and say what is probably not meant",
 		Long: `Check limit files ("-": standard input): every fault with its line and column,
 and the linter's findings, which are valid but probably not meant. No cluster is
 needed; --server asks one as well, which may run another version.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,8 @@ import (
 var (
 	argCount    = regexp.MustCompile(`^(accepts|requires) .*arg\(s\),.* received (\d+)$`)
 	unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
+	rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
+	noArguments = regexp.MustCompile(`^unknown command "(.+)" for "(quorate .+)"$`)
 	flagValue   = regexp.MustCompile(`^invalid argument (".*") for "(?:-., )?--(\S+)" flag: .*(?:invalid syntax|value out of range|invalid duration|unknown unit|missing unit).*$`)
 )
 
@@ -28,11 +31,52 @@ func plainUsage(cmd *cobra.Command, err error) string {
 		if near := nearest.Word(m[1], flagsOf(cmd)); near != "" {
 			return fmt.Sprintf("%s; did you mean --%s?", text, near)
 		}
+		return text + ownFlags(cmd)
+	}
+	if m := rootCommand.FindStringSubmatch(text); m != nil {
+		if others := elsewhere(cmd.Root(), m[1]); others != "" {
+			return fmt.Sprintf("unknown command %q; did you mean %s?", m[1], others)
+		}
+	}
+	if m := noArguments.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("unknown argument %q; the command must be %q", m[1], m[2])
 	}
 	if m := flagValue.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("--%s %s: must be %s", m[2], m[1], kindOf(cmd.Flags().Lookup(m[2])))
 	}
 	return text
+}
+
+// elsewhere are the commands, of whatever group, that have a name: the first few.
+func elsewhere(root *cobra.Command, name string) string {
+	const most = 3
+	var paths []string
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		if c.HasParent() && (c.Name() == name || c.HasAlias(name)) && c.IsAvailableCommand() {
+			paths = append(paths, strconv.Quote(c.CommandPath()))
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(root)
+	return strings.Join(paths[:min(len(paths), most)], " or ")
+}
+
+// ownFlags names the flags of a command that has few.
+func ownFlags(cmd *cobra.Command) string {
+	const most = 8
+	var names []string
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if len(names) == 0 || len(names) > most {
+		return ""
+	}
+	return fmt.Sprintf("; %s has %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
 // kindOf is what the values of a flag are.

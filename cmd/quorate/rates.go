@@ -198,7 +198,7 @@ func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
 	}
 	tbl := newTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING", "NODES", "RANGE", "LEADER")
 	for _, k := range res.Keys {
-		tbl.row(k.Namespace+"/"+k.Limit, keyCell(k.Key, csv), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling()),
+		tbl.row(k.Namespace+"/"+k.Limit, keyCell(k.Key, csv), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling())+shadowMark(k.Rule),
 			fmt.Sprintf("%.1f", k.Rate), fmt.Sprintf("%.1f", k.Demand), usedCell(k.Utilisation, csv), num(k.Attempted), num(k.Admitted), num(k.Refused),
 			num(k.Remaining), num(k.Members), num(k.Range), orDash(k.Leader))
 	}

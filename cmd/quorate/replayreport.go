@@ -34,17 +34,7 @@ type replayReport struct {
 	Rerouted int64            `json:"rerouted"`
 	Why      map[string]int64 `json:"why"`
 
-	IdealAdmitted int64   `json:"ideal_admitted"`
-	OverTokens    int64   `json:"over_tokens"`
-	UnderTokens   int64   `json:"under_tokens"`
-	NetTokens     int64   `json:"net_tokens"`
-	OverPct       float64 `json:"over_pct"`
-	UnderPct      float64 `json:"under_pct"`
-	NetPct        float64 `json:"net_pct"`
-	KeysOver      int64   `json:"keys_over_tokens"` // as over, but of each key's total
-	KeysUnder     int64   `json:"keys_under_tokens"`
-	WorstExcess   int64   `json:"worst_excess_tokens"`
-	WorstKey      string  `json:"worst_excess_key,omitempty"`
+	idealReport
 
 	Sender      senderReport `json:"sender"`
 	MostRefused []keyReport  `json:"most_refused"`
@@ -81,13 +71,8 @@ func (r *replayer) report() *replayReport {
 		Keys: len(r.access.keys), BadLines: r.access.bad, BadShown: r.access.badShown,
 		Seconds: time.Since(r.pace.start).Seconds(), Requests: sent,
 		Admitted: r.allowed.Load(), Refused: r.refused.Load(), Errors: r.errors.Load(), Why: make(map[string]int64),
-		IdealAdmitted: c.IdealAdmitted, OverTokens: c.Over, UnderTokens: c.Under, NetTokens: c.Admitted - c.IdealAdmitted,
-		OverPct: percent(c.Over, c.IdealAdmitted), UnderPct: percent(c.Under, c.IdealAdmitted), NetPct: percent(c.Admitted-c.IdealAdmitted, c.IdealAdmitted),
-		WorstExcess: c.WorstExcess, Sender: r.pace.report(),
-	}
-	rep.KeysOver, rep.KeysUnder = c.byKey()
-	if c.WorstKey >= 0 {
-		rep.WorstKey = strings.TrimPrefix(r.access.keys[c.WorstKey], r.prefix)
+		idealReport: newIdealReport(&c, func(i int32) string { return strings.TrimPrefix(r.access.keys[i], r.prefix) }),
+		Sender:      r.pace.report(),
 	}
 	for _, n := range r.pool.nodes {
 		rep.Rerouted += n.rerouted
@@ -132,19 +117,7 @@ func (r *replayReport) write(w io.Writer) error {
 	fmt.Fprintf(&b, "\nadmitted     %d\nrefused      %d\nerrors       %d (rerouted %d)\nwhy          %s\n", r.Admitted, r.Refused, r.Errors, r.Rerouted, words(r.Why))
 	b.WriteString(r.Sender.String())
 	fmt.Fprintf(&b, "\nagainst one ideal bucket per key, fed the same requests at the same moments:\n")
-	tbl := newTable("", "TOKENS", "OF IDEAL", "")
-	tbl.row("ideal admitted", num(r.IdealAdmitted), "", "")
-	tbl.row("net", fmt.Sprintf("%+d", r.NetTokens), fmt.Sprintf("%+.2f%%", r.NetPct), "admitted less what the ideal admitted")
-	tbl.row("over", num(r.OverTokens), fmt.Sprintf("%.2f%%", r.OverPct), "admitted, the ideal refused")
-	tbl.row("under", num(r.UnderTokens), fmt.Sprintf("%.2f%%", r.UnderPct), "refused, the ideal admitted")
-	tbl.row("keys over", num(r.KeysOver), fmt.Sprintf("%.2f%%", percent(r.KeysOver, r.IdealAdmitted)), "what keys got beyond the ideal's total for them")
-	tbl.row("keys under", num(r.KeysUnder), fmt.Sprintf("%.2f%%", percent(r.KeysUnder, r.IdealAdmitted)), "what keys got short of it")
-	of := ""
-	if r.WorstKey != "" {
-		of = ", by " + show(r.WorstKey)
-	}
-	tbl.row("worst excess", num(r.WorstExcess), "", "over burst + rate x time"+of)
-	if err := tbl.write(&b); err != nil {
+	if err := r.table(&b, "over burst + rate x time"); err != nil {
 		return err
 	}
 	if len(r.MostRefused) > 0 {

@@ -11,7 +11,7 @@ func TestReplayReport(t *testing.T) {
 		Limit: ruleReport{"web/per_client", "10/s", 20, "soft"}, Nodes: 3, Skew: "90/5/5", Speed: 20000, Prefix: "r1700000000-", Keys: 260,
 		BadLines: 1, BadShown: []string{"line 899: user agent has no closing \""}, Seconds: 13.44,
 		Requests: 9999, Admitted: 9000, Refused: 997, Errors: 2, Rerouted: 5, Why: map[string]int64{"held": 8700, "estimate": 300, "over_limit": 997},
-		IdealAdmitted: 8990, OverTokens: 17, UnderTokens: 7, NetTokens: 10, OverPct: 0.1891, UnderPct: 0.0779, NetPct: 0.1112, KeysOver: 12, KeysUnder: 2, WorstExcess: 3, WorstKey: "130.237.218.86",
+		idealReport: idealReport{IdealAdmitted: 8990, OverTokens: 17, UnderTokens: 7, NetTokens: 10, OverPct: 0.1891, UnderPct: 0.0779, NetPct: 0.1112, KeysOver: 12, KeysUnder: 2, WorstExcess: 3, WorstKey: "130.237.218.86"},
 		Sender:      senderReport{LagP50MS: 0.05, LagP99MS: 1.2, LagMaxMS: 44, Late: 500, Kept: false},
 		MostRefused: []keyReport{{"130.237.218.86", 357, 160, 197, 158}, {"a\x00b", 30, 20, 10, 20}},
 	}

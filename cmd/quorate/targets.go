@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -33,6 +34,7 @@ type targets struct {
 	addrs    []string
 	basePort int
 	nodes    int
+	flags    *pflag.FlagSet
 	kept     map[string]*grpc.ClientConn // see keep
 
 	tlsDir, tokenFile string
@@ -40,28 +42,42 @@ type targets struct {
 
 func (t *targets) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&t.addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: --nodes nodes on this machine)")
+	t.flags = f
+	f.StringSliceVar(&t.addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: $QUORATE_ADDR; without it, --nodes nodes on this machine)")
 	f.IntVar(&t.basePort, "base-port", defaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
 	f.IntVar(&t.nodes, "nodes", defaultNodes, "number of nodes on this machine")
 	f.StringVar(&t.tlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR; without it, no TLS)")
 	f.StringVar(&t.tokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
 }
 
+// addrVariable says where the nodes are when no flag does.
+const addrVariable = "QUORATE_ADDR"
+
+// named returns the addresses that --addr names or, if no flag says where the
+// nodes are, those of the environment; from is which of the two it was.
+func (t *targets) named() (addrs []string, from string) {
+	env := os.Getenv(addrVariable)
+	if len(t.addrs) > 0 || env == "" || t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes")) {
+		return t.addrs, "--addr"
+	}
+	for a := range strings.SplitSeq(env, ",") {
+		addrs = append(addrs, strings.TrimSpace(a))
+	}
+	return addrs, addrVariable
+}
+
 // resolve returns the addresses.
 func (t *targets) resolve() ([]string, error) {
-	if env := os.Getenv("QUORATE_ADDR"); env != "" && len(t.addrs) == 0 {
-		t.addrs = strings.Split(env, ",")
-	}
-	if len(t.addrs) > 0 {
-		for _, a := range t.addrs {
+	if addrs, from := t.named(); len(addrs) > 0 {
+		for _, a := range addrs {
 			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
-				return nil, usagef("--addr %q: must be host:port, such as 127.0.0.1:7412", a)
+				return nil, usagef("%s %q: must be host:port, such as 127.0.0.1:7412", from, a)
 			}
 		}
-		if len(t.addrs) > maxNodes {
-			return nil, usagef("--addr: %d addresses; at most %d", len(t.addrs), maxNodes)
+		if len(addrs) > maxNodes {
+			return nil, usagef("%s: %d addresses; at most %d", from, len(addrs), maxNodes)
 		}
-		return t.addrs, nil
+		return addrs, nil
 	}
 	if t.nodes < 1 || t.nodes > maxNodes {
 		return nil, usagef("--nodes %d: must be 1 to %d", t.nodes, maxNodes)
@@ -124,7 +140,7 @@ func noneAnswers(addrs []string, last error) error {
 	if text := status.Convert(last).Message(); strings.Contains(text, "connection error") && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")) {
 		return unreachableError{fmt.Errorf("the nodes at %s end every connection: %s\nIf they use TLS, name the credentials with --tls-dir or QUORATE_TLS_DIR", strings.Join(addrs, ", "), text)}
 	}
-	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr or --base-port",
+	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port or "+addrVariable,
 		strings.Join(addrs, ", "), status.Convert(last).Message())}
 }
 

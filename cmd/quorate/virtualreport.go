@@ -40,17 +40,7 @@ type virtualResult struct {
 	KeysSeen  int              `json:"keys"`
 	KeysCut   int              `json:"keys_refused"` // keys that were refused at least once
 
-	IdealAdmitted int64   `json:"ideal_admitted"`
-	OverTokens    int64   `json:"over_tokens"`
-	UnderTokens   int64   `json:"under_tokens"`
-	NetTokens     int64   `json:"net_tokens"`
-	OverPct       float64 `json:"over_pct"`
-	UnderPct      float64 `json:"under_pct"`
-	NetPct        float64 `json:"net_pct"`
-	KeysOver      int64   `json:"keys_over_tokens"` // as over, but of each key's total
-	KeysUnder     int64   `json:"keys_under_tokens"`
-	WorstExcess   int64   `json:"worst_excess_tokens"`
-	WorstKey      string  `json:"worst_excess_key,omitempty"`
+	idealReport
 
 	Tiers       []tierReport `json:"tiers"`
 	Hours       []hourReport `json:"hours"` // those with requests
@@ -105,7 +95,7 @@ func (v *virtualReport) add(r *replayer, l *quota.Limit, decisions []decision) {
 		res.count(&keys[d.key], v.From.Add(d.moment), d)
 	}
 	c := compare(decisions, len(keys), l, quota.Time(v.From.UnixNano()))
-	res.compared(&c, r.access.keys)
+	res.idealReport = newIdealReport(&c, func(i int32) string { return r.access.keys[i] })
 	for i := range keys {
 		keys[i].Key, keys[i].IdealAdmitted = r.access.keys[i], c.IdealByKey[i]
 	}
@@ -139,17 +129,6 @@ func (res *virtualResult) count(k *whomReport, at time.Time, d decision) {
 	h.Refused++
 	k.Refused++
 	res.Refused++
-}
-
-func (res *virtualResult) compared(c *comparison, keys []string) {
-	net := c.Admitted - c.IdealAdmitted
-	res.IdealAdmitted, res.OverTokens, res.UnderTokens, res.NetTokens = c.IdealAdmitted, c.Over, c.Under, net
-	res.OverPct, res.UnderPct, res.NetPct = percent(c.Over, c.IdealAdmitted), percent(c.Under, c.IdealAdmitted), percent(net, c.IdealAdmitted)
-	res.KeysOver, res.KeysUnder = c.byKey()
-	res.WorstExcess = c.WorstExcess
-	if c.WorstKey >= 0 {
-		res.WorstKey = keys[c.WorstKey]
-	}
 }
 
 // rank lists the keys that were refused most, and counts all.
@@ -224,18 +203,5 @@ func (res *virtualResult) write(b *strings.Builder) error {
 
 func (res *virtualResult) writeIdeal(b *strings.Builder) error {
 	b.WriteString("\nagainst one ideal limiter per key, fed the same requests at the same moments:\n")
-	tbl := newTable("", "TOKENS", "OF IDEAL", "")
-	share := func(n int64) string { return fmt.Sprintf("%.2f%%", percent(n, res.IdealAdmitted)) }
-	tbl.row("ideal admitted", num(res.IdealAdmitted), "", "")
-	tbl.row("net", fmt.Sprintf("%+d", res.NetTokens), fmt.Sprintf("%+.2f%%", res.NetPct), "admitted less what the ideal admitted")
-	tbl.row("over", num(res.OverTokens), share(res.OverTokens), "admitted, the ideal refused")
-	tbl.row("under", num(res.UnderTokens), share(res.UnderTokens), "refused, the ideal admitted")
-	tbl.row("keys over", num(res.KeysOver), share(res.KeysOver), "what keys got beyond the ideal's total for them")
-	tbl.row("keys under", num(res.KeysUnder), share(res.KeysUnder), "what keys got short of it")
-	of := ""
-	if res.WorstKey != "" {
-		of = ", by " + show(res.WorstKey)
-	}
-	tbl.row("worst excess", num(res.WorstExcess), "", "over what the limit allows in any stretch of time"+of)
-	return tbl.write(b)
+	return res.table(b, "over what the limit allows in any stretch of time")
 }

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// whyText says in words what a decision's why says in one. docs/vocabulary.md has the
+// same table, and a test holds the two together.
+var whyText = map[string]string{
+	"unknown":           `it was made by a newer version whose word this one does not know; never written by a node itself`,
+	"held":              `admitted, out of tokens that the node held`,
+	"estimate":          `admitted under soft beyond what the node held, because by its estimate the global level covers the cost`,
+	"local":             `the node is cut off from the range's leader and counts the whole limit by itself`,
+	"over_limit":        `refused: the global limit is used up for now`,
+	"over_burst":        `refused for ever: the cost is larger than what could ever fit`,
+	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
+	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
+	"too_many_keys":     `not decided, because the node already follows max_keys keys: passes under soft, is refused under hard`,
+	"no_limit":          `there is no limit of that name`,
+	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
+	"wait_too_long":     `refused: it would have to wait longer than it may`,
+	"over_max_cost":     `refused for ever: the cost is larger than the limit's max_cost`,
+	"unlimited":         `the limit, or an override of it, admits everything`,
+	"banned":            `the limit, or an override of it, refuses everything`,
+	"leader":            `decided by the leader of the key's range itself (decide: leader)`,
+	"share":             `cut off from the leader (when_cut_off: share): this node's last part of the rate`,
+	"open":              `cut off from the leader (when_cut_off: open): everything passes`,
+	"fixed_rate":        `cut off from the leader (when_cut_off: {rate: ...}): a rate of its own on every node`,
+	"not_enforced":      `enforcement is off`,
+	"floor":             `admitted out of the floor although a parent is used up`,
+	"parent_over_limit": `refused: a parent is used up`,
+	"use_acquire":       `refused for ever: the limit counts what is in flight; acquire and release it`,
+}
+
+func newKeysExplainCommand() *cobra.Command {
+	var t targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "explain NAMESPACE/LIMIT KEY",
+		Short: "Say why a key is refused, or not, and when it passes again",
+		Long: `Say how it stands with a key: its rule and override, what is left or owed, who
+counts it and what was refused since; then what one node would answer to one
+token now, without charging it, why in words, and when the next token comes.
+
+Refusals are not kept one by one: "quorate events -f NAMESPACE/LIMIT --key KEY"
+tells those to come, each with its reason.`,
+		Example: `  quorate keys explain web/per_client 203.0.113.7
+  quorate keys explain api/per_tenant acme -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := parseKey(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			e := keyStanding{}
+			err = t.call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				e.key, err = quoratev1.NewKeyServiceClient(conn).GetKey(ctx, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
+				if err != nil {
+					return err
+				}
+				e.now, err = quoratev1.NewQuotaServiceClient(conn).Allow(ctx, &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: new(int64)})
+				if codeOf(refusal(err)) == exitDenied { // who may read a key need not be one who may ask
+					err = nil
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return e.json(cmd.OutOrStdout())
+			}
+			return e.print(cmd.OutOrStdout(), show(k.LimitName.String()), show(k.Key))
+		},
+	}
+	t.addFlags(cmd)
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// keyStanding is what explain says: what the leaders know, and what a node would
+// answer; now is nil for who may not ask.
+type keyStanding struct {
+	key *quoratev1.GetKeyResponse
+	now *quoratev1.AllowResponse
+}
+
+func (e *keyStanding) json(w io.Writer) error {
+	out := map[string]json.RawMessage{"key": json.RawMessage(api.FormatJSON(e.key))}
+	if e.now != nil {
+		why, err := json.Marshal(whyText[word(e.now.Why)])
+		if err != nil {
+			return err
+		}
+		out["now"], out["why"] = json.RawMessage(api.FormatJSON(e.now)), why
+	}
+	data, err := json.Marshal(out)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", data)
+	}
+	return err
+}
+
+func (e *keyStanding) print(w io.Writer, limit, key string) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "%s  key %s\n", limit, key)
+	for _, k := range e.key.Counters {
+		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+show(k.Key)+": "+ruleText(k.Rule)+unenforced(k.Rule))
+		line("level", "%s", levelText(k))
+		line("counted", "%s admitted, %s refused since leader %s first saw it; %.1f/s asked now", num(k.Admitted), num(k.Refused), orDash(k.Leader), k.Demand)
+	}
+	if o := e.key.Override; o != nil {
+		line("override", "%s", overrideText(o))
+	}
+	if e.now != nil {
+		e.printNow(line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printNow says what one node would answer.
+func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
+	answer := "allowed"
+	switch {
+	case !e.now.Allowed:
+		answer = "refused"
+	case e.now.Shadow:
+		answer = "allowed, only since the limit is not enforced"
+	}
+	line("now", "one token would be %s: %s", answer, word(e.now.Why))
+	line("why", "%s", whyText[word(e.now.Why)])
+	switch r := e.now.RetryAfter; {
+	case r != nil:
+		line("next", "a token in %s", pause(r))
+	case !e.now.Allowed:
+		line("next", "never: it does not pass, however long one waits")
+	case e.now.Wait.AsDuration() > 0:
+		line("next", "a token, after a wait of %s", pause(e.now.Wait))
+	default:
+		line("next", "a token at once")
+	}
+	if r := e.now.ResetAfter; r != nil {
+		line("full", "in %s, if nobody asks", pause(r))
+	}
+}
+
+// levelText is what is left of a counter in the whole cluster.
+func levelText(k *quoratev1.KeyRate) string {
+	by := ", reported by " + plural(int(k.Members), "node")
+	if k.Remaining < 0 {
+		return num(-k.Remaining) + " owed" + by
+	}
+	return fmt.Sprintf("%s of %s left%s", num(k.Remaining), num(max(k.Rule.GetBurst(), k.Rule.GetInFlight())), by)
+}
+
+// shadowMark marks in tables a rule whose refusals are counted, and refuse nobody.
+func shadowMark(l *quoratev1.Limit) string {
+	if l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_SHADOW {
+		return " shadow"
+	}
+	return ""
+}
+
+// unenforced marks a rule that refuses nobody.
+func unenforced(l *quoratev1.Limit) string {
+	switch l.GetEnforcement() {
+	case quoratev1.Enforcement_ENFORCEMENT_SHADOW:
+		return ", shadow: refuses nobody"
+	case quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return ", off: refuses nobody"
+	}
+	return ""
+}
