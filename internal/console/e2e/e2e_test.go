@@ -77,7 +77,7 @@ func install(t *testing.T, npm string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "owners.mjs", "check.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "flows.mjs", "owners.mjs", "check.mjs", "crowd.mjs"} {
 		data, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
@@ -196,7 +196,7 @@ func (n *nodes) secured() (url, admin, reader string) {
 	return "https://" + addr(1), admin, reader
 }
 
-// verdict is one check of flows.mjs.
+// verdict is one check of a script.
 type verdict struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -213,15 +213,21 @@ func TestConsole(t *testing.T) {
 	b := base(t, 11, 12, 13, 15, 21, 22, 23, 31, 32, 33)
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
 	secured, admin, reader := n.secured()
-	plan, err := json.Marshal(map[string]any{
+	drive(t, node, dir, "flows.mjs", 9*time.Minute, map[string]any{
 		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"),
 	})
+}
+
+// drive runs a script to its end, with a plan, and makes a test of each of its verdicts.
+func drive(t *testing.T, node, dir, script string, most time.Duration, what map[string]any) {
+	t.Helper()
+	plan, err := json.Marshal(what)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node, "flows.mjs")
+	cmd := exec.CommandContext(ctx, node, script)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(plan) // tokens are not for the command line
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -236,19 +242,19 @@ func TestConsole(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var v verdict
 		if json.Unmarshal(lines.Bytes(), &v) != nil {
-			t.Errorf("flows.mjs says %q", lines.Text())
+			t.Errorf("%s says %q", script, lines.Text())
 			continue
 		}
 		checks++
 		ended = v.Name == "the end"
 		t.Run(v.Name, func(t *testing.T) {
-			t.Logf("%d ms", v.Millis)
+			t.Logf("%d ms %s", v.Millis, v.Detail)
 			if !v.OK {
 				t.Error(v.Detail)
 			}
 		})
 	}
 	if err := cmd.Wait(); err != nil || !ended {
-		t.Errorf("flows.mjs: %v after %d checks\n%s", err, checks, &said)
+		t.Errorf("%s: %v after %d checks\n%s", script, err, checks, &said)
 	}
 }

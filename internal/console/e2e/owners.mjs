@@ -170,12 +170,12 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     for (let i = 0; i < 15 && !await there(); i++) await page.waitForTimeout(3000);
     must(await there(), 'no slider: ' + await page.locator('main').textContent());
     const out = page.locator('[data-out="refused"]');
-    must(/exact|bounds|estimate/.test(await out.textContent()), await out.textContent());
+    must(/exact|bounds|estimate|about/.test(await out.textContent()), await out.textContent());
     await page.focus('#amount');
     await page.keyboard.press('Home');
     // What is refused may be the same by another rule; the rule that was tried is not.
     await page.waitForFunction(() => document.querySelector('[data-out="rule"]').textContent.startsWith('1/10s'), undefined, { timeout: 30_000 });
-    must(/exact|bounds|estimate/.test(await out.textContent()), await out.textContent());
+    must(/exact|bounds|estimate|about/.test(await out.textContent()), await out.textContent());
     must(await page.locator('#chart-whatif canvas').count() === 1, 'the chart');
     await axe(page);
     await fits(page);
