@@ -20,16 +20,22 @@ const grantExample = `{identity: "user:ann", realm: "project:infra", permissions
 // readGrants reads who may administer accounts from a file. An empty list is
 // one: then nobody may.
 func readGrants(to *[]access.Grant) func(decoder, place) bool {
+	return readEach(to, maxGrants, grantExample, readGrant)
+}
+
+// readEach reads a list of at most so many, which may be empty, and sets it if there is
+// no fault in it.
+func readEach[T any](to *[]T, most int, example string, read func(decoder, place) T) func(decoder, place) bool {
 	return func(d decoder, p place) bool {
 		before := len(d.faults)
-		grants := []access.Grant{}
+		list := []T{}
 		if p.value.Kind != yaml.SequenceNode || len(p.value.Content) > 0 {
-			d.list(p, maxGrants, "["+grantExample+"]", func(item place) { grants = append(grants, readGrant(d, item)) })
+			d.list(p, most, "["+example+"]", func(item place) { list = append(list, read(d, item)) })
 		}
 		if len(d.faults) > before {
 			return false
 		}
-		*to = grants
+		*to = list
 		return true
 	}
 }

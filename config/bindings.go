@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -16,18 +14,7 @@ const bindingExample = `{identity: "client:ci", role: limit-writer, scope: "name
 
 // readBindings reads who may do what from a file.
 func readBindings(to *[]rbac.Binding) func(decoder, place) bool {
-	return func(d decoder, p place) bool {
-		before := len(d.faults)
-		list := []rbac.Binding{}
-		if p.value.Kind != yaml.SequenceNode || len(p.value.Content) > 0 {
-			d.list(p, maxSettingsBindings, "["+bindingExample+"]", func(item place) { list = append(list, readBinding(d, item)) })
-		}
-		if len(d.faults) > before {
-			return false
-		}
-		*to = list
-		return true
-	}
+	return readEach(to, maxSettingsBindings, bindingExample, readBinding)
 }
 
 func readBinding(d decoder, item place) rbac.Binding {

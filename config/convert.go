@@ -24,18 +24,6 @@ type Note struct {
 	Do   string // what to do; empty for nothing
 }
 
-// String returns path: what; do, without what is empty.
-func (n Note) String() string {
-	s := n.What
-	if n.Path != "" {
-		s = n.Path + ": " + s
-	}
-	if n.Do != "" {
-		s += "; " + n.Do
-	}
-	return s
-}
-
 // converters read the forms of others.
 var converters = []struct {
 	from    string

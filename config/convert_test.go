@@ -83,3 +83,15 @@ func FuzzConvert(f *testing.F) {
 		}
 	})
 }
+
+// String returns path: what; do, without what is empty.
+func (n Note) String() string {
+	s := n.What
+	if n.Path != "" {
+		s = n.Path + ": " + s
+	}
+	if n.Do != "" {
+		s += "; " + n.Do
+	}
+	return s
+}

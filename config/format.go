@@ -17,8 +17,7 @@ import (
 func FormatLimits(limits []quota.Limit) []byte {
 	sorted := slices.Clone(limits)
 	slices.SortStableFunc(sorted, compareLimits)
-	root := &node{}
-	root.add("version", strconv.Itoa(FormatVersion))
+	root := newDocument()
 	isGlobal := func(l quota.Limit) bool { return l.LimitName == quota.Global }
 	if i := slices.IndexFunc(sorted, isGlobal); i >= 0 {
 		root.set("global_default", limitNode(&sorted[i]))
@@ -27,8 +26,20 @@ func FormatLimits(limits []quota.Limit) []byte {
 	if len(sorted) > 0 || len(limits) == 0 {
 		root.set("namespaces", namespacesNode(sorted))
 	}
+	return root.document()
+}
+
+// newDocument returns the root of a file, which says the version of its form.
+func newDocument() *node {
+	root := &node{}
+	root.add("version", strconv.Itoa(FormatVersion))
+	return root
+}
+
+// document returns the file of which n is the root.
+func (n *node) document() []byte {
 	var b bytes.Buffer
-	root.block(&b, 0)
+	n.block(&b, 0)
 	return b.Bytes()
 }
 

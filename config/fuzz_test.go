@@ -119,8 +119,10 @@ func FuzzParsePolicies(f *testing.F) {
 			checkFaults(t, data, err)
 			return
 		}
-		if err := account.ValidatePolicies(policies); err != nil {
-			t.Fatalf("accepted, but not valid: %v", err)
+		for k, p := range policies {
+			if err := errors.Join(k.Validate(), p.Validate()); err != nil {
+				t.Fatalf("accepted, but %v is not valid: %v", k, err)
+			}
 		}
 		text := FormatPolicies(policies)
 		if again, err := ParsePolicies("written", text); err != nil || !maps.Equal(again, policies) {

@@ -152,7 +152,9 @@ func (l *limitFile) add(d draft) {
 		return
 	}
 	if first, twice := l.drafts[d.LimitName]; twice {
-		l.node(d.place.where(), d.place.path, "%v is there twice, first in line %d; remove one", d.LimitName, first.place.where().Line)
+		if first.place.path != d.place.path { // of one path a key is set twice, which has been told
+			l.node(d.place.where(), d.place.path, "%v is there twice, first in line %d; remove one", d.LimitName, first.place.where().Line)
+		}
 		return
 	}
 	l.drafts[d.LimitName] = d

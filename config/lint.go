@@ -12,7 +12,7 @@ import (
 // A Finding is a warning: the limit is valid, but probably not what was meant.
 type Finding struct {
 	Limit quota.LimitName
-	Rule  string // one of LintRules
+	Rule  string // its name in docs/limits.md
 	Text  string // what happens; what to do
 	// Line and Column are where the limit is in its file, from 1; 0 without one.
 	Line, Column int
@@ -66,16 +66,6 @@ func Lint(limits []quota.Limit) []Finding {
 		return cmp.Or(strings.Compare(a.Limit.Namespace, b.Limit.Namespace), strings.Compare(a.Limit.Limit, b.Limit.Limit), strings.Compare(a.Rule, b.Rule))
 	})
 	return in.found
-}
-
-// LintRules returns the names of all rules.
-func LintRules() []string {
-	names := []string{ruleHidden}
-	for _, r := range lintRules {
-		names = append(names, r.name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // lint is what the rules see.

@@ -73,6 +73,9 @@ func lintCutOffRate(_ *lint, l *quota.Limit, say say) {
 func faster(a, b quota.Rate) bool { return compareRates(a, b, 1) > 0 }
 
 func lintZeroBurst(_ *lint, l *quota.Limit, say say) {
+	if l.Kind == quota.Concurrency && l.Burst == 0 {
+		say("in_flight is 0, which refuses everything; give a number, or write ban: true")
+	}
 	if l.Kind == quota.TokenBucket && l.Burst == 0 && l.Rate.Tokens > 0 {
 		say("a burst of 0 refuses everything, whatever the rate; give it a burst, or write ban: true")
 	}

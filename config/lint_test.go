@@ -46,6 +46,7 @@ var lintCases = []struct{ rule, bad, good string }{
 	{"unreachable-tier", "{a: {tiers: [{limit: 10, per: 1s}, {rate: 10/s, burst: 20}]}}", "{a: {tiers: [{limit: 10, per: 1s}, {rate: 10/s, burst: 19}]}}"},
 	{"unreachable-tier", "{a: {tiers: [{limit: 10, per: day, window: calendar}, {limit: 310, per: month, window: calendar}]}}", "{a: {tiers: [{limit: 10, per: day, window: calendar}, {limit: 300, per: month, window: calendar}]}}"},
 	{"zero-burst", "{a: {rate: 10/s, burst: 0}}", "{a: {ban: true}}"},
+	{"zero-burst", "{a: {in_flight: 0}}", "{a: {in_flight: 1}}"},
 }
 
 // lintSource makes a file of a case.
@@ -75,7 +76,7 @@ func TestLintRules(t *testing.T) {
 			t.Errorf("%s: in the corrected %s\nfound %v", c.rule, c.good, found)
 		}
 	}
-	for _, rule := range LintRules() {
+	for _, rule := range allLintRules() {
 		if !tested[rule] {
 			t.Errorf("rule %s has no case", rule)
 		}
@@ -180,4 +181,14 @@ func TestCovers(t *testing.T) {
 			t.Errorf("%.40s covers %.40s: %v", c.a, c.b, got)
 		}
 	}
+}
+
+// allLintRules returns the names of all rules.
+func allLintRules() []string {
+	names := []string{ruleHidden}
+	for _, r := range lintRules {
+		names = append(names, r.name)
+	}
+	slices.Sort(names)
+	return names
 }

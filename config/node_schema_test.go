@@ -186,7 +186,7 @@ func TestNodeSchema(t *testing.T) {
 
 func compileNodeSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(published.Node()))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(published.Of("node")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"time"
@@ -182,12 +181,9 @@ func FormatOverrides(overrides []quota.Override) []byte {
 	for i := range sorted {
 		list.items = append(list.items, overrideNode(&sorted[i]))
 	}
-	root := &node{}
-	root.add("version", strconv.Itoa(FormatVersion))
+	root := newDocument()
 	root.set("overrides", list)
-	var b bytes.Buffer
-	root.block(&b, 0)
-	return b.Bytes()
+	return root.document()
 }
 
 func overrideNode(o *quota.Override) *node {

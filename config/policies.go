@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -188,12 +187,9 @@ func FormatPolicies(policies map[account.PolicyKey]account.Policy) []byte {
 	for _, k := range keys {
 		list.items = append(list.items, policyNode(k, policies[k]))
 	}
-	root := &node{}
-	root.add("version", strconv.Itoa(FormatVersion))
+	root := newDocument()
 	root.set("policies", list)
-	var b bytes.Buffer
-	root.block(&b, 0)
-	return b.Bytes()
+	return root.document()
 }
 
 func policyNode(k account.PolicyKey, p account.Policy) *node {

@@ -40,7 +40,7 @@ type schema struct {
 func loadSchema(t *testing.T) *schema {
 	t.Helper()
 	var s schema
-	if err := json.Unmarshal(published.Limits(), &s); err != nil {
+	if err := json.Unmarshal(published.Of("limits"), &s); err != nil {
 		t.Fatal(err)
 	}
 	return &s

@@ -51,9 +51,6 @@ func (v Value) IsMap() bool { return isMap(v.p) }
 // IsList says whether the value is a list.
 func (v Value) IsList() bool { return v.p.value.Kind == yaml.SequenceNode }
 
-// Text is the value as it is written, and empty of a map or a list.
-func (v Value) Text() string { return v.p.value.Value }
-
 // Faults counts what was reported of the whole file so far.
 func (v Value) Faults() int { return len(v.d.faults) }
 
