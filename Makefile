@@ -38,8 +38,8 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test race system headline proxies upgrade-test soak faults reach campaign lint generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
-.PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-arch
+.PHONY: help build static dist test race system headline proxies upgrade-test soak faults reach campaign lint site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-goreleaser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,9 +48,14 @@ build: ## build bin/quorate
 	go build -trimpath -o bin/ ./cmd/...
 
 # The same commit makes the same bytes, wherever it is built: no path, no time, no C library
-# of the machine is in them. The toolchain is that of go.mod.
+# of the machine is in them. The toolchain is that of go.mod. A clone says its commit, or is not
+# built; a copy without one, as in the container file, cannot.
 static: ## build OUT/quorate for GOOS and GOARCH, as releases have it
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(if $(wildcard .git),true,false) -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
+
+# Pinned here: as a tool in go.mod it would bring 330 modules to everybody.
+check-goreleaser: ## check the release configuration with goreleaser, which is built first: minutes
+	go run github.com/goreleaser/goreleaser/v2@v2.16.0 check
 
 dist: ## release archives for PLATFORMS in OUT, with bills of materials and checksums
 	@rm -rf "$(OUT)"
@@ -126,14 +131,19 @@ campaign: ## play CAMPAIGN random fault scenarios in the simulator, from SEED on
 lint: ## run golangci-lint
 	$(TOOL) golangci-lint run ./...
 
-generate: ## write api/gen from api/proto
+site: ## make a site of docs in site/; needs mkdocs and its theme: apt-get install mkdocs-material
+	mkdocs build --strict
+
+generate: ## write api/gen, docs/openapi.json and docs/reference from api/proto
 	$(TOOL) buf generate
+	go test ./api -run OpenAPIPublished -rewrite
+	go test ./internal/doctest -run Reference -rewrite
 
 format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-arch lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch lint ## all checks that are no tests; changes no file
 
 check-format: ## Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
@@ -180,6 +190,16 @@ check-generated: ## api/gen is what the protos generate
 	trap 'rm -rf "$$new"' EXIT
 	$(TOOL) buf generate -o "$$new"
 	git --no-pager diff --no-index --stat --exit-code api/gen "$$new/api/gen" || { echo "api/gen is out of date, run: make generate"; exit 1; }
+
+# A function that only tests reach is dead too: they hold it alive for nobody.
+check-dead: ## every function is reached by a program, or tools/deadcode-allow.txt says why not
+	@found=$$($(TOOL) deadcode -f '{{range .Funcs}}{{println $$.Path .Name}}{{end}}' ./... | sed "s,^$$(go list -m)/,,")
+	dead=$$(grep -vEf <(grep -v -e '^#' -e '^$$' tools/deadcode-allow.txt) <<<"$$found" | grep . || true)
+	if [[ -n $$dead ]]; then
+		echo "reached by no program; remove it, or say in tools/deadcode-allow.txt why it stays:"
+		echo "$$dead"
+		exit 1
+	fi
 
 check-arch: ## imports run one way, pure packages are pure
 	go test -count=1 ./internal/archtest

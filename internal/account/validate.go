@@ -2,7 +2,6 @@ package account
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -230,30 +229,4 @@ func (r *Request) place(i int) int32 {
 		return r.Indexes[i]
 	}
 	return int32(i)
-}
-
-// ValidatePolicies checks the policies of a config, and names every faulty one.
-func ValidatePolicies(policies map[PolicyKey]Policy) error {
-	if len(policies) == 0 || len(policies) > MaxPolicies {
-		return fmt.Errorf("policies: %d; 1 to %d", len(policies), MaxPolicies)
-	}
-	var faults []string
-	for _, k := range sortedPolicyKeys(policies) {
-		p := policies[k]
-		err := k.Validate()
-		if err == nil {
-			err = p.Validate()
-		}
-		if err != nil {
-			faults = append(faults, fmt.Sprintf("policy %s.%v", strings.Join([]string{k.Namespace, k.Name, k.Resource}, "~"), err))
-		}
-	}
-	const most = 20
-	if n := len(faults); n > most {
-		faults = append(slices.Clip(faults[:most]), fmt.Sprintf("and %d more", n-most))
-	}
-	if len(faults) > 0 {
-		return fmt.Errorf("%s", strings.Join(faults, "; "))
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,27 +54,5 @@ func TestFaultsAreNamed(t *testing.T) {
 		// What was not checked before is refused by the state machine too.
 		out := New(Bounds{}).Apply(0, &Command{Apply: r})
 		check(t, want, out.Code, Failed)
-	}
-}
-
-// TestPoliciesOfAConfig: every faulty policy is named, up to 20.
-func TestPoliciesOfAConfig(t *testing.T) {
-	key := func(name string) PolicyKey { return PolicyKey{Name: name, Resource: "builds"} }
-	check(t, "sound", ValidatePolicies(map[PolicyKey]Policy{key("a"): {Limit: 1}}), nil)
-	err := ValidatePolicies(map[PolicyKey]Policy{key("a"): {Limit: -1}, key("b"): {Limit: 1}, key("c~"): {}})
-	want := `policy ~a~builds.limit: -1; 0 to 9007199254740991; policy ~c~~builds.name: "c~" must not contain "~"`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	if err := ValidatePolicies(nil); err == nil || err.Error() != "policies: 0; 1 to 10000" {
-		t.Errorf("no policies: %v", err)
-	}
-	many := map[PolicyKey]Policy{}
-	for i := range 30 {
-		many[key(fmt.Sprintf("p%02d", i))] = Policy{Limit: -1}
-	}
-	err = ValidatePolicies(many)
-	if err == nil || !strings.HasSuffix(err.Error(), "; and 10 more") || strings.Count(err.Error(), "limit: -1") != 20 {
-		t.Errorf("many: %v", err)
 	}
 }

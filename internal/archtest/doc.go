@@ -2,7 +2,7 @@
 // module and fails when an import runs the wrong way, when a pure package
 // stops being pure, or when a word is missing from the vocabulary.
 //
-// The tables in rules.go are the rules; everything else only applies them. A
+// The tables in rules.go and exceptions.go are the rules; everything else only applies them. A
 // failure says what was found, the rule, why the rule exists and what to do
 // instead, so that nobody has to look it up:
 //

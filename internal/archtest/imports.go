@@ -217,7 +217,7 @@ func stale(e Exception, found string) Violation {
 		Pos: e.File, Found: "exception without need: " + found,
 		Rule:    "an exception names a file that is there and imports that it has",
 		Why:     "a stale exception excuses the next file of that name from rules that nobody decided to lift",
-		Instead: "take the line out of Exceptions, internal/archtest/rules.go, or name the file that needs it now",
+		Instead: "take the line out of Exceptions, internal/archtest/exceptions.go, or name the file that needs it now",
 	}
 }
 

@@ -102,6 +102,11 @@ var Rules = []Rule{
 		Job: "finds what a mistyped word was meant to be, a leaf",
 	},
 	{
+		Package: "internal/missing", Kind: Pure,
+		Job: "says in words that a limit is not there, and what was probably meant",
+		May: []string{"internal/nearest", "internal/quota"},
+	},
+	{
 		Package: "internal/bound", Kind: Pure,
 		Job: "says how wrong a limit can be",
 		May: []string{"internal/quota"},
@@ -151,7 +156,7 @@ var Rules = []Rule{
 		ThirdParty: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi", protobuf},
 	},
 	{
-		Package: "internal/plan", Kind: Pure,
+		Package: "internal/plan", Kind: Seeded,
 		Job: "says what other limits would have done, and when one is too small",
 		May: []string{"internal/history", "internal/limiter", "internal/quota"},
 	},
@@ -297,7 +302,7 @@ var Rules = []Rule{
 	{
 		Package: "api", Kind: Library,
 		Job:        "serves the contract; it declares the interfaces that it needs and cmd passes the node in",
-		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/history/export", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/tracing", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
+		May:        []string{"api/access", "api/auth", "internal/account", "internal/attach", "internal/peerproto", "internal/audit", "internal/history", "internal/history/export", "internal/missing", "internal/plan", "internal/nearest", "internal/pki", "internal/quota", "internal/series", "internal/tracing", "internal/rbac", "internal/zone", "docs/schema", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, metrics, errgroup},
 	},
 	{
@@ -372,7 +377,7 @@ var Rules = []Rule{
 	{
 		Package: "client", Kind: Library, Closed: true,
 		Job:        "is linked into other people's services, so it stays thin",
-		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto, xsync},
 	},
 	{
@@ -404,30 +409,30 @@ var Rules = []Rule{
 	{
 		Package: "client/requester", Kind: Library, Closed: true,
 		Job: "limits functions: one takes a token before it runs",
-		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May: []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 	},
 	{
 		Package: "client/retry", Kind: Library, Closed: true,
 		Job:        "calls again what was refused, with exponential pauses and full jitter",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{grpc, genproto, backoff},
 	},
 	{
 		Package: "client/promclient", Kind: Library, Closed: true,
 		Job:        "makes Prometheus metrics of what a client does",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{metrics},
 	},
 	{
 		Package: "client/otelclient", Kind: Library, Closed: true,
 		Job:        "makes OpenTelemetry metrics of what a client does",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{otel},
 	},
 	{
 		Package: "client/accounts", Kind: Library, Closed: true,
 		Job:        "keeps durable quotas for other people's services, so it stays thin",
-		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/zone", "shard", "api/gen/..."},
+		May:        []string{"client", "aggregator", "internal/quota", "internal/limiter", "internal/grantwait", "internal/peerproto", "internal/pki", "internal/limitproto", "internal/missing", "internal/nearest", "internal/zone", "shard", "api/gen/..."},
 		ThirdParty: []string{protobuf, grpc, genproto},
 	},
 	{
@@ -439,6 +444,11 @@ var Rules = []Rule{
 	{
 		Package: "docs/schema", Kind: Library,
 		Job: "has the JSON schemas of files, for editors",
+	},
+	{
+		Package: "internal/doctest", Kind: Support,
+		Job:        "holds the documents to what there is",
+		ThirdParty: []string{"github.com/yuin/goldmark", "github.com/bufbuild/protocompile", protobuf},
 	},
 	{
 		Package: "internal/archtest", Kind: Support,
@@ -465,124 +475,6 @@ var Rules = []Rule{
 		May: []string{"client", "client/accounts", "client/extract", "client/httplimit", "client/grpclimit", "asi", "api/gen/..."}, ThirdParty: []string{anything},
 	},
 }
-
-// Owned is a third-party module that only some packages may import, tests
-// included, even where the table says anything.
-type Owned struct {
-	Path   string   // the module; versions and subpackages included
-	Owners []string // packages
-	Why    string
-}
-
-// OwnedModules lists them.
-var OwnedModules = []Owned{
-	{raft, []string{"cluster/multiraft"}, whyRaft},
-	{raftBolt, []string{"cluster/multiraft"}, whyRaft},
-	{bbolt, []string{"cluster/multiraft", "internal/history/archive"}, whyBolt},
-}
-
-const whyRaft = "behind one shell, raft can be upgraded, guarded against its known bugs, and left out of the simulator"
-
-const whyBolt = "a file that is damaged ends the process unless it is checked before: few should know how"
-
-// Strangers are pairs of packages that never import each other, tests included.
-var Strangers = [][2]string{{"leader", "aggregator"}}
-
-// Exception excuses one file of a pure package from a part of purity. Every
-// line says why; an exception whose file or import is gone fails the test.
-type Exception struct {
-	File    string   // path in the module
-	Imports []string // packages that this file may import all the same
-	Why     string
-}
-
-// Exceptions lists all of them.
-var Exceptions = []Exception{
-	{
-		File: "aggregator/hotpath.go", Imports: []string{"sync", "sync/atomic"},
-		Why: "the decision is one atomic subtraction from what the bucket holds, made by any number of callers at once; its lock is its own, for when it looks empty",
-	},
-	{
-		File: "aggregator/handle.go", Imports: []string{"sync/atomic"},
-		Why: "a handle is used by any number of callers at once, and remembers where its bucket is in one pointer",
-	},
-	{
-		File: "internal/account/tree.go", Imports: []string{btree},
-		Why: "a view of a million accounts is taken in constant time: trees that share what has not changed, with their locks off",
-	},
-	{
-		File: "internal/account/wire.go", Imports: []string{protobuf + "/proto"},
-		Why: "the log and snapshots hold protobuf messages, as everywhere; encoding is a function of the value",
-	},
-	{
-		File: "internal/account/snapshot.go", Imports: []string{"bufio", "io"},
-		Why: "a snapshot of a million accounts is streamed to whoever stores it; it is written from a view, and the state machine does not wait",
-	},
-	{
-		File: "internal/account/restore.go", Imports: []string{"bufio", "io"},
-		Why: "a snapshot is read as a stream, into a store that nobody uses yet",
-	},
-	{
-		File: "aggregator/table.go", Imports: []string{"sync/atomic"},
-		Why: "callers on all processors find their bucket here; a lock shared between keys would make them wait for each other",
-	},
-	{
-		File: "aggregator/keys.go", Imports: []string{"hash/maphash", "sync", "sync/atomic"},
-		Why: "the index of the keys: read without a lock, written with one; its hash has a seed, or strangers would choose keys that collide",
-	},
-	{
-		File: "aggregator/cold.go", Imports: []string{"sync", "sync/atomic"},
-		Why: "whoever asks for a frozen key thaws it: a lock for each part of the table, and a count that says whether there are any",
-	},
-	{
-		File: "aggregator/tally.go", Imports: []string{"sync/atomic"},
-		Why: "whoever opens a key anew adds what it had counted to the limit's sum: two additions, and no lock that all keys of a limit share",
-	},
-	{
-		File: "aggregator/shut.go", Imports: []string{"sync/atomic"},
-		Why: "a refusal that is repeated takes no lock, so that those who are refused do not keep others from being served",
-	},
-	{
-		File: "aggregator/inline.go", Imports: []string{"sync/atomic", xsync},
-		Why: "callers on all processors find their bucket here; a lock shared between keys would make them wait for each other",
-	},
-}
-
-// pureStd is the part of the standard library that pure packages may use:
-// nothing in it has state, reads the machine, or waits.
-var pureStd = []string{
-	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/ascii85", "encoding/binary", "encoding/hex",
-	"errors", "fmt", "hash/crc32", "hash/fnv", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv",
-	"strings", "time", "unicode", "unicode/utf8",
-}
-
-// insteadOf says what to do without an import that pure packages may not use.
-var insteadOf = map[string]string{
-	"context":      "finish at once; whoever waits or is cancelled is the caller in cluster",
-	"log":          "return what happened; the caller in cluster logs it",
-	"log/slog":     "return what happened; the caller in cluster logs it",
-	"math/rand":    "take a seed as an argument and derive numbers from it with integer arithmetic",
-	"math/rand/v2": "take a seed as an argument and derive numbers from it with integer arithmetic",
-	"os":           "take the data as an argument; config and cluster read files",
-	"sync":         "let one goroutine of cluster own the value; on the hot path, see Exceptions in internal/archtest/rules.go",
-	"sync/atomic":  "let one goroutine of cluster own the value; on the hot path, see Exceptions in internal/archtest/rules.go",
-	"unsafe":       "write it in safe Go; measure before asking for an exception",
-}
-
-// clockNames are what package time has that reads the machine or waits.
-var clockNames = []string{
-	"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Local", "LoadLocation",
-}
-
-// seededRandom is what math/rand and math/rand/v2 have that does not draw
-// from the process's own generator.
-var seededRandom = []string{
-	"New", "NewSource", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "Source64", "PCG", "ChaCha8", "Zipf",
-}
-
-// ownLogger is what package log has for those who must hand a *log.Logger to
-// somebody else's interface; the rest of it is the process's logger.
-var ownLogger = []string{"Logger", "New", "LstdFlags", "Lmsgprefix"}
 
 // ruleFor returns the entry for a package of the module, named by its path in
 // the module.

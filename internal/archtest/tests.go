@@ -18,8 +18,8 @@ var named = regexp.MustCompile("`([a-z][a-z0-9_/]*)\\.((?:Test|Fuzz|Benchmark|Ex
 const testColumn = "test"
 
 // CheckNamedTests returns what is wrong with the tests that the tables of
-// docs/*.md name: those that do not exist, and rows of a column "test" without
-// one. It reports how many it has found.
+// docs/*.md and examples/README.md name: those that do not exist, and rows of a
+// column "test" without one. It reports how many it has found.
 func CheckNamedTests(fsys fs.FS) (out []Violation, found int, err error) {
 	h, err := scan(fsys)
 	if err != nil {
@@ -28,6 +28,9 @@ func CheckNamedTests(fsys fs.FS) (out []Violation, found int, err error) {
 	docs, err := fs.Glob(fsys, "docs/*.md")
 	if err != nil {
 		return nil, 0, err
+	}
+	if examples, err := fs.Glob(fsys, "examples/README.md"); err == nil {
+		docs = append(docs, examples...)
 	}
 	for _, doc := range docs {
 		text, err := fs.ReadFile(fsys, doc)

@@ -110,9 +110,6 @@ func (b *Writer) Close() error {
 	return err
 }
 
-// Manifest is what was written so far.
-func (b *Writer) Manifest() *Manifest { return &b.manifest }
-
 func (b *Writer) json(kind byte, v any) {
 	content, err := json.Marshal(v)
 	if err != nil {

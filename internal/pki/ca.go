@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -196,6 +195,3 @@ func sameKey(a, b crypto.PublicKey) bool {
 	k, ok := a.(interface{ Equal(x crypto.PublicKey) bool })
 	return ok && k.Equal(b)
 }
-
-// errNoCA is for those who hold no signing key.
-var errNoCA = errors.New("CA: there is none")

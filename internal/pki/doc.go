@@ -31,7 +31,7 @@
 //	                                              cluster knows it; weak keys and huge ones are refused, the latter
 //	                                              before they are calculated with
 //	a stolen key of a node or client              certificates are short-lived; NotAfter is within the CA's
-//	a stolen key of the CA                        [Authority]: rotation without a pause
+//	a stolen key of the CA                        rotation of the CA, without a pause
 //	a session that outlives its CA                no tickets, no resumption: each handshake asks today's bundle.
 //	                                              What stands already, the owner of the connection asks again about
 //	                                              ([Store.CheckCaller], [Store.CheckServer])
@@ -68,13 +68,11 @@
 //
 // # Rotation
 //
-//	          Rotate              all trust the next     all certificates are of the next
-//	Steady ------------> Trusting ----------------> Renewing ------------------> Steady
-//	   ^                    |
-//	   +------- Abort ------+
+// A CA is replaced in three steps, and no handshake fails on the way: all nodes trust
+// the next CA too; it signs, and all get certificates of it; nobody trusts the old one
+// any more. A step is taken when the [Status] of every node says that the one before is
+// done. What decides so is in cluster/operate.go (rotateAuthority).
 //
-// [Authority] is the state, as the cluster keeps it. [Status] is what each node
-// tells of itself. While Trusting, tokens name the current CA; while Renewing, a
-// token that was made before is refused with a sentence that says so, because the
-// members show certificates of the next CA. Tokens are short-lived; make new ones.
+// Join tokens name the CA that signs. One that was made before another CA signs is
+// refused with a sentence that says so. Tokens are short-lived; make new ones.
 package pki

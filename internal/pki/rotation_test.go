@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// TestRotation takes a server, two nodes and a client through a whole rotation.
-// After each single change at any of them, everybody dials the server and it
-// dials everybody: none of these handshakes may fail. In the end what is of the
-// old CA is refused.
+// TestRotation takes a server, two nodes and a client through the steps of a rotation,
+// in the order in which cluster/operate.go has them: all trust the next CA too, all get
+// certificates of it, all drop the old one. After each single change at any of them,
+// everybody dials the server and it dials everybody: none of these handshakes may fail.
+// In the end what is of the old CA is refused.
 func TestRotation(t *testing.T) {
 	c := &clock{now: start}
-	old := newCA(t, "prod")
-	a := Authority{Current: must[Pair](t)(old.Pair())}
+	old, next := newCA(t, "prod"), newCA(t, "prod")
 	ids := []Identity{nodeID("n1"), nodeID("n2"), nodeID("n3"), clientID("billing")}
 	stores := make([]*Store, len(ids))
 	for i, id := range ids {
@@ -58,40 +58,27 @@ func TestRotation(t *testing.T) {
 			done++
 		}
 	}
-	spread := func(when string) {
+	spread := func(when string, trusted ...*CA) {
 		t.Helper()
 		for i, s := range stores {
-			check(t, s.SetBundle(a.Bundle()))
+			check(t, s.SetBundle(bundleOf(trusted...)))
 			everybody(fmt.Sprintf("%s, %s has the bundle", when, ids[i]))
-		}
-	}
-	advance := func(want Phase) {
-		t.Helper()
-		if stepped := step(t, &a, stores); !stepped || a.Phase != want {
-			t.Fatalf("the rotation is %s (went on: %t), want %s", a.Phase, stepped, want)
-		}
-	}
-	stuck := func(when string) {
-		t.Helper()
-		if before := a.Phase; step(t, &a, stores) {
-			t.Fatalf("%s: the rotation went from %s to %s", when, before, a.Phase)
 		}
 	}
 
 	everybody("before")
-	next := must[*CA](t)(NewCA("prod", c.Now(), 0))
-	a = must[Authority](t)(a.Rotate(must[Pair](t)(next.Pair())))
-	check(t, stores[0].SetBundle(a.Bundle()))
-	stuck("only n1 trusts the next CA")
-	spread("trusting")
-	advance(Renewing)
+	spread("trusting", old, next)
 	for i, id := range ids {
-		stuck(fmt.Sprintf("%s has not renewed", id))
-		check(t, install(stores[i], must[*CA](t)(a.Signer(c.Now())), id, c.Now()))
+		if stores[i].Status().Issuer != Fingerprint(old.Certificate) || !stores[i].Status().Trusts(Fingerprint(next.Certificate)) {
+			t.Fatalf("%s before it renews: %+v", id, stores[i].Status())
+		}
+		check(t, install(stores[i], next, id, c.Now()))
+		if stores[i].Status().Issuer != Fingerprint(next.Certificate) {
+			t.Fatalf("%s after it has renewed: %+v", id, stores[i].Status())
+		}
 		everybody(fmt.Sprintf("renewing, %s has renewed", id))
 	}
-	advance(Steady)
-	spread("dropping")
+	spread("dropping", next)
 
 	late := storeOf(t, c, issue(t, old, nodeID("n4"), start), old, next)
 	serverErr, _ := handshake(t, server, late.ClientConfig(Want{Node: "n1"}))
@@ -104,21 +91,6 @@ func TestRotation(t *testing.T) {
 func install(s *Store, ca *CA, id Identity, now time.Time) error {
 	p, err := ca.Issue(id, hostsOf(id), now, 7*day)
 	return errors.Join(err, s.Install(p.CertPEM, p.KeyPEM))
-}
-
-// step asks all stores and advances if they are ready, as the meta leader does.
-func step(t *testing.T, a *Authority, stores []*Store) (stepped bool) {
-	t.Helper()
-	_, next, err := a.Hashes()
-	check(t, err)
-	trust, renewed := true, true
-	for _, s := range stores {
-		st := s.Status()
-		trust = trust && st.Trusts(next)
-		renewed = renewed && st.Issuer == next
-	}
-	*a, stepped = a.Advance(trust, renewed)
-	return stepped
 }
 
 // TestConcurrent renews and changes the bundle while handshakes are under way.
@@ -153,64 +125,6 @@ func TestConcurrent(t *testing.T) {
 		}
 	}
 	dialers.Wait()
-}
-
-// TestAuthority is the table of the state machine's edges.
-func TestAuthority(t *testing.T) {
-	one, two := Pair{CertPEM: []byte("one")}, Pair{CertPEM: []byte("two")}
-	steady := Authority{Current: one}
-	trusting := Authority{Trusting, one, two}
-	renewing := Authority{Renewing, one, two}
-	for _, tc := range []struct {
-		from           Authority
-		trust, renewed bool
-		want           Phase
-	}{
-		{steady, true, true, Steady},
-		{trusting, false, false, Trusting},
-		{trusting, false, true, Trusting},
-		{trusting, true, false, Renewing},
-		{trusting, true, true, Renewing}, // one step at a time
-		{renewing, true, false, Renewing},
-		{renewing, false, true, Renewing},
-		{renewing, true, true, Steady},
-	} {
-		got, stepped := tc.from.Advance(tc.trust, tc.renewed)
-		if got.Phase != tc.want || stepped != (tc.want != tc.from.Phase) {
-			t.Errorf("%s, trust %t, renewed %t: %s (went on: %t), want %s", tc.from.Phase, tc.trust, tc.renewed, got.Phase, stepped, tc.want)
-		}
-	}
-	if got, _ := renewing.Advance(true, true); string(got.Current.CertPEM) != "two" || got.Next.CertPEM != nil {
-		t.Errorf("at the end: %q and %q, want the next CA alone", got.Current.CertPEM, got.Next.CertPEM)
-	}
-	for name, tc := range map[string]struct {
-		err  error
-		text string
-	}{
-		"rotate while trusting": {second(trusting.Rotate(two)), "must end, or be aborted, first"},
-		"rotate to nothing":     {second(steady.Rotate(Pair{})), "is empty"},
-		"rotate to the same":    {second(steady.Rotate(one)), "is the current one"},
-		"abort while renewing":  {second(renewing.Abort()), "the rotation is renewing; only while trusting can it be aborted"},
-		"abort while steady":    {second(steady.Abort()), "the rotation is steady"},
-		"sign with nothing":     {second(Authority{}.Signer(start)), "there is none"},
-	} {
-		wantErr(t, name, tc.err, tc.text)
-	}
-	if got, err := trusting.Abort(); err != nil || got.Phase != Steady || string(got.Bundle()) != "one" {
-		t.Errorf("abort: %v, %v", got, err)
-	}
-}
-
-// TestSigner: nobody gets a certificate of the next CA before all trust it.
-func TestSigner(t *testing.T) {
-	one, two := newCA(t, "prod"), newCA(t, "prod")
-	a := Authority{Current: must[Pair](t)(one.Pair()), Next: must[Pair](t)(two.Pair())}
-	for phase, want := range map[Phase]*CA{Steady: one, Trusting: one, Renewing: two} {
-		a.Phase = phase
-		if got := must[*CA](t)(a.Signer(start)); !got.Certificate.Equal(want.Certificate) {
-			t.Errorf("%s: the wrong CA signs", phase)
-		}
-	}
 }
 
 func second[T any](_ T, err error) error { return err }

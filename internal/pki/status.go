@@ -17,7 +17,7 @@ type Status struct {
 	Bundle    []Hash // the CAs that are trusted
 }
 
-// Status returns it. A rotation goes on by it: see [Authority].
+// Status returns it. Each node tells its own, and the rotation of a CA goes on by that.
 func (s *Store) Status() Status {
 	m := s.fresh()
 	var out Status
