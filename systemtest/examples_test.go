@@ -20,7 +20,7 @@ func TestExamples(t *testing.T) {
 	startDev(t, base, t.TempDir(), "--ranges", "4", "--limits", "../examples/clients.yaml")
 	nodes := fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", base+12, base+22, base+32)
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../examples/worker", "../examples/llm").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../examples/worker", "../examples/jobs", "../examples/llm", "../examples/handle").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	t.Run("worker", func(t *testing.T) {
@@ -38,6 +38,34 @@ func TestExamples(t *testing.T) {
 		// 60 mails of two workers at 20/s and a burst of 5 take 2.75 s.
 		if took := time.Since(began); took < 2500*time.Millisecond {
 			t.Errorf("60 mails in %v; at least 2.75 s at 20/s", took)
+		}
+	})
+	t.Run("handle", func(t *testing.T) {
+		t.Parallel()
+		out := run(t, filepath.Join(dir, "handle"), "-nodes", nodes, "203.0.113.7", "25")
+		m := regexp.MustCompile(`^(\d+) of 25 requests of 203.0.113.7 were admitted\nthe next one could pass in `).FindStringSubmatch(out)
+		if m == nil {
+			t.Fatal(out)
+		}
+		if n, _ := strconv.Atoi(m[1]); n < 8 || n > 12 {
+			t.Errorf("%d were admitted at 10/m with a burst of 10", n)
+		}
+	})
+	t.Run("jobs", func(t *testing.T) {
+		t.Parallel()
+		began := time.Now()
+		outs := make(chan string, 2)
+		for range 2 {
+			go func() { outs <- run(t, filepath.Join(dir, "jobs"), "-nodes", nodes, "-takes", "1500ms", "2") }()
+		}
+		for range 2 {
+			if out := <-outs; !strings.HasPrefix(out, "2 jobs in ") {
+				t.Error(out)
+			}
+		}
+		// 4 jobs of 1.5 s, two at a time, take 3 s; with leases of 1 s that nobody renewed, 2.5 s.
+		if took := time.Since(began); took < 3*time.Second {
+			t.Errorf("4 jobs in %v; at least 3 s with two at a time", took)
 		}
 	})
 	t.Run("llm", func(t *testing.T) {

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -115,6 +116,13 @@ var mistakes = []part{
 		{title: "Less than one token", line: "quorate allow api/per_tenant acme --cost -1 --addr $ADDR", code: 2, names: []string{"cost", "-1"}},
 		{title: "A key that is too long", line: "quorate allow api/per_tenant $(printf %01100d 7) --addr $ADDR", code: 2, names: []string{"key", "1024"}},
 	}},
+	{"From Go", []mistake{
+		{title: "An address of nodes without a port", line: "worker -nodes localhost 10", code: 1, names: []string{"localhost", "host:port", "7412"}, after: buildWorker},
+		{title: "The HTTP port of a node", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$HTTP1 10", code: runsOn, names: []string{"no node answers", "gRPC port"}},
+		{title: "No node at that address", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$GRPC2 10", code: runsOn, names: []string{"no node answers", "$GRPC2", "refused"}},
+		{title: "No certificate for nodes that want one", line: "worker -nodes 127.0.0.1:$GRPC1 10", code: runsOn, names: []string{"no node answers", "WithTLSDir"}},
+		{title: "A limit that there is not, asked for by a service", line: "worker -tls-dir n1/admin -nodes 127.0.0.1:$GRPC1 10", code: 1, names: []string{"a limit does not exist", "work/mails", "there are: api"}},
+	}},
 	{"Operating", []mistake{
 		{title: "A node that there is not", line: "quorate cluster drain n5 --addr $ADDR", code: 5, names: []string{"n5"}},
 		{title: "Taking out the last node", line: "quorate cluster leave n1 --addr $ADDR", code: 1, names: []string{"n1"}},
@@ -131,6 +139,16 @@ var mistakes = []part{
 		{title: "A backup into a directory that is used", line: "quorate restore whole.quorate --data n1", code: 1, names: []string{"n1"}},
 		{title: "A disk that takes nothing more", line: "quorate backup -o /dev/full --addr $ADDR", code: 1, names: []string{"/dev/full"}},
 	}},
+}
+
+// buildWorker makes the program of examples/worker, a service that links the client.
+func buildWorker(d *desk) {
+	d.must("mkdir -p bin")
+	out, err := exec.CommandContext(d.t.Context(), "go", "build", "-o", filepath.Join(d.dir, "bin"), "../examples/worker").CombinedOutput()
+	if err != nil {
+		d.t.Fatalf("build: %v\n%s", err, out)
+	}
+	d.env = append(d.env, "PATH="+filepath.Join(d.dir, "bin")+":"+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 }
 
 // expired writes settings with a certificate whose time was over yesterday.

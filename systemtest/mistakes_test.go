@@ -117,10 +117,13 @@ var moments = []struct {
 }{
 	{regexp.MustCompile(`time=\S+ `), ""},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC|[+-]\d\d:\d\d)?`), "2026-11-22T09:00:00Z"},
+	{regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`), "2026/11/22 09:00:00"},
+	{regexp.MustCompile(`for=\d+s `), "for=2s "},
 	{regexp.MustCompile(`SERIALNUMBER=[0-9a-f]+`), "SERIALNUMBER=0123abcd"},
 	{regexp.MustCompile(`SHA-256 [0-9a-f]+`), "SHA-256 0123456789abcdef"},
 	{regexp.MustCompile(`join token [0-9a-f]{12}`), "join token 0123456789ab"},
-	{regexp.MustCompile(`at byte \d+: the checksum of block \d+`), "at byte 951: the checksum of block 13"},
+	{regexp.MustCompile(`server preface: [^"\n]*`), "server preface: EOF"}, // or a reset: whichever comes first
+	{regexp.MustCompile(`at byte \d+(, in [a-z0-9-]+)?: the checksum of block \d+`), "at byte 951, in range-002: the checksum of block 13"},
 }
 
 // plain is an output as the document shows it.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,6 +35,8 @@ var masks = []*regexp.Regexp{
 	regexp.MustCompile(`\d+(\.\d+)? ?[KMG]i?B`),
 	regexp.MustCompile(`((200|429) ?){3,}`), // on a busy machine one may be refused that waited too long for its grant
 	regexp.MustCompile(`in \d+ seconds?`),
+	regexp.MustCompile(`(?i)retry-after: \d+`),
+	regexp.MustCompile(`;t=\d+`),
 	regexp.MustCompile(` +(\n|$)?`),
 }
 
@@ -48,14 +51,25 @@ func masked(text string) string {
 // is printed to what it says. With -rewrite it writes down what was printed.
 func TestTutorial(t *testing.T) {
 	needBinary(t)
-	text, err := os.ReadFile(tutorial)
+	sh := newShell(t, "/tmp/shop")
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(sh.dir, "bin", "http-service"), "../examples/http-service").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if commands := sh.page(tutorial); commands < 20 {
+		t.Errorf("%d commands were run; the tutorial has more", commands)
+	}
+}
+
+// page does what a page says, and returns how many commands that were.
+func (s *shell) page(name string) (commands int) {
+	t := s.t
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := newShell(t)
 	var out strings.Builder
 	lines := strings.Split(string(text), "\n")
-	commands := 0
 	for i := 0; i < len(lines); i++ {
 		out.WriteString(lines[i] + "\n")
 		file := fileMarker.FindStringSubmatch(lines[i])
@@ -73,10 +87,14 @@ func TestTutorial(t *testing.T) {
 		block := lines[i+1 : end]
 		switch {
 		case file != nil:
-			write(t, filepath.Join(sh.dir, file[1]), strings.Join(block, "\n")+"\n")
+			path := filepath.Join(s.dir, file[1])
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, strings.Join(block, "\n")+"\n")
 		case lines[i] == "```console" && !skip:
 			var n int
-			block, n = sh.block(block)
+			block, n = s.block(block)
 			commands += n
 		}
 		for _, l := range block {
@@ -85,23 +103,23 @@ func TestTutorial(t *testing.T) {
 		out.WriteString("```\n")
 		i = end
 	}
-	if commands < 20 {
-		t.Errorf("%d commands were run; the tutorial has more", commands)
-	}
 	if *rewrite && !t.Failed() {
-		write(t, tutorial, strings.TrimRight(out.String(), "\n")+"\n")
+		write(t, name, strings.TrimRight(out.String(), "\n")+"\n")
 	}
+	return commands
 }
 
 // shell is a bash that does what a reader does, one line after another.
 type shell struct {
 	t   *testing.T
 	dir string
+	is  string // what pages call it
 	in  io.Writer
 	out *bufio.Reader
 }
 
-func newShell(t *testing.T) *shell {
+// newShell starts one in a directory that pages call so, and in a network of its own.
+func newShell(t *testing.T, is string) *shell {
 	t.Helper()
 	for _, program := range []string{"bash", "unshare", "ip", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -109,9 +127,6 @@ func newShell(t *testing.T) *shell {
 		}
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "http-service"), "../examples/http-service").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	flags := []string{"-n"}
 	if os.Geteuid() != 0 {
 		flags = []string{"-r", "-n"}
@@ -121,7 +136,8 @@ func newShell(t *testing.T) *shell {
 	}
 	cmd := exec.Command("unshare", append(flags, "bash")...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+filepath.Dir(binary)+":"+os.Getenv("PATH"), "QUORATE_USER=ann", "LC_ALL=C", "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+filepath.Dir(binary)+":"+os.Getenv("PATH")+":/usr/sbin", "QUORATE_USER=ann", "LC_ALL=C", "NO_COLOR=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +147,7 @@ func newShell(t *testing.T) *shell {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	sh := &shell{t: t, dir: dir, in: in, out: bufio.NewReader(pr)}
+	sh := &shell{t: t, dir: dir, is: is, in: in, out: bufio.NewReader(pr)}
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -146,10 +162,15 @@ func newShell(t *testing.T) *shell {
 				t.Logf("%s:\n%s", filepath.Base(l), tail(string(b), 20))
 			}
 		}
-		fmt.Fprintln(in, "kill -9 $(jobs -p) 2>/dev/null; wait; exit")
+		fmt.Fprintln(in, "kill $(jobs -p) 2>/dev/null; sleep 0.2; kill -9 $(jobs -p) 2>/dev/null; wait; exit") // nginx ends its workers only when asked to
 		in.Close()
 		go io.Copy(io.Discard, pr) // so that what ends may still print
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second): // a command still runs
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-ended
+		}
 	})
 	sh.run("ip link set lo up")
 	return sh
@@ -164,10 +185,13 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
+// commandTime is how long a command may take.
+const commandTime = time.Minute
+
 // run runs a line and returns what it prints.
 func (s *shell) run(line string) string {
 	s.t.Helper()
-	const mark = "quorate-tutorial-done"
+	const mark = "quorate-page-done"
 	fmt.Fprintf(s.in, "%s\necho; echo %s\n", line, mark)
 	var out bytes.Buffer
 	done := make(chan error, 1)
@@ -186,10 +210,10 @@ func (s *shell) run(line string) string {
 		if err != nil {
 			s.t.Fatalf("$ %s\n%s%v", line, &out, err)
 		}
-	case <-time.After(2 * time.Minute):
-		s.t.Fatalf("$ %s\nstill runs after two minutes", line)
+	case <-time.After(commandTime):
+		s.t.Fatalf("$ %s\nstill runs after %v", line, commandTime)
 	}
-	return strings.ReplaceAll(strings.TrimRight(out.String(), "\n"), s.dir, "/tmp/shop")
+	return strings.ReplaceAll(strings.TrimRight(out.String(), "\n"), s.dir, s.is)
 }
 
 // block runs the commands of a block, and returns the block with what they printed.
@@ -198,7 +222,7 @@ func (s *shell) block(block []string) (out []string, commands int) {
 	for i := 0; i < len(block); {
 		line, ok := strings.CutPrefix(block[i], "$ ")
 		if !ok {
-			s.t.Fatalf("a block of the tutorial does not begin with a command: %q", block[i])
+			s.t.Fatalf("a block of the page does not begin with a command: %q", block[i])
 		}
 		out = append(out, block[i])
 		i++
@@ -213,7 +237,7 @@ func (s *shell) block(block []string) (out []string, commands int) {
 		got := s.run(line)
 		commands++
 		if !*rewrite && masked(got) != masked(strings.Join(want, "\n")) {
-			s.t.Errorf("$ %s\nprints\n%s\nthe tutorial says\n%s", line, got, strings.Join(want, "\n"))
+			s.t.Errorf("$ %s\nprints\n%s\nthe page says\n%s", line, got, strings.Join(want, "\n"))
 		}
 		if got != "" {
 			out = append(out, strings.Split(got, "\n")...)

@@ -119,9 +119,9 @@ func broken() []Alert {
 		},
 		{
 			Name: "QuorateErrorBoundBroken", Severity: warning, For: "1m",
-			Expr:    "quorate_worst_excess_tokens > max_over_time(quorate_over_admission_bound_tokens[1h]) and delta(quorate_worst_excess_tokens[15m]) > 0",
+			Expr:    "quorate_worst_excess_tokens > 1 + max_over_time(quorate_over_admission_bound_tokens[1h]) and delta(quorate_worst_excess_tokens[15m]) > 0",
 			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} was exceeded by more than the stated bound",
-			Means:   "A key got more than `burst + rate x time` and the bound on top. While a node is cut off that is expected (QuorateCutOff fires); else it is a fault of ours.",
+			Means:   "A key got more than `burst + rate x time` and the bound on top, by more than the token that the measurement may be off. While a node is cut off that is expected (QuorateCutOff fires); else it is a fault of ours.",
 			Do:      []string{"`quorate rates --by over_admitted` names the keys.", "Was a node cut off, or did a clock jump? The logs say so.", "If not, send us the output of `quorate rates -o json` and the limit."},
 			Shown: Shown{
 				[]Series{{`quorate_worst_excess_tokens{instance="n1:7411",job="quorate",namespace="web",limit="login"}`, "0 0 9 9 9 9 9"}, {`quorate_over_admission_bound_tokens{instance="n1:7411",job="quorate",namespace="web",limit="login"}`, "5x6"}},
