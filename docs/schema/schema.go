@@ -29,12 +29,3 @@ func Of(name string) []byte {
 	}
 	return data
 }
-
-// Limits returns the schema of the limit file.
-func Limits() []byte { return Of("limits") }
-
-// Node returns the schema of a node's settings.
-func Node() []byte { return Of("node") }
-
-// Scenario returns the schema of a scenario. It refers to that of limits, beside it.
-func Scenario() []byte { return Of("scenario") }

@@ -1,0 +1,121 @@
+package doctest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is generated into docs; then read the diff")
+
+// generated begins every page that is written by a test.
+const generated = "<!-- Written by go test ./internal/doctest -rewrite. Do not edit. -->\n\n"
+
+// golden holds a page to what it is made from.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	name = filepath.Join(root, name)
+	text = generated + text
+	if *rewrite {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	old, err := os.ReadFile(name)
+	if err != nil || string(old) != text {
+		t.Errorf("%s is not what its sources say (%v): go test ./internal/doctest -rewrite writes it", name, err)
+	}
+}
+
+// TestGRPCReference: docs/reference/grpc.md says what the protos say.
+func TestGRPCReference(t *testing.T) {
+	files := apiFiles(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs/authorization.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := Calls(string(page))
+	for _, f := range files {
+		for s := range all(f.Services()) {
+			for m := range all(s.Methods()) {
+				if name := string(s.Name()) + "." + string(m.Name()); calls[name].Permission == "" {
+					t.Errorf("docs/authorization.md says nothing of %s", name)
+				}
+			}
+		}
+	}
+	golden(t, "docs/reference/grpc.md", GRPC(files, calls))
+}
+
+func apiFiles(t *testing.T) []protoreflect.FileDescriptor {
+	t.Helper()
+	files, err := Protos(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 13 {
+		t.Fatalf("%d protos; there are more", len(files))
+	}
+	return files
+}
+
+// TestProtosSaySo: every service, call, message, field, enum and value of the API is explained,
+// in a sentence.
+func TestProtosSaySo(t *testing.T) {
+	said := 0
+	says := func(d protoreflect.Descriptor) {
+		said++
+		if words := Comment(d); len(words) < 5 {
+			t.Errorf("%s: %s has the comment %q: say what it is", d.ParentFile().Path(), d.FullName(), words)
+		}
+	}
+	messages := map[string]protoreflect.MessageDescriptor{}
+	enums := map[string]protoreflect.EnumDescriptor{}
+	for _, f := range apiFiles(t) {
+		for s := range all(f.Services()) {
+			says(s)
+			for m := range all(s.Methods()) {
+				says(m)
+			}
+		}
+		collect(f, messages, enums)
+	}
+	for _, m := range messages {
+		says(m)
+		for f := range all(m.Fields()) {
+			says(f)
+		}
+	}
+	for _, e := range enums {
+		says(e)
+		for v := range all(e.Values()) {
+			says(v)
+		}
+	}
+	if said < 700 {
+		t.Errorf("%d descriptors were seen; there are more", said)
+	}
+	t.Logf("%d descriptors, each with a comment", said)
+}
+
+// TestHTTPReference: docs/reference/http.md says what docs/openapi.json says, which
+// api.TestOpenAPIPublished holds to what a node serves.
+func TestHTTPReference(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root, "docs/openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := HTTP(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(page, "\n### "); n < 200 {
+		t.Errorf("%d calls and types; there are more", n)
+	}
+	golden(t, "docs/reference/http.md", page)
+}
