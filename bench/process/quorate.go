@@ -162,7 +162,7 @@ func (c *Cluster) Apply(ctx context.Context, limits string) error {
 	if err := os.WriteFile(file, []byte(limits), 0o600); err != nil {
 		return err
 	}
-	_, err := c.Command(ctx, "limits", "apply", file, "--addr", strings.Join(c.Addrs(), ","))
+	_, err := c.Command(ctx, "limits", "apply", file, "--yes", "--addr", strings.Join(c.Addrs(), ","))
 	return err
 }
 

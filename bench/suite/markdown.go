@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// WriteMarkdown writes a table: median and spread of each measure, the ratio to the
-// reference, and the targets.
+// WriteMarkdown writes a table, and its chart below: median and spread of each measure, the
+// ratio to the reference, and the targets.
 func (t *Table) WriteMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "### %s\n\n%s Measured %s, load of the machine at the end %s.\n\n", t.Title, t.Note, t.Time.Format(time.RFC3339), cmp.Or(t.Load, "not noted"))
 	head, line := "|", "|---|"
@@ -28,7 +28,7 @@ func (t *Table) WriteMarkdown(w io.Writer) {
 	for _, r := range t.Rows {
 		fmt.Fprintln(w, t.line(r, ratios))
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\n![%s](%s.svg)\n\n", t.Title, t.Name)
 }
 
 func (m Measure) label() string {

@@ -1,12 +1,16 @@
 package check
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/CycloneDX/cyclonedx-go"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // TestStatic: the binary of releases says its version, and needs no library of the machine.
@@ -22,6 +26,60 @@ func TestStatic(t *testing.T) {
 	if err := json.Unmarshal(out, &b); err != nil || b.Version != "1.2.3-test" || !b.Static {
 		t.Errorf("%s: %v", out, err)
 	}
+}
+
+// TestBill: the bill of materials is one by CycloneDX's own schema, and their library reads in it
+// what is in the binary. The schemas are those that come with the library.
+func TestBill(t *testing.T) {
+	out, err := exec.Command(staticBinary(t), "version", "-o", "cyclonedx").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bill, err := jsonschema.UnmarshalJSON(bytes.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := billSchema(t).Validate(bill); err != nil {
+		t.Error(err)
+	}
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(out), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.Metadata.Component.Version != "1.2.3-test" || len(*bom.Components) < 40 {
+		t.Errorf("it is of %s, with %d components", bom.Metadata.Component.Version, len(*bom.Components))
+	}
+	bill.(map[string]any)["components"].([]any)[0].(map[string]any)["type"] = "thing"
+	if err := billSchema(t).Validate(bill); err == nil {
+		t.Error("the schema lets anything pass")
+	}
+}
+
+func billSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	for url, file := range map[string]string{
+		"http://cyclonedx.org/schema/bom-1.5.schema.json":  "bom-1.5.schema.json",
+		"http://cyclonedx.org/schema/spdx.schema.json":     "spdx.schema.json",
+		"http://cyclonedx.org/schema/jsf-0.82.schema.json": "jsf-0.82.schemax.json",
+	} {
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(read(t, filepath.Join(strings.TrimSpace(string(dir)), "schema", file))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddResource(url, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema, err := c.Compile("http://cyclonedx.org/schema/bom-1.5.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
 }
 
 // TestDist: two clones of a commit, in different places and with different umasks, make archives,
