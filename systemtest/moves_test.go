@@ -131,6 +131,15 @@ func TestDeadNodes(t *testing.T) {
 
 	// Three of three replicas: nobody can take the place of the dead one.
 	n3.kill()
+	for _, via := range c.running() { // a node that died a moment ago may still be told to leave
+		eventually(t, 5*time.Second, fmt.Sprintf("%s sees that n3 is dead", via.id), func() error {
+			n, err := c.node(via, "n3")
+			if err == nil && n.GetConnected() {
+				err = fmt.Errorf("%v", n)
+			}
+			return err
+		})
+	}
 	if err := c.change(n3, quoratev1.NodeChange_NODE_CHANGE_LEAVE); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a dead node leaves: %v", err)
 	}

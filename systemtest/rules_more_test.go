@@ -40,6 +40,7 @@ func ruleSeveral(t *testing.T, c *servers) {
 	awaitCounted(t, c.nodes[2], place, "place", 2)
 	for _, s := range c.nodes {
 		awaitPeek(t, s, place, false)
+		awaitPeek(t, s, tenant, true) // it may never have been asked for it
 		for range 3 {
 			a := post(t, s, "/v1/allow:all", both)
 			if a.Allowed || a.code != 429 || !a.Results[0].Allowed || a.Results[1].Allowed {

@@ -244,21 +244,37 @@ func TestKeysRotate(t *testing.T) {
 		t.Errorf("it is not remembered: %v", err)
 	}
 	f.rotate(t, "k2")
-	// Whoever has come with the old key is answered before that fetch counts as over: on a busy
-	// machine the first to come with the new key may be told what it has brought.
-	c, err := w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": "b"})))
-	for end := time.Now().Add(time.Minute); err != nil && f.asked.Load() == 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	// Whoever waits for keys is answered a moment before they count: until then the first to
+	// come with the new key may be told what the fetch before has brought, and an old JWT is
+	// still judged by the old keys.
+	var c *Caller
+	var err error
+	eventually(t, "the new key is fetched", func() bool {
 		c, err = w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": "b"})))
-	}
+		return err == nil || f.asked.Load() > 2
+	})
 	if err != nil || c.Identity != "user:b" {
 		t.Errorf("with the new key: %v", err)
 	}
 	w.now = w.now.Add(jwtAgain)
-	c, err = w.identify(t, old)
+	eventually(t, "the old key is no longer good", func() bool {
+		c, err = w.identify(t, old)
+		return err != nil
+	})
 	refused(t, c, err, "failed to verify", old)
 	w.now = w.now.Add(2 * time.Hour)
 	c, err = w.identify(t, f.jwt(t, w.claims(f, map[string]any{"exp": w.now.Add(-time.Second).Unix()})))
 	refused(t, c, err, "expired")
+}
+
+// eventually fails the test if is does not hold within a minute.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
 }
 
 // TestIssuerIsNotHammered: strangers with JWTs that name keys which nobody has.
