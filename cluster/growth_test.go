@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -167,4 +168,48 @@ func TestOutcast(t *testing.T) {
 	case <-time.After(outcastAfter + patience):
 		t.Fatal("it does not know that it is out")
 	}
+}
+
+// TestStatusOfGrowth: while nodes join, no status calls a range as it should be before its
+// replicas are voters: who believes it may take a node down.
+func TestStatusOfGrowth(t *testing.T) {
+	c := newOne(t, 16)
+	n1, token := c.any(), c.token()
+	c.join("n2", token)
+	c.join("n3", token)
+	looks := 0
+	c.eventually(time.Minute, "three voters in every range", func() error {
+		st := n1.FullStatus(t.Context())
+		three := 0
+		for _, r := range st.Ranges {
+			leader := c.nodes[quota.NodeID(r.Leader)]
+			if r.Step != "" || leader == nil {
+				continue
+			}
+			looks++
+			have := votersOf(leader, quota.RangeID(r.Id))
+			if st.MembersRevision == n1.Status().MembersRevision && !slices.Equal(have, slices.Sorted(slices.Values(r.Replicas))) {
+				t.Fatalf("range %d has voters %q, and the status says that nothing is to be done: %v", r.Id, have, r)
+			}
+			if len(have) == 3 {
+				three++
+			}
+		}
+		if three < len(st.Ranges) {
+			return fmt.Errorf("%d of %d", three, len(st.Ranges))
+		}
+		return nil
+	})
+	t.Logf("%d ranges seen to be as wanted", looks)
+}
+
+// votersOf are the voters of a range, as its leader knows them.
+func votersOf(n *Node, r quota.RangeID) (out []string) {
+	for _, m := range n.host.Group(group(r)).Members() {
+		if m.Voter {
+			out = append(out, string(m.ID))
+		}
+	}
+	slices.Sort(out)
+	return out
 }

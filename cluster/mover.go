@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,23 +38,28 @@ type mover struct {
 	done  map[uint32]settled   // groups that were as wanted
 	tried map[uint32]time.Time // when a group could not go on, or was as wanted
 
+	read   *members.Table // what is wanted of the groups is of this one; of move alone
+	meta   shard.Placement
+	ranges []shard.Placement
+
 	freed   chan struct{} // a slot is free
 	planned uint64        // revision of the membership whose plan changed nothing
 }
 
 // settled is when a group was as wanted, and what that was.
 type settled struct {
-	at   time.Time
-	want string
+	at       time.Time
+	revision uint64 // of the membership
+	want     shard.Placement
 }
 
-// wish is what is wanted of a group, to compare: of the meta group, whose members
-// are all, the whole membership.
-func wish(t *members.Table, g uint32, want shard.Placement) string {
-	if g == metaGroup {
-		return strconv.FormatUint(t.Revision(), 10)
+// still says whether the same is wanted now: of the meta group, whose members are
+// all, the whole membership.
+func (s settled) still(t *members.Table, g uint32, want shard.Placement) bool {
+	if g == metaGroup || s.revision == t.Revision() {
+		return s.revision == t.Revision()
 	}
-	return fmt.Sprint(want)
+	return slices.Equal(s.want.Voters, want.Voters) && slices.Equal(s.want.Former, want.Former)
 }
 
 func (n *Node) mover() {
@@ -108,12 +111,18 @@ func (m *mover) forget() {
 	clear(m.done)
 }
 
-// step returns what is done with a group now; none if it is as wanted.
-func (m *mover) step(g uint32) (shard.Step, bool) {
+// unsettled says what is done with a group, or is to be done; nothing if it was seen to be
+// as is wanted now.
+func (m *mover) unsettled(t *members.Table, g uint32, want shard.Placement) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.doing[g]
-	return s, ok
+	if s, ok := m.doing[g]; ok {
+		return s.String()
+	}
+	if last, ok := m.done[g]; len(want.Voters) == 0 || ok && last.still(t, g, want) {
+		return ""
+	}
+	return "wait: for its turn"
 }
 
 func (n *Node) leadsMeta() bool {
@@ -307,10 +316,13 @@ func (m *mover) move(ctx context.Context) {
 	if !t.Seeded() {
 		return
 	}
-	meta, ranges := t.Placements(n.cfg.Ranges)
-	m.begin(ctx, t, metaGroup, meta)
-	for r := range ranges {
-		m.begin(ctx, t, group(quota.RangeID(r)), ranges[r])
+	if m.read != t { // it changes seldom, and is asked for many times a second
+		m.read = t
+		m.meta, m.ranges = t.Placements(n.cfg.Ranges)
+	}
+	m.begin(ctx, t, metaGroup, m.meta)
+	for r, want := range m.ranges {
+		m.begin(ctx, t, group(quota.RangeID(r)), want)
 	}
 }
 
@@ -319,7 +331,7 @@ func (m *mover) move(ctx context.Context) {
 func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shard.Placement) {
 	m.mu.Lock()
 	last, ok := m.done[g]
-	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery*3/4 || ok && last.want == wish(t, g, want) && time.Since(last.at) < lookAgain
+	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < lookAgain
 	m.mu.Unlock()
 	if rest || len(want.Voters) == 0 {
 		return
@@ -377,7 +389,7 @@ func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error, las
 	delete(m.done, g)
 	if err == nil && step.Do == shard.Done {
 		delete(m.doing, g)
-		m.done[g] = settled{time.Now(), wish(t, g, placementOf(t, g, m.node.cfg.Ranges))}
+		m.done[g] = settled{time.Now(), t.Revision(), placementOf(t, g, m.node.cfg.Ranges)}
 		return
 	}
 	if err != nil {

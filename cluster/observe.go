@@ -10,7 +10,6 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/shard"
 )
 
 // What it costs to look further than this node.
@@ -41,7 +40,7 @@ func newObserver() *observer { return &observer{asking: make(chan struct{}, 1)} 
 // than half a second; what is not answered is not there. Safe for concurrent use.
 func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	out := n.Status()
-	o, ok := n.observe(ctx)
+	o, ok := n.observe(ctx, out.MembersRevision)
 	if !ok {
 		return out
 	}
@@ -50,7 +49,7 @@ func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 			out.Nodes[i].Silent = s.Silent
 		}
 	}
-	for _, r := range o.told.GetRanges() {
+	for _, r := range n.steps(o, out.MembersRevision) {
 		if int(r.Id) < len(out.Ranges) {
 			out.Ranges[r.Id].Step = r.Step
 		}
@@ -63,8 +62,9 @@ func (n *Node) FullStatus(ctx context.Context) *quoratev1.GetStatusResponse {
 	return out
 }
 
-// observe asks the others, or returns what they said just now.
-func (n *Node) observe(ctx context.Context) (observation, bool) {
+// observe asks the others, or returns what they said just now of this membership or a newer
+// one: what is to be done with the ranges of an older one may be less.
+func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool) {
 	o := n.observer
 	select {
 	case o.asking <- struct{}{}:
@@ -72,7 +72,7 @@ func (n *Node) observe(ctx context.Context) (observation, bool) {
 		return observation{}, false
 	}
 	defer func() { <-o.asking }()
-	if time.Since(o.last.at) < observeAgain {
+	if time.Since(o.last.at) < observeAgain && o.last.told.GetMembersRevision() >= revision {
 		return o.last, true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // others use it too
@@ -92,16 +92,30 @@ func (n *Node) observe(ctx context.Context) (observation, bool) {
 	return next, true
 }
 
+// steps are the ranges that are not as this membership wants them, or not known to be.
+func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
+	if o.told.GetMembersRevision() >= revision {
+		return o.told.GetRanges()
+	}
+	out := make([]*quoratev1.RangeStatus, n.cfg.Ranges)
+	for r := range out {
+		out[r] = &quoratev1.RangeStatus{Id: uint32(r), Step: "unknown: the leader of the meta group does not answer"}
+	}
+	return out
+}
+
 // leaderStatus is what this node knows of the cluster because it leads the meta
 // group: nodes that are silent, and ranges that are not as wanted.
 func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
-	out := &quoratev1.GetStatusResponse{}
+	t := n.meta.members.Load()
+	out := &quoratev1.GetStatusResponse{MembersRevision: t.Revision()}
 	for id, d := range n.routes.silences() {
 		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
 	}
+	_, want := t.Placements(n.cfg.Ranges)
 	for r := range quota.RangeID(n.cfg.Ranges) {
-		if s, ok := n.moves.step(group(r)); ok && s.Do != shard.Done {
-			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: s.String()})
+		if step := n.moves.unsettled(t, group(r), want[r]); step != "" {
+			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: step})
 		}
 	}
 	return out

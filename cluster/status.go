@@ -20,6 +20,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
 	v := n.view.Load()
+	out.MembersRevision = v.table.Revision()
 	leads := map[quota.NodeID]int32{}
 	missing := 0
 	for r, rt := range ranges {

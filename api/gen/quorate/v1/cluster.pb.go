@@ -202,9 +202,11 @@ type GetStatusResponse struct {
 	// How often nodes report a contended key.
 	Sync *durationpb.Duration `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
 	// How long a grant lasts.
-	Lease         *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Lease *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Revision of the membership that the replicas of ranges and their steps are of.
+	MembersRevision uint64 `protobuf:"varint,12,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -312,6 +314,13 @@ func (x *GetStatusResponse) GetLease() *durationpb.Duration {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *GetStatusResponse) GetMembersRevision() uint64 {
+	if x != nil {
+		return x.MembersRevision
+	}
+	return 0
 }
 
 // NodeStatus is one node.
@@ -1855,7 +1864,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/cluster.proto\x12\n" +
 	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x90\x03\n" +
+	"\x10GetStatusRequest\"\xbb\x03\n" +
 	"\x11GetStatusResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -1869,7 +1878,8 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\aversion\x18\t \x01(\tR\aversion\x12-\n" +
 	"\x04sync\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
-	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\x9e\x04\n" +
+	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12)\n" +
+	"\x10members_revision\x18\f \x01(\x04R\x0fmembersRevision\"\x9e\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
