@@ -107,6 +107,10 @@ func (n *Node) introduce(ctx context.Context) {
 		n.log.Error("trusted certificates not taken over", "err", err)
 	}
 	self := n.selfMember(have)
+	if n.routes.metaLeader() == "" {
+		n.callOut(ctx, self)
+		return
+	}
 	csr, err := n.wantCertificate()
 	if err != nil {
 		n.log.Error("certificate not renewed", "err", err)
@@ -114,18 +118,15 @@ func (n *Node) introduce(ctx context.Context) {
 	if csr == nil && sameMember(self, have) && !have.Dead {
 		return
 	}
-	if n.routes.metaLeader() == "" && self.Peer != have.Peer {
-		n.callOut(ctx, self)
-		return
-	}
 	if err := n.tellLeader(ctx, self, csr); err != nil && ctx.Err() == nil {
 		n.log.Debug("not introduced to the meta leader", "err", err)
 	}
 }
 
-// callOut tells every node that this one has another address. None can answer, or
-// tell who leads: they look for it where it was. The leader takes it over all the
-// same.
+// callOut tells every node where this one is: it hears of no leader, which may be because
+// they look for it elsewhere. Its own copy of the membership may be older than the address
+// that they have, so it tells its own also where that seems to be known. The leader takes
+// it over, whether or not its answer arrives.
 func (n *Node) callOut(ctx context.Context, self *members.Member) {
 	ctx, cancel := context.WithTimeout(ctx, callOutLimit)
 	defer cancel()

@@ -184,7 +184,9 @@ func (n *Node) beacon() *peerv1.Beacon {
 }
 
 func (n *Node) broadcast(b *peerv1.Beacon) {
-	for _, id := range n.routes.upNodes() {
+	// Also to those that do not count as up: who leads what must reach whoever can be
+	// reached, or a wrong word about a peer would leave it without leaders.
+	for _, id := range n.routes.allNodes() {
 		// An error means that the peer is not connected: it gets one when it is.
 		_ = n.net.Send(id, peerv1.Lane_LANE_CONTROL, &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: b}})
 	}

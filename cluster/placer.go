@@ -45,8 +45,7 @@ func (n *Node) placer() {
 // place carries a view out. What it undoes it undoes last, and only when the
 // view is certainly the newest.
 func (n *Node) place(v *view) error {
-	n.connect(v)
-	errs := []error{n.saveView(v), n.openMissing(v)}
+	errs := []error{n.connect(v), n.saveView(v), n.openMissing(v)}
 	n.prefer(v)
 	if n.surplus(v) > 0 {
 		errs = append(errs, n.dropSurplus())
@@ -55,17 +54,16 @@ func (n *Node) place(v *view) error {
 }
 
 // connect tells everybody inside who is in the cluster.
-func (n *Node) connect(v *view) {
+func (n *Node) connect(v *view) error {
 	peers := maps.Clone(v.nodes)
 	delete(peers, n.cfg.Self)
 	n.routes.setPeers(peers)
-	if err := n.net.SetPeers(peers); err != nil {
-		n.log.Error("peers not taken over", "err", err)
-	}
+	err := n.net.SetPeers(peers)
 	n.post(func(quota.Time) { n.agg.SetNodes(len(v.ids)) })
 	for _, s := range n.seats {
 		s.with(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(len(v.ids)) })
 	}
+	return err
 }
 
 // openMissing opens the groups that should have a replica here, a few at a time:

@@ -213,6 +213,10 @@ func (t *routes) upNodes() []quota.NodeID {
 	return t.where(func(p *peer) bool { return p.up })
 }
 
+func (t *routes) allNodes() []quota.NodeID {
+	return t.where(func(*peer) bool { return true })
+}
+
 func (t *routes) where(match func(*peer) bool) []quota.NodeID {
 	t.mu.Lock()
 	defer t.mu.Unlock()

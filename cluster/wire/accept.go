@@ -147,6 +147,9 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	if f.Answer {
 		return // this side asked nothing here
 	}
+	if b := f.GetBeacon(); b != nil && !n.heed(c, b.Leaving) {
+		return
+	}
 	if f.Id == 0 {
 		n.cfg.Handle(c.peer, f, func(*peerv1.Frame) {})
 		return
@@ -154,6 +157,13 @@ func (n *Net) handle(c *conn, f *peerv1.Frame) {
 	var once sync.Once
 	id := f.Id
 	n.cfg.Handle(c.peer, f, func(a *peerv1.Frame) { once.Do(func() { c.answer(a, id) }) })
+}
+
+// heed says whether a beacon counts. What an earlier life of the peer has left behind in a
+// connection does not: its goodbye would be taken for that of the process which is here now.
+func (n *Net) heed(c *conn, leaving bool) bool {
+	p := n.peer(c.peer)
+	return p != nil && p.heed(c.incarnation, leaving)
 }
 
 // answer sends an answer. When even that finds no room, the peer reads nothing:

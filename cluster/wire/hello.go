@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (n *Net) greet(ctx context.Context, nc net.Conn, to quota.NodeID, lane peer
 	if answer.Refused != "" {
 		return nil, &refusedError{cut(answer.Refused, maxSentence)}
 	}
-	if text := n.misfit(answer); text != "" {
+	if text := cmp.Or(n.misfit(answer), n.past(answer)); text != "" {
 		return nil, &refusedError{"by this side: " + text}
 	}
 	if answer.From != string(to) {
@@ -103,7 +104,7 @@ func (n *Net) receive(s *stranger) (*conn, error) {
 	if err := sh.belongsTo(quota.NodeID(h.From), "the hello says"); err != nil {
 		answer.Refused = strings.ToValidUTF8(cut(err.Error(), maxSentence), "?")
 	} else if answer.Refused = n.misfit(h); answer.Refused == "" {
-		answer.Refused = n.twin(h)
+		answer.Refused = cmp.Or(n.past(h), n.twin(h))
 	}
 	if err := writeMessage(sh, answer); err != nil {
 		return nil, fmt.Errorf("answer hello: %w", err)
@@ -136,6 +137,20 @@ func (n *Net) misfit(h *peerv1.Hello) string {
 		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
 	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
+}
+
+// past says that a later process of the sender's name has been connected, or "". This one
+// has been taken for ended since; without a word it would try for ever.
+func (n *Net) past(h *peerv1.Hello) string {
+	p := n.peer(quota.NodeID(h.From))
+	if p == nil {
+		return ""
+	}
+	if life, _, _ := p.standingLife(); quota.Incarnation(h.Incarnation) >= life {
+		return ""
+	}
+	return fmt.Sprintf("life: a process of node %q that was started later has been connected to node %q; a data directory is for one process, and no copy of it may run: stop both, and start the one that is to stay",
+		clip(h.From), n.cfg.Self)
 }
 
 // twin says that another process of the sender's name is connected, or "". Whoever was

@@ -234,7 +234,8 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 
 // MarkDead says that the peer announced its end. Dead is told once, as if its
 // connections had been refused; the connections themselves are left alone. The
-// peer counts as not connected until it has been lost and has come back.
+// peer counts as not connected until it has been lost and has come back, or a beacon of
+// the life that is connected shows that the word was wrong.
 func (n *Net) MarkDead(id quota.NodeID) {
 	if p := n.peer(id); p != nil {
 		p.markDead()

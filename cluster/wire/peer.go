@@ -73,11 +73,7 @@ func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
 		p.newLife(slot, life)
 	}
 	p.standing[slot] = true
-	if p.standing[0] && p.standing[1] && !p.up {
-		p.up, p.seen, p.dead = true, true, false
-		close(p.upCh)
-		p.net.tell(p.id, Up)
-	}
+	p.rise()
 	return nil
 }
 
@@ -143,6 +139,29 @@ func (p *peer) markDead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.die()
+}
+
+// heed says whether what that life says counts. A life that goes on speaking after it was
+// taken for dead is up, as both connections to it stand: nothing else would tell.
+func (p *peer) heed(life quota.Incarnation, leaving bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life < p.incarnation {
+		return false
+	}
+	if !leaving && life == p.incarnation {
+		p.rise()
+	}
+	return true
+}
+
+// rise tells Up when both links stand. The caller holds mu.
+func (p *peer) rise() {
+	if p.standing[0] && p.standing[1] && !p.up && !p.removed {
+		p.up, p.seen, p.dead = true, true, false
+		close(p.upCh)
+		p.net.tell(p.id, Up)
+	}
 }
 
 // noteHello remembers what the newest life that has shaken hands says of itself.
