@@ -86,7 +86,13 @@ func (s *service) pastLimit(m interface {
 	if f := s.nodeHistory(); f != nil {
 		return name, f
 	}
-	return name, checkLimitName(name)
+	if !ofAccounts(name) {
+		return name, checkLimitName(name)
+	}
+	if err := quota.CheckRecorded(name); err != nil {
+		return name, badName("limit", err)
+	}
+	return name, nil
 }
 
 // steps are how long points can be, in seconds, and how far back there are such.
@@ -282,7 +288,7 @@ func (s *service) used(ctx context.Context, namespace string, from, to *timestam
 	if f := s.nodeHistory(); f != nil {
 		return nil, history.Answer{}, stretch{}, f
 	}
-	if namespace != "" {
+	if namespace != "" && namespace != quota.AccountNamespace {
 		if err := quota.CheckName("namespace", namespace); err != nil {
 			return nil, history.Answer{}, stretch{}, badName("namespace", err)
 		}

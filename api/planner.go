@@ -19,6 +19,9 @@ const (
 // ruleOf returns the rule in force of a limit, nil if there is none. A template's and a
 // default's limit is what they make of the name.
 func (s *service) ruleOf(name quota.LimitName) *quota.Limit {
+	if ofAccounts(name) {
+		return s.accountRule(name)
+	}
 	limits := s.node.Limits()
 	if limits == nil {
 		return nil
@@ -34,6 +37,8 @@ func (s *service) ruleOf(name quota.LimitName) *quota.Limit {
 func (s *service) plannedRule(name quota.LimitName) (*quota.Limit, *fault) {
 	l := s.ruleOf(name)
 	switch {
+	case l == nil && ofAccounts(name):
+		return nil, badField("limit", "%v: no policy of this name is loaded that refills by time; choose one that is, see quorate policies list", name)
 	case l == nil:
 		return nil, s.noLimit(name)
 	case l.Class != quota.Counted:

@@ -22,6 +22,8 @@ type demand struct {
 	seen    *planning.Observed // nil: the rule has not been in force all the time, or refuses by more than itself
 	many    bool
 	unknown bool // nobody knows of keys
+	// Of accounts it is not known what each was asked for: as if there were so many alike. 0: it is a limit.
+	accounts int64
 }
 
 // recorded reads the demand of a limit.
@@ -31,13 +33,16 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	if err != nil && !IsNoLeader(err) { // without the keys there is something to say all the same
 		return nil, fromError(err)
 	}
-	d.unknown = len(all.Keys) == 0
-	d.many = len(all.Keys) > 1 || all.Rest > 0 && !d.unknown
+	d.unknown = len(all.Keys) == 0 || ofAccounts(name)
+	d.many = !d.unknown && (len(all.Keys) > 1 || all.Rest > 0)
 	if d.many {
 		d.from -= d.from % d.grain()
 	}
 	if d.answer, err = s.past.History(ctx, history.Query{Limit: name, From: d.from, End: t.end, Step: d.step}); err != nil {
 		return nil, fromError(err)
+	}
+	if ofAccounts(name) {
+		d.accounts = d.alike(s.ruleOf(name))
 	}
 	if !d.many {
 		return d, nil
@@ -171,7 +176,15 @@ func (d *demand) replay(tiers []quota.Tier) planning.Outcome {
 	switch {
 	case d.many:
 		return d.keyed.Replay(tiers)
-	case d.step == 1:
+	case d.accounts > 0:
+		return d.replayAccounts(tiers)
+	}
+	return d.replayOne(tiers)
+}
+
+// replayOne is replay for one key.
+func (d *demand) replayOne(tiers []quota.Tier) planning.Outcome {
+	if d.step == 1 {
 		return planning.ReplayAll(tiers, planning.Whole(d.answer.Points))
 	}
 	return planning.ReplayPoints(tiers, d.answer.Points)

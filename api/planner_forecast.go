@@ -110,6 +110,8 @@ func (s *service) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	}
 	out.Statements = append(out.Statements, fmt.Sprintf("made of %d days; it changes by %+.3g tokens/s a day", fc.Days, fc.Slope))
 	switch {
+	case ofAccounts(name):
+		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; what each was asked for is not recorded", out.Refill))
 	case many:
 		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, clip(key.Key)))
 	case out.Refill == 0:

@@ -59,6 +59,10 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		out.RefusedPart = float64(u.Refused()) / float64(u.Attempted)
 	}
 	l := s.ruleOf(u.Limit)
+	if ofAccounts(u.Limit) {
+		accountHeadroom(out, l, u)
+		return out, nil
+	}
 	out.Refill = refill(l)
 	if l == nil {
 		out.Statement = "there is no such limit any more; " + refusedText(out)

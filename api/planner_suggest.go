@@ -57,7 +57,7 @@ func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 // wide; else even in the worst case.
 func (d *demand) enough(o planning.Outcome, part float64) bool {
 	refused := o.RefusedAtMost
-	if d.many {
+	if d.many || d.accounts > 0 {
 		refused = o.Likely
 	}
 	return float64(refused) <= part*float64(o.Attempted)

@@ -71,7 +71,11 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 		t.Burst = t.Rate.Tokens
 	}
 	next.SetFirst(t)
-	if err := next.Validate(); err != nil {
+	valid := next
+	if ofAccounts(next.LimitName) { // which is the name of no limit
+		valid.LimitName = quota.LimitName{Namespace: "accounts", Limit: "policy"}
+	}
+	if err := valid.Validate(); err != nil {
 		return nil, badField("rate", "makes a rule that cannot be: %v", err)
 	}
 	return &next, nil
@@ -105,7 +109,7 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 		p.Attempted += points[i].Attempted.Tokens()
 		p.Refused += points[i].Refused().Tokens()
 	}
-	if d.many { // when each key came is not known
+	if d.many || d.accounts > 0 { // when each key came is not known
 		return out
 	}
 	t := l.First()

@@ -15,7 +15,10 @@ func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, 
 	if d.many {
 		out = append(out, d.likeness())
 	}
-	if d.unknown && o.Attempted > 0 {
+	switch {
+	case d.accounts > 0 && o.Attempted > 0:
+		out = append(out, "what each account was asked for is not recorded, so all of this is an estimate; accounts are taken to be full at the beginning, so ask for whole days")
+	case d.unknown && o.Attempted > 0:
 		out = append(out, "which keys it was counted for is not recorded: all demand was taken to be of one key, so a limit with many keys refuses less than this")
 	}
 	if s := incomplete(c); s != "" {
@@ -35,6 +38,8 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	switch {
 	case o.Attempted == 0:
 		return "nothing was asked for in this time, as far as is known"
+	case d.accounts > 0:
+		return d.sureOfAccounts(o)
 	case o.Exact:
 		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, partText(o.RefusedAtMost, o.Attempted))
 	}

@@ -80,6 +80,7 @@ func (h *chronicle) tally(now quota.Time) {
 	}
 	h.last = at
 	h.take(at-1, h.node.agg.Tally)
+	h.take(at-1, h.node.accounts.Tally)
 }
 
 // take adds what was decided to that second.
@@ -383,6 +384,7 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	done := make(chan struct{})
 	n.post(func(now quota.Time) {
 		h.take(second(now), n.agg.TallyAll)
+		h.take(second(now), n.accounts.Tally)
 		h.last = 1 << 62 // nothing is counted any more
 		close(done)
 	})

@@ -296,6 +296,7 @@ func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
 		n.ReleaseClients()
+		n.accounts.Drain(ctx) // first: what it does is in the history
 		n.history.goodbye(ctx)
 		if n.host != nil {
 			n.tend(ctx, func(*seat) bool { return true })

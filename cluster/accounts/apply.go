@@ -19,8 +19,11 @@ func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.D
 	defer cancel()
 	out, err := s.applyOps(ctx, account.Request{By: by, ID: requestID, TTL: ttl, Ops: ops})
 	name := codeName(out.Code)
-	if err != nil {
+	switch {
+	case err != nil:
 		name = unavailable
+	case out.Code == account.Failed:
+		s.tally.refuse(ops, &out)
 	}
 	s.stats.ops.WithLabelValues(name).Add(float64(len(ops)))
 	return out, err

@@ -17,9 +17,13 @@ func encodeOutcome(o *account.Outcome, err error) *peerv1.AccountOutcome {
 	out.Holder, out.HolderHome = encodeTx(o.Holder)
 	for i := range o.Results {
 		r := &o.Results[i]
-		out.Results = append(out.Results, &peerv1.AccountResult{
+		pb := &peerv1.AccountResult{
 			New: r.New, Previous: r.Previous, Adjusted: r.Adjusted, Created: r.Created, Status: uint32(r.Status), Message: r.Message,
-		})
+		}
+		if i < len(o.Under) {
+			pb.Under = encodePolicy(o.Under[i], nil)
+		}
+		out.Results = append(out.Results, pb)
 	}
 	return out
 }
@@ -37,6 +41,8 @@ func decodeOutcome(o *peerv1.AccountOutcome) (account.Outcome, error) {
 			New: r.GetNew(), Previous: r.GetPrevious(), Adjusted: r.GetAdjusted(), Created: r.GetCreated(),
 			Status: account.Status(min(r.GetStatus(), 255)), Message: r.GetMessage(),
 		})
+		under, _ := decodePolicy(r.GetUnder())
+		out.Under = append(out.Under, under)
 	}
 	return out, nil
 }

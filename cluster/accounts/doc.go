@@ -26,6 +26,11 @@
 // An operation that fails where others hold is checked once more while they hold:
 // the balances in an answer are always of one moment.
 //
+// # History
+//
+// What accounts were asked for is tallied by policy, each unit once (tally.go), and goes into
+// the history as what limits were asked for does. On a node that keeps none it is not taken.
+//
 // # Bounds
 //
 // Commands waiting at the leader of a range: 4096; more are refused as overloaded,
@@ -34,5 +39,7 @@
 // in the background: 256 on a node; what is beyond waits for the once-a-second look,
 // which takes 256 of a range at a time. Calls without a deadline: 10 s. A page of a
 // list: 1000. Readings of accounts in several ranges: 10. What is over is deleted once a
-// second, at most 16,000 accounts and as many request ids of a range.
+// second, at most 16,000 accounts and as many request ids of a range. Policies that are
+// tallied at a time: 10,000. Entries of a range that are known to be this node's until
+// they are applied: 10,000. Transactions whose decision was not answered: 256.
 package accounts

@@ -3,7 +3,9 @@ package accounts
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
@@ -39,6 +41,44 @@ func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 		over()
 	}
 }
+
+// learn finds out what became of a transaction whose decision was not answered, for the tally: once
+// others may abort it, so does this node. It is given up when it would not be remembered, or there is no room.
+func (s *Service) learn(tx account.Tx, parts []part) {
+	parts = slices.Clone(parts) // the caller's may be of another attempt soon
+	select {
+	case s.learning <- struct{}{}:
+	default:
+		return
+	}
+	started := s.spawn(func() {
+		defer func() { <-s.learning }()
+		for try := abandoned; try < learnLimit; try *= 2 {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(try):
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, endLimit)
+			commit, err := s.abort(ctx, tx)
+			cancel()
+			if err != nil {
+				continue
+			}
+			if commit {
+				s.took(parts)
+			}
+			return
+		}
+	})
+	if !started {
+		<-s.learning
+	}
+}
+
+// learnLimit bounds the pauses of learn: their sum, with the tries, is well below the ten minutes for
+// which a transaction is remembered.
+const learnLimit = 2 * time.Minute
 
 // later runs f in the background, unless there is no room, or somebody here is
 // already at that end of the transaction.

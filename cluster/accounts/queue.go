@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -185,9 +186,14 @@ func (q *queue) propose(batch []*pending) {
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
 	start := time.Now()
+	replica := s.cfg.Replicas[q.id]
+	replica.propose(data)
 	result, err := g.Apply(ctx, data)
 	if err != nil {
-		fail(batch, logError(err))
+		if err = logError(err); !errors.Is(err, errUnknown) {
+			replica.forgo(data)
+		}
+		fail(batch, err)
 		return
 	}
 	s.stats.batch.Observe(float64(len(batch)))

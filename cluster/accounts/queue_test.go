@@ -21,7 +21,10 @@ type world struct {
 	replica  *Replica // of range 0
 	replicas map[quota.RangeID]*Replica
 	turns    map[quota.RangeID]chan struct{}       // one entry after the other, as in a log
+	rule     *account.Policy                       // of every policy
 	meet     func(quota.RangeID, *account.Command) // before a command is applied; may wait
+
+	logged func(batch []byte)
 
 	mu      sync.Mutex
 	hold    chan struct{} // entries wait here while it is set
@@ -37,8 +40,12 @@ func (w *world) Call(context.Context, quota.NodeID, *peerv1.Call) (*peerv1.Call,
 	return nil, errors.New("there is no other node")
 }
 
-func (w *world) Policies(context.Context, []account.PolicyRef) ([]*account.Policy, error) {
-	return nil, nil
+func (w *world) Policies(_ context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
+	out := make([]*account.Policy, len(refs))
+	for i := range out {
+		out[i] = w.rule
+	}
+	return out, nil
 }
 
 // group is the replica's Raft group. It is another type than the node since both have a
@@ -55,6 +62,9 @@ func (g group) Leader() (quota.NodeID, uint64, bool) { return "n1", 1, true }
 func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 	g.mu.Lock()
 	batch, _ := Batch(data)
+	if g.logged != nil {
+		g.logged(batch)
+	}
 	_, commands, _ := account.DecodeBatch(batch)
 	n := len(g.entries)
 	g.entries = append(g.entries, len(commands))

@@ -15,8 +15,10 @@ import (
 // Replica is the accounts of one range, as its log has made them. Safe for
 // concurrent use; Apply and Restore one at a time.
 type Replica struct {
-	mu    sync.Mutex
-	store *account.Store
+	mu       sync.Mutex
+	store    *account.Store
+	proposed proposed
+	tally    *tally // nil until there is a Service
 }
 
 // NewReplica returns an empty one.
@@ -55,13 +57,49 @@ func (r *Replica) Apply(batch []byte) any {
 	if err != nil {
 		return fmt.Errorf("batch of account commands: %w", err)
 	}
-	out := make([]account.Outcome, len(commands))
+	out, t := r.carryOut(at, commands, batch)
+	for i := range commands {
+		if c := commands[i].Apply; t != nil && c != nil && out[i].Code == account.Done {
+			t.admit(c.Ops, out[i].Under)
+		}
+	}
+	return out
+}
+
+// carryOut also returns the tally that counts what was applied, if this process has proposed it.
+func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []byte) (out []account.Outcome, counts *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	out = make([]account.Outcome, len(commands))
 	for i := range commands {
 		out[i] = r.store.Apply(at, &commands[i])
 	}
-	return out
+	if r.proposed.remove(batch) {
+		counts = r.tally
+	}
+	return out, counts
+}
+
+// propose notes that this process gives an entry to the log, until it is applied here or forgo
+// says that it never is.
+func (r *Replica) propose(entry []byte) {
+	batch, _ := Batch(entry)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proposed.add(batch)
+}
+
+func (r *Replica) forgo(entry []byte) {
+	batch, _ := Batch(entry)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proposed.remove(batch)
+}
+
+func (r *Replica) countInto(t *tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally = t
 }
 
 // View returns the state as it is now.

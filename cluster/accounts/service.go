@@ -81,15 +81,17 @@ type Service struct {
 	log    *slog.Logger
 	queues []queue // by range
 	stats  stats
+	tally  tally
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup
-	ending chan struct{} // a slot per transaction that is brought to its end
-	claims sync.Map      // claimed -> *claim
-	owned  owned
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	mu       sync.Mutex
+	closed   bool
+	wg       sync.WaitGroup
+	ending   chan struct{} // a slot per transaction that is brought to its end
+	learning chan struct{} // a slot per transaction whose decision was not answered
+	claims   sync.Map      // claimed -> *claim
+	owned    owned
 
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }
@@ -117,11 +119,14 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		cfg: cfg, node: cfg.Node, log: cfg.Logger, queues: make([]queue, cfg.Ranges),
-		ending: make(chan struct{}, maxEnding), owned: owned{over: map[account.ID]chan struct{}{}},
+		ending: make(chan struct{}, maxEnding), learning: make(chan struct{}, maxEnding), owned: owned{over: map[account.ID]chan struct{}{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for r := range s.queues {
 		s.queues[r].service, s.queues[r].id = s, quota.RangeID(r)
+	}
+	for _, r := range cfg.Replicas {
+		r.countInto(&s.tally)
 	}
 	s.stats.init(s, cfg.Registry)
 	return s
@@ -129,6 +134,42 @@ func New(cfg Config) *Service {
 
 // Start begins to look after what is left behind.
 func (s *Service) Start() { s.spawn(s.tend) }
+
+// drainLook is how often Drain looks.
+const drainLook = 5 * time.Millisecond
+
+// Drain takes no more commands and waits, until ctx ends and for two seconds at most, for those that are
+// on their way into a log: what is done then is tallied. Close is to follow.
+func (s *Service) Drain(ctx context.Context) {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	for s.busy() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(drainLook):
+		}
+	}
+}
+
+const drainLimit = 2 * time.Second
+
+// busy reports whether commands are on their way into a log, or wait for it.
+func (s *Service) busy() bool {
+	for i := range s.queues {
+		q := &s.queues[i]
+		q.mu.Lock()
+		flying := q.flying
+		q.mu.Unlock()
+		if flying > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Close ends all that is under way and waits for it. Calls that still come are
 // answered by an error.
@@ -166,7 +207,7 @@ func (s *Service) limited(ctx context.Context) (context.Context, context.CancelF
 // RangeOf returns the range of an account in a cluster of that many ranges. It may
 // never change for an existing cluster.
 func RangeOf(id account.ID, ranges int) quota.RangeID {
-	return shard.Of(quota.Key{LimitName: quota.LimitName{Namespace: "@accounts"}, Key: id.Placement()}, ranges)
+	return shard.Of(quota.Key{LimitName: quota.LimitName{Namespace: quota.AccountNamespace}, Key: id.Placement()}, ranges)
 }
 
 func (s *Service) rangeOf(id account.ID) quota.RangeID { return RangeOf(id, s.cfg.Ranges) }

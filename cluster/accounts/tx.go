@@ -166,7 +166,7 @@ func conclude(parts []part) (out account.Outcome, ready bool, err error) {
 		}
 	}
 	if failures(parts) > 0 {
-		return account.Outcome{Code: account.Failed, Results: merged(parts), At: home.out.At}, false, nil
+		return account.Outcome{Code: account.Failed, Results: merged(parts), Under: mergedUnder(parts), At: home.out.At}, false, nil
 	}
 	return account.Outcome{}, true, nil
 }
@@ -208,6 +208,30 @@ func merged(parts []part) []account.Result {
 	return out
 }
 
+// mergedUnder is the policies that the operations of all parts went by, in the order of the call.
+func mergedUnder(parts []part) []*account.PolicyRef {
+	var out []*account.PolicyRef
+	for i := range parts {
+		p := &parts[i]
+		for j, at := range p.request.Indexes {
+			for int(at) >= len(out) {
+				out = append(out, nil)
+			}
+			if j < len(p.out.Under) {
+				out[at] = p.out.Under[j]
+			}
+		}
+	}
+	return out
+}
+
+// took counts what a transaction took that was committed.
+func (s *Service) took(parts []part) {
+	for i := range parts {
+		s.tally.admit(parts[i].request.Ops, parts[i].out.Under)
+	}
+}
+
 // decide commits what all ranges have prepared.
 func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (account.Outcome, error) {
 	if s.stopAt("decide", tx.Home) {
@@ -220,11 +244,14 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 		// The error may not say that there is a doubt: a caller that has left is told nothing.
 		if !doubt { // else who looks at the record will know
 			s.end(tx, parts, false)
+		} else {
+			s.learn(tx, parts)
 		}
 		return out, err
 	}
 	switch out.Code {
 	case account.Done, account.Committed:
+		s.took(parts)
 		if !s.stopAt("decided", tx.Home) {
 			s.end(tx, parts, true)
 		}

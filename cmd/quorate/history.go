@@ -210,7 +210,7 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 			return printUsed(w, res, o.output == "csv")
 		})
 	}
-	name, err := parseName(args[0])
+	name, err := parseRecorded(args[0])
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ for, and the last line bounds each key that is not shown.`,
 		Example: "  quorate history keys web/login --from 1d --top 10",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := parseName(args[0])
+			name, err := parseRecorded(args[0])
 			if err != nil {
 				return err
 			}

@@ -107,6 +107,30 @@ func parseName(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
+// parseRecorded is parseName for what the history knows: also the policy of accounts.
+func parseRecorded(s string) (quota.LimitName, error) {
+	if !strings.HasPrefix(s, quota.AccountNamespace+"/") {
+		return parseName(s)
+	}
+	n, err := quota.ParseRecorded(s)
+	if err != nil {
+		return n, usagef("%w", err)
+	}
+	return n, nil
+}
+
+// parseRecordedScope is parseScope for what the history knows.
+func parseRecordedScope(s string) (namespace, limit string, err error) {
+	if s == quota.AccountNamespace {
+		return s, "", nil
+	}
+	if strings.HasPrefix(s, quota.AccountNamespace+"/") {
+		n, err := parseRecorded(s)
+		return n.Namespace, n.Limit, err
+	}
+	return parseScope(s)
+}
+
 // parseScope reads a namespace, or namespace/limit; nothing stands for all.
 func parseScope(s string) (namespace, limit string, err error) {
 	if strings.Contains(s, "/") {

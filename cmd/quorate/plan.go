@@ -34,7 +34,7 @@ and which ranges and nodes it lacks.`,
 
 // planned is the one limit that a command is about.
 func planned(args []string, o *looking) (quota.LimitName, *quoratev1.HistoryRequest, error) {
-	name, err := parseName(args[0])
+	name, err := parseRecorded(args[0])
 	if err != nil {
 		return name, nil, err
 	}
@@ -58,7 +58,7 @@ busiest key was asked for.`,
 			req := &quoratev1.HeadroomRequest{Top: top}
 			var err error
 			if len(args) > 0 {
-				if req.Namespace, req.Limit, err = parseScope(args[0]); err != nil {
+				if req.Namespace, req.Limit, err = parseRecordedScope(args[0]); err != nil {
 					return err
 				}
 			}
@@ -280,7 +280,7 @@ history; weekdays are told apart from 21 on.`,
 		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := parseName(args[0])
+			name, err := parseRecorded(args[0])
 			if err != nil {
 				return err
 			}

@@ -69,7 +69,10 @@ const (
 // Outcome is the answer to a command.
 type Outcome struct {
 	Code    Code
-	Results []Result   // one per operation of the part; of all of the call when Repeated
+	Results []Result // one per operation of the part; of all of the call when Repeated
+	// Under is the policy that each operation of the part went by, nil for none: with Done of an
+	// Apply, Begin or Prepare, and with Failed.
+	Under   []*PolicyRef
 	At      quota.Time // when it was applied
 	Holder  Tx         // with Held
 	Message string     // with Full

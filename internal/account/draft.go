@@ -19,6 +19,7 @@ type draft struct {
 type drafts struct {
 	list  []*draft
 	byKey map[string]*draft
+	under []*PolicyRef // of each operation
 }
 
 // open returns the draft of an account. A missing account's is empty. What the time
@@ -52,7 +53,7 @@ func (a *draft) refill(at quota.Time) {
 // leaves its account to the later ones as it was; ok says that none failed.
 func (s *Store) attempt(at quota.Time, r *Request) (d drafts, results []Result, ok bool) {
 	d.byKey = make(map[string]*draft, min(len(r.Ops), 64))
-	results = make([]Result, len(r.Ops))
+	results, d.under = make([]Result, len(r.Ops)), make([]*PolicyRef, len(r.Ops))
 	ok = true
 	for i := range r.Ops {
 		o := &r.Ops[i]
@@ -61,7 +62,9 @@ func (s *Store) attempt(at quota.Time, r *Request) (d drafts, results []Result, 
 			ok = false
 			continue
 		}
-		results[i] = d.open(s, at, o.Account.key()).apply(at, o)
+		a := d.open(s, at, o.Account.key())
+		d.under[i] = a.under(o)
+		results[i] = a.apply(at, o)
 		ok = ok && results[i].Status == Success
 	}
 	return d, results, ok

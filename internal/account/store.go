@@ -148,14 +148,14 @@ func (s *Store) try(at quota.Time, r *Request, home bool) (*part, Outcome) {
 	}
 	d, results, ok := s.attempt(at, r)
 	if !ok {
-		return nil, Outcome{Code: Failed, Results: results, At: at}
+		return nil, Outcome{Code: Failed, Results: results, Under: d.under, At: at}
 	}
 	p := &part{by: r.By, id: r.ID, hash: r.Hash, ttl: r.TTL, results: results}
 	p.records = d.records(at, r)
 	if message := s.room(at, p); message != "" {
 		return nil, Outcome{Code: Full, Message: message, At: at}
 	}
-	return p, Outcome{Code: Done, Results: results, At: at}
+	return p, Outcome{Code: Done, Results: results, Under: policiesOf(r.Ops, p.records), At: at}
 }
 
 // refused is the outcome of a request that cannot be carried out as a whole.

@@ -69,7 +69,7 @@ func lessEndedOrder(a, b ended) bool {
 
 // begin makes a record at home, and prepares what is here.
 func (s *Store) begin(at quota.Time, b *Begin) Outcome {
-	if out, known := s.known(at, b.Tx); known {
+	if out, known := s.known(at, b.Tx, &b.Part); known {
 		return out
 	}
 	t := &txn{tx: Tx{ID: b.Tx, Home: b.Home}, atHome: true, since: at, others: b.Others}
@@ -77,19 +77,19 @@ func (s *Store) begin(at quota.Time, b *Begin) Outcome {
 }
 
 func (s *Store) prepare(at quota.Time, p *Prepare) Outcome {
-	if out, known := s.known(at, p.Tx.ID); known {
+	if out, known := s.known(at, p.Tx.ID, &p.Part); known {
 		return out
 	}
 	return s.hold(at, &txn{tx: p.Tx, since: at}, &p.Part)
 }
 
 // known answers a Begin or Prepare of a transaction that was here before.
-func (s *Store) known(at quota.Time, id TxID) (Outcome, bool) {
+func (s *Store) known(at quota.Time, id TxID, r *Request) (Outcome, bool) {
 	if t := s.tx(id); t != nil {
 		if t.decided {
 			return Outcome{Code: decision(t.commit), At: at}, true
 		}
-		return Outcome{Code: Done, Results: t.part.results, At: t.since}, true
+		return Outcome{Code: Done, Results: t.part.results, Under: policiesOf(r.Ops, t.part.records), At: t.since}, true
 	}
 	if e, ok := s.endedAt(at, id); ok {
 		return Outcome{Code: decision(e.commit), At: at}, true

@@ -25,6 +25,7 @@ const (
 type limitPage struct {
 	Namespace, Limit string
 	Rule             *quoratev1.Limit // nil: there is no such limit any more
+	Accounts         bool             // it is a policy of accounts: only its past is known
 	Version          uint64
 	MayWrite         bool
 	MayKeys          bool
@@ -79,6 +80,10 @@ func loadLimit(r *Request) (any, error) {
 	if l.Namespace == "" || l.Limit == "" {
 		return nil, &Problem{Status: http.StatusNotFound, Title: "Which limit?", Detail: "The address names no limit: choose one from the list of limits."}
 	}
+	if l.Accounts = l.Namespace == accountNamespace; l.Accounts {
+		err := l.loadAccounts(r)
+		return l, err
+	}
 	if !isLive(r) {
 		if err := l.loadRule(r); err != nil {
 			return nil, err
@@ -95,6 +100,19 @@ func loadLimit(r *Request) (any, error) {
 		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such limit", Detail: "The limit " + clip(l.Title(), 260) + " is not in force, and nothing is known of its past."}
 	}
 	return l, nil
+}
+
+// loadAccounts loads what is known of a policy of accounts: its past, and what planners ask of it.
+func (l *limitPage) loadAccounts(r *Request) error {
+	if isLive(r) {
+		return nil
+	}
+	l.Past = loadPast(r, l.Namespace, l.Limit)
+	l.Plan = loadPlan(r, l)
+	if l.Past.Empty() {
+		return &Problem{Status: http.StatusNotFound, Title: "Nothing is known of these accounts", Detail: "Nothing was asked of accounts with the policy " + clip(l.Limit, 260) + "."}
+	}
+	return nil
 }
 
 func (l *limitPage) loadRule(r *Request) error {

@@ -52,7 +52,15 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 	if res, err := r.Rates.Headroom(r.Context(), &quoratev1.HeadroomRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, Top: 1}); err == nil && len(res.Limits) > 0 {
 		p.Headroom = res.Limits[0]
 	}
-	if l.Rule == nil {
+	rule := l.Rule
+	if l.Accounts {
+		rule = p.Headroom.GetRule()
+	}
+	if rule == nil && l.Accounts {
+		p.NoSlider = "No policy of this name is loaded that refills by time."
+		return p
+	}
+	if rule == nil {
 		p.NoSlider = "The limit is gone: there is no rule to change."
 		return p
 	}
@@ -68,7 +76,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		p.Suggested = append(p.Suggested, s)
 	}
 	p.forecast(r, l)
-	p.Slider, p.NoSlider = sliderOf(l.Rule, l.Past.Stretch.Name)
+	p.Slider, p.NoSlider = sliderOf(rule, l.Past.Stretch.Name)
 	if p.Slider != nil {
 		if got, err := p.Slider.ask(r, "", ""); err != nil {
 			p.NoSlider, p.Slider = notYet(err), nil

@@ -11,6 +11,8 @@ const (
 	defaultLimit    = "@default"
 	templateLimit   = "@template"
 	globalNamespace = "@global"
+
+	accountNamespace = "@accounts" // of the policies of accounts, in the history
 )
 
 // section is a part of a limit file as the API writes it: one limit, one namespace, or

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds on names, checked wherever a name comes in.
@@ -30,6 +31,35 @@ func ParseLimitName(s string) (LimitName, error) {
 		return n, err
 	}
 	return n, CheckName("limit", limit)
+}
+
+// AccountNamespace is the namespace under which the history keeps what accounts were asked for,
+// by their policy. No limit can have it.
+const AccountNamespace = "@accounts"
+
+// ParseRecorded is ParseLimitName for whatever the history has a name for: a limit, or the
+// policy of accounts, written as @accounts/app~realm~namespace~name~type.
+func ParseRecorded(s string) (LimitName, error) {
+	ns, limit, ok := strings.Cut(s, "/")
+	if !ok || ns != AccountNamespace {
+		return ParseLimitName(s)
+	}
+	n := LimitName{ns, limit}
+	return n, CheckRecorded(n)
+}
+
+// CheckRecorded returns an error that names the field unless the history can have the name.
+func CheckRecorded(n LimitName) error {
+	if n.Namespace != AccountNamespace {
+		if err := CheckName("namespace", n.Namespace); err != nil {
+			return err
+		}
+		return CheckName("limit", n.Limit)
+	}
+	if len(n.Limit) > MaxNameLen || !strings.Contains(n.Limit, "~") || !utf8.ValidString(n.Limit) {
+		return fmt.Errorf("limit: %q is no policy of accounts; must be app~realm~namespace~name~type, at most %d bytes", n.Limit, MaxNameLen)
+	}
+	return nil
 }
 
 // CheckName returns an error that names the field unless s is 1 to MaxNameLen

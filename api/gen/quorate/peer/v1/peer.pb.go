@@ -6806,7 +6806,9 @@ type AccountResult struct {
 	// As account.Status.
 	Status uint32 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`
 	// For people.
-	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Name of the policy that the operation went by; absent for none. As account.Outcome.Under.
+	Under         *AccountPolicy `protobuf:"bytes,7,opt,name=under,proto3" json:"under,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6881,6 +6883,13 @@ func (x *AccountResult) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *AccountResult) GetUnder() *AccountPolicy {
+	if x != nil {
+		return x.Under
+	}
+	return nil
 }
 
 // AccountName is account.ID.
@@ -8557,14 +8566,15 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"holderHome\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x123\n" +
 	"\x05fault\x18\a \x01(\x0e2\x1d.quorate.peer.v1.AccountFaultR\x05fault\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\xa5\x01\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xdb\x01\n" +
 	"\rAccountResult\x12\x10\n" +
 	"\x03new\x18\x01 \x01(\x03R\x03new\x12\x1a\n" +
 	"\bprevious\x18\x02 \x01(\x03R\bprevious\x12\x1a\n" +
 	"\badjusted\x18\x03 \x01(\x03R\badjusted\x12\x18\n" +
 	"\acreated\x18\x04 \x01(\bR\acreated\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\rR\x06status\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\x9f\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x124\n" +
+	"\x05under\x18\a \x01(\v2\x1e.quorate.peer.v1.AccountPolicyR\x05under\"\x9f\x01\n" +
 	"\vAccountName\x12\x10\n" +
 	"\x03app\x18\x01 \x01(\tR\x03app\x12\x14\n" +
 	"\x05realm\x18\x02 \x01(\tR\x05realm\x12\x1a\n" +
@@ -8885,24 +8895,25 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	77,  // 90: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
 	78,  // 91: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
 	1,   // 92: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	79,  // 93: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	79,  // 94: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 95: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 96: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	84,  // 97: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	83,  // 98: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	79,  // 99: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	85,  // 100: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	87,  // 101: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	86,  // 102: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	85,  // 103: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 104: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	90,  // 105: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	106, // [106:106] is the sub-list for method output_type
-	106, // [106:106] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	85,  // 93: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	79,  // 94: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	79,  // 95: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 96: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 97: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	84,  // 98: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	83,  // 99: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	79,  // 100: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	85,  // 101: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	87,  // 102: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	86,  // 103: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	85,  // 104: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 105: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	90,  // 106: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	107, // [107:107] is the sub-list for method output_type
+	107, // [107:107] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// builds is the policy of the accounts whose history is tested.
+var builds = account.PolicyKey{Namespace: "ci", Name: "day", Resource: "units"}
+
+// charger charges accounts of all ranges, and knows what it was answered.
+type charger struct {
+	c      *trio
+	policy account.PolicyRef
+	mu     sync.Mutex
+	calls  int
+	load   historyLoad
+}
+
+func newCharger(c *trio, limit int64) *charger {
+	c.t.Helper()
+	n := c.nodes["n1"]
+	rule := account.Policy{Default: limit, Limit: limit, Refill: account.Refill{Units: limit, Interval: 86400}}
+	id, _, err := n.LoadPolicies(c.t.Context(), "user:me", account.ConfigID{App: "app", Realm: "realm"}, map[account.PolicyKey]account.Policy{builds: rule})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: second(n.clock.now()) - 1}}
+}
+
+// charge takes units of one or two accounts, and repeats the request, at any node, until it is answered.
+func (g *charger) charge(rng *rand.Rand, nodes []*Node) {
+	g.mu.Lock()
+	g.calls++
+	name := fmt.Sprint("charge", g.calls)
+	g.mu.Unlock()
+	var ops []account.Op
+	first := rng.IntN(12)
+	for i := range 1 + rng.IntN(2) {
+		units := 1 + rng.Int64N(3)
+		if rng.IntN(4) == 0 {
+			units = 5000 // more than there ever is
+		}
+		ops = append(ops, account.Op{Account: accountID(fmt.Sprint("b", (first+i)%12)), Policy: &g.policy, Delta: -units})
+	}
+	for try := rng.IntN(3); g.c.t.Context().Err() == nil; try++ {
+		ctx, cancel := context.WithTimeout(g.c.t.Context(), 2*time.Second)
+		out, err := nodes[try%len(nodes)].ApplyOps(ctx, "user:me", name, 0, ops)
+		cancel()
+		if err == nil && out.Code != account.Held {
+			g.note(ops, &out)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // the node may be closing: it refuses at once
+	}
+}
+
+func (g *charger) note(ops []account.Op, out *account.Outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range ops {
+		u := quota.Units(ops[i].Demand()) * quota.Token
+		switch {
+		case out.Code == account.Done || out.Code == account.Repeated:
+			g.load.attempted, g.load.admitted = g.load.attempted+u, g.load.admitted+u
+		case out.Code == account.Failed && out.Results[i].Status == account.Underflow:
+			g.load.attempted += u
+		case out.Code != account.Failed:
+			g.c.t.Errorf("charged: %+v", *out)
+		}
+	}
+}
+
+// during charges through nodes, from four callers, while f runs and for a second more.
+func (g *charger) during(nodes []*Node, f func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range uint64(4) {
+		wg.Go(func() {
+			for rng := rand.New(rand.NewPCG(i, 1)); ; {
+				select {
+				case <-done:
+					return
+				default:
+					g.charge(rng, nodes)
+				}
+			}
+		})
+	}
+	f()
+	time.Sleep(time.Second) // real clocks: the load goes on for a while after it
+	close(done)
+	wg.Wait()
+}
+
+func (g *charger) without(id quota.NodeID) (nodes []*Node) {
+	for _, n := range g.c.running() {
+		if n.cfg.Self != id {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// leading is a node that leads a range.
+func (c *trio) leading() quota.NodeID {
+	for _, n := range c.running() {
+		if n.accountsLeader(0) {
+			return n.cfg.Self
+		}
+	}
+	c.t.Fatal("nobody leads range 0")
+	return ""
+}
+
+// TestHistoryAccounts: what accounts were asked for has a history as limits have. It is exact over a leader that
+// stops in order under load and starts again; a leader that is killed takes its last block along, which names it.
+func TestHistoryAccounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for blocks of ten seconds")
+	}
+	c := newTrio(t, 4, quick)
+	c.eventually(patience, "all nodes understand lines of the history", func() error {
+		for _, n := range c.running() {
+			if !n.historyLevelled() {
+				return fmt.Errorf("%s does not", n.cfg.Self)
+			}
+		}
+		return nil
+	})
+	g := newCharger(c, 3000)
+	name := g.policy.LimitName()
+	g.during(c.running(), func() {})
+	g.load.await(c, name, "what was charged is told")
+	if g.load.admitted == 0 || g.load.admitted == g.load.attempted {
+		t.Fatalf("of %d units %d were admitted", g.load.attempted, g.load.admitted)
+	}
+
+	stops := c.leading()
+	g.during(g.without(stops), func() {
+		closed := c.nodes[stops]
+		delete(c.nodes, stops)
+		if err := closed.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	c.start(stops, nil)
+	c.awaitReady(patience)
+	g.load.await(c, name, "what was charged while a leader stopped in order is told")
+
+	dies := c.leading()
+	killed := c.nodes[dies]
+	before := g.load.attempted
+	g.load.killed = append(g.load.killed, killed.history.self)
+	g.during(g.without(dies), func() { c.kill(dies) })
+	c.start(dies, nil)
+	c.awaitReady(patience)
+	last := g.load.attempted
+	c.eventually(patience, "what was charged before a leader was killed is told, and at most its last block is not", func() error {
+		for _, n := range c.running() {
+			p, err := g.load.recorded(c, n, name, 1)
+			switch {
+			case err != nil:
+				return err
+			case !p.Complete:
+				return fmt.Errorf("%s: without %v", n.cfg.Self, p.Missing)
+			case p.Attempted > last || p.Admitted > g.load.admitted:
+				t.Fatalf("%s tells %d attempted, %d admitted; asked were %d, %d", n.cfg.Self, p.Attempted, p.Admitted, last, g.load.admitted)
+			case p.Attempted < before:
+				return fmt.Errorf("%s tells %d of %d that were told before", n.cfg.Self, p.Attempted, before)
+			}
+		}
+		return nil
+	})
+}
