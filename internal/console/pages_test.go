@@ -93,6 +93,31 @@ func TestLimitPage(t *testing.T) {
 	}
 }
 
+// TestPolicyPast: the policy of accounts has a past like a limit's, and nothing that only limits have.
+func TestPolicyPast(t *testing.T) {
+	f := pastFake()
+	f.answer["Headroom"] = func(context.Context, any) (proto.Message, error) {
+		rule := &quoratev1.Limit{Namespace: "@accounts", Name: "cv~r~ci~day~builds", Rate: "10/d", Burst: 10, Kind: quoratev1.Kind_KIND_FIXED}
+		return &quoratev1.HeadroomResponse{Limits: []*quoratev1.LimitHeadroom{{Rule: rule, Statement: "at least one was used up"}}}, nil
+	}
+	const page = "/console/limit?namespace=@accounts&limit=cv~r~ci~day~builds"
+	res, body := get(pastConsole(f), page)
+	for _, want := range []string{"@accounts/cv~r~ci~day~builds", "Each account: 10/d", "08:10:00 to 08:11:00 UTC: nothing is known", "at least one was used up", "What if the rule were another?"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%d, no %q", res.StatusCode, want)
+		}
+	}
+	for _, not := range []string{"Look at one key", "Accuracy", "limits/delete", "not in force any more"} {
+		if strings.Contains(body, not) {
+			t.Errorf("has %q", not)
+		}
+	}
+	f.answer["History"] = nil
+	if res, body := get(pastConsole(f), page); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "Nothing is known of these accounts") {
+		t.Errorf("without a past: %d", res.StatusCode)
+	}
+}
+
 // TestLimitWithoutPast: a node that keeps none, or has none yet, shows the rest.
 func TestLimitWithoutPast(t *testing.T) {
 	f := pastFake()
