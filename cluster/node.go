@@ -279,15 +279,15 @@ func (n *Node) run() {
 // others, writes what was counted to the logs and hands its leaderships over, both as far
 // as ctx allows. It goes on deciding, and leads nothing any more. There is no way back.
 func (n *Node) Retire(ctx context.Context) {
-	why := retiring
+	why := Stopping
 	n.barred.CompareAndSwap(nil, &why)
 	n.tend(ctx, func(*seat) bool { return true })
 	n.history.handOver(ctx)
 	n.host.Retire(ctx)
 }
 
-// retiring is why a node that is about to stop is not ready.
-const retiring = "the node stops"
+// Stopping is why a node that is about to stop is not ready, in its status.
+const Stopping = "the node stops"
 
 // Close writes what was counted to the logs and hands leaderships over, both
 // as far as ctx allows, tells the peers, and stops. The node's tokens are given

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,13 +29,15 @@ func newStatusCommand(path string) *cobra.Command {
 		Short: "Print how the cluster is: its nodes, and the ranges that need attention",
 		Long: `Print how the cluster is: first in one line, then node by node, then the ranges
 that are not as they should be. The first node that answers is asked, and then
-the others for what they alone know: what is wrong with them, and how far behind
-the replicas of the ranges are that they lead (LAG, in log entries).
+the others, for a second at most, for what they alone know: whether they are
+ready, what is wrong with them, and how far behind the replicas of the ranges
+are that they lead (LAG, in log entries).
 
 The first line begins with "healthy", with "changing" while replicas move or
 nodes drain, with "degraded" when something is broken and everything is still
-served, or with "not ready". The command succeeds in any case; with --check it
-ends with exit code 1 unless the cluster is healthy or changing.`,
+served, with "draining" while a node gives back what it leads and ranges miss
+a leader for that, or with "not ready". The command succeeds in any case; with
+--check it ends with exit code 1 unless the cluster is healthy or changing.`,
 		Example: fmt.Sprintf(`  %[1]s
   %[1]s --ranges --addr 127.0.0.1:7422
   %[1]s --check -o json | jq .ready`, path),
@@ -58,12 +58,12 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	askOthers(cmd.Context(), &o.targets, st)
-	v := verdictOf(st)
+	list := askOthers(cmd.Context(), &o.targets, st)
+	v := verdictOf(st, list...)
 	if o.output == "json" {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
 	} else {
-		err = printStatus(cmd.OutOrStdout(), colours(cmd), st, v, o.all)
+		err = printStatus(cmd.OutOrStdout(), colours(cmd), st, list, v, o.all)
 	}
 	if err == nil && o.check && !v.fine() {
 		return no()
@@ -80,68 +80,7 @@ func getStatus(ctx context.Context, t *targets) (*quoratev1.GetStatusResponse, e
 	return st, err
 }
 
-// othersTime bounds the wait for what other nodes know.
-const othersTime = 2 * time.Second
-
-// askOthers adds what the other nodes know of themselves; who does not answer in
-// time is left out.
-func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse) {
-	ctx, cancel := context.WithTimeout(ctx, othersTime)
-	defer cancel()
-	answers := make([]*quoratev1.GetStatusResponse, 0, len(st.Nodes))
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, addr := range otherAddresses(t, st) {
-		wg.Go(func() {
-			_ = t.callOne(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) error { // its row says that it does not answer
-				other, err := quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
-				if err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					answers = append(answers, other)
-				}
-				return err
-			})
-		})
-	}
-	wg.Wait()
-	for _, other := range answers {
-		if other.Cluster == st.Cluster && other.Node != st.Node {
-			addOwn(st, other)
-		}
-	}
-}
-
-// otherAddresses are where other nodes than the one that answered may be asked.
-func otherAddresses(t *targets, st *quoratev1.GetStatusResponse) []string {
-	var out []string
-	for _, n := range st.Nodes {
-		if n.GrpcAddress != "" && n.Id != st.Node && n.Connected {
-			out = append(out, n.GrpcAddress)
-		}
-	}
-	if addrs, err := t.resolve(); err == nil && len(out) == 0 && len(addrs) > 1 {
-		out = addrs // nodes that have not told each other where they serve
-	}
-	return out[:min(len(out), maxNodes)]
-}
-
-// addOwn adds what another node says of itself.
-func addOwn(st, other *quoratev1.GetStatusResponse) {
-	for _, n := range st.Nodes {
-		i := slices.IndexFunc(other.Nodes, func(o *quoratev1.NodeStatus) bool { return o.Id == n.Id })
-		if i >= 0 && n.Id == other.Node {
-			n.Faults = other.Nodes[i].Faults
-		}
-	}
-	for i, r := range st.Ranges {
-		if i < len(other.Ranges) && r.Leader == other.Node {
-			r.Lag = other.Ranges[i].Lag
-		}
-	}
-}
-
-func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, v verdict, all bool) error {
+func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, list []said, v verdict, all bool) error {
 	fmt.Fprintf(w, "%s: %s\n\n", p.paint(v.colour(), v.word), v.text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
@@ -152,8 +91,21 @@ func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, v verd
 	if err := nodes.write(w); err != nil {
 		return err
 	}
+	printSaid(w, list)
 	printFaults(w, st)
 	return printRanges(w, st, all)
+}
+
+// printSaid prints a line for each node that says it is not ready, or says nothing.
+func printSaid(w io.Writer, list []said) {
+	for _, s := range list {
+		switch {
+		case s.fault != "":
+			fmt.Fprintf(w, "%s: does not answer %s\n", show(s.node), printable(s.fault))
+		case s.reason != "":
+			fmt.Fprintf(w, "%s: not ready: %s\n", show(s.node), printable(s.reason))
+		}
+	}
 }
 
 func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
@@ -162,29 +114,6 @@ func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
 			fmt.Fprintf(w, "%s: %s\n", show(n.Id), printable(f))
 		}
 	}
-}
-
-// printRanges prints the ranges that are not as they should be, or all of them.
-func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
-	up := connected(st)
-	t := newTable("RANGE", "LEADER", "TERM", "LAG", "VOTERS", "LEAVING", "NOW")
-	rows := 0
-	for _, r := range st.Ranges {
-		if !all && !odd(r, up) {
-			continue
-		}
-		lag := "-"
-		if r.Lag != nil {
-			lag = num(*r.Lag)
-		}
-		rows++
-		t.row(num(r.Id), orDash(r.Leader), num(r.Term), lag, names(r.Replicas), names(r.Former), orDash(r.Step))
-	}
-	if rows == 0 {
-		return nil
-	}
-	fmt.Fprintln(w)
-	return t.write(w)
 }
 
 // stateWord is what is wanted of a node; a node of before there were states is active.

@@ -17,6 +17,7 @@ const (
 	healthy  = "healthy"
 	changing = "changing"
 	degraded = "degraded"
+	draining = "draining"
 	notReady = "not ready"
 )
 
@@ -33,13 +34,24 @@ func (v verdict) colour() string {
 	return yellow
 }
 
-// verdictOf says how a cluster is: what is broken first, then what changes.
-func verdictOf(st *quoratev1.GetStatusResponse) verdict {
+// verdictOf says how a cluster is: what is broken first, then what changes. What the nodes
+// say of their own readiness counts each for itself: it is not ready when none of them is.
+func verdictOf(st *quoratev1.GetStatusResponse, list ...said) verdict {
+	if len(list) == 0 {
+		list = []said{{node: st.Node, reason: whyUnready(st)}}
+	}
 	broken := slices.Concat(brokenNodes(st), brokenRanges(st))
 	ongoing := changes(st)
+	not, lost := unready(list), lostRanges(st)
+	if id := givesBack(st, list); len(not) > 0 && id != "" && lost == 0 {
+		return verdict{draining, strings.Join(slices.Concat([]string{fmt.Sprintf("node %s gives back what it leads", show(id))}, broken, ongoing), "; ")}
+	}
+	if ready := answered(list) - len(not); ready > 0 {
+		broken = slices.Concat(unreadyNodes(not), broken)
+	}
 	switch {
-	case !st.Ready:
-		return verdict{notReady, strings.Join(slices.Concat([]string{show(st.Reason)}, broken, ongoing), "; ")}
+	case len(not) > 0 && len(not) == answered(list):
+		return verdict{notReady, strings.Join(slices.Concat([]string{show(whyUnready(st))}, broken, ongoing), "; ")}
 	case len(broken) > 0:
 		return verdict{degraded, strings.Join(append(broken, ongoing...), "; ")}
 	case len(ongoing) > 0:
@@ -89,15 +101,41 @@ func brokenNodes(st *quoratev1.GetStatusResponse) (out []string) {
 	return out
 }
 
+func unreadyNodes(not []said) (out []string) {
+	for _, s := range not[:min(len(not), maxNamed)] {
+		out = append(out, fmt.Sprintf("node %s is not ready: %s", show(s.node), printable(s.reason)))
+	}
+	return out
+}
+
+// answered counts the nodes that say whether they are ready.
+func answered(list []said) (n int) {
+	for _, s := range list {
+		if s.fault == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// lostRanges counts the ranges without a majority of voters that answer.
+func lostRanges(st *quoratev1.GetStatusResponse) (lost int) {
+	up := connected(st)
+	for _, r := range st.Ranges {
+		if !moves(r) && 2*answering(r, up) <= len(r.Replicas) && len(r.Replicas) > 0 {
+			lost++
+		}
+	}
+	return lost
+}
+
 func brokenRanges(st *quoratev1.GetStatusResponse) (out []string) {
-	up, missing, lost := connected(st), 0, 0
+	up, missing, lost := connected(st), 0, lostRanges(st)
 	for _, r := range st.Ranges {
 		have := answering(r, up)
 		switch {
 		case moves(r): // its voters are not those that are wanted yet: whether it has a leader says how it is
-		case 2*have <= len(r.Replicas) && len(r.Replicas) > 0:
-			lost++
-		case have < len(r.Replicas):
+		case 2*have > len(r.Replicas) && have < len(r.Replicas):
 			missing++
 		}
 	}

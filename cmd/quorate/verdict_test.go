@@ -1,12 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
 )
 
 func TestVerdict(t *testing.T) {
@@ -74,5 +76,51 @@ func TestManyDeadNodes(t *testing.T) {
 	const want = "node a does not answer; node b does not answer; node c does not answer; node d does not answer; node e does not answer; 7 nodes in all do not answer"
 	if got := verdictOf(st); got.text != want {
 		t.Error(got.text)
+	}
+}
+
+// TestVerdictOfEach: each node speaks for itself, whichever was asked first.
+func TestVerdictOfEach(t *testing.T) {
+	up := func(id string) *quoratev1.NodeStatus { return &quoratev1.NodeStatus{Id: id, Connected: true} }
+	st := &quoratev1.GetStatusResponse{Node: "a", Ready: true, Nodes: []*quoratev1.NodeStatus{up("a"), up("b")}, Ranges: []*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a", "b"}}}}
+	const blind = "18 of 64 ranges have no leader"
+	for name, tt := range map[string]struct {
+		list []said
+		want verdict
+	}{
+		"one of them sees no leaders": {[]said{{node: "a"}, {node: "b", reason: blind}}, verdict{degraded, "node b is not ready: " + blind}},
+		"the others do not answer":    {[]said{{node: "a", reason: blind}, {node: "b", fault: "at x"}}, verdict{notReady, "it does not say why"}},
+		"one stops":                   {[]said{{node: "a", reason: blind}, {node: "b", reason: cluster.Stopping}}, verdict{draining, "node b gives back what it leads"}},
+		"all are ready":               {[]said{{node: "a"}, {node: "b"}}, verdict{healthy, "2 nodes, 1 range, all with 2 voters"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st.Ready = name != "the others do not answer"
+			if got := verdictOf(st, tt.list...); got != tt.want {
+				t.Errorf("%v\nwant %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestManyRanges: one dead node is a line and not a row for each range.
+func TestManyRanges(t *testing.T) {
+	st := &quoratev1.GetStatusResponse{Nodes: []*quoratev1.NodeStatus{{Id: "a", Connected: true}, {Id: "b", Connected: true}, {Id: "c"}}}
+	for id := range uint32(64) {
+		r := &quoratev1.RangeStatus{Id: id, Leader: "a", Replicas: []string{"a", "b", "c"}}
+		if id == 20 || id == 40 {
+			r.Leader = ""
+		}
+		st.Ranges = append(st.Ranges, r)
+	}
+	var b strings.Builder
+	if err := printRanges(&b, st, false); err != nil {
+		t.Fatal(err)
+	}
+	const want = "\n62 ranges without c: 0-19, 21-39, 41-63\n2 ranges without a leader: 20, 40\n--ranges prints them one by one\n"
+	if b.String() != want {
+		t.Errorf("%s\nwant %s", b.String(), want)
+	}
+	if got := runs([]uint32{0, 2, 4, 6, 8, 10, 12}); got != "0, 2, 4, 6, 8 and 2 more" {
+		t.Error(got)
 	}
 }

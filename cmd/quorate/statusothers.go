@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
+)
+
+// othersTime bounds the wait for what other nodes know.
+const othersTime = time.Second
+
+// said is what a node itself says of its readiness.
+type said struct {
+	node   string
+	reason string // why it is not ready; "" if it is
+	fault  string // why it says nothing; "" if it does
+}
+
+// asked is where one node is asked; node is "" where that is not known before it answers.
+type asked struct{ node, addr string }
+
+// askOthers asks the other nodes, all at once, and adds what they know of themselves to the
+// status. It returns what each node says of its own readiness, the first one included, in
+// the order of the names.
+func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse) []said {
+	ctx, cancel := context.WithTimeout(ctx, othersTime)
+	defer cancel()
+	list := []said{{node: st.Node, reason: whyUnready(st)}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, a := range otherAddresses(t, st) {
+		wg.Go(func() {
+			other, err := statusAt(ctx, t, a.addr)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && other.Cluster == st.Cluster && !told(list, other.Node):
+				addOwn(st, other)
+				list = append(list, said{node: other.Node, reason: whyUnready(other)})
+			case err != nil && a.node != "":
+				list = append(list, said{node: a.node, fault: "at " + a.addr + ": " + status.Convert(err).Message()})
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(list, func(a, b said) int { return strings.Compare(a.node, b.node) })
+	return list
+}
+
+func statusAt(ctx context.Context, t *targets, addr string) (st *quoratev1.GetStatusResponse, err error) {
+	err = t.callOne(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+		return err
+	})
+	return st, err
+}
+
+// whyUnready is why a node says that it is not ready.
+func whyUnready(st *quoratev1.GetStatusResponse) string {
+	if st.Ready || st.Reason != "" {
+		return st.Reason
+	}
+	return "it does not say why"
+}
+
+func told(list []said, node string) bool {
+	return slices.ContainsFunc(list, func(s said) bool { return s.node == node })
+}
+
+// otherAddresses are where other nodes than the one that answered are asked, also those
+// that it is not connected to: they may know why.
+func otherAddresses(t *targets, st *quoratev1.GetStatusResponse) []asked {
+	var out []asked
+	for _, n := range st.Nodes {
+		if n.GrpcAddress != "" && n.Id != st.Node {
+			out = append(out, asked{n.Id, n.GrpcAddress})
+		}
+	}
+	if addrs, err := t.resolve(); err == nil && len(out) == 0 && len(addrs) > 1 {
+		for _, a := range addrs { // nodes that have not told each other where they serve
+			out = append(out, asked{"", a})
+		}
+	}
+	return out[:min(len(out), maxNodes)]
+}
+
+// addOwn adds what another node says of itself.
+func addOwn(st, other *quoratev1.GetStatusResponse) {
+	for _, n := range st.Nodes {
+		i := slices.IndexFunc(other.Nodes, func(o *quoratev1.NodeStatus) bool { return o.Id == n.Id })
+		if i >= 0 && n.Id == other.Node {
+			n.Faults = other.Nodes[i].Faults
+		}
+	}
+	for i, r := range st.Ranges {
+		if i < len(other.Ranges) && r.Leader == other.Node {
+			r.Lag = other.Ranges[i].Lag
+		}
+	}
+}
+
+// unready are those that say they are not.
+func unready(list []said) (out []said) {
+	for _, s := range list {
+		if s.reason != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// givesBack names a node that gives back what it leads, because it stops or is drained; ""
+// if there is none. While it does, ranges are without a leader for moments.
+func givesBack(st *quoratev1.GetStatusResponse, list []said) string {
+	for _, s := range list {
+		if s.reason == cluster.Stopping {
+			return s.node
+		}
+	}
+	for _, n := range st.Nodes {
+		if n.State == quoratev1.NodeState_NODE_STATE_DRAINING && n.Leads > 0 {
+			return n.Id
+		}
+	}
+	return ""
+}
