@@ -220,7 +220,6 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 
 // onPeer is told when a peer comes, is lost, or is definitely dead.
 func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
-	n.log.Info("peer "+e.String(), "peer", id)
 	n.routes.peer(id, func(p *peer) {
 		if p.up != (e == wire.Up) {
 			p.since = time.Now()

@@ -217,7 +217,10 @@ func (n *Node) openMeta(v *view) error {
 		Fence: func(uint64) []byte {
 			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
-		OnLeading:   func(uint64) { n.announce() },
+		OnLeading: func(term uint64) {
+			n.log.Info("leads the meta group", "term", term)
+			n.announce()
+		},
 		OnFollowing: n.announce,
 	})
 	return err

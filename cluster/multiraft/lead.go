@@ -63,7 +63,7 @@ func (i *instance) lead() {
 		err := i.fence(term)
 		if err == nil && len(i.notify) == 0 {
 			g.serving.Store(term)
-			g.log.Info("leading", "term", term)
+			g.log.Debug("leading", "term", term) // at info whoever is told says it
 			g.opts.OnLeading(term)
 			return
 		}

@@ -30,6 +30,11 @@ var unreachable = map[string]bool{
 	"no known peers, aborting election":                 true,
 }
 
+// ordinary are lines that sound like a fault and are none: what they say instead, at debug.
+var ordinary = map[string]string{
+	"failed to get previous log": "the log here ends before what the leader took it to have; the leader sends the rest",
+}
+
 // limiter lets one line of a kind pass per interval, for all groups together.
 type limiter struct {
 	mu   sync.Mutex
@@ -75,6 +80,9 @@ func (l *logger) Log(level hclog.Level, msg string, args ...any) {
 		to = slog.LevelError
 	default:
 		return
+	}
+	if words := ordinary[msg]; words != "" {
+		msg, to = words, slog.LevelDebug
 	}
 	if unreachable[msg] && to > slog.LevelDebug {
 		pass, held := l.limit.pass(msg, time.Now())

@@ -108,7 +108,7 @@ func away(l net.Listener) (stop func()) {
 
 // tell logs why the node is not in yet, once per address and reason.
 func (j *joiner) tell(addr string, err error) {
-	text := status.Convert(err).Message()
+	text := joinFault(err)
 	level := slog.LevelDebug
 	if text != j.told[addr] {
 		level = slog.LevelWarn
@@ -118,6 +118,21 @@ func (j *joiner) tell(addr string, err error) {
 	}
 	j.told[addr] = text
 	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
+}
+
+// joinFault says why a member did not answer, and of what is none which port is right.
+func joinFault(err error) string {
+	text := status.Convert(err).Message()
+	const right = "join wants a member's gRPC port, which is 7412 unless set otherwise"
+	switch {
+	case speaksHTTP(err), strings.Contains(text, "frame too large"), strings.Contains(text, "looked like an HTTP/1"):
+		return "what answers there is HTTP, not gRPC: " + right
+	case strings.Contains(text, "ALPN"):
+		return "what answers there speaks TLS and no gRPC, as a member's port for peers does: " + right
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "what answers there speaks no TLS: " + right + ", and with the TLS that this node has"
+	}
+	return text
 }
 
 // final says that trying again is of no use.

@@ -37,7 +37,7 @@ func newJoinTokenCreateCommand() *cobra.Command {
 once, here. It goes there in a file, or through a pipe as in the second example:
 on a command line others could read it in the list of processes, and the shell
 would remember it.`,
-		Example: `  quorate token create --ttl 1h
+		Example: `  quorate join-token create --ttl 1h
   quorate join-token create --uses 3 -o token | ssh n4 "umask 077; cat > join.token"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,7 +23,7 @@ func newTokensCommand() *cobra.Command {
 	return group("tokens", "Make and end bearer tokens for clients",
 		`Make, list and end the tokens with which clients say who they are. The identity
 of a bearer is token:NAME; what it may do, "quorate roles" says. (Tokens with
-which nodes join are made with "quorate token".)`,
+which nodes join are made with "quorate join-token".)`,
 		newTokensCreateCommand(), newTokensListCommand(), newTokensRevokeCommand())
 }
 
