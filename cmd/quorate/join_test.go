@@ -40,7 +40,7 @@ func TestJoinAtAnotherPort(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close() //nolint:errcheck // of a test
+			defer conn.Close()
 			_, err = quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{})
 			var log strings.Builder
 			j := joiner{log: slog.New(slog.NewTextHandler(&log, nil))}
