@@ -263,7 +263,7 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 		if by == "node:"+r.GetNode() {
 			return "", nil
 		}
-		return "", &members.Error{Kind: members.Denied, Text: "token: is missing; \"quorate token create\" makes one"}
+		return "", &members.Error{Kind: members.Denied, Text: "token: is missing; \"quorate join-token create\" makes one"}
 	}
 	given, err := pki.ParseJoinToken(r.GetToken())
 	if err != nil {
@@ -275,13 +275,13 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 			return "", nil // its last use was this join, whose answer was lost
 		}
 		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf(
-			"join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate token create\" makes a new one", given.ID)}
+			"join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate join-token create\" makes a new one", given.ID)}
 	}
 	if !given.Secret.Matches(pki.Hash(have.GetHash())) {
 		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: its secret is wrong", given.ID)}
 	}
 	if time.Now().UnixNano() >= have.GetExpiresUnixNanos() {
-		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: it expired at %s; \"quorate token create\" makes a new one",
+		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: it expired at %s; \"quorate join-token create\" makes a new one",
 			given.ID, time.Unix(0, have.GetExpiresUnixNanos()).UTC().Format(time.RFC3339))}
 	}
 	return given.ID, nil

@@ -112,7 +112,7 @@ func (o *initOptions) report(out io.Writer, s *config.Node) error {
 		fmt.Fprintf(&b, "Be its administrator: export QUORATE_TLS_DIR=%s\n", filepath.Join(o.data, adminDir))
 	}
 	fmt.Fprintf(&b, "Look at it:          quorate cluster status --addr %s\n", at.GRPC)
-	fmt.Fprintf(&b, "Add another node:    quorate token create --addr %s\n", at.GRPC)
+	fmt.Fprintf(&b, "Add another node:    quorate join-token create --addr %s\n", at.GRPC)
 	if !o.plain {
 		fmt.Fprintf(&b, "\nThe key of the CA is in %s: whoever has it, or a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
 	}

@@ -217,7 +217,7 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 		return err
 	}
 	if token == "" && (!sec.on() || sec.store.Empty()) {
-		return usagef("--token-file: is missing; \"quorate token create\" on a member makes a token")
+		return usagef("--token-file: is missing; \"quorate join-token create\" on a member makes a token")
 	}
 	j := &joiner{settings: s, strict: strict, sec: sec, token: token, log: log}
 	ctx, span := cfg.Tracer.Start(ctx, "quorate.node.join")
