@@ -168,6 +168,26 @@ func TestFirstChecks(t *testing.T) {
 	}
 }
 
+// TestHeldIsLevel: a client asks for what its node holds of a hard limit, though the leader
+// takes the limit to be used up, for what others may have used of it.
+func TestHeldIsLevel(t *testing.T) {
+	for _, c := range []struct {
+		ceiling     quota.Ceiling
+		level, want quota.Units
+	}{
+		{quota.Hard, -500 * quota.Token, 40 * quota.Token},
+		{quota.Hard, 70 * quota.Token, 70 * quota.Token},
+		{quota.Soft, -500 * quota.Token, -500 * quota.Token},
+	} {
+		l := bucketLimit(c.ceiling, 100, 100)
+		w := newWorld(t, l, 0)
+		h := &holder{a: &account{key: quota.Key{LimitName: l.LimitName, Key: "k"}, limit: &l}}
+		if g := w.b.told(h, &aggregator.Loan{Limit: &l, Held: 40 * quota.Token, Level: c.level, Dry: true}); g.Level != c.want {
+			t.Errorf("%v at %v: a client is told %v; want %v", c.ceiling, c.level, g.Level, c.want)
+		}
+	}
+}
+
 func TestClientsShareOneBucket(t *testing.T) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		l := bucketLimit(c, 100, 100)

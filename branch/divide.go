@@ -196,13 +196,16 @@ func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units
 // told is what a client is told of a key.
 func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
 	a := h.a
-	free := loan.Held
+	free, level := loan.Held, loan.Level
 	if !loan.Dry {
 		free = max(free, loan.Level-loan.Unseen)
 	}
+	if loan.Limit.Ceiling == quota.Hard { // what the node holds is there, whatever its leader has set aside of the rest
+		level = max(level, loan.Held)
+	}
 	g := quota.GrantEntry{
 		Key: a.key, Epoch: h.epoch, Seq: h.grants, Lease: h.lease.Sub(b.now), Cap: h.lent,
-		Level: loan.Level - (a.spoken - h.spoken), Unseen: loan.Unseen, Free: free, Others: a.others(h, loan), Again: h.again,
+		Level: level - (a.spoken - h.spoken), Unseen: loan.Unseen, Free: free, Others: a.others(h, loan), Again: h.again,
 		Slope: loan.Slope, Burst: loan.Limit.BurstUnits(), WindowStart: a.win,
 	}
 	if loan.Until != 0 {
