@@ -80,7 +80,7 @@ type router struct {
 	*service
 	metrics http.Handler
 	byPath  map[string]map[string]*served // path, method
-	paths   string
+	paths   []string
 	openAPI func() []byte // made when it is first asked for
 }
 
@@ -103,7 +103,7 @@ func newRouter(s *service) *router {
 		maps.Copy(mount, fronts(s.seen))
 		s.opts.Mount = mount
 	}
-	r.paths = strings.Join(slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount))), ", ")
+	r.paths = slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.opts.Mount)))
 	return r
 }
 

@@ -207,7 +207,9 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/v1/allow", "", 405, "GET is not for /v1/allow; use POST"},
 		{"DELETE", "/v1/limits", "", 405, "use GET, PUT"},
 		{"GET", "/v1/limits/web/a", "", 405, "GET is not for /v1/limits/{namespace}/{limit}; use DELETE"},
-		{"GET", "/nope", "", 404, "there is nothing at /nope; there are: /healthz, /metrics,"},
+		{"GET", "/nope", "", 404, `"there is nothing at /nope; /v1/openapi.json lists all paths of the API"`},
+		{"POST", "/v1/alow", "", 404, "there is nothing at /v1/alow; did you mean /v1/allow?"},
+		{"POST", "/allow", "", 404, "there is nothing at /allow; did you mean /v1/allow?"},
 	} {
 		a := call(t, c.method, srv.URL+c.path, c.body)
 		if a.code != c.code || !strings.Contains(a.body, c.want) {

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"path"
 	"strings"
 
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/nearest"
 )
 
 // mountedAt returns the handler of another protocol for a path, nil if there is
@@ -31,7 +33,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 		return other, http.StatusSeeOther
 	}
 	if h == nil {
-		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(req.URL.Path) + "; there are: " + r.paths})
+		return other, writeFault(w, r.nothingAt(req.URL.Path))
 	}
 	if p := req.URL.Path; r.guard != nil && path.Clean(p) != strings.TrimSuffix(p, "/") {
 		// What it leads to would depend on who reads it.
@@ -42,6 +44,16 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 		h.ServeHTTP(rec, req)
 		return rec.code
 	})(w, req)
+}
+
+// nothingAt is the fault of a path that leads nowhere: it names the one that was most likely
+// meant, and where all are listed.
+func (r *router) nothingAt(p string) *fault {
+	detail := "there is nothing at " + clip(p)
+	if near := cmp.Or(nearest.Word(p, r.paths), nearest.Word("/v1"+p, r.paths)); near != "" {
+		detail += "; did you mean " + near + "?"
+	}
+	return &fault{http: http.StatusNotFound, detail: detail + "; /v1/openapi.json lists all paths of the API"}
 }
 
 // Console is where the console is mounted.

@@ -46,8 +46,8 @@ func TestOtherProtocols(t *testing.T) {
 			t.Errorf("GET %s: %d %q; want %q", path, code, body, want)
 		}
 	}
-	if code, body := get("/apis"); code != http.StatusNotFound || !strings.Contains(body, "/api/long") {
-		t.Errorf("GET /apis: %d %s; want 404 with what there is", code, body)
+	if code, body := get("/apis"); code != http.StatusNotFound || !strings.Contains(body, "did you mean /api?") {
+		t.Errorf("GET /apis: %d %s; want 404 with what is near", code, body)
 	}
 	if code, _ := get("/v1/status"); code != http.StatusOK {
 		t.Errorf("GET /v1/status: %d; a mount must not hide a route", code)

@@ -80,9 +80,9 @@
 // A refusal is not an error. Every error is an [*Error], to be told apart with
 // errors.Is: [ErrInvalid] and [ErrNoLimit] are mistakes in the call or the limit
 // file and will not go away by themselves; [ErrUnavailable] means that no node
-// answered; [ErrClosed] that the client was closed; Wait has [ErrTooLong], [ErrNever]
-// and [ErrTooManyWaiting]. context.DeadlineExceeded and context.Canceled match when
-// the context ended.
+// answered; [ErrNoReservation] that what is to be settled or renewed is over; [ErrClosed]
+// that the client was closed; Wait has [ErrTooLong], [ErrNever] and [ErrTooManyWaiting].
+// context.DeadlineExceeded and context.Canceled match when the context ended.
 //
 // # What it says
 //

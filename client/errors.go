@@ -16,6 +16,9 @@ var (
 	ErrInvalid = errors.New("invalid call")
 	// ErrNoLimit: there is no limit of that name.
 	ErrNoLimit = errors.New("no such limit")
+	// ErrNoReservation: there is no reservation of that handle: it was settled, it expired, or
+	// the node that kept it has died.
+	ErrNoReservation = errors.New("no such reservation")
 	// ErrUseAcquire: the limit counts what is in flight, so Allow and its like admit nothing:
 	// take places with Acquire, and give them back with Cancel.
 	ErrUseAcquire = errors.New("the limit counts what is in flight")
@@ -82,8 +85,15 @@ func fromError(err error, addr string) *Error {
 		e.cause = fmt.Errorf("%w: %w", context.Canceled, err)
 	}
 	for _, d := range st.Details() {
-		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.FieldViolations) > 0 {
-			e.Field = bad.FieldViolations[0].GetField()
+		switch d := d.(type) {
+		case *errdetails.BadRequest:
+			if len(d.FieldViolations) > 0 {
+				e.Field = d.FieldViolations[0].GetField()
+			}
+		case *errdetails.ErrorInfo:
+			if d.Reason == "NO_SUCH_RESERVATION" {
+				e.Kind = ErrNoReservation
+			}
 		}
 	}
 	return e

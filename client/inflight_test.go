@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -38,7 +40,8 @@ func (n *placesNode) Acquire(context.Context, *quoratev1.AcquireRequest) (*quora
 
 func (n *placesNode) Renew(_ context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
 	if n.gone.Load() {
-		return nil, status.Error(codes.InvalidArgument, "handle: is not known")
+		st, err := status.New(codes.NotFound, "handle: is not known").WithDetails(&errdetails.ErrorInfo{Reason: "NO_SUCH_RESERVATION", Domain: "quorate"})
+		return nil, cmp.Or(err, st.Err())
 	}
 	n.renewed <- req.Handle
 	return &quoratev1.RenewResponse{}, nil
@@ -117,7 +120,7 @@ func TestKeep(t *testing.T) {
 	r.Keep(ctx)
 	cancel()
 	n.gone.Store(true)
-	if err := r.Renew(t.Context(), 0); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "not known") {
+	if err := r.Renew(t.Context(), 0); !errors.Is(err, ErrNoReservation) || errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("of a handle that is not known: %v", err)
 	}
 }
