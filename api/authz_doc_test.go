@@ -1,16 +1,15 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -18,22 +17,12 @@ var rewriteDoc = flag.Bool("rewrite", false, "write docs/authorization.md and do
 
 // TestAuthorizationDoc holds docs/authorization.md to the table.
 func TestAuthorizationDoc(t *testing.T) {
-	const file = "../docs/authorization.md"
-	got := authorizationDoc(t)
-	if *rewriteDoc {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || !bytes.Equal(want, got) {
-		t.Errorf("%s differs from the table (%v): go test ./api -run AuthorizationDoc -rewrite writes it", file, err)
-	}
+	golden.Hold(t, "../docs/authorization.md", authorizationDoc(t), *rewriteDoc)
 }
 
-func authorizationDoc(t *testing.T) []byte {
+func authorizationDoc(t *testing.T) string {
 	t.Helper()
-	var b bytes.Buffer
+	var b strings.Builder
 	b.WriteString(authorizationHead)
 	b.WriteString("\n## Roles\n\n| role | for | permissions |\n|---|---|---|\n")
 	for _, r := range rbac.Roles() {
@@ -77,7 +66,7 @@ func authorizationDoc(t *testing.T) []byte {
 		}
 		b.WriteByte('\n')
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 func groupOf(method string) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/docs/schema"
+	"github.com/quorate/quorate/internal/golden"
 )
 
 func loadOpenAPI(t *testing.T) *openapi3.T {
@@ -205,19 +205,7 @@ func TestOpenAPIPublished(t *testing.T) {
 	if err := json.Indent(&b, []byte(call(t, http.MethodGet, serveHTTP(t, newFake(t)).URL+"/v1/openapi.json", "").body), "", " "); err != nil {
 		t.Fatal(err)
 	}
-	if *rewriteDoc {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b.Bytes(), want) {
-		t.Errorf("%s is not what a node serves: go test ./api -run OpenAPIPublished -rewrite writes it", file)
-	}
+	golden.Hold(t, file, b.String(), *rewriteDoc)
 }
 
 // TestSchemasServed: every published schema of a file is served, as it is.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -42,7 +43,7 @@ func TestConvert(t *testing.T) {
 		} else {
 			checkConverted(t, source, got)
 		}
-		compareGolden(t, strings.TrimSuffix(file, ".yaml")+".txt", text)
+		golden.Hold(t, strings.TrimSuffix(file, ".yaml")+".txt", text, *rewrite)
 	}
 	for _, from := range ConvertFrom() {
 		if !seen[from+" good"] || !seen[from+" bad"] {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -41,7 +42,7 @@ func TestGolden(t *testing.T) {
 				bad++
 				got = err.Error() + "\n"
 			}
-			compareGolden(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
+			golden.Hold(t, strings.TrimSuffix(file, ".yaml")+".txt", got, *rewrite)
 		})
 	}
 	if bad < 25 {
@@ -85,21 +86,4 @@ func describeOps(o Ops) string {
 
 func describeNode(n Node) string {
 	return strings.ReplaceAll(fmt.Sprintf("%+v\n", n), " ", "\n")
-}
-
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (go test -rewrite writes it):\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
 }

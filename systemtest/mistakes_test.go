@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite docs/mistakes.md by what commands print")
@@ -182,16 +184,7 @@ func TestMistakes(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if *rewrite {
-		write(t, mistakesDoc, doc.String())
-	}
-	want, err := os.ReadFile(mistakesDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, doc.Bytes()) {
-		t.Errorf("%s is not what is said now: run it with -rewrite\n%s", mistakesDoc, diffLines(string(want), doc.String()))
-	}
+	golden.Hold(t, mistakesDoc, doc.String(), *rewrite)
 }
 
 // make makes a mistake, and returns what the document shows.
@@ -253,23 +246,3 @@ func (d *desk) value(name string) string {
 }
 
 func (d *desk) port(name string) string { return d.value(name) }
-
-// diffLines are the first lines that differ.
-func diffLines(a, b string) string {
-	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	var out strings.Builder
-	for i, shown := 0, 0; i < max(len(x), len(y)) && shown < 10; i++ {
-		var p, q string
-		if i < len(x) {
-			p = x[i]
-		}
-		if i < len(y) {
-			q = y[i]
-		}
-		if p != q {
-			fmt.Fprintf(&out, "line %d\n- %s\n+ %s\n", i+1, p, q)
-			shown++
-		}
-	}
-	return out.String()
-}

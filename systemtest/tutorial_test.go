@@ -3,6 +3,7 @@ package systemtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 const tutorial = "../docs/tutorial.md"
@@ -45,6 +48,22 @@ func masked(text string) string {
 		text = m.ReplaceAllString(text, "*")
 	}
 	return strings.TrimSpace(text)
+}
+
+// unsaid is how what was printed differs from what the page says, but for what is masked: a line of the page
+// stands for one that differs from it only in that.
+func unsaid(want, got string) string {
+	page := map[string]string{}
+	for l := range strings.SplitSeq(want, "\n") {
+		page[masked(l)] = l
+	}
+	lines := strings.Split(got, "\n")
+	for i, l := range lines {
+		if same, ok := page[masked(l)]; ok {
+			lines[i] = same
+		}
+	}
+	return cmp.Or(golden.Diff("page", want+"\n", strings.Join(lines, "\n")+"\n"), got+"\n")
 }
 
 // TestTutorial does the tutorial, as it is written, in a network of its own, and holds what
@@ -237,11 +256,20 @@ func (s *shell) block(block []string) (out []string, commands int) {
 		got := s.run(line)
 		commands++
 		if !*rewrite && masked(got) != masked(strings.Join(want, "\n")) {
-			s.t.Errorf("$ %s\nprints\n%s\nthe page says\n%s", line, got, strings.Join(want, "\n"))
+			s.t.Errorf("$ %s\nprints what the page does not say:\n%sWhere it is meant, this writes it; then read the diff:\n  %s",
+				line, unsaid(strings.Join(want, "\n"), got), golden.Command(s.t))
 		}
 		if got != "" {
 			out = append(out, strings.Split(got, "\n")...)
 		}
 	}
 	return out, commands
+}
+
+// TestUnsaid: of what a page does not say, what is masked is not shown.
+func TestUnsaid(t *testing.T) {
+	out := unsaid("took 12ms\nall well", "took 99ms\nnot well")
+	if !strings.Contains(out, "-all well\n+not well\n") || strings.Contains(out, "99ms") {
+		t.Errorf("it says\n%s", out)
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -90,18 +91,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("GET %s: %d %v; want %d", c.path, w.Code, w.Header(), c.code)
 		}
 		name := filepath.Join("testdata", file+".json")
-		if *rewrite {
-			if err := os.WriteFile(name, w.Body.Bytes(), 0o644); err != nil { //nolint:gosec // a test's file
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w.Body.String() != string(want) {
-			t.Errorf("GET %s (go test -rewrite writes %s):\ngot  %s\nwant %s", c.path, name, w.Body, want)
-		}
+		golden.Hold(t, name, w.Body.String(), *rewrite)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 const (
@@ -29,7 +31,7 @@ func TestDoc(t *testing.T) {
 		t.Fatalf("%s has lost its markers", cliDoc)
 	}
 	want := before + codeMarker + "```\n" + exitCodes + "\n```\n" + codeMarker + after + docMarker + "\n" + helpTexts(t)
-	golden(t, cliDoc, want)
+	golden.Hold(t, cliDoc, want, *rewrite)
 }
 
 // helpTexts is --help of all commands.

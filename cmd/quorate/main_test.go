@@ -5,10 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -98,20 +96,3 @@ func freeBase() int {
 }
 
 var rewrite = flag.Bool("rewrite", false, "write what the commands print into testdata and docs/cli.md; then read the diff")
-
-// golden compares got with a file; with -rewrite it writes the file.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
-		t.Errorf("%s differs (go test -rewrite writes it); got:\n%s", file, got)
-	}
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/monitor"
 	"github.com/quorate/quorate/internal/pki"
 )
@@ -88,7 +88,7 @@ func TestMetricsDoc(t *testing.T) {
 	for name, f := range families {
 		help[name] = f.GetHelp()
 	}
-	checkGolden(t, "../../docs/metrics.md", monitor.Document(help))
+	golden.Hold(t, "../../docs/metrics.md", monitor.Document(help), *rewrite)
 }
 
 // rls asks in the form of envoyproxy/ratelimit.
@@ -160,19 +160,5 @@ func checkLabels(t *testing.T, f *monitor.Family, have *dto.MetricFamily) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the labels %v; the catalogue says %v", f.Name, got, want)
 		}
-	}
-}
-
-// checkGolden compares a file that is generated.
-func checkGolden(t *testing.T, path, want string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // a document
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(have, []byte(want)) {
-		t.Errorf("%s is not what the code says (%v): go test ./cmd/quorate -run %s -rewrite writes it", path, err, t.Name())
 	}
 }

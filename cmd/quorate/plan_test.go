@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/golden"
 )
 
 var (
@@ -78,7 +79,7 @@ func TestPlanTables(t *testing.T) {
 	if err := writeYAML(&b, uses); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/plan.golden", b.String())
+	golden.Hold(t, "testdata/plan.golden", b.String(), *rewrite)
 	if strings.Contains(b.String()[:strings.Index(b.String(), "namespace,limit")], "\x1b") {
 		t.Error("a key reaches the terminal as it is")
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 func TestReplayReport(t *testing.T) {
@@ -19,7 +21,7 @@ func TestReplayReport(t *testing.T) {
 	if err := r.write(&b); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/replay.golden", b.String())
+	golden.Hold(t, "testdata/replay.golden", b.String(), *rewrite)
 	hasFields(t, r, "requests", "admitted", "refused", "errors", "ideal_admitted", "over_tokens", "under_tokens", "over_pct", "under_pct", "net_pct")
 }
 
@@ -36,7 +38,7 @@ func TestLoadReport(t *testing.T) {
 	if err := r.write(&b); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/load.golden", b.String())
+	golden.Hold(t, "testdata/load.golden", b.String(), *rewrite)
 	hasFields(t, r, "offered", "sent", "answered", "allowed", "refused", "errors", "rerouted", "throughput", "latency_ms", "admission", "nodes")
 }
 

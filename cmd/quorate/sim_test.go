@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
@@ -78,9 +79,9 @@ func TestSimReport(t *testing.T) {
 	}
 	t.Setenv("TERM", "xterm")
 	t.Setenv("LC_ALL", "en_GB.UTF-8")
-	golden(t, "testdata/sim.golden", text(t))
+	golden.Hold(t, "testdata/sim.golden", text(t), *rewrite)
 	t.Setenv("LC_ALL", "C")
-	golden(t, "testdata/sim-ascii.golden", text(t))
+	golden.Hold(t, "testdata/sim-ascii.golden", text(t), *rewrite)
 }
 
 func TestSimLines(t *testing.T) {
@@ -99,13 +100,13 @@ func TestSimLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/sim.json.golden", string(indented)+"\n")
+	golden.Hold(t, "testdata/sim.json.golden", string(indented)+"\n", *rewrite)
 }
 
 // TestSimMarkdown: two files make two sections; what is missed is said first.
 func TestSimMarkdown(t *testing.T) {
 	s := &simulator{}
-	golden(t, "testdata/sim-table.golden", simOutput(t, s, func(r *simResult) error {
+	golden.Hold(t, "testdata/sim-table.golden", simOutput(t, s, func(r *simResult) error {
 		sc := *r.scenario
 		sc.Base, sc.Source, sc.Name = "other", "x/second.yaml", "other-n10-c5"
 		sc.Loads = []sim.Load{{Clump: 5}, {Clump: 5}, {}}
@@ -117,7 +118,7 @@ func TestSimMarkdown(t *testing.T) {
 		missing := *r
 		missing.scenario = &sc
 		return writeTable(s.cmd.OutOrStdout(), []*simResult{r, &missing})
-	}))
+	}), *rewrite)
 }
 
 // TestChartSizes: a chart of any length is as wide as the others, and never

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -42,7 +43,7 @@ func TestVirtual(t *testing.T) {
 			if code != exitOK {
 				t.Fatalf("exit code %d: %s", code, messages)
 			}
-			golden(t, "testdata/virtual_"+name+".golden", out)
+			golden.Hold(t, "testdata/virtual_"+name+".golden", out, *rewrite)
 		})
 	}
 }

@@ -211,6 +211,11 @@ var Rules = []Rule{
 		ThirdParty: []string{sys},
 	},
 	{
+		Package: "internal/golden", Kind: Support,
+		Job:        "holds what a test makes to a file that is kept, and shows the difference",
+		ThirdParty: []string{"github.com/rogpeppe/go-internal"},
+	},
+	{
 		Package: "internal/filltest", Kind: Support,
 		Job: "fills values for tests of codecs",
 		May: []string{"internal/zone"},

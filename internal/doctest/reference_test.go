@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what is generated into docs; then read the diff")
@@ -15,21 +17,10 @@ var rewrite = flag.Bool("rewrite", false, "write what is generated into docs; th
 // generated begins every page that is written by a test.
 const generated = "<!-- Written by go test ./internal/doctest -rewrite. Do not edit. -->\n\n"
 
-// golden holds a page to what it is made from.
-func golden(t *testing.T, name, text string) {
+// hold holds a page to what it is made from.
+func hold(t *testing.T, name, text string) {
 	t.Helper()
-	name = filepath.Join(root, name)
-	text = generated + text
-	if *rewrite {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	old, err := os.ReadFile(name)
-	if err != nil || string(old) != text {
-		t.Errorf("%s is not what its sources say (%v): go test ./internal/doctest -rewrite writes it", name, err)
-	}
+	golden.Hold(t, filepath.Join(root, name), generated+text, *rewrite)
 }
 
 // TestGRPCReference: docs/reference/grpc.md says what the protos say.
@@ -49,7 +40,7 @@ func TestGRPCReference(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "docs/reference/grpc.md", GRPC(files, calls))
+	hold(t, "docs/reference/grpc.md", GRPC(files, calls))
 }
 
 func apiFiles(t *testing.T) []protoreflect.FileDescriptor {
@@ -117,5 +108,5 @@ func TestHTTPReference(t *testing.T) {
 	if n := strings.Count(page, "\n### "); n < 200 {
 		t.Errorf("%d calls and types; there are more", n)
 	}
-	golden(t, "docs/reference/http.md", page)
+	hold(t, "docs/reference/http.md", page)
 }

@@ -17,5 +17,5 @@ func TestTree(t *testing.T) {
 	for _, name := range gone {
 		t.Errorf("tree.go says what is in %s, which is not there", name)
 	}
-	golden(t, "docs/tree.md", page)
+	hold(t, "docs/tree.md", page)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what is generated into deploy and docs; then read the diff")
@@ -26,18 +28,7 @@ func TestFiles(t *testing.T) {
 		"deploy/prometheus/quorate.test.yaml":   TestsFile(),
 		"docs/alerts.md":                        Runbook(),
 	} {
-		path := filepath.Join(root, path)
-		if *rewrite {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documents
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // documents
-				t.Fatal(err)
-			}
-		}
-		if have, err := os.ReadFile(path); err != nil || string(have) != want {
-			t.Errorf("%s is not what the code says (%v): go test ./internal/monitor -rewrite writes it", path, err)
-		}
+		golden.Hold(t, filepath.Join(root, path), want, *rewrite)
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/golden"
 )
 
 // logLine is what the sources say of one message.
@@ -127,13 +128,7 @@ func TestLogs(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(l.message), l.level, strings.Join(keys, " "), l.where)
 	}
-	path := filepath.Join(root, "docs", "logs.md")
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a document
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(path); err != nil || string(have) != b.String() {
-		t.Errorf("docs/logs.md is not what the sources say (%v): go test ./internal/monitor -run TestLogs -rewrite writes it; then read the diff, for programs may look for what changed", err)
+	if !golden.Hold(t, filepath.Join(root, "docs", "logs.md"), b.String(), *rewrite) {
+		t.Error("programs may look for what changed")
 	}
 }
