@@ -135,7 +135,7 @@ func (s *simulator) run(ctx context.Context, args []string) error {
 func (s *simulator) play(ctx context.Context, sc *scenario.Scenario, first bool) error {
 	var rs []*simResult
 	for _, a := range sc.Algorithms {
-		r := &simResult{scenario: sc, algorithm: a, replay: s.replay(sc, a)}
+		r := &simResult{scenario: sc, algorithm: a, command: s.replay(sc, a)}
 		for i, seed := range sc.Seeds {
 			what := fmt.Sprintf("%s, %s, seed %d (%d of %d)", sc.Name, a, seed, i+1, len(sc.Seeds))
 			o, err := s.once(ctx, sc, a, seed, what)
@@ -188,7 +188,7 @@ func (s *simulator) verdict() error {
 	var lines []string
 	for _, r := range s.results {
 		for _, b := range r.broken {
-			lines = append(lines, fmt.Sprintf("%s: %s: %v", r.scenario.Source, r.scenario.Name, b))
+			lines = append(lines, fmt.Sprintf("%s: %s: %v\n  replay: %s", r.scenario.Source, r.scenario.Name, b, r.again(b.Seed)))
 		}
 	}
 	if len(lines) == 0 {

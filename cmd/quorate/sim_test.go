@@ -48,7 +48,7 @@ func simFixture() *simResult {
 		}
 		series = append(series, s)
 	}
-	return &simResult{scenario: sc, algorithm: sim.Quorate, replay: "quorate sim s.yaml", runs: []scenario.Outcome{
+	return &simResult{scenario: sc, algorithm: sim.Quorate, command: "quorate sim s.yaml", runs: []scenario.Outcome{
 		{Seed: 1, Attempted: 68000, Admitted: 21000, Ideal: 21000, OverPct: 60, UnderPct: 60, NodeSeconds: 200, CPUSeconds: .5, Violations: []string{}},
 		{
 			Seed: 2, Attempted: 68000, Admitted: 20100, Ideal: 21000, OverPct: .5, UnderPct: 4.8, NetPct: -4.286,

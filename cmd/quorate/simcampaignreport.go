@@ -45,10 +45,10 @@ func (c *campaign) report() error {
 		fmt.Fprintf(out, "%s\n", b)
 		return c.failed()
 	}
-	if c.campaign == 1 {
-		fmt.Fprintf(out, "%s\n", scenario.Format(sim.Campaign(c.seed)))
-	}
 	fmt.Fprintln(out, c.headline())
+	if c.campaign == 1 {
+		fmt.Fprintf(out, "\n%s", scenario.Format(sim.Campaign(c.seed)))
+	}
 	if err := c.writeCounts(out); err != nil {
 		return err
 	}
@@ -87,12 +87,15 @@ func (c *campaign) headline() string {
 	if n := len(c.broken); n > 0 {
 		outcome = strconv.Itoa(n) + " failed"
 	}
-	of := ""
+	of, noun := "", "random scenarios"
+	if c.campaign == 1 {
+		noun = "random scenario"
+	}
 	if c.stopped {
 		of = fmt.Sprintf(" of %d (interrupted)", c.campaign)
 	}
-	return fmt.Sprintf("%d%s random scenarios from seed %d: %s. %.0f node-seconds in %.0f s.\nversion %s, draws %d, fingerprint %s: the same program gives the same for the same seeds",
-		c.played, of, c.seed, outcome, c.node, time.Since(c.began).Seconds(), version, sim.Draws, c.fingerprint())
+	return fmt.Sprintf("%d%s %s from seed %d: %s. %.0f node-seconds in %.0f s.\nversion %s, draws %d, fingerprint %s: the same program gives the same for the same seeds",
+		c.played, of, noun, c.seed, outcome, c.node, time.Since(c.began).Seconds(), version, sim.Draws, c.fingerprint())
 }
 
 // writeCounts prints how many scenarios there were of everything.

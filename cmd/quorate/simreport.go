@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 type simResult struct {
 	scenario  *scenario.Scenario
 	algorithm sim.Algorithm
-	replay    string // without the seed
+	command   string // that plays it again, without the seed
+	replay    string // of the worst seed
 	runs      []scenario.Outcome
 
 	worst  scenario.Summary
@@ -31,7 +33,7 @@ func (r *simResult) finish() {
 	if r.algorithm == sim.Quorate {
 		r.broken = r.scenario.Check(r.runs)
 	}
-	r.replay += fmt.Sprintf(" --seed %d", r.worst.Seed)
+	r.replay = r.again(r.worst.Seed)
 }
 
 // simLine is a line of "quorate sim --json". Fields are added, never renamed.
@@ -86,17 +88,12 @@ func simLimit(l *quota.Limit) string {
 
 func simPause(d time.Duration) string { return pause(durationpb.New(d)) }
 
-// writeText prints a scenario: what it is, a table with a column for each
-// algorithm, a chart of the first, and what was expected.
+// writeText prints a scenario: what came of it and what was played, a table with
+// a column for each algorithm, a chart of the first, and what was not expected.
 func (s *simulator) writeText(sc *scenario.Scenario, rs []*simResult) error {
 	var b strings.Builder
 	p := colours(s.cmd)
-	b.WriteString(sc.Name)
-	if sc.Description != "" {
-		b.WriteString(": " + printable(sc.Description))
-	}
-	fmt.Fprintf(&b, "\n%s; %s, %s, sync %v, delay %v%s; %s\n\n", simLimit(&sc.Limit), plural(sc.Nodes, "node"),
-		simPause(sc.Duration), sc.Sync, sc.Network.Delay, networkWords(sc.Network), seedWords(rs[0]))
+	b.WriteString(s.lead(sc, rs) + "\n")
 	if err := simTable(&b, sc, rs); err != nil {
 		return err
 	}
@@ -144,20 +141,6 @@ func seedWords(r *simResult) string {
 	return fmt.Sprintf("the worst of %d seeds, %d to %d", len(r.runs), r.runs[0].Seed, r.runs[len(r.runs)-1].Seed)
 }
 
-// writeVerdict says what was expected, what it cost, and how to see it again.
-func (r *simResult) writeVerdict(b *strings.Builder, p palette) {
-	if n := len(r.scenario.Expect); n > 0 && r.algorithm == sim.Quorate && len(r.broken) == 0 {
-		b.WriteString(p.paint(green, "as expected") + fmt.Sprintf(": %s kept\n", plural(n, "bound")))
-	}
-	for _, v := range r.worst.Violations[:min(len(r.worst.Violations), 3)] {
-		b.WriteString(p.paint(red, "violation") + fmt.Sprintf(": %s\n", printable(v)))
-	}
-	for _, broken := range r.broken {
-		b.WriteString(p.paint(red, "not as expected") + fmt.Sprintf(": %v\n", broken))
-	}
-	fmt.Fprintf(b, "replay: %s\n", r.replay)
-}
-
 // simTable prints the measures, one in a row, with a column for each algorithm.
 func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error {
 	header := []string{""}
@@ -172,23 +155,28 @@ func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error 
 		}
 		tbl.row(append(cells, note)...)
 	}
-	row("attempted", "", func(o *scenario.Summary) string { return num(o.Attempted) })
+	gap := func() { tbl.row(make([]string, len(rs)+2)...) }
+	row("attempted", "tokens that were asked for", func(o *scenario.Summary) string { return num(o.Attempted) })
+	row("admitted", "tokens that passed", func(o *scenario.Summary) string { return num(o.Admitted) })
 	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) string { return num(o.Ideal) })
-	row("admitted", "", func(o *scenario.Summary) string { return num(o.Admitted) })
+	gap()
 	row("net", "admitted less what the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%+.2f%%", o.NetPct) })
 	row("over", "admitted, the ideal refused", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.OverPct) })
 	row("under", "refused, the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.UnderPct) })
 	row("worst excess", "tokens over burst + rate x time", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstExcess.Tokens) })
-	row("in bursts", "", func(o *scenario.Summary) string { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
+	row("in bursts", "the same, in bursts of the limit", func(o *scenario.Summary) string { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
 	if windowed(&sc.Limit) {
 		row("worst window", "tokens over the count of a window", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstWindow) })
 	}
 	row("wrong refusals", "the cluster's level still covered them", func(o *scenario.Summary) string { return num(o.WrongRefused) })
-	row("reports/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
-	row("reports/s/node", "", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
-	row("bytes/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.BytesPerSecond) })
-	row("learning ms", "from a leader's death until the next has learned", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.LearningMS) })
 	row("violations", "of what must hold at every step", func(o *scenario.Summary) string { return num(len(o.Violations)) })
+	gap()
+	row("reports/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
+	row("reports/s/node", "of one node", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
+	row("bytes/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.BytesPerSecond) })
+	if slices.ContainsFunc(rs, func(r *simResult) bool { return r.worst.LearningMS > 0 }) {
+		row("learning ms", "from a leader's death until the next has learned", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.LearningMS) })
+	}
 	row("node-s per CPU-s", "simulated", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.NodeSeconds/max(o.CPUSeconds, 1e-3)) })
 	return tbl.write(b)
 }
@@ -202,7 +190,7 @@ func windowed(l *quota.Limit) bool {
 	return false
 }
 
-// summary prints a line for each scenario and algorithm.
+// summary prints a line for each scenario and algorithm, and how many came out as expected.
 func (s *simulator) summary() error {
 	out := s.cmd.OutOrStdout()
 	fmt.Fprintln(out)
@@ -212,7 +200,11 @@ func (s *simulator) summary() error {
 		tbl.row(r.scenario.Name, string(r.algorithm), num(len(r.runs)), fmt.Sprintf("%+.2f%%", o.NetPct), fmt.Sprintf("%.2f%%", o.OverPct), fmt.Sprintf("%.2f%%", o.UnderPct),
 			fmt.Sprintf("%.1f", o.WorstExcess.Tokens), fmt.Sprintf("%.3f", o.WorstExcess.Bursts), num(o.WrongRefused), r.kept())
 	}
-	return tbl.write(out)
+	if err := tbl.write(out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, s.tally())
+	return err
 }
 
 func (r *simResult) kept() string {

@@ -21,7 +21,7 @@ import (
 // same files and program print the same bytes.
 func (s *simulator) table(ctx context.Context, all []*scenario.Scenario) error {
 	for _, sc := range all {
-		r := &simResult{scenario: sc, algorithm: sim.Quorate, replay: s.replay(sc, sim.Quorate), runs: make([]scenario.Outcome, len(sc.Seeds))}
+		r := &simResult{scenario: sc, algorithm: sim.Quorate, command: s.replay(sc, sim.Quorate), runs: make([]scenario.Outcome, len(sc.Seeds))}
 		s.results = append(s.results, r)
 	}
 	if err := s.playAll(ctx); err != nil {
