@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,15 +15,21 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
+// leaderWait is how long a question of a key waits for a leader: longer than a handover,
+// and than an election after a crash as long as the machine is not busy.
+const leaderWait = 3 * time.Second
+
 // Key returns what the leaders know of a key: one line for each counter that a
 // check of it charges, parents included. Empty if there is no such limit; a
-// NoLeaderError if a counter's range has no leader that answers.
+// NoLeaderError if a counter's range has no leader that answers, for three seconds or
+// until ctx ends.
 func (n *Node) Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, error) {
 	return n.counters(ctx, k, false)
 }
 
 // ResetKey makes a key as good as new, in all tiers of its limit, parents
-// excepted: full, without debt. What nodes hold of it stays theirs.
+// excepted: full, without debt. What nodes hold of it stays theirs. It waits for a
+// leader as Key does; after an error some tiers may have been reset.
 func (n *Node) ResetKey(ctx context.Context, k quota.Key) error {
 	_, err := n.counters(ctx, k, true)
 	return err
@@ -33,18 +41,35 @@ func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quorat
 	if l == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+	defer cancel()
 	var out []*quoratev1.KeyRate
 	for _, c := range limits.Charges(l.LimitName) {
 		if reset && c.Up > 0 {
 			continue
 		}
-		rate, err := n.counter(ctx, quota.Key{LimitName: c.Limit.LimitName, Key: quota.ParentKey(at, c.Up)}, reset)
+		rate, err := n.awaitCounter(ctx, quota.Key{LimitName: c.Limit.LimitName, Key: quota.ParentKey(at, c.Up)}, reset)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, rate)
 	}
 	return out, nil
+}
+
+// awaitCounter asks again while the range has no leader, until ctx ends.
+func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
+	for {
+		rate, err := n.counter(ctx, k, reset)
+		if none := (*NoLeaderError)(nil); !errors.As(err, &none) {
+			return rate, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(retryPause):
+		}
+	}
 }
 
 // counter asks the leader of one counter's range.

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,6 +50,46 @@ func TestKeysOfALimit(t *testing.T) {
 	if lines, err := nodes[0].Key(t.Context(), key("test", "nothing", "k")); err != nil || len(lines) != 0 {
 		t.Errorf("of no limit: %v, %v", lines, err)
 	}
+}
+
+// Questions of keys wait for the leader that a handover brings.
+func TestKeysThroughHandovers(t *testing.T) {
+	const ranges = 2
+	c := newTrio(t, ranges)
+	l := limit("moved", 20, quota.Soft)
+	c.apply(l)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	moved := make(chan int, 1)
+	go func() {
+		times := 0
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			for _, n := range c.running() {
+				for r := range quota.RangeID(ranges) {
+					if g := n.host.Group(group(r)); g != nil && g.TransferTo(ctx, c.ids()[times%3]) == nil {
+						times++
+					}
+				}
+			}
+		}
+		moved <- times
+	}()
+	asked := 0
+	for began := time.Now(); time.Since(began) < 3*time.Second; asked++ {
+		n, k, at := c.running()[asked%3], key("test", "moved", strconv.Itoa(asked)), time.Now()
+		_, err := n.Key(t.Context(), k)
+		if err == nil {
+			err = n.ResetKey(t.Context(), k)
+		}
+		if waited := time.Since(at); err != nil && waited < leaderWait { // a busy machine may take longer to elect
+			t.Fatalf("key %d, after %v: %v", asked, waited, err)
+		}
+	}
+	stop()
+	if times := <-moved; times < 10 {
+		t.Fatalf("only %d handovers", times)
+	}
+	t.Logf("%d keys were read and reset", asked)
 }
 
 type errCounters map[string]int64
