@@ -5,6 +5,13 @@ export function say(name, ok, detail, ms = 0) {
   process.stdout.write(JSON.stringify({ name, ok: !!ok, ms, detail: detail ? String(detail).slice(0, 4000) : '' }) + '\n');
 }
 
+// told is an error in words: where in our own files it was thrown, then what is wrong.
+// That comes last, for it is the end of a failure that reports keep.
+function told(e) {
+  const at = String(e.stack || '').split('\n').filter((l) => /^ +at /.test(l) && !/node_modules|node:/.test(l)).map((l) => l.trim().replace(/^at (async )?/, '').replace(/(file:\/\/)?\/[^ ]*\//, ''));
+  return `${at.join(' < ')}\n${e.message || e}`;
+}
+
 // attempt runs one check; what it throws is what is wrong.
 export async function attempt(name, f) {
   const began = Date.now();
@@ -12,7 +19,7 @@ export async function attempt(name, f) {
     await f();
     say(name, true, '', Date.now() - began);
   } catch (e) {
-    say(name, false, e.stack || e, Date.now() - began);
+    say(name, false, told(e), Date.now() - began);
   }
 }
 

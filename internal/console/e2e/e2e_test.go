@@ -213,7 +213,7 @@ func TestConsole(t *testing.T) {
 	b := base(t, 11, 12, 13, 15, 21, 22, 23, 31, 32, 33)
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
 	secured, admin, reader := n.secured()
-	drive(t, node, dir, "flows.mjs", 9*time.Minute, map[string]any{
+	drive(t, node, dir, "flows.mjs", 14*time.Minute, map[string]any{
 		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"),
 	})
 }
@@ -248,9 +248,8 @@ func drive(t *testing.T, node, dir, script string, most time.Duration, what map[
 		checks++
 		ended = v.Name == "the end"
 		t.Run(v.Name, func(t *testing.T) {
-			t.Logf("%d ms %s", v.Millis, v.Detail)
 			if !v.OK {
-				t.Error(v.Detail)
+				t.Errorf("after %d ms, at %s", v.Millis, v.Detail)
 			}
 		})
 	}

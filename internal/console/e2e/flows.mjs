@@ -36,13 +36,25 @@ const forms = {
   phone: { viewport: { width: 390, height: 844 }, colorScheme: 'light', hasTouch: true },
 };
 
+// seen is what a page shows when a check of it has failed.
+async function seen(page) {
+  const read = page.evaluate(() => [...document.querySelectorAll('#trouble, dialog[open], main')].map((e) => e.innerText).join(' | ')).catch((e) => e.message);
+  const text = await Promise.race([read, new Promise((give) => setTimeout(give, 5000, 'no answer'))]);
+  return `${page.url()} shows: ${text.replace(/\s+/g, ' ').slice(0, 800)}`;
+}
+
 async function visit(form, f, more = {}, expected = undefined) {
   const ctx = await browser.newContext({ ...forms[form], ...more });
   try {
     const page = await ctx.newPage();
-    page.setDefaultTimeout(30_000); // beside other tests
+    page.setDefaultTimeout(60_000); // beside other tests, which go first
     const wrong = listen(page, expected);
-    await f(page, ctx);
+    try {
+      await f(page, ctx);
+    } catch (e) {
+      e.message += `\n${await seen(page)}\n${wrong.join('\n')}`;
+      throw e;
+    }
     must(wrong.length === 0, wrong.join('\n'));
   } finally {
     await ctx.close();
@@ -153,6 +165,19 @@ async function change(page, button, fields = {}) {
   return dialog;
 }
 const done = (page) => Promise.all([page.waitForEvent('load'), page.click('[data-done]')]);
+
+await attempt('a live part that comes while a dialog closes leaves it closed', () => visit('light', async (page) => {
+  await page.goto(open + 'nodes');
+  await page.click('button[aria-label="Drain n2"]');
+  await page.locator('#dialog [data-step="confirm"]').waitFor();
+  await page.evaluate(async () => {
+    const part = document.querySelector('[data-live]');
+    document.querySelector('#dialog').close(); // its close event is still to come
+    await htmx.swap({ target: part, text: part.innerHTML, swap: 'innerMorph', sourceElement: part });
+  });
+  await page.waitForTimeout(300);
+  must(await page.locator('#dialog').isHidden(), 'open, and empty: ' + await page.locator('#dialog-body').innerHTML());
+}));
 
 await attempt('nodes: cancelling a drain changes nothing', () => visit('light', async (page) => {
   await page.goto(open + 'nodes');

@@ -205,8 +205,9 @@
     if (changed) location.reload();
   }
 
-  document.addEventListener("htmx:after:swap", () => {
+  document.addEventListener("htmx:after:swap", (ev) => {
     const body = $("#dialog-body");
+    if (ev.detail.ctx.target !== body) return; // a live part: the dialog may just be closing
     const step = $("[data-step]", body);
     if (!step) return;
     if (step.dataset.step === "result") changed = true;
