@@ -153,7 +153,7 @@ func policies(r *quoratev1.AllowResponse) []Policy {
 		t := l.GetTiers()[n-1]
 		p.Name, p.Quota, kind, rate = tierName(p.Name, n), t.GetBurst(), t.GetKind(), t.GetRate()
 	}
-	p.Windowed = kind >= quoratev1.Kind_KIND_FIXED && kind <= quoratev1.Kind_KIND_PERIODIC
+	p.Windowed = kind > 0 && quota.Kind(kind-1).Windowed()
 	if kind == quoratev1.Kind_KIND_CONCURRENCY {
 		p.Quota = max(p.Quota, l.GetInFlight())
 		return []Policy{p}

@@ -37,6 +37,11 @@ func TestDocs(t *testing.T) {
 			t.Errorf("docs/limits.md does not say that %s is converted", from)
 		}
 	}
+	for _, k := range windowKinds {
+		if !strings.Contains(string(text), "\n| `"+k.String()+"`") {
+			t.Errorf("docs/limits.md does not say when a window of the kind %s begins", k)
+		}
+	}
 	l := &limitFile{}
 	for _, f := range append(l.limitFields(&draft{}), l.templateFields(&draft{})...) {
 		if !strings.Contains(string(text), "`"+f.name) {

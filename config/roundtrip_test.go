@@ -39,14 +39,19 @@ func TestFormatAnyLimits(t *testing.T) {
 			t.Errorf("only %d of %s; seed %d", n, kind, seed)
 		}
 	}
-	if len(forms) < 13 { // six kinds, five of them in tiers, unlimited and banned
+	if want := len(quota.Kinds()) + len(tierKinds()) + 2; len(forms) < want { // and unlimited and banned
 		t.Errorf("only the forms %v; seed %d", forms, seed)
 	}
 }
 
+// tierKinds are those that a tier may have: all but what is in flight.
+func tierKinds() []quota.Kind {
+	return slices.DeleteFunc(quota.Kinds(), func(k quota.Kind) bool { return k == quota.Concurrency })
+}
+
 func anyTier(rng *rand.Rand, berlin *time.Location) quota.Tier {
 	n := rng.Int64N(1000)
-	switch k := quota.Kinds()[rng.IntN(5)]; k {
+	switch k := pick(rng, tierKinds()...); k {
 	case quota.TokenBucket:
 		return quota.Tier{Rate: quota.Rate{Tokens: n, Per: pick(rng, time.Second, time.Hour, 90*time.Second, 10*time.Millisecond)}, Burst: rng.Int64N(1000)}
 	case quota.CalendarWindow:

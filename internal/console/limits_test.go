@@ -269,3 +269,16 @@ func TestSwitchEnforcement(t *testing.T) {
 		t.Error(res.StatusCode)
 	}
 }
+
+// TestTierText: the console says of every kind how it counts: none is taken for a bucket.
+func TestTierText(t *testing.T) {
+	words := map[string]quoratev1.Kind{}
+	for n := range len(quoratev1.Kind_name) - 1 {
+		kind := quoratev1.Kind(n + 1)
+		text := tierText(&quoratev1.Tier{Kind: kind, Rate: "10/m", Burst: 10, Calendar: "minute"})
+		if other, ok := words[text]; ok {
+			t.Errorf("%v and %v are both said as %q", other, kind, text)
+		}
+		words[text] = kind
+	}
+}

@@ -1,6 +1,8 @@
 package limiter_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/quorate/quorate/internal/limiter/limitertest"
@@ -34,6 +36,11 @@ var subjects = map[string]limitertest.Subject{
 
 // TestConformance holds every algorithm to its exact model.
 func TestConformance(t *testing.T) {
+	for _, k := range quota.Kinds() {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(subjects)), func(s limitertest.Subject) bool { return s.Kind == k }) {
+			t.Errorf("%v is none of the subjects", k)
+		}
+	}
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) { limitertest.Run(t, s) })
 	}

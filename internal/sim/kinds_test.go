@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,15 @@ func tiered(c quota.Ceiling, tiers ...quota.Tier) quota.Limit {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Ceiling: c, More: tiers[1:]}
 	l.SetFirst(tiers[0])
 	return l
+}
+
+// TestEveryKind: every kind that counts by windows is among those that are compared.
+func TestEveryKind(t *testing.T) {
+	for _, k := range quota.Kinds() {
+		if k.Windowed() && !slices.ContainsFunc(kinds, func(c kind) bool { return c.limit(quota.Soft).Kind == k }) {
+			t.Errorf("%v is in none of the limits that TestKinds and TestHardWindows play", k)
+		}
+	}
 }
 
 // TestKinds compares limits of every kind with the ideal, on three and ten

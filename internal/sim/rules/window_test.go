@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ func TestWindowBoundaries(t *testing.T) {
 	calendar := func(u quota.CalendarUnit, z *time.Location) quota.Tier {
 		return quota.Per(10, quota.Calendar{Unit: u, Zone: z})
 	}
+	seen := []quota.Kind{quota.SlidingWindow} // has no end: TestSlidingWindow
 	for _, tc := range []struct {
 		name        string
 		tier        quota.Tier
@@ -60,6 +62,7 @@ func TestWindowBoundaries(t *testing.T) {
 		{"day of 23 hours", calendar(quota.Day, berlin), "2026-03-29T21:59:30Z", "2026-03-29T22:00:00Z"},
 		{"day of 25 hours", calendar(quota.Day, berlin), "2026-10-25T22:59:30Z", "2026-10-25T23:00:00Z"},
 	} {
+		seen = append(seen, tc.tier.Kind)
 		t.Run(tc.name, func(t *testing.T) {
 			g := gangAt(t, utc(tc.begin), 2, ruleOf("l", tc.tier, hard))
 			k, end := key("l", "k"), quota.Time(utc(tc.ends).UnixNano())
@@ -91,6 +94,11 @@ func TestWindowBoundaries(t *testing.T) {
 				t.Errorf("%d of 10 passed in the next window", n)
 			}
 		})
+	}
+	for _, k := range quota.Kinds() {
+		if k.Windowed() && !slices.Contains(seen, k) {
+			t.Errorf("no case has a window of the kind %v", k)
+		}
 	}
 }
 
