@@ -99,6 +99,20 @@ func TestSchemaFields(t *testing.T) {
 // seenByParserOnly are the bad files whose faults no schema can express.
 var seenByParserOnly = regexp.MustCompile(`duplicate-keys|second-document|anchors|tags|syntax|tabs|latin1|utf16|control|deep|empty|comment|null|directive|together`)
 
+// TestSchemaWindows: the schema and the parser have the same words for windows.
+func TestSchemaWindows(t *testing.T) {
+	s := loadSchema(t)
+	for _, where := range []string{"limit", "tier"} {
+		var want []any
+		for _, k := range windowKinds {
+			want = append(want, k.String())
+		}
+		if got := s.Definitions[where].Properties["window"].Enum; !slices.Equal(got, want) {
+			t.Errorf("%s: window: the schema has %v, the parser %v", where, got, want)
+		}
+	}
+}
+
 // TestSchemaAgrees checks the golden files and examples against the schema.
 func TestSchemaAgrees(t *testing.T) {
 	root := loadSchema(t)
