@@ -21,6 +21,7 @@ type fakeNode struct {
 	rateErr error
 	reason  string // why it is not ready
 	asked   *quoratev1.TopRatesRequest
+	errors  []*quoratev1.LimitError
 
 	open      map[string][]quota.Request // reservations
 	settled   map[string]int64
@@ -188,7 +189,7 @@ func (n *fakeNode) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (
 	}
 	n.asked = req
 	return &quoratev1.TopRatesResponse{
-		RangesCovered: 15, RangesTotal: 16,
+		RangesCovered: 15, RangesTotal: 16, Limits: n.errors,
 		Keys: []*quoratev1.KeyRate{{
 			Namespace: "web", Limit: "per_client", Key: "203.0.113.7", Rate: 9.5, Demand: 31.25, Attempted: 1 << 60, Admitted: 2, Refused: 3,
 			Range: 4, Leader: "n2", Term: 5, Members: 3, Rule: &quoratev1.Limit{Namespace: "web", Name: "per_client", Rate: "10/s", Burst: 20, Ceiling: quoratev1.Ceiling_CEILING_HARD},

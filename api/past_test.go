@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon.Add(-d)) }
@@ -133,6 +135,29 @@ func TestRatesGroupsAndPages(t *testing.T) {
 	token := PageToken(res.Keys[0])
 	if _, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{PageToken: token, Label: "1=acme"}); f != nil {
 		t.Errorf("the token of an answer: %v", f)
+	}
+}
+
+// TestRatesEnforcement: an answer says of which limits nobody was refused. What the node does not know it
+// says nothing of.
+func TestRatesEnforcement(t *testing.T) {
+	n := newFake(t)
+	rate := quota.Rate{Tokens: 1, Per: time.Second}
+	if _, _, err := n.SetLimits(t.Context(), []quota.Limit{
+		{LimitName: quota.LimitName{Namespace: "web", Limit: "dark"}, Rate: rate, Burst: 1, Enforcement: quota.Shadow},
+		{LimitName: quota.LimitName{Namespace: "web", Limit: "some"}, Rate: rate, Burst: 1, Fraction: quota.Million / 4},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.errors = []*quoratev1.LimitError{{Namespace: "web", Limit: "dark"}, {Namespace: "web", Limit: "some"}, {Namespace: "web", Limit: "gone"}}
+	res, f := newService(n, Options{}).topRates(t.Context(), &quoratev1.TopRatesRequest{})
+	if f != nil {
+		t.Fatal(f)
+	}
+	for i, want := range []string{"dark ENFORCEMENT_SHADOW 1", "some ENFORCEMENT_ENFORCE 0.25", "gone ENFORCEMENT_UNSPECIFIED 0"} {
+		if l := res.Limits[i]; fmt.Sprint(l.Limit, " ", l.Enforcement, " ", l.Fraction) != want {
+			t.Errorf("%v; want %s", l, want)
+		}
 	}
 }
 

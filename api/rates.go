@@ -49,7 +49,19 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 		res.NextPageToken = PageToken(res.Keys[len(res.Keys)-1])
 	}
 	s.completeRules(res.GetKeys())
+	s.completeLimits(res.GetLimits())
 	return res, nil
+}
+
+// completeLimits says of each limit whether what was not admitted was refused.
+func (s *service) completeLimits(list []*quoratev1.LimitError) {
+	limits := s.node.Limits()
+	for _, e := range list {
+		if l, ok := limits.Find(quota.LimitName{Namespace: e.Namespace, Limit: e.Limit}); ok {
+			rule := LimitProto(l)
+			e.Enforcement, e.Fraction = rule.Enforcement, rule.Fraction
+		}
+	}
 }
 
 // PageToken is the token of the page behind a key.

@@ -167,10 +167,15 @@ func levelText(k *quoratev1.KeyRate) string {
 	return fmt.Sprintf("%s of %s left%s", num(k.Remaining), num(max(k.Rule.GetBurst(), k.Rule.GetInFlight())), by)
 }
 
-// shadowMark marks in tables a rule whose refusals are counted, and refuse nobody.
+// shadowMark marks in tables a rule whose refusals are counted, and refuse nobody, or not all keys.
 func shadowMark(l *quoratev1.Limit) string {
-	if l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_SHADOW {
+	switch f := l.GetFraction(); {
+	case l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
 		return " shadow"
+	case l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return " off"
+	case f > 0 && f < 1:
+		return fmt.Sprintf(" enforced for %.4g%%", 100*f)
 	}
 	return ""
 }

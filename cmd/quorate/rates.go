@@ -184,11 +184,28 @@ func printGroups(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
 	if err := tbl.write(w); err != nil {
 		return err
 	}
+	if names := unrefused(res.Limits); names != "" {
+		fmt.Fprintf(w, "REFUSED has what passed all the same, since it is not enforced or not for all keys: %s\n", names)
+	}
 	if res.GroupsPartial {
 		_, err := fmt.Fprintf(w, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
 		return err
 	}
 	return nil
+}
+
+// unrefused are the limits of which not all that is not admitted is refused.
+func unrefused(limits []*quoratev1.LimitError) string {
+	var names []string
+	for _, l := range limits {
+		if mark := shadowMark(&quoratev1.Limit{Enforcement: l.Enforcement, Fraction: l.Fraction}); mark != "" {
+			names = append(names, printable(l.Namespace+"/"+l.Limit)+mark)
+		}
+	}
+	if more := len(names) - 3; more > 0 {
+		names = append(names[:3], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/golden"
 )
 
@@ -56,5 +57,29 @@ func hasFields(t *testing.T, v any, names ...string) {
 		if _, ok := m[n]; !ok {
 			t.Errorf("JSON has no %s", n)
 		}
+	}
+}
+
+// TestRatesUnrefused: beside the groups it is said which limits did not refuse all that they did not admit.
+func TestRatesUnrefused(t *testing.T) {
+	res := &quoratev1.TopRatesResponse{
+		Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 1, Refused: 9}},
+		Limits: []*quoratev1.LimitError{
+			{Namespace: "web", Limit: "a", Enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW, Fraction: 1},
+			{Namespace: "web", Limit: "b", Fraction: 1},
+			{Namespace: "web", Limit: "c", Enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, Fraction: .25},
+		},
+	}
+	var b strings.Builder
+	if err := printGroups(&b, res, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "REFUSED has what passed all the same, since it is not enforced or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("it says\n%s\nwant at its end\n%s", &b, want)
+	}
+	b.Reset()
+	res.Limits = res.Limits[1:2]
+	if err := printGroups(&b, res, false); err != nil || strings.Contains(b.String(), "passed") {
+		t.Errorf("%v: %s", err, &b)
 	}
 }

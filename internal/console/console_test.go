@@ -112,6 +112,29 @@ func TestVendored(t *testing.T) {
 // inline is what the Content-Security-Policy forbids: scripts, styles and handlers in the page.
 var inline = regexp.MustCompile(`(?i)<style|<script>|<script [^>]*>[^<]|\sstyle=|\son[a-z]+=|hx-on|javascript:|(src|href)="(https?:)?//`)
 
+// TestOverviewShadow: the tables of the overview mark limits of which not all that is not admitted is refused.
+func TestOverviewShadow(t *testing.T) {
+	f := newFake()
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.TopRatesResponse{
+			Keys: []*quoratev1.KeyRate{{Namespace: "web", Limit: "dark", Demand: 3, Rule: &quoratev1.Limit{Enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW, Fraction: 1}}},
+			Limits: []*quoratev1.LimitError{
+				{Namespace: "web", Limit: "login", Enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, Fraction: 1},
+				{Namespace: "web", Limit: "some", Enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, Fraction: .25},
+			},
+		}, nil
+	}
+	_, body := get(New(Deps{Conn: f, Self: "n1"}), "/console/")
+	body = regexp.MustCompile(`(?s)<svg.*?</svg>`).ReplaceAllString(body, "")
+	for _, want := range []string{
+		`<td>web/dark <span class="badge warn">shadow</span></td>`, `<td>web/login</td>`, `<td>web/some <span class="badge warn">enforced for 25 %</span></td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is not in\n%s", want, body)
+		}
+	}
+}
+
 // TestPages: every page is shown with strict headers, asks nobody else for anything, and
 // has what comes from outside escaped.
 func TestPages(t *testing.T) {

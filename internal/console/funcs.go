@@ -45,6 +45,7 @@ func (c *Console) funcs() template.FuncMap {
 		"rule":        ruleText,
 		"enforced":    enforcedText,
 		"limitname":   limitTitle,
+		"unenforced":  unenforcedBadge,
 	}
 }
 

@@ -70,6 +70,16 @@ func enforcedText(l *quoratev1.Limit) Badge {
 	return Badge{"good", "enforced"}
 }
 
+// unenforcedBadge marks in tables a limit of which not all that is not admitted is refused; nil is every
+// other.
+func unenforcedBadge(e quoratev1.Enforcement, fraction float64) *Badge {
+	b := enforcedText(&quoratev1.Limit{Enforcement: e, Fraction: fraction})
+	if b.Kind != "warn" {
+		return nil
+	}
+	return &b
+}
+
 // limitTitle is a limit's name as people say it.
 func limitTitle(namespace, limit string) string {
 	switch {

@@ -43,6 +43,7 @@ var keyColumns = []column{
 
 type row struct {
 	name  string
+	mark  string // behind the first cell, also where that is cut
 	cells []string
 	sort  []float64 // of limits: by column; the first is not looked at
 	alarm bool      // refuses, or is beyond its bound
@@ -109,11 +110,24 @@ func limitRow(name string, l, before *quoratev1.LimitError, dt time.Duration) ro
 	}
 	demand, admitted := perSecond(l.Attempted, before.GetAttempted()), perSecond(l.Admitted, before.GetAdmitted())
 	v := []float64{0, demand, admitted, max(0, demand-admitted), float64(l.Attempted - l.Admitted), l.OverAdmitted, l.NeedlessRefusals, l.WorstExcess, l.Bound}
-	r := row{name: name, cells: []string{name}, sort: v, alarm: l.WorstExcess > l.Bound}
+	r := row{name: name, mark: mark(l.Enforcement, l.Fraction), cells: []string{name}, sort: v, alarm: l.WorstExcess > l.Bound}
 	for _, x := range v[1:] {
 		r.cells = append(r.cells, number(x))
 	}
 	return r
+}
+
+// mark says that not all that a limit does not admit is refused.
+func mark(e quoratev1.Enforcement, fraction float64) string {
+	switch {
+	case e == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
+		return " shadow"
+	case e == quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return " off"
+	case fraction > 0 && fraction < 1:
+		return " " + strconv.FormatFloat(100*fraction, 'g', 4, 64) + "%"
+	}
+	return ""
 }
 
 // number prints an amount in five places or so: 1234, 12.3k, 4.56M.

@@ -21,6 +21,9 @@ type cluster struct {
 	asked []*quoratev1.TopRatesRequest
 	n     int64
 	err   error
+
+	enforcement quoratev1.Enforcement // of b/busy
+	fraction    float64
 }
 
 func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.GetStatusResponse, *quoratev1.TopRatesResponse, error) {
@@ -34,7 +37,7 @@ func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quora
 		RangesCovered: 15, RangesTotal: 16, AsOf: timestamppb.New(time.Unix(1_800_000_000+2*c.n, 0)),
 		Limits: []*quoratev1.LimitError{
 			{Namespace: "a", Limit: "quiet", Attempted: 5, Admitted: 5, Bound: 3},
-			{Namespace: "b", Limit: "busy", Attempted: 200 * c.n, Admitted: 120 * c.n, WorstExcess: 9, Bound: 5},
+			{Namespace: "b", Limit: "busy", Attempted: 200 * c.n, Admitted: 120 * c.n, WorstExcess: 9, Bound: 5, Enforcement: c.enforcement, Fraction: c.fraction},
 		},
 	}
 	if req.Limit != "" {
@@ -93,6 +96,27 @@ func TestLimits(t *testing.T) {
 	}
 	if f := strings.Fields(got[3]); len(f) != 9 || f[1] != "100" || f[2] != "60" || f[3] != "40" || f[8] != "5" {
 		t.Errorf("busy: %q", f)
+	}
+}
+
+// TestShadow: of a limit in shadow what is not admitted is not refused: it is marked, also where its name
+// is cut, and above its keys.
+func TestShadow(t *testing.T) {
+	c := &cluster{enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW, fraction: 1}
+	if got := screen(play(t, c, "")); !strings.Contains(got, "b/busy shadow ") || strings.Contains(got, "quiet shadow") {
+		t.Error(got)
+	}
+	m := play(t, c, "")
+	m.width = 60
+	if got := screen(m); !strings.Contains(got, " shadow ") {
+		t.Error(got)
+	}
+	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, shadow: what is refused passes") {
+		t.Error(got)
+	}
+	c = &cluster{enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, fraction: .25}
+	if got := screen(play(t, c, "", "enter")); !strings.Contains(got, "keys of b/busy, enforced for 25% of the keys; what the others are refused passes") {
+		t.Error(got)
 	}
 }
 

@@ -89,6 +89,7 @@ func (m *Model) whatLine() string {
 	if m.typing {
 		what += "_"
 	}
+	what += m.unenforced()
 	if m.paused {
 		what += m.style(yellow, "  paused")
 	}
@@ -99,6 +100,22 @@ func (m *Model) whatLine() string {
 		what += at.AsTime().UTC().Format("  15:04:05Z")
 	}
 	return what
+}
+
+// unenforced says of the limit whose keys are shown that what they are not admitted passes.
+func (m *Model) unenforced() string {
+	for _, l := range m.rates.GetLimits() {
+		if l.Namespace+"/"+l.Limit != m.limit {
+			continue
+		}
+		switch what := mark(l.Enforcement, l.Fraction); {
+		case strings.HasSuffix(what, "%"):
+			return m.style(yellow, ", enforced for"+what+" of the keys; what the others are refused passes")
+		case what != "":
+			return m.style(yellow, ","+what+": what is refused passes")
+		}
+	}
+	return ""
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -112,6 +129,9 @@ func widthsOf(t *table, width int) []int {
 	}
 	for i := range t.rows {
 		for j, cell := range t.rows[i].cells {
+			if j == 0 {
+				cell += t.rows[i].mark
+			}
 			out[j] = max(out[j], ansi.StringWidth(printable(cell)))
 		}
 	}
@@ -137,7 +157,11 @@ func (m *Model) titles(t *table, widths []int) string {
 func (m *Model) row(r *row, widths []int, chosen bool) string {
 	cells := make([]string, len(r.cells))
 	for i, c := range r.cells {
-		cells[i] = align(printable(c), widths[i], i == 0)
+		c = printable(c)
+		if i == 0 {
+			c = ansi.Truncate(c, max(0, widths[i]-len(r.mark)), "…") + r.mark
+		}
+		cells[i] = align(c, widths[i], i == 0)
 	}
 	line := strings.Join(cells, "  ")
 	switch {
@@ -188,7 +212,8 @@ const helpText = `quorate top: who asks for most, as it changes
 
 Of limits: tokens per second asked for, admitted and refused, since the screen before;
 in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least), the
-WORST excess of a key, and the BOUND that it keeps to.
+WORST excess of a key, and the BOUND that it keeps to. What a limit in shadow, or off,
+refuses passes all the same; one with 25% is enforced for so many of its keys.
 Of keys: USED is what is asked for as a part of what is refilled; LEFT, what can be spent now.
 
 Any key goes back.`

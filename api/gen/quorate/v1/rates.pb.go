@@ -697,7 +697,13 @@ type LimitError struct {
 	LongestGap *durationpb.Duration `protobuf:"bytes,11,opt,name=longest_gap,json=longestGap,proto3" json:"longest_gap,omitempty"`
 	// The most that a key may be over-admitted while all nodes hear of each other:
 	// the stated bound, for this cluster's size, delay and sync interval.
-	Bound         float64 `protobuf:"fixed64,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	Bound float64 `protobuf:"fixed64,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	// Whether refusals are carried out, by the limits that the node has which was
+	// asked. In shadow or off nobody was refused: what is attempted and not admitted
+	// passed all the same. Not set where the node does not know the limit.
+	Enforcement Enforcement `protobuf:"varint,13,opt,name=enforcement,proto3,enum=quorate.v1.Enforcement" json:"enforcement,omitempty"`
+	// The part of the keys that it is enforced for; the others are in shadow.
+	Fraction      float64 `protobuf:"fixed64,14,opt,name=fraction,proto3" json:"fraction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +818,20 @@ func (x *LimitError) GetLongestGap() *durationpb.Duration {
 func (x *LimitError) GetBound() float64 {
 	if x != nil {
 		return x.Bound
+	}
+	return 0
+}
+
+func (x *LimitError) GetEnforcement() Enforcement {
+	if x != nil {
+		return x.Enforcement
+	}
+	return Enforcement_ENFORCEMENT_UNSPECIFIED
+}
+
+func (x *LimitError) GetFraction() float64 {
+	if x != nil {
+		return x.Fraction
 	}
 	return 0
 }
@@ -1063,7 +1083,7 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\binterval\x18\b \x01(\v2\x19.google.protobuf.DurationR\binterval\"b\n" +
 	"\x12WatchRatesResponse\x122\n" +
 	"\x05rates\x18\x01 \x01(\v2\x1c.quorate.v1.TopRatesResponseR\x05rates\x12\x18\n" +
-	"\askipped\x18\x02 \x01(\x04R\askipped\"\xdf\x03\n" +
+	"\askipped\x18\x02 \x01(\x04R\askipped\"\xb6\x04\n" +
 	"\n" +
 	"LimitError\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1079,7 +1099,9 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	" \x01(\x01R\x11worstExcessBursts\x12:\n" +
 	"\vlongest_gap\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"longestGap\x12\x14\n" +
-	"\x05bound\x18\f \x01(\x01R\x05bound\"\xe4\x03\n" +
+	"\x05bound\x18\f \x01(\x01R\x05bound\x129\n" +
+	"\venforcement\x18\r \x01(\x0e2\x17.quorate.v1.EnforcementR\venforcement\x12\x1a\n" +
+	"\bfraction\x18\x0e \x01(\x01R\bfraction\"\xe4\x03\n" +
 	"\aKeyRate\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -1151,25 +1173,26 @@ var file_quorate_v1_rates_proto_goTypes = []any{
 	(*KeyRate)(nil),                   // 7: quorate.v1.KeyRate
 	(*timestamppb.Timestamp)(nil),     // 8: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),       // 9: google.protobuf.Duration
-	(*Limit)(nil),                     // 10: quorate.v1.Limit
-	(*HistoryRequest)(nil),            // 11: quorate.v1.HistoryRequest
-	(*HistoryKeysRequest)(nil),        // 12: quorate.v1.HistoryKeysRequest
-	(*HistoryLimitsRequest)(nil),      // 13: quorate.v1.HistoryLimitsRequest
-	(*HeadroomRequest)(nil),           // 14: quorate.v1.HeadroomRequest
-	(*WhatIfRequest)(nil),             // 15: quorate.v1.WhatIfRequest
-	(*SuggestRequest)(nil),            // 16: quorate.v1.SuggestRequest
-	(*ForecastRequest)(nil),           // 17: quorate.v1.ForecastRequest
-	(*NoisyRequest)(nil),              // 18: quorate.v1.NoisyRequest
-	(*RateServiceReportRequest)(nil),  // 19: quorate.v1.RateServiceReportRequest
-	(*HistoryResponse)(nil),           // 20: quorate.v1.HistoryResponse
-	(*HistoryKeysResponse)(nil),       // 21: quorate.v1.HistoryKeysResponse
-	(*HistoryLimitsResponse)(nil),     // 22: quorate.v1.HistoryLimitsResponse
-	(*HeadroomResponse)(nil),          // 23: quorate.v1.HeadroomResponse
-	(*WhatIfResponse)(nil),            // 24: quorate.v1.WhatIfResponse
-	(*SuggestResponse)(nil),           // 25: quorate.v1.SuggestResponse
-	(*ForecastResponse)(nil),          // 26: quorate.v1.ForecastResponse
-	(*NoisyResponse)(nil),             // 27: quorate.v1.NoisyResponse
-	(*RateServiceReportResponse)(nil), // 28: quorate.v1.RateServiceReportResponse
+	(Enforcement)(0),                  // 10: quorate.v1.Enforcement
+	(*Limit)(nil),                     // 11: quorate.v1.Limit
+	(*HistoryRequest)(nil),            // 12: quorate.v1.HistoryRequest
+	(*HistoryKeysRequest)(nil),        // 13: quorate.v1.HistoryKeysRequest
+	(*HistoryLimitsRequest)(nil),      // 14: quorate.v1.HistoryLimitsRequest
+	(*HeadroomRequest)(nil),           // 15: quorate.v1.HeadroomRequest
+	(*WhatIfRequest)(nil),             // 16: quorate.v1.WhatIfRequest
+	(*SuggestRequest)(nil),            // 17: quorate.v1.SuggestRequest
+	(*ForecastRequest)(nil),           // 18: quorate.v1.ForecastRequest
+	(*NoisyRequest)(nil),              // 19: quorate.v1.NoisyRequest
+	(*RateServiceReportRequest)(nil),  // 20: quorate.v1.RateServiceReportRequest
+	(*HistoryResponse)(nil),           // 21: quorate.v1.HistoryResponse
+	(*HistoryKeysResponse)(nil),       // 22: quorate.v1.HistoryKeysResponse
+	(*HistoryLimitsResponse)(nil),     // 23: quorate.v1.HistoryLimitsResponse
+	(*HeadroomResponse)(nil),          // 24: quorate.v1.HeadroomResponse
+	(*WhatIfResponse)(nil),            // 25: quorate.v1.WhatIfResponse
+	(*SuggestResponse)(nil),           // 26: quorate.v1.SuggestResponse
+	(*ForecastResponse)(nil),          // 27: quorate.v1.ForecastResponse
+	(*NoisyResponse)(nil),             // 28: quorate.v1.NoisyResponse
+	(*RateServiceReportResponse)(nil), // 29: quorate.v1.RateServiceReportResponse
 }
 var file_quorate_v1_rates_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.TopRatesRequest.order:type_name -> quorate.v1.RateOrder
@@ -1181,34 +1204,35 @@ var file_quorate_v1_rates_proto_depIdxs = []int32{
 	9,  // 6: quorate.v1.WatchRatesRequest.interval:type_name -> google.protobuf.Duration
 	2,  // 7: quorate.v1.WatchRatesResponse.rates:type_name -> quorate.v1.TopRatesResponse
 	9,  // 8: quorate.v1.LimitError.longest_gap:type_name -> google.protobuf.Duration
-	10, // 9: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
-	1,  // 10: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
-	4,  // 11: quorate.v1.RateService.WatchRates:input_type -> quorate.v1.WatchRatesRequest
-	11, // 12: quorate.v1.RateService.History:input_type -> quorate.v1.HistoryRequest
-	12, // 13: quorate.v1.RateService.HistoryKeys:input_type -> quorate.v1.HistoryKeysRequest
-	13, // 14: quorate.v1.RateService.HistoryLimits:input_type -> quorate.v1.HistoryLimitsRequest
-	14, // 15: quorate.v1.RateService.Headroom:input_type -> quorate.v1.HeadroomRequest
-	15, // 16: quorate.v1.RateService.WhatIf:input_type -> quorate.v1.WhatIfRequest
-	16, // 17: quorate.v1.RateService.Suggest:input_type -> quorate.v1.SuggestRequest
-	17, // 18: quorate.v1.RateService.Forecast:input_type -> quorate.v1.ForecastRequest
-	18, // 19: quorate.v1.RateService.Noisy:input_type -> quorate.v1.NoisyRequest
-	19, // 20: quorate.v1.RateService.Report:input_type -> quorate.v1.RateServiceReportRequest
-	2,  // 21: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
-	5,  // 22: quorate.v1.RateService.WatchRates:output_type -> quorate.v1.WatchRatesResponse
-	20, // 23: quorate.v1.RateService.History:output_type -> quorate.v1.HistoryResponse
-	21, // 24: quorate.v1.RateService.HistoryKeys:output_type -> quorate.v1.HistoryKeysResponse
-	22, // 25: quorate.v1.RateService.HistoryLimits:output_type -> quorate.v1.HistoryLimitsResponse
-	23, // 26: quorate.v1.RateService.Headroom:output_type -> quorate.v1.HeadroomResponse
-	24, // 27: quorate.v1.RateService.WhatIf:output_type -> quorate.v1.WhatIfResponse
-	25, // 28: quorate.v1.RateService.Suggest:output_type -> quorate.v1.SuggestResponse
-	26, // 29: quorate.v1.RateService.Forecast:output_type -> quorate.v1.ForecastResponse
-	27, // 30: quorate.v1.RateService.Noisy:output_type -> quorate.v1.NoisyResponse
-	28, // 31: quorate.v1.RateService.Report:output_type -> quorate.v1.RateServiceReportResponse
-	21, // [21:32] is the sub-list for method output_type
-	10, // [10:21] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	10, // 9: quorate.v1.LimitError.enforcement:type_name -> quorate.v1.Enforcement
+	11, // 10: quorate.v1.KeyRate.rule:type_name -> quorate.v1.Limit
+	1,  // 11: quorate.v1.RateService.TopRates:input_type -> quorate.v1.TopRatesRequest
+	4,  // 12: quorate.v1.RateService.WatchRates:input_type -> quorate.v1.WatchRatesRequest
+	12, // 13: quorate.v1.RateService.History:input_type -> quorate.v1.HistoryRequest
+	13, // 14: quorate.v1.RateService.HistoryKeys:input_type -> quorate.v1.HistoryKeysRequest
+	14, // 15: quorate.v1.RateService.HistoryLimits:input_type -> quorate.v1.HistoryLimitsRequest
+	15, // 16: quorate.v1.RateService.Headroom:input_type -> quorate.v1.HeadroomRequest
+	16, // 17: quorate.v1.RateService.WhatIf:input_type -> quorate.v1.WhatIfRequest
+	17, // 18: quorate.v1.RateService.Suggest:input_type -> quorate.v1.SuggestRequest
+	18, // 19: quorate.v1.RateService.Forecast:input_type -> quorate.v1.ForecastRequest
+	19, // 20: quorate.v1.RateService.Noisy:input_type -> quorate.v1.NoisyRequest
+	20, // 21: quorate.v1.RateService.Report:input_type -> quorate.v1.RateServiceReportRequest
+	2,  // 22: quorate.v1.RateService.TopRates:output_type -> quorate.v1.TopRatesResponse
+	5,  // 23: quorate.v1.RateService.WatchRates:output_type -> quorate.v1.WatchRatesResponse
+	21, // 24: quorate.v1.RateService.History:output_type -> quorate.v1.HistoryResponse
+	22, // 25: quorate.v1.RateService.HistoryKeys:output_type -> quorate.v1.HistoryKeysResponse
+	23, // 26: quorate.v1.RateService.HistoryLimits:output_type -> quorate.v1.HistoryLimitsResponse
+	24, // 27: quorate.v1.RateService.Headroom:output_type -> quorate.v1.HeadroomResponse
+	25, // 28: quorate.v1.RateService.WhatIf:output_type -> quorate.v1.WhatIfResponse
+	26, // 29: quorate.v1.RateService.Suggest:output_type -> quorate.v1.SuggestResponse
+	27, // 30: quorate.v1.RateService.Forecast:output_type -> quorate.v1.ForecastResponse
+	28, // 31: quorate.v1.RateService.Noisy:output_type -> quorate.v1.NoisyResponse
+	29, // 32: quorate.v1.RateService.Report:output_type -> quorate.v1.RateServiceReportResponse
+	22, // [22:33] is the sub-list for method output_type
+	11, // [11:22] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_rates_proto_init() }
