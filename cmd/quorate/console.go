@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/cluster"
@@ -12,16 +13,17 @@ import (
 // shownSettings are a node's settings as the console shows them: what it runs with, no
 // secrets, and no more of files than where they are.
 func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *listeners) []console.Setting {
-	onOff := func(on bool) string {
-		if on {
-			return "on"
-		}
-		return "off"
-	}
-	dead := cfg.DeadAfter.String()
+	number := func(n int) string { return given(n != 0, strconv.Itoa(n)) }
+	lasting := func(d time.Duration) string { return given(d != 0, d.String()) }
+	dead := lasting(cfg.DeadAfter)
 	if cfg.DeadAfter < 0 {
 		dead = "never"
 	}
+	tls := "off"
+	if sec.on() {
+		tls = "auto"
+	}
+	_, ownSeries := cfg.Series.Len()
 	return []console.Setting{
 		{Name: "cluster", Value: cfg.Cluster, About: "the name that all nodes share"},
 		{Name: "node", Value: string(cfg.Self), About: "this node"},
@@ -39,16 +41,41 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 		{Name: "idle", Value: cfg.Idle.String(), About: "how long an unused key is kept"},
 		{Name: "dead_after", Value: dead, About: "silence after which a node's replicas go to others"},
 		{Name: "raft.heartbeat", Value: cfg.Timing.Heartbeat.String(), About: "silence after which a follower stands for election"},
+		{Name: "raft.election", Value: cfg.Timing.Election.String(), About: "how long a candidate waits for votes"},
 		{Name: "raft.lease", Value: cfg.Timing.Lease.String(), About: "how long a leader leads without its majority"},
-		{Name: "tls", Value: onOff(sec.on()), About: "whether connections are secured"},
-		{Name: "auth", Value: onOff(who.known(sec)), About: "whether callers prove who they are"},
+		{Name: "raft.balance_after", Value: lasting(cfg.BalanceAfter), About: "how long a node must have been connected before it is given ranges to lead"},
+		{Name: "raft.slow_disk", Value: lasting(cfg.SlowDisk), About: "how slow a log may be until others lead"},
+		{Name: "history.keep", Value: onOff(!cfg.History.Off), About: "whether the history of limits is kept"},
+		{Name: "history.minutes", Value: lasting(cfg.History.Minutes), About: "how long points of a minute are kept"},
+		{Name: "history.hours", Value: lasting(cfg.History.Hours), About: "how long points of an hour are kept"},
+		{Name: "history.max_mib", Value: number(int(cfg.History.MaxBytes >> 20)), About: "most of this node's files of it, MiB"},
+		{Name: "metrics.limits", Value: number(ownSeries), About: "limits that have metrics of their own"},
+		{Name: "metrics.top_keys", Value: strconv.Itoa(cfg.TopKeys), About: "busiest keys that metrics name"},
+		{Name: "tls.mode", Value: tls, About: "whether connections are secured"},
+		{Name: "auth.mode", Value: onOff(who.known(sec)), About: "whether callers prove who they are"},
 		{Name: "auth.oidc.issuer", Value: who.auth.OIDC.Issuer, About: "whose JWTs are taken"},
-		{Name: "connections.total", Value: strconv.Itoa(who.connections.Total), About: "most connections of each API port; 0 is the usual"},
+		{Name: "connections.total", Value: number(who.connections.Total), About: "most connections of each API port"},
+		{Name: "connections.per_address", Value: number(who.connections.PerAddress), About: "most of one client address among them"},
 		{Name: "protocols.envoy_rls", Value: onOff(who.protocols.EnvoyRLS), About: "Envoy's rate limit service"},
 		{Name: "protocols.envoy_rlqs", Value: onOff(who.protocols.EnvoyRLQS), About: "Envoy's rate limit quota service"},
 		{Name: "protocols.gubernator", Value: onOff(who.protocols.Gubernator), About: "gubernator's API"},
 		{Name: "protocols.forward_auth", Value: onOff(who.protocols.ForwardAuth), About: "the HTTP check for proxies"},
 	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// given is the text of a setting, if it is not left to its default: in quorate dev alone.
+func given(is bool, text string) string {
+	if is {
+		return text
+	}
+	return "default"
 }
 
 // consoleURL is where a browser on this machine finds the console.
