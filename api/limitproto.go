@@ -19,7 +19,7 @@ func LimitProto(l *quota.Limit) *quoratev1.Limit {
 		Namespace: base.Namespace, Name: base.Limit, Rate: t.Rate, Burst: t.Burst, Kind: t.Kind, Calendar: t.Calendar, Timezone: t.Timezone,
 		Ceiling: quoratev1.Ceiling(l.Ceiling + 1), Class: quoratev1.Class(l.Class + 1), Decide: quoratev1.Decide(l.Decide + 1),
 		MaxCost: l.MaxCost, MaxWait: pause(l.MaxWait), MaxDebt: pause(l.MaxDebt), Lease: pause(l.Lease), Parent: l.Parent,
-		Enforcement: quoratev1.Enforcement(l.Enforcement + 1), Fraction: 1, Near: l.Near, WhenCutOff: cutOffProto(l.CutOff),
+		Near: l.Near, WhenCutOff: cutOffProto(l.CutOff),
 		MaxKeys: l.MaxKeys, Idle: pause(l.Idle), Durable: l.Durable,
 	}
 	if l.Kind == quota.Concurrency {
@@ -30,9 +30,7 @@ func LimitProto(l *quota.Limit) *quoratev1.Limit {
 			out.Tiers = append(out.Tiers, tierProto(&t))
 		}
 	}
-	if l.Fraction > 0 {
-		out.Fraction = float64(l.Fraction) / quota.Million
-	}
+	out.Enforcement, out.Fraction = enforcementProto(l)
 	if l.Near == 0 {
 		out.Near = quota.DefaultNear
 	}
@@ -43,6 +41,15 @@ func LimitProto(l *quota.Limit) *quoratev1.Limit {
 		out.Match = &quoratev1.Match{Methods: l.Match.Methods, Path: l.Match.Path}
 	}
 	return out
+}
+
+// enforcementProto is whether a limit refuses, and for which part of its keys.
+func enforcementProto(l *quota.Limit) (quoratev1.Enforcement, float64) {
+	part := 1.0
+	if l.Fraction > 0 {
+		part = float64(l.Fraction) / quota.Million
+	}
+	return quoratev1.Enforcement(l.Enforcement + 1), part
 }
 
 // shortLimit is the limit as answers to checks show it: without what is as in

@@ -58,8 +58,7 @@ func (s *service) completeLimits(list []*quoratev1.LimitError) {
 	limits := s.node.Limits()
 	for _, e := range list {
 		if l, ok := limits.Find(quota.LimitName{Namespace: e.Namespace, Limit: e.Limit}); ok {
-			rule := LimitProto(l)
-			e.Enforcement, e.Fraction = rule.Enforcement, rule.Fraction
+			e.Enforcement, e.Fraction = enforcementProto(l)
 		}
 	}
 }
