@@ -105,7 +105,11 @@ func TestRequestFaults(t *testing.T) {
 		code                      int
 	}{
 		{"/v1/allow", "", "body", "is empty; send JSON such as", 400},
-		{"/v1/allow", "[]", "body", "is an array; must be an object", 400},
+		{"/v1/allow", "[]", "body", `is an array; must be an object, such as {"namespace":`, 400},
+		{"/v1/allow", "namespace=web&limit=a", "body", `is namespace=web&limit=a; must be an object, such as {"namespace":`, 400},
+		{"/v1/allow", "{\n \"namespace\": \"web\"\n \"limit\": \"a\"}", "body", `at byte 23 (line 3, column 2): the string "limit", where a comma or } after a field belongs`, 400},
+		{"/v1/allow", "{\"namespace\":\"web\",\n\"limit\":\"a}", "limit", "the string at byte 28 (line 2, column 9) of the body has no closing quote", 400},
+		{"/v1/allow", `{"limit":"\x"}`, "limit", `\x, at byte 9 of the body, has a bad escape`, 400},
 		{"/v1/allow", ok("") + "{}", "body", "has more after the object", 400},
 		{"/v1/allow", ok(`,"costs":2`), "costs", `unknown field "costs"; did you mean "cost"? there are: namespace, limit, key, cost, max_wait, method, path`, 400},
 		{"/v1/allow", ok(`,"Key":"x"`), "Key", "unknown field", 400},

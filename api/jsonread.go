@@ -85,7 +85,7 @@ func (r *reader) str(field string) (string, *fault) {
 	end, escaped := 0, false
 	for ; end < len(rest) && rest[end] != '"'; end++ {
 		if rest[end] < ' ' {
-			return "", badField(field, "has a control character at byte %d of the body; write it as \\u%04x", r.i+1+end, rest[end])
+			return "", badField(field, "has a control character at %s of the body; write it as \\u%04x", r.place(r.i+1+end), rest[end])
 		}
 		if rest[end] == '\\' {
 			escaped = true
@@ -93,7 +93,7 @@ func (r *reader) str(field string) (string, *fault) {
 		}
 	}
 	if end >= len(rest) {
-		return "", badField(field, "the string has no closing quote")
+		return "", badField(field, "the string at %s of the body has no closing quote", r.place(r.i))
 	}
 	raw := rest[:end]
 	if !utf8.Valid(raw) {
@@ -106,22 +106,25 @@ func (r *reader) str(field string) (string, *fault) {
 	}
 	var s string
 	if err := json.Unmarshal(r.b[start:r.i], &s); err != nil {
-		return "", badField(field, "%s has a bad escape: %v", clip(string(raw)), err)
+		return "", badField(field, "%s, at %s of the body, has a bad escape: %v", clip(string(raw)), r.place(start), err)
 	}
 	return s, nil
 }
 
-// start refuses an empty body with an example of what belongs there.
+// start refuses a body that is empty or no object with an example of what belongs there.
 func (r *reader) start(example string) *fault {
-	if r.peek() == 0 {
+	switch r.peek() {
+	case '{':
+		return nil
+	case 0:
 		return badField("body", "is empty; send JSON such as %s", example)
 	}
-	return nil
+	return badField("body", "is %s; must be an object, such as %s", r.describe(), example)
 }
 
 func (r *reader) end() *fault {
 	if r.peek(); r.i < len(r.b) {
-		return badField("body", "has more after the object, at byte %d: %s; send one object", r.i, r.describe())
+		return badField("body", "has more after the object, at %s: %s; send one object", r.place(r.i), r.describe())
 	}
 	return nil
 }
@@ -138,6 +141,16 @@ func (r *reader) peek() byte {
 	return 0
 }
 
+// place says where byte i of the body is: of a body of several lines also in which.
+func (r *reader) place(i int) string {
+	before := r.b[:i]
+	line := bytes.Count(before, []byte("\n"))
+	if line == 0 {
+		return fmt.Sprintf("byte %d", i)
+	}
+	return fmt.Sprintf("byte %d (line %d, column %d)", i, line+1, i-bytes.LastIndexByte(before, '\n'))
+}
+
 // token returns the number or word at the reader, without taking it.
 func (r *reader) token() []byte {
 	rest := r.b[r.i:]
@@ -148,7 +161,7 @@ func (r *reader) token() []byte {
 }
 
 func (r *reader) expected(what string) *fault {
-	return badField("body", "at byte %d: %s, where %s belongs", r.i, r.describe(), what)
+	return badField("body", "at %s: %s, where %s belongs", r.place(r.i), r.describe(), what)
 }
 
 // describe says in a few words what comes next.

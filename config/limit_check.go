@@ -66,8 +66,10 @@ func (l *limitFile) locate(d *draft, err error) {
 	}
 }
 
-// checkTogether reports what is wrong between limits: parents.
+// checkTogether reports what is wrong between limits: parents. In a file that has faults already it reports
+// what is sure nevertheless, so that all can be mended in one round.
 func (l *limitFile) checkTogether() {
+	faulty := len(l.faults) > 0
 	_, err := quota.NewLimits(1, l.limits)
 	if err == nil {
 		return
@@ -77,10 +79,31 @@ func (l *limitFile) checkTogether() {
 		name, what, _ := strings.Cut(rest, ": ")
 		namespace, limit, _ := strings.Cut(name, "/")
 		d, ok := l.drafts[quota.LimitName{Namespace: namespace, Limit: limit}]
+		if faulty && (!ok || l.unsure(&d.Limit, what)) {
+			continue
+		}
 		if !ok {
 			l.at(0, 0, "", "%s", text)
 			continue
 		}
 		l.locate(&d, errors.New(what))
 	}
+}
+
+// unsure reports whether what is wrong between a limit and others may follow from a fault that has been
+// reported: one above it has it, or may be among the slas that have. What is no matter of parents has been
+// reported where it stands.
+func (l *limitFile) unsure(limit *quota.Limit, what string) bool {
+	if field, _, _ := strings.Cut(what, ": "); field != "parent" && field != "floor" || limit.Namespace == quota.HTTPNamespace {
+		return true
+	}
+	for range quota.MaxParents {
+		above := quota.LimitName{Namespace: limit.Namespace, Limit: limit.Parent}
+		d, ok := l.drafts[above]
+		if l.broken[above] || !ok {
+			return l.broken[above]
+		}
+		limit = &d.Limit
+	}
+	return false
 }

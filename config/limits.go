@@ -33,12 +33,9 @@ func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
 // parseLimits returns also where each limit is.
 func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]draft, error) {
 	r := &report{source: source, data: data}
-	l := limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}
+	l := limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
 	if root := r.root("version: 1"); root != nil {
 		l.file(place{value: root})
-	}
-	if err := r.err(); err != nil {
-		return nil, nil, err
 	}
 	slices.SortFunc(l.limits, compareLimits)
 	l.checkTogether()
@@ -59,6 +56,7 @@ type limitFile struct {
 	seen   int // limits so far, good or bad
 	limits []quota.Limit
 	drafts map[quota.LimitName]draft // the limits as they stand in the file
+	broken map[quota.LimitName]bool  // limits of the file that have a fault of their own
 }
 
 const (
@@ -124,6 +122,7 @@ func (l *limitFile) room(p place) bool {
 
 // limit reads one limit, and checks it by itself.
 func (l *limitFile) limit(name quota.LimitName, p place) {
+	l.broken[name] = true // until it is added
 	if !l.room(p) {
 		return
 	}
@@ -158,5 +157,6 @@ func (l *limitFile) add(d draft) {
 		return
 	}
 	l.drafts[d.LimitName] = d
+	delete(l.broken, d.LimitName)
 	l.limits = append(l.limits, d.Limit)
 }
