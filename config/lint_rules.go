@@ -81,6 +81,17 @@ func lintZeroBurst(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
+func lintMatchInFlight(_ *lint, l *quota.Limit, say say) {
+	if l.Kind != quota.Concurrency || l.Match == nil || l.Enforcement == quota.Off {
+		return
+	}
+	is := "is"
+	if l.Enforcement == quota.Shadow {
+		is = "would be"
+	}
+	say("counts what is in flight, and a check by method and path takes no place: every request that it matches %s refused (use_acquire), unless it reserves; leave match out and acquire the limit by its name, or give it a rate or a window", is)
+}
+
 func lintNeverRefilled(_ *lint, l *quota.Limit, say say) {
 	if l.Kind == quota.TokenBucket && l.Burst > 0 && l.Rate.Tokens == 0 {
 		say("a rate of 0 never refills: a key has %d and then nothing; give it a rate", l.Burst)

@@ -34,6 +34,7 @@ var lintCases = []struct{ rule, bad, good string }{
 	{ruleHidden, "{a: {unlimited: true, match: {path: /health}}, b: {rate: 10/s, match: {path: /*}}}", "{a: {unlimited: true, match: {path: /health}}, b: {rate: 10/s, match: {path: /v1/*}}}"},
 	{ruleHidden, "{a: {rate: 10/s, match: {path: /x}}, b: {rate: 10/s, match: {path: /x/}}}", "{a: {rate: 10/s, match: {path: /x}}, b: {rate: 10/s, match: {path: /y/}}}"},
 	{"leader-suits", "{a: {rate: 1/s}}", "{a: {rate: 1/s, decide: leader}}"},
+	{"match-in-flight", "{a: {in_flight: 5, match: {path: /x}}}", "{a: {in_flight: 5}, b: {rate: 10/s, match: {path: /x}}}"},
 	{"near-never", "{a: {rate: 10/s, near: 100%}}", "{a: {rate: 10/s, near: 99%}}"},
 	{"never-refilled", "{a: {rate: 0/s, burst: 5}}", "{a: {rate: 0/s, burst: 0}}"},
 	{"off", "{a: {rate: 10/s, enforcement: off}}", "{a: {rate: 10/s, enforcement: shadow}}"},
