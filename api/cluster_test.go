@@ -90,7 +90,7 @@ var clusterCalls = []struct {
 	{
 		"POST", "/v1/cluster/authority:rotate", `{"finish":true}`, &quoratev1.RotateAuthorityRequest{Finish: true},
 		&quoratev1.RotateAuthorityResponse{Phase: "steady", Fingerprint: "ab", Trust: []byte("CA")},
-		`{"phase":"steady","waits_for":"","fingerprint":"ab","trust":"Q0E="}`,
+		`{"phase":"steady","waits_for":"","fingerprint":"ab","trust":"Q0E=","seen":[]}`,
 	},
 }
 

@@ -36,7 +36,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 		c.stats.timeouts.Add(1)
 	}
 	if c.breaker.leave(o) {
-		c.notices.unanswered(c.clock.now(), 0, inWords(err.Error()))
+		c.notices.unanswered(c.clock.now(), 0, c.stats.inWords(err.Error()))
 	}
 	return err
 }

@@ -104,6 +104,7 @@ func assemble(o options) (*Client, error) {
 		o.name = processName()
 	}
 	c := &Client{opts: o, clock: newClock(), breaker: breaker{after: o.breakAfter}, ended: make(chan struct{})}
+	c.stats.whyRefused = o.whyRefused
 	c.queues.most, c.notices.logger = int64(o.maxWaiting), o.logger
 	var err error
 	c.fallback, err = newFallback(o.defaults, c.clock)

@@ -197,6 +197,20 @@ func TestCircuitIsSaid(t *testing.T) {
 }
 
 func TestInWords(t *testing.T) {
+	refused := stats{whyRefused: func(text string) string {
+		if strings.Contains(text, "bad certificate") {
+			return "get a new one"
+		}
+		return ""
+	}}
+	refused.refusedBy("n1:1", errors.New("remote error: tls: bad certificate"))
+	if got := refused.lastError(); got != "n1:1: get a new one" {
+		t.Errorf("of a refused certificate: %s", got)
+	}
+	refused.refusedBy("n1:1", errors.New("too many clients"))
+	if got := refused.lastError(); got != "n1:1: too many clients" {
+		t.Errorf("of anything else: %s", got)
+	}
 	for text, want := range map[string]string{
 		"unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type \"text/plain\"": "is HTTP, not gRPC: give the gRPC port, which is 7412 unless set otherwise",
 		"connection error: desc = \"error reading server preface: EOF\"":                                                                "connection error: desc = \"error reading server preface: EOF\"; if the nodes use TLS, give WithTLSDir",

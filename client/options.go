@@ -59,6 +59,7 @@ type options struct {
 	grantWait  time.Duration
 	breakAfter int
 	tlsDir     string
+	whyRefused func(text string) string // why nodes refuse the certificate, "" for other texts; nil without TLS
 	tokenFile  string
 	logger     *slog.Logger // nil: the default
 }

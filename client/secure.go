@@ -31,6 +31,7 @@ func (o *options) secure() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, &Error{Kind: ErrInvalid, Field: "tls_dir", Detail: "tls_dir " + o.tlsDir + ": " + err.Error(), cause: err}
 	}
+	o.whyRefused = store.WhyRefused
 	conf := store.ClientConfig(pki.Want{})
 	conf.NextProtos = []string{"h2"}
 	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(conf))}

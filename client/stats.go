@@ -24,15 +24,27 @@ type stats struct {
 	reports, unsent, grants, bad      atomic.Uint64
 	grantWaits, dropped, waitsRefused atomic.Uint64
 	lastErr                           atomic.Pointer[string]
+
+	whyRefused func(text string) string // as in options
 }
 
 // refusedBy notes why an attempt to attach has failed.
 func (s *stats) refusedBy(addr string, err error) {
 	why := addr + ": no answer in time"
 	if err != nil && !errors.Is(err, context.Canceled) {
-		why = addr + ": " + inWords(status.Convert(err).Message())
+		why = addr + ": " + s.inWords(status.Convert(err).Message())
 	}
 	s.lastErr.Store(&why)
+}
+
+// inWords says what gRPC says of a refused certificate, and of what else it has no words for.
+func (s *stats) inWords(text string) string {
+	if s.whyRefused != nil {
+		if why := s.whyRefused(text); why != "" {
+			return why
+		}
+	}
+	return inWords(text)
 }
 
 // inWords says what gRPC says of the two mistakes that it has no words for.

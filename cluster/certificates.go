@@ -33,6 +33,8 @@ type Certificates interface {
 	Install(certificate []byte) error
 	// SetTrust replaces what is trusted, in PEM.
 	SetTrust(bundle []byte) error
+	// Seen are the certificates of callers that were good here, at most pki.MaxSeen.
+	Seen() []pki.Seen
 }
 
 // callOutLimit is for one attempt to tell a new address.

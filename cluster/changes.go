@@ -40,6 +40,9 @@ func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) 
 	}
 	for {
 		res, err := n.changeOnce(ctx, by, req)
+		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
+			n.addSeen(r)
+		}
 		if refusal := (*members.Error)(nil); err == nil || errors.As(err, &refusal) {
 			return res, err
 		}

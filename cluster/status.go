@@ -39,8 +39,9 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		s.Leads, s.Connected = leads[id], id == n.cfg.Self || slices.Contains(up, id)
 		out.Nodes = append(out.Nodes, s)
 	}
-	if i := slices.Index(v.ids, n.cfg.Self); i >= 0 {
-		out.Nodes[i].Faults = n.faults()
+	self := slices.Index(v.ids, n.cfg.Self)
+	if self >= 0 {
+		out.Nodes[self].Faults = n.faults()
 	}
 	out.Reason = notReady(missing, len(ranges), meta)
 	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
@@ -50,6 +51,9 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 		out.Reason = *why
 	}
 	out.Ready = out.Reason == ""
+	if self >= 0 {
+		out.Nodes[self].Ready, out.Nodes[self].Reason = new(out.Ready), out.Reason
+	}
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,11 @@ func TestRotation(t *testing.T) {
 	until("finishing")
 	if now.GetFingerprint() == before {
 		t.Error("the same authority signs")
+	}
+	if !slices.ContainsFunc(now.GetSeen(), func(s *quoratev1.SeenCertificate) bool {
+		return s.Identity == "client:admin" && s.Authority == before && s.Node != "" && time.Since(s.At.AsTime()) < time.Minute
+	}) {
+		t.Errorf("who still has a certificate of the earlier authority is not said: %v", now.GetSeen())
 	}
 	for _, s := range g.nodes {
 		eventually(t, 5*time.Second, s.id+" renewed its certificate", func() error {

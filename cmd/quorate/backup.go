@@ -73,7 +73,7 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return last
 	}
 	if unreachable(last) {
-		return noneAnswers(addrs, last)
+		return b.noneAnswers(addrs, last)
 	}
 	return refusal(last)
 }

@@ -36,12 +36,22 @@ func newCAStatusCommand() *cobra.Command {
   trusted     clients are to trust it: --trust-out has what their ca.crt is to be;
               then "ca rotate" again
   signing     it signs; every node is to have a certificate of it
-  finishing   clients are to have certificates of it; then "ca rotate --finish"`,
+  finishing   clients are to have certificates of it; then "ca rotate --finish"
+
+In the last two, whoever was seen with a certificate of the earlier authority is
+printed too.`,
 		Example: `  quorate ca status
   quorate ca status --trust-out ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return rotate(cmd, &t, identity{}, output, trustOut, &quoratev1.RotateAuthorityRequest{Ask: true})
+			res, silent, err := askAuthority(cmd.Context(), &t, identity{})
+			if err != nil {
+				return err
+			}
+			if err := printAuthority(cmd, output, trustOut, res); err != nil || output != "text" {
+				return err
+			}
+			return printSeen(cmd.OutOrStdout(), res, silent)
 		},
 	}
 	t.addFlags(cmd)
@@ -65,17 +75,19 @@ trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in --tls-di
 is replaced here). The second has it sign, and all nodes get certificates of it.
 Give your clients certificates of it ("quorate cert issue --replace"). The third,
 with --finish, ends the trust in the earlier one: certificates that it signed open
-nothing more. A call that comes too early changes nothing.`,
+nothing more. It says who was seen with one, when last and by which node, and asks
+unless there is --yes; nodes remember that since they started. It refuses when
+your own certificate is one. A call that comes too early changes nothing.`,
 		Example: `  quorate ca rotate
   quorate ca rotate --finish`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if finish {
-				if err := confirm(cmd, yes, "End the trust in the earlier authority? Clients whose certificates it signed are shut out."); err != nil {
+				if err := confirmFinish(cmd, &t, who, yes); err != nil {
 					return err
 				}
 			}
-			return rotate(cmd, &t, who, output, "", &quoratev1.RotateAuthorityRequest{Finish: finish})
+			return rotate(cmd, &t, who, output, &quoratev1.RotateAuthorityRequest{Finish: finish})
 		},
 	}
 	t.addFlags(cmd)
@@ -86,7 +98,7 @@ nothing more. A call that comes too early changes nothing.`,
 	return cmd
 }
 
-func rotate(cmd *cobra.Command, t *targets, who identity, output, trustOut string, req *quoratev1.RotateAuthorityRequest) error {
+func rotate(cmd *cobra.Command, t *targets, who identity, output string, req *quoratev1.RotateAuthorityRequest) error {
 	var res *quoratev1.RotateAuthorityResponse
 	err := callCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
 		res, err = c.RotateAuthority(ctx, req)
@@ -95,9 +107,16 @@ func rotate(cmd *cobra.Command, t *targets, who identity, output, trustOut strin
 	if err != nil {
 		return err
 	}
-	if dir := orEnv(t.tlsDir, "QUORATE_TLS_DIR"); !req.Ask && dir != "" {
+	trustOut := ""
+	if dir := orEnv(t.tlsDir, "QUORATE_TLS_DIR"); dir != "" {
 		trustOut = filepath.Join(dir, trustFile)
 	}
+	return printAuthority(cmd, output, trustOut, res)
+}
+
+// printAuthority prints how far a rotation is, and writes what is trusted to a file if it
+// has a name.
+func printAuthority(cmd *cobra.Command, output, trustOut string, res *quoratev1.RotateAuthorityResponse) error {
 	if trustOut != "" {
 		if err := replaceFile(trustOut, res.Trust); err != nil {
 			return err

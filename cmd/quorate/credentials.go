@@ -25,6 +25,7 @@ func (t *targets) credentials(addr string) ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.store.Store(store)
 	host, _, _ := net.SplitHostPort(addr)
 	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(withH2(store.ClientConfig(pki.Want{Host: host}))))}
 	if file == "" {

@@ -53,6 +53,9 @@ func helpTexts(t *testing.T) string {
 func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)
 	for _, c := range cmd.Commands() {
+		if c.Hidden {
+			continue
+		}
 		if c.Name() != "help" && c.Name() != "completion" {
 			everyCommand(c, f)
 		}

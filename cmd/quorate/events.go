@@ -166,7 +166,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 			}
 			reached = reached || ok
 			switch status.Code(err) {
-			case codes.InvalidArgument, codes.Unimplemented, codes.NotFound, codes.ResourceExhausted:
+			case codes.InvalidArgument, codes.Unimplemented, codes.NotFound, codes.ResourceExhausted, codes.Unauthenticated, codes.PermissionDenied:
 				return refusal(err)
 			}
 			last = err
@@ -176,7 +176,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 			}
 		}
 		if !reached {
-			return noneAnswers(addrs, last)
+			return e.noneAnswers(addrs, last)
 		}
 		select {
 		case <-ctx.Done():

@@ -132,7 +132,7 @@ func refusal(err error) error {
 	case codes.NotFound:
 		code = exitNotFound
 	}
-	return &exitError{errors.New(explain(st)), code}
+	return &exitError{errors.New(explain(st) + denied(st, deniedIdentity(st.Message()))), code}
 }
 
 // reasonOf returns a node's word for what is wrong, for machines.

@@ -178,6 +178,15 @@ func (f *fakeMembers) rotate(r *quoratev1.RotateAuthorityRequest) (*quoratev1.Ro
 	}
 	if f.rotation != "" {
 		res.Phase, res.WaitsFor = f.rotation, "an operator"
+		now := time.Now()
+		res.Seen = []*quoratev1.SeenCertificate{
+			{Identity: "client:old", Authority: strings.Repeat("cd", 32), At: timestamppb.New(now.Add(-90 * time.Minute)), Node: "n1"},
+			{Identity: "client:shop", Authority: strings.Repeat("cd", 32), At: timestamppb.New(now.Add(-time.Hour)), Node: "n1"},
+			{Identity: "client:shop", Authority: strings.Repeat("cd", 32), At: timestamppb.New(now.Add(-2 * time.Hour)), Node: "n2"},
+			{Identity: "client:shop", Authority: res.Fingerprint, At: timestamppb.New(now.Add(-time.Minute)), Node: "n2"},
+			{Identity: "client:new", Authority: res.Fingerprint, At: timestamppb.New(now), Node: "n2"},
+			{Identity: "node:n4", Authority: strings.Repeat("cd", 32)},
+		}
 	}
 	return res, nil
 }

@@ -16,11 +16,16 @@ import (
 )
 
 func newJoinTokenCommand() *cobra.Command {
-	cmd := group("join-token", "Invite nodes into the cluster",
+	return group("join-token", "Invite nodes into the cluster",
 		`Make, list and revoke join tokens. A join token lets a new node into the cluster;
 it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
 		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
-	cmd.Aliases = []string{"token"}
+}
+
+// newTokenCommand is join-token under the name that it had: it works, and no help shows it.
+func newTokenCommand() *cobra.Command {
+	cmd := newJoinTokenCommand()
+	cmd.Use, cmd.Hidden = "token", true
 	return cmd
 }
 

@@ -113,7 +113,7 @@ func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest
 			return refusal(last)
 		}
 	}
-	return noneAnswers(addrs, last)
+	return r.noneAnswers(addrs, last)
 }
 
 func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quoratev1.WatchRatesRequest) error {

@@ -183,6 +183,8 @@ func (r *renewer) Install(certificate []byte) error {
 	return r.sec.store.Install(certificate, r.key)
 }
 
+func (r *renewer) Seen() []pki.Seen { return r.sec.store.Seen() }
+
 func (r *renewer) SetTrust(bundle []byte) error { return r.sec.store.SetBundle(bundle) }
 
 // ready refuses to start a node that is to be secured and has no certificate.

@@ -37,10 +37,14 @@ The first line begins with "healthy", with "changing" while replicas move or
 nodes drain, with "degraded" when something is broken and everything is still
 served, with "draining" while a node gives back what it leads and ranges miss
 a leader for that, or with "not ready". The command succeeds in any case; with
---check it ends with exit code 1 unless the cluster is healthy or changing.`,
+--check it ends with exit code 1 unless the cluster is healthy or changing.
+
+In JSON and YAML that word is "health" and the rest of the line "health_text";
+"ready" of a node is what it says itself, and is missing where it does not answer;
+"ready" of the whole says that at least one node is.`,
 		Example: fmt.Sprintf(`  %[1]s
   %[1]s --ranges --addr 127.0.0.1:7422
-  %[1]s --check -o json | jq .ready`, path),
+  %[1]s --check -o json | jq '.health, (.nodes[] | {id, ready, reason})'`, path),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd)
@@ -61,6 +65,7 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 	list := askOthers(cmd.Context(), &o.targets, st)
 	v := verdictOf(st, list...)
 	if o.output == "json" {
+		addVerdict(st, list, v)
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
 	} else {
 		err = printStatus(cmd.OutOrStdout(), colours(cmd), st, list, v, o.all)

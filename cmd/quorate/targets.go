@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/pki"
 )
 
 // Where nodes listen: node k, from 1, serves HTTP at base+10k+1, gRPC at
@@ -38,6 +41,7 @@ type targets struct {
 	kept     map[string]*grpc.ClientConn // see keep
 
 	tlsDir, tokenFile string
+	store             atomic.Pointer[pki.Store] // of the last connection; nil without TLS
 }
 
 func (t *targets) addFlags(cmd *cobra.Command) {
@@ -123,7 +127,7 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 	case last == nil:
 		return nil
 	case unreachable(last):
-		return noneAnswers(addrs, last)
+		return t.noneAnswers(addrs, last)
 	case speaksHTTP(last):
 		return unreachableError{fmt.Errorf("at %s is HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise", strings.Join(addrs, ", "))}
 	}
@@ -134,14 +138,6 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 func speaksHTTP(err error) bool {
 	text := status.Convert(err).Message()
 	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
-}
-
-func noneAnswers(addrs []string, last error) error {
-	if text := status.Convert(last).Message(); strings.Contains(text, "connection error") && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")) {
-		return unreachableError{fmt.Errorf("the nodes at %s end every connection: %s\nIf they use TLS, name the credentials with --tls-dir or QUORATE_TLS_DIR", strings.Join(addrs, ", "), text)}
-	}
-	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port or "+addrVariable,
-		strings.Join(addrs, ", "), status.Convert(last).Message())}
 }
 
 // keep keeps connections open from one call to the next, until the returned

@@ -60,6 +60,28 @@ func verdictOf(st *quoratev1.GetStatusResponse, list ...said) verdict {
 	return verdict{healthy, fmt.Sprintf("%s, %s, %s", plural(len(st.Nodes), "node"), plural(len(st.Ranges), "range"), voters(st))}
 }
 
+// addVerdict writes into a status what the table says: how the cluster is, and what each
+// node says of its own readiness.
+func addVerdict(st *quoratev1.GetStatusResponse, list []said, v verdict) {
+	st.Health, st.HealthText, st.Ready = v.word, v.text, false
+	for _, n := range st.Nodes {
+		n.Ready, n.Reason = nil, ""
+	}
+	for _, s := range list {
+		st.Ready = st.Ready || s.fault == "" && s.reason == ""
+		i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == s.node })
+		if i < 0 {
+			continue
+		}
+		if st.Nodes[i].Reason = s.reason; s.fault == "" {
+			st.Nodes[i].Ready = new(s.reason == "")
+		}
+	}
+	if st.Ready {
+		st.Reason = ""
+	}
+}
+
 // moves says whether a range is not as wanted yet.
 func moves(r *quoratev1.RangeStatus) bool { return len(r.Former) > 0 || r.Step != "" }
 

@@ -124,3 +124,32 @@ func TestManyRanges(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestVerdictInJSON: what is printed for programs says of the cluster what the table does, and
+// of each node what it says itself, whichever answered first.
+func TestVerdictInJSON(t *testing.T) {
+	status := func() *quoratev1.GetStatusResponse {
+		return &quoratev1.GetStatusResponse{Node: "a", Reason: "the node stops", Nodes: []*quoratev1.NodeStatus{
+			{Id: "a", Connected: true, Ready: new(bool)}, {Id: "b", Connected: true}, {Id: "c"},
+		}}
+	}
+	list := []said{{node: "a", reason: "the node stops"}, {node: "b"}, {node: "c", fault: "at c:1: refused"}}
+	st := status()
+	addVerdict(st, list, verdictOf(status(), list...))
+	if !st.Ready || st.Reason != "" || st.Health != draining || !strings.HasPrefix(st.HealthText, "node a gives back what it leads") {
+		t.Errorf("%v %q, %s: %s", st.Ready, st.Reason, st.Health, st.HealthText)
+	}
+	for i, want := range []struct {
+		known, ready bool
+		reason       string
+	}{{true, false, "the node stops"}, {true, true, ""}, {false, false, ""}} {
+		if n := st.Nodes[i]; (n.Ready != nil) != want.known || n.GetReady() != want.ready || n.Reason != want.reason {
+			t.Errorf("%s: %v", n.Id, n)
+		}
+	}
+	st = status()
+	addVerdict(st, list[:1], verdictOf(status(), list[:1]...))
+	if st.Ready || st.Reason != "the node stops" {
+		t.Errorf("nobody is ready, and it says %v %q", st.Ready, st.Reason)
+	}
+}

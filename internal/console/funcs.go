@@ -34,7 +34,7 @@ func (c *Console) funcs() template.FuncMap {
 		"danger": func(a Act) Act { a.Danger = true; return a },
 		"about":  func(text string, a Act) Act { a.About = text; return a },
 
-		"nodeState": nodeState, "eventState": eventState, "auditState": auditState, "where": where,
+		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
 		// callName is a method without what all have in common.
 		"callName":    func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
 		"word":        func(prefix, s string) string { return enumText(s, prefix) },
@@ -78,6 +78,8 @@ type Pager struct {
 // nodeState is a node's state in a word.
 func nodeState(n *quoratev1.NodeStatus) Badge {
 	switch {
+	case !n.GetConnected() && n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING:
+		return Badge{"warn", "draining, out of reach"} // it was drained to be stopped
 	case !n.GetConnected():
 		return Badge{"bad", "out of reach"}
 	case len(n.GetFaults()) > 0:
@@ -88,6 +90,36 @@ func nodeState(n *quoratev1.NodeStatus) Badge {
 		return Badge{"warn", "leaving"}
 	}
 	return Badge{"good", "active"}
+}
+
+// stops is what a node that stops says of its readiness (cluster.Stopping).
+const stops = "the node stops"
+
+// clusterState is how the cluster is, as the answering node sees it, in the words of "quorate
+// status": what a node that stops or is drained gives back is no fault, unless more nodes are
+// out of reach than a range can miss.
+func clusterState(st *quoratev1.GetStatusResponse) Badge {
+	if st.GetReady() {
+		return Badge{"good", "Ready"}
+	}
+	gives, up := st.GetReason() == stops, map[string]bool{}
+	for _, n := range st.GetNodes() {
+		up[n.GetId()] = n.GetConnected()
+		gives = gives || n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING && n.GetLeads() > 0
+	}
+	for _, r := range st.GetRanges() {
+		have := 0
+		for _, id := range r.GetReplicas() {
+			if up[id] {
+				have++
+			}
+		}
+		gives = gives && 2*have > len(r.GetReplicas())
+	}
+	if gives {
+		return Badge{"warn", "Draining"}
+	}
+	return Badge{"bad", "Not ready"}
 }
 
 // Badge is a state: a kind of good, warn, bad or idle, which has a shape and a colour,

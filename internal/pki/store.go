@@ -35,6 +35,9 @@ type Store struct {
 	read   fileData
 	failed string // the last error of reading them, to log it once
 	now    atomic.Pointer[material]
+
+	seen   sightings                        // of callers
+	served atomic.Pointer[x509.Certificate] // the CA of the server that was checked last
 }
 
 // material is what the store shows at one moment. Immutable.

@@ -58,10 +58,21 @@ func (s *Store) CheckCaller(p Port, cs tls.ConnectionState) error {
 	}
 	leaf := cs.PeerCertificates[0]
 	if p == APIPort {
-		_, err := s.clientOf(m, leaf)
+		id, err := s.clientOf(m, leaf)
+		if err == nil {
+			s.saw(m, id, cs.PeerCertificates)
+		}
 		return err
 	}
 	return s.anyNode(m, leaf)
+}
+
+func (s *Store) saw(m *material, id Identity, chain []*x509.Certificate) {
+	k := seenKey{id: id}
+	if ca := m.namedIssuer(chain); ca != nil {
+		k.issuer = Fingerprint(ca)
+	}
+	s.seen.add(k, s.opts.Now())
 }
 
 // Caller returns who is at the other end of a connection that came in at the API
@@ -167,6 +178,9 @@ func (s *Store) CheckServer(w Want, cs tls.ConnectionState) error {
 	m := s.fresh()
 	if err := m.verify(cs.PeerCertificates, x509.ExtKeyUsageServerAuth, s.opts.Now()); err != nil {
 		return err
+	}
+	if ca := m.namedIssuer(cs.PeerCertificates); ca != nil {
+		s.served.Store(ca)
 	}
 	leaf := cs.PeerCertificates[0]
 	if w.Node != "" {

@@ -83,8 +83,16 @@ func (t trust) untrusted(leaf *x509.Certificate, err error) error {
 	if len(t.certs) == 0 {
 		e.Text += "there is none yet"
 	}
+	if id, err := IdentityOf(leaf, ""); err == nil && id.Kind == Client && t.namesake(leaf) {
+		e.Text += ". Its CA has the same name: either it is trusted no more, because another has replaced it (quorate ca rotate), or it is that of another cluster. " + newCertificate(id)
+	}
 	e.Err = err
 	return e
+}
+
+// namesake says whether a CA of the bundle has the name of the one that signed.
+func (t trust) namesake(leaf *x509.Certificate) bool {
+	return slices.ContainsFunc(t.certs, func(c *x509.Certificate) bool { return c.Subject.CommonName == leaf.Issuer.CommonName })
 }
 
 // issuer returns the certificate of the bundle whose key has signed cert, nil if

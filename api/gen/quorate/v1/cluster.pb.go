@@ -205,8 +205,14 @@ type GetStatusResponse struct {
 	Lease *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Revision of the membership that the replicas of ranges and their steps are of.
 	MembersRevision uint64 `protobuf:"varint,12,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How the cluster is, of all that its nodes say: healthy, changing, degraded,
+	// draining or not ready. Written by "quorate status", which asks all of them; a
+	// node leaves it empty.
+	Health string `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
+	// Why, in words; likewise.
+	HealthText    string `protobuf:"bytes,14,opt,name=health_text,json=healthText,proto3" json:"health_text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -323,6 +329,20 @@ func (x *GetStatusResponse) GetMembersRevision() uint64 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetHealthText() string {
+	if x != nil {
+		return x.HealthText
+	}
+	return ""
+}
+
 // NodeStatus is one node.
 type NodeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -357,7 +377,12 @@ type NodeStatus struct {
 	// When it joined; unset if it was there from the first.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
 	// Client processes that are attached to it, as it said in the last second.
-	Clients       int32 `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`
+	Clients int32 `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`
+	// Whether it is ready, as it says itself; a node knows it of itself alone, and
+	// "quorate status" asks each. Unset where it is not known.
+	Ready *bool `protobuf:"varint,17,opt,name=ready,proto3,oneof" json:"ready,omitempty"`
+	// Why not, if ready is false.
+	Reason        string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +527,20 @@ func (x *NodeStatus) GetClients() int32 {
 		return x.Clients
 	}
 	return 0
+}
+
+func (x *NodeStatus) GetReady() bool {
+	if x != nil && x.Ready != nil {
+		return *x.Ready
+	}
+	return false
+}
+
+func (x *NodeStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // RangeStatus is one range.
@@ -1795,7 +1834,10 @@ type RotateAuthorityResponse struct {
 	// SHA-256 of the certificate that signs, hexadecimal.
 	Fingerprint string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// The certificates of authorities that are trusted, PEM: what clients need.
-	Trust         []byte `protobuf:"bytes,4,opt,name=trust,proto3" json:"trust,omitempty"`
+	Trust []byte `protobuf:"bytes,4,opt,name=trust,proto3" json:"trust,omitempty"`
+	// Whose certificates the answering node has seen at its API ports since it
+	// started, at most 1024, and members that are dead; sorted by identity.
+	Seen          []*SeenCertificate `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,13 +1900,93 @@ func (x *RotateAuthorityResponse) GetTrust() []byte {
 	return nil
 }
 
+func (x *RotateAuthorityResponse) GetSeen() []*SeenCertificate {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+// SeenCertificate is a certificate that a node has seen.
+type SeenCertificate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose it is, such as client:shop.
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// SHA-256 of the authority that signed it, hexadecimal.
+	Authority string `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
+	// When it was seen last; unset for a member that is dead.
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// The node that saw it.
+	Node          string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeenCertificate) Reset() {
+	*x = SeenCertificate{}
+	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeenCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeenCertificate) ProtoMessage() {}
+
+func (x *SeenCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_cluster_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeenCertificate.ProtoReflect.Descriptor instead.
+func (*SeenCertificate) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_cluster_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SeenCertificate) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *SeenCertificate) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *SeenCertificate) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SeenCertificate) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 var File_quorate_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/cluster.proto\x12\n" +
 	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xbb\x03\n" +
+	"\x10GetStatusRequest\"\xf4\x03\n" +
 	"\x11GetStatusResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -1879,7 +2001,10 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x04sync\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
 	"\x05lease\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12)\n" +
-	"\x10members_revision\x18\f \x01(\x04R\x0fmembersRevision\"\x9e\x04\n" +
+	"\x10members_revision\x18\f \x01(\x04R\x0fmembersRevision\x12\x16\n" +
+	"\x06health\x18\r \x01(\tR\x06health\x12\x1f\n" +
+	"\vhealth_text\x18\x0e \x01(\tR\n" +
+	"healthText\"\xdb\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -1899,7 +2024,10 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x06silent\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x16\n" +
 	"\x06faults\x18\x0e \x03(\tR\x06faults\x127\n" +
 	"\tjoined_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bjoinedAt\x12\x18\n" +
-	"\aclients\x18\x10 \x01(\x05R\aclients\"\xb0\x01\n" +
+	"\aclients\x18\x10 \x01(\x05R\aclients\x12\x19\n" +
+	"\x05ready\x18\x11 \x01(\bH\x00R\x05ready\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x12 \x01(\tR\x06reasonB\b\n" +
+	"\x06_ready\"\xb0\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -1987,12 +2115,18 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\fR\x05trust\"B\n" +
 	"\x16RotateAuthorityRequest\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\bR\x03ask\x12\x16\n" +
-	"\x06finish\x18\x02 \x01(\bR\x06finish\"\x84\x01\n" +
+	"\x06finish\x18\x02 \x01(\bR\x06finish\"\xb5\x01\n" +
 	"\x17RotateAuthorityResponse\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1b\n" +
 	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x12 \n" +
 	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint\x12\x14\n" +
-	"\x05trust\x18\x04 \x01(\fR\x05trust*o\n" +
+	"\x05trust\x18\x04 \x01(\fR\x05trust\x12/\n" +
+	"\x04seen\x18\x05 \x03(\v2\x1b.quorate.v1.SeenCertificateR\x04seen\"\x8b\x01\n" +
+	"\x0fSeenCertificate\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x1c\n" +
+	"\tauthority\x18\x02 \x01(\tR\tauthority\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node*o\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11NODE_STATE_ACTIVE\x10\x01\x12\x17\n" +
@@ -2031,7 +2165,7 @@ func file_quorate_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_quorate_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_quorate_v1_cluster_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: quorate.v1.NodeState
 	(NodeChange)(0),                    // 1: quorate.v1.NodeChange
@@ -2059,55 +2193,58 @@ var file_quorate_v1_cluster_proto_goTypes = []any{
 	(*IssueCertificateResponse)(nil),   // 23: quorate.v1.IssueCertificateResponse
 	(*RotateAuthorityRequest)(nil),     // 24: quorate.v1.RotateAuthorityRequest
 	(*RotateAuthorityResponse)(nil),    // 25: quorate.v1.RotateAuthorityResponse
-	nil,                                // 26: quorate.v1.JoinResponse.NodesEntry
-	(*durationpb.Duration)(nil),        // 27: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 28: google.protobuf.Timestamp
+	(*SeenCertificate)(nil),            // 26: quorate.v1.SeenCertificate
+	nil,                                // 27: quorate.v1.JoinResponse.NodesEntry
+	(*durationpb.Duration)(nil),        // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
 }
 var file_quorate_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: quorate.v1.GetStatusResponse.nodes:type_name -> quorate.v1.NodeStatus
 	5,  // 1: quorate.v1.GetStatusResponse.ranges:type_name -> quorate.v1.RangeStatus
-	27, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
-	27, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
-	27, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
+	28, // 2: quorate.v1.GetStatusResponse.sync:type_name -> google.protobuf.Duration
+	28, // 3: quorate.v1.GetStatusResponse.lease:type_name -> google.protobuf.Duration
+	28, // 4: quorate.v1.NodeStatus.round_trip:type_name -> google.protobuf.Duration
 	0,  // 5: quorate.v1.NodeStatus.state:type_name -> quorate.v1.NodeState
-	27, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
-	28, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
-	27, // 8: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
-	26, // 9: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
-	27, // 10: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	28, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
+	29, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
+	28, // 8: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
+	27, // 9: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
+	28, // 10: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
 	10, // 11: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
-	28, // 12: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
-	28, // 13: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
+	29, // 12: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 13: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
 	10, // 14: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
 	17, // 15: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
 	1,  // 16: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
 	0,  // 17: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
-	27, // 18: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
-	2,  // 19: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
-	6,  // 20: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
-	8,  // 21: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
-	11, // 22: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
-	13, // 23: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
-	15, // 24: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
-	18, // 25: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
-	20, // 26: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
-	22, // 27: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
-	24, // 28: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
-	3,  // 29: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
-	7,  // 30: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
-	9,  // 31: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
-	12, // 32: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
-	14, // 33: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
-	16, // 34: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
-	19, // 35: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
-	21, // 36: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
-	23, // 37: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
-	25, // 38: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	28, // 18: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
+	26, // 19: quorate.v1.RotateAuthorityResponse.seen:type_name -> quorate.v1.SeenCertificate
+	29, // 20: quorate.v1.SeenCertificate.at:type_name -> google.protobuf.Timestamp
+	2,  // 21: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
+	6,  // 22: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
+	8,  // 23: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
+	11, // 24: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
+	13, // 25: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
+	15, // 26: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
+	18, // 27: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
+	20, // 28: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
+	22, // 29: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
+	24, // 30: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
+	3,  // 31: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
+	7,  // 32: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
+	9,  // 33: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
+	12, // 34: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
+	14, // 35: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
+	16, // 36: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
+	19, // 37: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
+	21, // 38: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
+	23, // 39: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
+	25, // 40: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_cluster_proto_init() }
@@ -2115,6 +2252,7 @@ func file_quorate_v1_cluster_proto_init() {
 	if File_quorate_v1_cluster_proto != nil {
 		return
 	}
+	file_quorate_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
 	file_quorate_v1_cluster_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2122,7 +2260,7 @@ func file_quorate_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_cluster_proto_rawDesc), len(file_quorate_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

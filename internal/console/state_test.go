@@ -1,0 +1,48 @@
+package console
+
+import (
+	"testing"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
+)
+
+// TestDrainingIsNoFault: what is drained or stops on purpose is not shown as broken, and what
+// is broken meanwhile is.
+func TestDrainingIsNoFault(t *testing.T) {
+	if stops != cluster.Stopping {
+		t.Errorf("%q is not what nodes say, %q", stops, cluster.Stopping)
+	}
+	node := func(up bool, s quoratev1.NodeState, leads int32) *quoratev1.NodeStatus {
+		return &quoratev1.NodeStatus{Id: "b", Connected: up, State: s, Leads: leads}
+	}
+	const active, draining = quoratev1.NodeState_NODE_STATE_ACTIVE, quoratev1.NodeState_NODE_STATE_DRAINING
+	a, c := &quoratev1.NodeStatus{Id: "a", Connected: true}, &quoratev1.NodeStatus{Id: "c", Connected: true}
+	blind := "1 of 2 ranges have no leader"
+	for _, at := range []struct {
+		name          string
+		reason        string
+		b             *quoratev1.NodeStatus
+		away          bool // c is out of reach too
+		nodes, states Badge
+	}{
+		{"ready", "", node(true, active, 1), false, Badge{"good", "active"}, Badge{"good", "Ready"}},
+		{"drains", blind, node(true, draining, 1), false, Badge{"warn", "draining"}, Badge{"warn", "Draining"}},
+		{"stops", stops, node(true, active, 1), false, Badge{"good", "active"}, Badge{"warn", "Draining"}},
+		{"is drained and down", "", node(false, draining, 0), false, Badge{"warn", "draining, out of reach"}, Badge{"good", "Ready"}},
+		{"is down", blind, node(false, active, 0), false, Badge{"bad", "out of reach"}, Badge{"bad", "Not ready"}},
+		{"another is down too", blind, node(false, draining, 1), true, Badge{"warn", "draining, out of reach"}, Badge{"bad", "Not ready"}},
+	} {
+		c.Connected = !at.away
+		st := &quoratev1.GetStatusResponse{
+			Ready: at.reason == "", Reason: at.reason, Nodes: []*quoratev1.NodeStatus{a, at.b, c},
+			Ranges: []*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a", "b", "c"}}},
+		}
+		if got := nodeState(at.b); got != at.nodes {
+			t.Errorf("%s: the node is shown as %v, want %v", at.name, got, at.nodes)
+		}
+		if got := clusterState(st); got != at.states {
+			t.Errorf("%s: the cluster is shown as %v, want %v", at.name, got, at.states)
+		}
+	}
+}
