@@ -194,6 +194,7 @@ func (n *Node) broadcast(b *peerv1.Beacon) {
 
 func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if b.Leaving {
+		n.routes.peer(from, func(p *peer) { p.parting = true })
 		n.net.MarkDead(from)
 		return
 	}
@@ -220,12 +221,17 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 
 // onPeer is told when a peer comes, is lost, or is definitely dead.
 func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
+	lost := false
 	n.routes.peer(id, func(p *peer) {
 		if p.up != (e == wire.Up) {
 			p.since = time.Now()
 		}
-		p.up, p.dead = e == wire.Up, e == wire.Dead
+		lost = p.up && e != wire.Up && !p.parting
+		p.up, p.dead, p.parting = e == wire.Up, e == wire.Dead, p.parting && e != wire.Up
 	})
+	if lost {
+		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
+	}
 	switch e {
 	case wire.Up:
 		n.announce()

@@ -30,6 +30,7 @@ type route struct {
 type peer struct {
 	up      bool
 	dead    bool
+	parting bool   // it has said that it stops
 	version uint64 // of the limits in force there
 	// policies is how many changes of policy configs it has applied.
 	policies uint64

@@ -2,14 +2,18 @@ package multiraft
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorate/quorate/cluster/wire"
 )
 
 // repeatEvery is how often one kind of line about unreachable peers is logged.
@@ -18,21 +22,56 @@ const repeatEvery = 10 * time.Second
 // unreachable are the lines that raft repeats for every group and every try
 // while a peer is away. One per kind and interval says as much.
 var unreachable = map[string]bool{
-	"failed to heartbeat to":                            true,
-	"failed to appendEntries to":                        true,
-	"failed to make requestVote RPC":                    true,
-	"failed to contact":                                 true,
-	"failed to send snapshot to":                        true,
-	"failed to install snapshot":                        true,
-	"heartbeat timeout reached, starting election":      true,
-	"Election timeout reached, restarting election":     true,
-	"rejecting pre-vote request since we have a leader": true,
-	"no known peers, aborting election":                 true,
+	"failed to heartbeat to":                        true,
+	"failed to appendEntries to":                    true,
+	"failed to make requestVote RPC":                true,
+	"failed to send snapshot to":                    true,
+	"failed to install snapshot":                    true,
+	"heartbeat timeout reached, starting election":  true,
+	"Election timeout reached, restarting election": true,
 }
 
 // ordinary are lines that sound like a fault and are none: what they say instead, at debug.
+// They come with every start, join, transfer of leadership and stop.
 var ordinary = map[string]string{
-	"failed to get previous log": "the log here ends before what the leader took it to have; the leader sends the rest",
+	"failed to get previous log":                                 "the log here ends before what the leader took it to have; the leader sends the rest",
+	"appendEntries rejected, sending older logs":                 "the log of a follower ends before what this leader took it to have; it is sent the rest",
+	"no known peers, aborting election":                          "waits for the leader that takes this replica in",
+	"peer has newer term, stopping replication":                  "another term has begun: this node leads the group no more",
+	"rejecting vote request since we have a leader":              "votes for nobody, because there is a leader",
+	"rejecting pre-vote request since we have a leader":          "votes for nobody, because there is a leader",
+	"rejecting vote request since our last term is greater":      "does not vote for a candidate whose log is older",
+	"rejecting pre-vote request since our last term is greater":  "does not vote for a candidate whose log is older",
+	"rejecting vote request since our last index is greater":     "does not vote for a candidate whose log is shorter",
+	"rejecting pre-vote request since our last index is greater": "does not vote for a candidate whose log is shorter",
+	"failed to contact":                                          "a voter does not answer", // who is out of reach, the cluster says once
+	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": "waits to be a voter",
+}
+
+// told are errors of lines about a peer that say what is logged elsewhere, once: that it is
+// away, that it has not opened a group yet, or that this node stops.
+var told = []string{wire.ErrUnreachable.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
+
+// isOrdinary says whether a line tells of nothing that is wrong, for what goes with it.
+func isOrdinary(msg string, args []any) bool {
+	if msg == "heartbeat timeout reached, starting election" {
+		return text(args, "last-leader-id") == "" // it starts, and has heard of none
+	}
+	if !unreachable[msg] {
+		return false
+	}
+	err := text(args, "error")
+	return slices.ContainsFunc(told, func(end string) bool { return strings.HasSuffix(err, end) })
+}
+
+// text is a value of a line, "" if there is none of that name.
+func text(args []any, name string) string {
+	for i := 0; i+1 < len(args); i += 2 {
+		if args[i] == name {
+			return fmt.Sprint(args[i+1])
+		}
+	}
+	return ""
 }
 
 // limiter lets one line of a kind pass per interval, for all groups together.
@@ -83,6 +122,9 @@ func (l *logger) Log(level hclog.Level, msg string, args ...any) {
 	}
 	if words := ordinary[msg]; words != "" {
 		msg, to = words, slog.LevelDebug
+	}
+	if isOrdinary(msg, args) {
+		to = slog.LevelDebug
 	}
 	if unreachable[msg] && to > slog.LevelDebug {
 		pass, held := l.limit.pass(msg, time.Now())

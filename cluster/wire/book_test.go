@@ -47,6 +47,10 @@ func TestJoiningNodeIsTakenSoon(t *testing.T) {
 				m := newMemory()
 				b := m.start(t, "b", nil, nil)
 				a := m.start(t, "a", map[quota.NodeID]string{"b": "b"}, func(c *Config) { c.Logger = logTo(&log) })
+				time.Sleep(unknownGrace / 2)
+				if log.String() != "" {
+					t.Fatalf("a may become known in a moment, and there is a warning:\n%s", log.String())
+				}
 				time.Sleep(10 * time.Second) // the backoff grows
 				if a.Connected("b") || !strings.Contains(log.String(), "does not know a node") || strings.Contains(log.String(), "level=ERROR") {
 					t.Fatalf("a must be refused, and that is no error:\n%s", log.String())

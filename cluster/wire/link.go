@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,8 +24,9 @@ type link struct {
 
 	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
 
-	told map[string]bool // refusals already logged
-	logs logLimit
+	told    map[string]bool // refusals already logged
+	unknown time.Time       // when the peer first did not know this node; zero if it does
+	logs    logLimit
 }
 
 // run dials until the context ends. The first redial after a loss is
@@ -103,6 +105,9 @@ func (l *link) failed(addr string, err error) {
 	if errors.As(err, &r) {
 		l.peer.noteRefusal(r.text)
 	}
+	if r != nil && l.early(r) {
+		return
+	}
 	if r != nil && !l.told[r.text] && len(l.told) < maxRefusalTexts {
 		if l.told == nil {
 			l.told = map[string]bool{}
@@ -119,6 +124,21 @@ func (l *link) failed(addr string, err error) {
 	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 }
 
+// unknownGrace is how long a peer may refuse a node that it does not know before that is
+// worth a warning: a node that joins may dial before the peer has heard of it.
+const unknownGrace = 2 * time.Second
+
+// early says whether a refusal may be that of a peer that will know this node in a moment.
+func (l *link) early(r *refusedError) bool {
+	if !strings.HasPrefix(r.text, unknownSender) {
+		return false
+	}
+	if l.unknown.IsZero() {
+		l.unknown = time.Now()
+	}
+	return time.Since(l.unknown) < unknownGrace
+}
+
 // serve runs a connection until it ends.
 func (l *link) serve(c *conn, addr string) {
 	n := l.peer.net
@@ -127,6 +147,7 @@ func (l *link) serve(c *conn, addr string) {
 	}
 	defer n.untrack(c)
 	l.conn.Store(c)
+	l.unknown = time.Time{}
 	if err := l.peer.linkUp(l.slot, c.incarnation, addr); err != nil {
 		c.close(err)
 	}
