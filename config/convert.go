@@ -73,7 +73,7 @@ type conversion struct {
 }
 
 func newConversion(r *report) *conversion {
-	return &conversion{limitFile: limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}}}
+	return &conversion{limitFile: newLimitFile(decoder{r})}
 }
 
 func (c *conversion) note(path, do, what string, args ...any) {

@@ -33,7 +33,7 @@ func ParseLimits(source string, data []byte) ([]quota.Limit, error) {
 // parseLimits returns also where each limit is.
 func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName]draft, error) {
 	r := &report{source: source, data: data}
-	l := limitFile{decoder: decoder{r}, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
+	l := newLimitFile(decoder{r})
 	if root := r.root("version: 1"); root != nil {
 		l.file(place{value: root})
 	}
@@ -57,6 +57,10 @@ type limitFile struct {
 	limits []quota.Limit
 	drafts map[quota.LimitName]draft // the limits as they stand in the file
 	broken map[quota.LimitName]bool  // limits of the file that have a fault of their own
+}
+
+func newLimitFile(d decoder) limitFile {
+	return limitFile{decoder: d, drafts: map[quota.LimitName]draft{}, broken: map[quota.LimitName]bool{}}
 }
 
 const (

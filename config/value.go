@@ -125,7 +125,7 @@ func (v Value) OneOf(to *string, words ...string) bool {
 // Limit reads a limit in the form of a limit file and checks it; false if it is
 // not valid. Its name is what is given here.
 func (v Value) Limit(name quota.LimitName) (quota.Limit, bool) {
-	l := limitFile{decoder: v.d, drafts: map[quota.LimitName]draft{}}
+	l := newLimitFile(v.d)
 	l.limit(name, v.p)
 	if len(l.limits) == 0 {
 		return quota.Limit{}, false
