@@ -190,11 +190,16 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
 	}
-	if est >= cost { // hard
-		if !t.final {
-			t.need = Grant
-			return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
-		}
+	if est >= cost && !t.final { // hard
+		t.need = Grant
+		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+	}
+	// Nor does such a guess, when nobody has answered in time, say that a hard limit is used
+	// up: what others are refused is demand too.
+	if doubt && l.Ceiling == quota.Hard && l.MaxDebt == 0 {
+		est += b.ceded
+	}
+	if est >= cost {
 		b.refused += cost
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}

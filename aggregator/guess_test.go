@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -50,5 +51,26 @@ func TestOverBurstSaysWhatRemains(t *testing.T) {
 			t.Errorf("allowed %v, %v, remaining %d; want over_burst and %d", d.Allowed, d.Why, d.Remaining, left)
 		}
 		r.want(softName, 3, true, quota.WhyEstimate)
+	}
+}
+
+// TestDoubt: that the others want more than there is does not say that they got it. Who is
+// refused on that guess alone, because nobody answers in time, is told to come back soon,
+// and not when what was guessed has refilled. What the leader has said stays said.
+func TestDoubt(t *testing.T) {
+	for _, free := range []quota.Units{20 * tokens, 0} {
+		r := newRig(t, Config{Nodes: 3})
+		r.want(hardName, 5, false, quota.WhyNotHeld)
+		r.answer(r.collect(), quota.GrantEntry{Level: free, Free: free, Others: 100 * tokens})
+		r.now = r.now.Add(250 * time.Millisecond)
+		d := r.check(hardName, "k", 5)
+		switch {
+		case d.Allowed:
+			t.Fatal("allowed what is not held")
+		case free > 0 && (d.Why != quota.WhyNotHeld || d.RetryAfter > r.cfg.Sync || d.Remaining < 5):
+			t.Errorf("%v, %d remain, come back in %v; want not_held and soon", d.Why, d.Remaining, d.RetryAfter)
+		case free == 0 && (d.Why != quota.WhyOverLimit || d.RetryAfter < 100*time.Millisecond):
+			t.Errorf("used up: %v, come back in %v", d.Why, d.RetryAfter)
+		}
 	}
 }
