@@ -1,7 +1,11 @@
 package console
 
 import (
+	"context"
+	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster"
@@ -43,6 +47,19 @@ func TestDrainingIsNoFault(t *testing.T) {
 		}
 		if got := clusterState(st); got != at.states {
 			t.Errorf("%s: the cluster is shown as %v, want %v", at.name, got, at.states)
+		}
+	}
+}
+
+// TestForgottenKey: of a key of which the leader holds nothing, no counts of zero are shown.
+func TestForgottenKey(t *testing.T) {
+	f := newFake()
+	for attempted, want := range map[int64]string{0: "is forgotten", 5: "2 admitted, 3 refused of 5"} {
+		f.answer["GetKey"] = func(context.Context, any) (proto.Message, error) {
+			return &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: "web", Limit: "login", Key: "k", Attempted: attempted, Admitted: attempted * 2 / 5, Refused: attempted * 3 / 5}}}, nil
+		}
+		if _, body := get(New(Deps{Conn: f, Self: "n1"}), "/console/key?namespace=web&limit=login&key=k"); !strings.Contains(body, want) {
+			t.Errorf("%d attempted: %q is not in\n%s", attempted, want, body)
 		}
 	}
 }
