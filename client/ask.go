@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc/connectivity"
+
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -63,7 +65,7 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 		}
 		at := (first + uint32(i)) % uint32(len(all))
 		n := all[at]
-		err := attempt(ctx, len(all)-i, n, f)
+		err := attempt(ctx, 1+hopeful(all, at, len(all)-1-i), n, f)
 		if err == nil {
 			if i > 0 {
 				c.nodes.current.CompareAndSwap(first, at)
@@ -83,6 +85,18 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 		return errClosed()
 	}
 	return last
+}
+
+// hopeful is how many of so many nodes behind one may answer: those to which the last attempt
+// to connect has not failed. The others say so at once when they are asked, and need no time.
+func hopeful(all []*node, at uint32, behind int) (n int) {
+	for i := range behind {
+		next := all[(int(at)+1+i)%len(all)]
+		if next.conn.GetState() != connectivity.TransientFailure {
+			n++
+		}
+	}
+	return n
 }
 
 // attempt asks one node, leaving time for the others that are left.

@@ -194,6 +194,37 @@ func TestHangingNodeCostsOneCall(t *testing.T) {
 	t.Error(err)
 }
 
+// TestSlowNodeAmongDeadOnes: nodes that cannot be reached leave their time to the one that can.
+func TestSlowNodeAmongDeadOnes(t *testing.T) {
+	ask := func(timeout time.Duration) error {
+		slow := answering(func(ctx context.Context, req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+			select {
+			case <-time.After(timeout / 2): // with the others it would have a quarter
+			case <-ctx.Done():
+			}
+			return admit(ctx, req)
+		})
+		addr, _ := serve(t, slow)
+		addrs := []string{addr}
+		for range 3 {
+			dead, stop := serve(t, answering(admit))
+			stop()
+			addrs = append(addrs, dead)
+		}
+		c := newClient(t, addrs, WithTimeout(timeout))
+		_, _ = c.Allow(t.Context(), "web", "per_client", "k", 1) // that they are dead is seen by asking them
+		_, err := c.Allow(t.Context(), "web", "per_client", "k", 1)
+		return err
+	}
+	var err error
+	for timeout := 200 * time.Millisecond; timeout < testPatience; timeout *= 4 { // one that suits the machine
+		if err = ask(timeout); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
 func TestErrors(t *testing.T) {
 	n := answering(hang)
 	addr, stop := serve(t, n)

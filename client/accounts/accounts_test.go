@@ -362,6 +362,25 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// TestInTime: what a node says at the deadline is heard as the deadline, whichever side's timer
+// was first; what it says earlier is its own.
+func TestInTime(t *testing.T) {
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			said := status.Error(code, "said by the node")
+			if err := inTime(ctx, said); !errors.Is(err, said) || ctx.Err() != nil {
+				t.Errorf("%v a second before: %v", code, err)
+			}
+			time.Sleep(time.Second - deadlineSlack/2)
+			if err := inTime(ctx, said); status.Code(err) != codes.DeadlineExceeded || errors.Is(err, said) || ctx.Err() == nil {
+				t.Errorf("%v at the deadline: %v, the context %v", code, err, ctx.Err())
+			}
+		})
+	}
+}
+
 func TestErrorDetails(t *testing.T) {
 	st, err := status.New(codes.InvalidArgument, "ops[0].delta: 0; must be more").WithDetails(&errdetails.BadRequest{
 		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "ops[0].delta"}},

@@ -103,13 +103,16 @@ func (a *Application) attempt(ctx context.Context, left int, conn *grpc.ClientCo
 // deadlineSlack is by how much a node may end a call before its deadline here.
 const deadlineSlack = 50 * time.Millisecond
 
-// inTime makes what it is of a node's ending the call at its deadline, which is sent to
-// it as what is left and so may be a little earlier there: that looks like a cancelled
-// call, and the context has not ended yet.
+// inTime makes what it is of a node's ending the call at its deadline: that may look like a
+// cancelled call, and be heard of before the context has ended, for each side has a timer of
+// its own.
 func inTime(ctx context.Context, err error) error {
-	if deadline, ok := ctx.Deadline(); ok && status.Code(err) == codes.Canceled && time.Until(deadline) < deadlineSlack {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded:
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSlack {
+			<-ctx.Done()
+			return status.FromContextError(ctx.Err()).Err()
+		}
 	}
 	return err
 }
