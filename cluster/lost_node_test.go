@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // warnings collects what nodes warn of.
@@ -33,33 +35,54 @@ func (w *warnings) take() string {
 // node are in the log, and nobody is warned. A node that is killed is told of by the others.
 func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 	var w warnings
+	for range 5 {
+		c, ids := startWarned(t, &w)
+		stopWithout(t, c, ids[2])
+		got := w.take()
+		if strings.Contains(got, "heartbeat timeout reached") {
+			t.Logf("not an ordinary life: the machine was so busy that there was an election\n%s", got)
+			c.stop()
+			w.take()
+			continue
+		}
+		if got != "" {
+			t.Errorf("of a start and a stop:\n%s", got)
+		}
+		c.kill(ids[1])
+		c.eventually(10*time.Second, "the node that was killed is told of", func() error {
+			if got := w.take(); !strings.Contains(got, "has not said that it stops") || !strings.Contains(got, "node="+string(ids[1])) {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+		return
+	}
+	t.Error("five times there was an election that nobody asked for")
+}
+
+func startWarned(t *testing.T, w *warnings) (*trio, []quota.NodeID) {
+	t.Helper()
 	c := newTrio(t, 4, func(cfg *Config) {
-		cfg.Logger = slog.New(slog.NewTextHandler(&w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
+		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
 	})
 	c.awaitReady(10 * time.Second)
-	ids := c.ids()
-	stopped, killed := ids[2], ids[1]
-	if err := c.nodes[stopped].Close(t.Context()); err != nil {
+	return c, c.ids()
+}
+
+// stopWithout stops a node, and waits until the others would have complained.
+func stopWithout(t *testing.T, c *trio, id quota.NodeID) {
+	t.Helper()
+	if err := c.nodes[id].Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	delete(c.nodes, stopped)
+	delete(c.nodes, id)
 	c.eventually(10*time.Second, "the others miss the node that stopped", func() error {
 		for _, n := range c.running() {
-			if n.routes.up(stopped) {
+			if n.routes.up(id) {
 				return fmt.Errorf("%s does not", n.cfg.Self)
 			}
 		}
 		return nil
 	})
 	time.Sleep(600 * time.Millisecond) // what is wrong is told of within a lease
-	if got := w.take(); got != "" {
-		t.Errorf("of a start and a stop:\n%s", got)
-	}
-	c.kill(killed)
-	c.eventually(10*time.Second, "the node that was killed is told of", func() error {
-		if got := w.take(); !strings.Contains(got, "has not said that it stops") || !strings.Contains(got, "node="+string(killed)) {
-			return fmt.Errorf("%q", got)
-		}
-		return nil
-	})
 }
