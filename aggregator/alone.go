@@ -118,13 +118,42 @@ func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
 	return quota.Rate{Tokens: l.Rate.Tokens, Per: time.Duration(quota.MulDiv(int64(l.Rate.Per), quota.Million, parts))}
 }
 
-// noteShare keeps this node's part of the demand for when it is cut off.
-func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry) {
-	b.share = 0
-	if whole := l.Rate.PerSecond(); e.Rate > 0 && whole > 0 {
-		b.share = quota.MulDiv(int64(e.Rate), quota.Million, int64(whole)) // the leader's word, which is steadier
-	} else if sum := b.demand + e.Others; sum > 0 {
-		b.share = quota.MulDiv(quota.Million, int64(b.demand), int64(sum))
+// noteShare keeps this node's part of the demand for when it is cut off; since is
+// sinceTold. A smaller part counts nearly at once, a greater one after seconds: a key's
+// first grants do not know of the others yet, and nodes that are silent for a moment,
+// because machines or networks are overloaded, have not given their parts away. What
+// comes next may be the cut.
+func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry, since time.Duration) {
+	share := min(b.partOf(l, e), quota.Million)
+	slow := shareFalls
+	if share > b.share {
+		slow = shareRises
 	}
-	b.share = min(b.share, quota.Million)
+	b.share += quota.MulDiv(share-b.share, int64(since), int64(since+slow))
+}
+
+// How long a change of the share takes, by two thirds about.
+const (
+	shareFalls = 200 * time.Millisecond
+	shareRises = 3 * time.Second
+)
+
+// sinceTold is how long ago a leader last told the level, at most a second: of what was
+// between, one grant says little.
+func (b *bucket) sinceTold(at quota.Time) time.Duration {
+	if !b.told {
+		return 0
+	}
+	return min(max(0, at.Sub(b.toldAt)), time.Second)
+}
+
+// partOf is this node's part of the demand in millionths, as the leader sees it.
+func (b *bucket) partOf(l *quota.Limit, e *quota.GrantEntry) int64 {
+	if whole := l.Rate.PerSecond(); e.Rate > 0 && whole > 0 {
+		return quota.MulDiv(int64(e.Rate), quota.Million, int64(whole)) // the leader's word, which is steadier
+	}
+	if sum := b.demand + e.Others; sum > 0 {
+		return quota.MulDiv(quota.Million, int64(b.demand), int64(sum))
+	}
+	return 0
 }

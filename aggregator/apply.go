@@ -132,8 +132,9 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		return
 	}
 	b.regrant(now, at, off, e)
+	since := b.sinceTold(at)
 	b.anchor(now, at, e)
-	b.noteShare(b.limit(), e)
+	b.noteShare(b.limit(), e, since)
 	b.dry = e.Free < max(b.wanted, quota.Token)
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // from then, or every other turn of the wheel is missed
