@@ -209,6 +209,7 @@ func quorate(t *testing.T, args ...string) (stdout, stderr string, code int) {
 func eventually(t *testing.T, within time.Duration, what string, check func() error) {
 	t.Helper()
 	began, limit := time.Now(), max(within, leastPatience)
+	var last error
 	if soak("SOAK_TARGETS", 0) > 0 {
 		limit = within
 	}
@@ -217,13 +218,14 @@ func eventually(t *testing.T, within time.Duration, what string, check func() er
 		took := time.Since(began)
 		if err == nil {
 			if took > within {
-				t.Logf("late, after %v instead of %v: %s", took, within, what)
+				t.Logf("late, after %v instead of %v: %s; at last: %v", took, within, what, last)
 			}
 			return
 		}
 		if took > limit {
 			t.Fatalf("not after %v; wanted within %v: %s: %v", took, within, what, err)
 		}
+		last = err
 	}
 }
 

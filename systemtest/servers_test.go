@@ -172,29 +172,27 @@ func (c *servers) leaderOf(via *server, k quota.Key) *server {
 	return c.node(id)
 }
 
-// keysLedBy returns keys whose ranges that node leads, one for each limit.
-func (c *servers) keysLedBy(id string, limits ...string) []quota.Key {
+// keysLedBy returns keys whose ranges that node leads, one for each limit. It waits until the
+// node leads any: where the machine stood still, all may have been elected away.
+func (c *servers) keysLedBy(id string, limits ...string) (out []quota.Key) {
 	c.t.Helper()
-	st, err := c.nodes[0].status()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var out []quota.Key
+	var st status
+	eventually(c.t, 10*time.Second, id+" leads a range", func() (err error) {
+		if st, err = c.nodes[0].status(); err == nil && !st.leads(id) {
+			err = errors.New("it leads none")
+		}
+		return err
+	})
 	for _, l := range limits {
 		name, err := quota.ParseLimitName(l)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		for i := 0; ; i++ {
-			k := quota.Key{LimitName: name, Key: fmt.Sprintf("key%d", i)}
-			if st.Ranges[shard.Of(k, c.ranges)].Leader == id {
-				out = append(out, k)
-				break
-			}
-			if i > 10_000 {
-				c.t.Fatalf("%s leads nothing", id)
-			}
+		k := quota.Key{LimitName: name}
+		for i := 0; k.Key == "" || st.Ranges[shard.Of(k, c.ranges)].Leader != id; i++ {
+			k.Key = fmt.Sprintf("key%d", i)
 		}
+		out = append(out, k)
 	}
 	return out
 }
@@ -220,6 +218,14 @@ func (st *status) leads(id string) bool {
 		}
 	}
 	return false
+}
+
+// terms returns the term of each range.
+func (st *status) terms() (out []int) {
+	for _, r := range st.Ranges {
+		out = append(out, r.Term)
+	}
+	return out
 }
 
 func (s *server) status() (st status, err error) {
