@@ -2,7 +2,8 @@
 # of each test that failed, and each skipped test with its reason. Writes
 # "passed failed skipped" to the file named by counts. A package that fails
 # without a failed test (it does not build, it crashed, it timed out) counts as
-# one. Of the stage "race" only the number of skipped tests is told. Exits 1 when a test skipped for something missing.
+# one. What failed tests complained of is written to the file named by why: .ci/run says it
+# again at its end. Of the stage "race" only the number of skipped tests is told. Exits 1 when a test skipped for something missing.
 
 # str returns the string value of a field of the event, still escaped.
 function str(field,   at, rest) {
@@ -26,6 +27,15 @@ function plain(s) {
 	return s
 }
 
+# complaints returns the lines of a test's output that its own file and line begin, but those
+# of what its processes said.
+function complaints(id, text,   n, i, line, out) {
+	n = split(text, line, "\n")
+	for (i = 1; i <= n; i++)
+		if (line[i] ~ /^panic: |^ +[a-z_0-9]+_test\.go:[0-9]+: / && line[i] !~ /harness_test/) out = out "  " substr(line[i], 1, 400) "\n"
+	return "  " id "\n" out
+}
+
 /^\{/ {
 	action = str("Action"); pkg = str("Package"); test = str("Test")
 	id = pkg " " test
@@ -37,7 +47,7 @@ function plain(s) {
 		printf "%s", plain(str("Output"))
 	} else if (test != "") {
 		if (action == "pass") { passed++; delete output[id] }
-		if (action == "fail") { failed++; bad[pkg]++; printf "%s", output[id]; delete output[id] }
+		if (action == "fail") { failed++; bad[pkg]++; printf "%s", output[id]; complained = complained complaints(id, output[id]); delete output[id] }
 		if (action == "skip") {
 			skipped++
 			reason[id] = output[id]
@@ -62,6 +72,7 @@ function plain(s) {
 END {
 	if (stage == "race") printf "%d tests left out by -short: they run in the next stage\n", skipped
 	else for (id in reason) printf "skipped: %s\n%s", id, reason[id]
+	printf "%s", complained > why
 	if (lacking != "") printf "skipped for something missing; install it in .ci/run:%s\n", lacking
 	printf "%d %d %d\n", passed, failed, skipped > counts
 	exit lacking != ""
