@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,42 +117,107 @@ type whatIf struct {
 	Basis string
 }
 
+// playCalm plays both limits while nobody is elected: where a machine stands still for a moment,
+// there may be an election, in which soft limits may be exceeded. It begins again then.
+func (c *servers) playCalm() (from time.Time, refused map[string]int64) {
+	c.t.Helper()
+	for range 5 {
+		before := c.awaitReady(c.nodes[1], 10*time.Second)
+		from = time.Now().Add(-2 * time.Second)
+		refused = c.playBoth()
+		after := c.awaitReady(c.nodes[1], 10*time.Second)
+		if slices.Equal(before.terms(), after.terms()) {
+			return from, refused
+		}
+		c.t.Logf("there was an election while it was played: terms %v, then %v", before.terms(), after.terms())
+		awaitOtherLists()
+	}
+	c.t.Fatal("there was no time without an election")
+	return from, refused
+}
+
+// listsOf is when the lists begin that may have what was asked for at that time: they are by
+// the minute, and have the seconds after it in which they were not written yet.
+func listsOf(at time.Time) time.Time { return at.Add(-time.Minute).Truncate(time.Minute) }
+
+// awaitOtherLists waits until lists that are asked for from then on have nothing of what was.
+func awaitOtherLists() {
+	for before := time.Now(); listsOf(time.Now().Add(-5 * time.Second)).Before(before); {
+		time.Sleep(time.Second)
+	}
+}
+
+// playAndAsk plays both limits, and asks what another rule would have refused. Lists of keys
+// are those of leaders that stayed: where one was elected before they were written, it begins
+// again.
+func (c *servers) playAndAsk() (refused map[string]int64, said map[string]whatIf) {
+	c.t.Helper()
+	for try := 1; ; try++ {
+		before := c.awaitReady(c.nodes[1], 10*time.Second)
+		from, refused := c.playCalm()
+		said, err := c.askBoth(from)
+		if err == nil {
+			return refused, said
+		}
+		after := c.awaitReady(c.nodes[1], 10*time.Second)
+		if try == 4 || slices.Equal(before.terms(), after.terms()) {
+			c.t.Fatalf("try %d: %v; terms %v, then %v", try, err, before.terms(), after.terms())
+		}
+		c.t.Logf("try %d: there was an election before lists were written: %v", try, err)
+		awaitOtherLists()
+	}
+}
+
+// askBoth asks what other rules would have refused since then.
+func (c *servers) askBoth(from time.Time) (said map[string]whatIf, err error) {
+	said = map[string]whatIf{}
+	for limit, next := range map[string]url.Values{"one": {"rate": {"70/s"}, "burst": {"140"}}, "many": {"rate": {"7/s"}, "burst": {"14"}}} {
+		next.Set("namespace", "api")
+		next.Set("limit", limit)
+		next.Set("from", from.UTC().Format(time.RFC3339))
+		if said[limit], err = c.awaitListed(limit, from, next); err != nil {
+			return nil, err
+		}
+	}
+	return said, nil
+}
+
+// awaitListed waits until all that was sent to a limit is known, and returns what another rule
+// would have done with it.
+func (c *servers) awaitListed(limit string, from time.Time, next url.Values) (a whatIf, err error) {
+	sent := int64(playFor/time.Second) * int64(len(loadOf(limit)))
+	began, node := time.Now(), "http://"+c.nodes[1].httpAddr
+	lists := url.Values{"namespace": {"api"}, "limit": {limit}, "from": {listsOf(from).UTC().Format(time.RFC3339)}}
+	for ; time.Since(began) < 90*time.Second; time.Sleep(time.Second) {
+		var keys struct{ Keys []struct{ Attempted int64 } }
+		if err = get(node+"/v1/history/keys?"+lists.Encode(), &keys); err != nil {
+			continue
+		}
+		listed := int64(0)
+		for _, k := range keys.Keys {
+			listed += k.Attempted
+		}
+		if err = get(node+"/v1/plan/what-if?"+next.Encode(), &a); err != nil {
+			continue
+		}
+		if listed >= sent && a.Outcome.Attempted >= sent {
+			return a, nil
+		}
+		err = fmt.Errorf("api/%s: %d of %d listed by key, %d replayed", limit, listed, sent, a.Outcome.Attempted)
+	}
+	return a, err
+}
+
 // TestWhatIfAgain: what three nodes say another rule would have refused of a load is what that rule
 // does refuse when the same load comes again: of a limit with one key, and of one with ten.
 func TestWhatIfAgain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(ruleThen)
-	from := time.Now().Add(-2 * time.Second)
-	then := c.playBoth()
-	said := map[string]whatIf{}
-	for limit, next := range map[string]url.Values{"one": {"rate": {"70/s"}, "burst": {"140"}}, "many": {"rate": {"7/s"}, "burst": {"14"}}} {
-		sent := int64(playFor/time.Second) * int64(len(loadOf(limit)))
-		next.Set("namespace", "api")
-		next.Set("limit", limit)
-		next.Set("from", from.UTC().Format(time.RFC3339))
-		eventually(t, 90*time.Second, "all is told of api/"+limit, func() error {
-			time.Sleep(time.Second)
-			var keys struct{ Keys []struct{ Attempted int64 } }
-			if err := get("http://"+c.nodes[1].httpAddr+"/v1/history/keys?"+url.Values{"namespace": {"api"}, "limit": {limit}}.Encode(), &keys); err != nil {
-				return err
-			}
-			listed := int64(0)
-			for _, k := range keys.Keys {
-				listed += k.Attempted
-			}
-			var a whatIf
-			err := get("http://"+c.nodes[1].httpAddr+"/v1/plan/what-if?"+next.Encode(), &a)
-			if err != nil || listed < sent || a.Outcome.Attempted < sent {
-				return fmt.Errorf("%d of %d listed by key, %d replayed: %w", listed, sent, a.Outcome.Attempted, err)
-			}
-			said[limit] = a
-			return nil
-		})
-	}
+	then, said := c.playAndAsk()
 	c.apply(ruleNext)
 	time.Sleep(3 * time.Second) // all buckets are full
-	again := c.playBoth()
+	_, again := c.playCalm()
 	for limit, a := range said {
 		o := a.Outcome
 		t.Logf("api/%s: of %d, %d were refused then; said of the other rule are %d to %d, %d likely; it refused %d (%s)",
