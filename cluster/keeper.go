@@ -162,8 +162,11 @@ func (n *Node) beacon() *peerv1.Beacon {
 		})
 	}
 	if g := n.host.Group(metaGroup); g != nil {
-		if _, term, serving := g.Leader(); serving {
+		switch id, term, serving := g.Leader(); {
+		case serving:
 			b.Meta, b.MetaTerm = true, term
+		case id == "":
+			n.routes.lostMeta(n.cfg.Self) // without its majority this node leads no more, and nobody else may be there to say who does
 		}
 	}
 	b.PoliciesRevision = n.meta.policies.Load().revision

@@ -181,6 +181,11 @@ func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
 // lost forgets everything that a dead node led.
 func (t *routes) lost(id quota.NodeID) {
 	t.keepOnly(id, nil)
+	t.lostMeta(id)
+}
+
+// lostMeta notes that id does not lead the meta group any more.
+func (t *routes) lostMeta(id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.meta.leader == id {

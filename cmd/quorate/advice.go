@@ -29,15 +29,20 @@ func (t *targets) noneAnswers(addrs []string, last error) error {
 			return &exitError{fmt.Errorf("at %s: %s", list, why), exitDenied}
 		}
 	}
+	if status.Code(last) == codes.DeadlineExceeded {
+		return unreachableError{fmt.Errorf("no answer from %s in time: %s\n\"quorate status\" says which nodes answer, and whether there are leaders", list, text)}
+	}
 	return unreachableError{fmt.Errorf("no node answers at %s: %s\nStart a cluster with \"quorate dev\", or say where one is with --addr, --base-port or "+addrVariable, list, text)}
 }
 
-// denied says what to do about a credential that is missing, or that may too little; it adds
-// to what the node said.
+// denied says what to do about a credential that is missing, or that may too little, and about
+// a majority that is lost; it adds to what the node said.
 func denied(st *status.Status, identity string) string {
 	switch {
 	case st.Code() == codes.Unauthenticated && strings.Contains(st.Message(), "carries no credential"):
 		return "\nGive a directory that has client.crt and client.key with --tls-dir, or a bearer token with --token-file: " + firstCertificate
+	case reasonOf(st) == "NO_LEADER":
+		return "\nA majority of the nodes has to be there: \"quorate status\" says which ones are not; start those again, with their data. Checks are decided meanwhile"
 	case st.Code() == codes.PermissionDenied && identity != "":
 		return fmt.Sprintf("\nWhoever has access.admin gives a role to it: quorate roles bind %s ROLE (\"quorate roles show\" lists them)", identity)
 	}

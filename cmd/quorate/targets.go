@@ -26,8 +26,8 @@ const (
 	defaultBasePort = 7400
 	defaultNodes    = 3
 	maxNodes        = 100
-	maxAnswer       = 64 << 20 // bytes of one answer, such as all limits
-	controlTimeout  = 10 * time.Second
+	maxAnswer       = 64 << 20         // bytes of one answer, such as all limits
+	controlTimeout  = 12 * time.Second // more than the ten seconds for which a node looks for a leader: it says so then
 )
 
 func grpcPort(base, node int) int { return base + 10*node + 2 }
@@ -117,11 +117,17 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 	if err != nil {
 		return err
 	}
-	var last error
+	var last, said error
 	for _, addr := range addrs {
 		if last = t.callOne(ctx, addr, f); last == nil || status.Code(last) != codes.Unavailable && !unreachable(last) || ctx.Err() != nil {
 			break
 		}
+		if said == nil && !unreachable(last) {
+			said = last
+		}
+	}
+	if last != nil && unreachable(last) && said != nil {
+		last = said // what a node answers tells more than that the next is not there
 	}
 	switch {
 	case last == nil:
