@@ -52,12 +52,23 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 		caCert, caKey = s.TLS.CA, s.TLS.CAKey
 	}
 	if sec.authority, err = readAuthority(caCert, caKey); err != nil {
-		return nil, err
+		if s.TLS.CAKey != "" || !hasRun(s.Data) {
+			return nil, err
+		}
+		// "quorate init" put the key there; since then the cluster keeps its authority itself, and a rotation replaces the certificate alone.
+		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "error", err)
+		err = nil
 	}
 	if s.TLS.CAKey != "" && store.Empty() {
 		err = sec.issueOwn(s)
 	}
 	return sec, err
+}
+
+// hasRun says whether a node with that data has been started before.
+func hasRun(data string) bool {
+	_, err := os.Stat(filepath.Join(data, "raft"))
+	return err == nil
 }
 
 // readAuthority reads what signs certificates; nil without a key.
