@@ -86,7 +86,7 @@ func placeOf(text string) (p audit.Place, err error) {
 
 func (v *auditView) match(e *audit.Entry) bool {
 	has := func(in, what string) bool { return strings.Contains(strings.ToLower(in), strings.ToLower(what)) }
-	return has(e.Identity, v.Who) && has(e.Method, v.Method) && (v.Result == "" || string(e.Result) == v.Result) &&
+	return has(e.Identity, v.Who) && (has(e.Method, v.Method) || has(callText(e.Method), v.Method)) && (v.Result == "" || string(e.Result) == v.Result) &&
 		(v.Text == "" || has(e.What, v.Text) || has(e.Answer, v.Text) || has(e.Detail, v.Text) || has(e.RequestID, v.Text) || has(e.Address, v.Text))
 }
 

@@ -35,8 +35,8 @@ func (c *Console) funcs() template.FuncMap {
 		"about":  func(text string, a Act) Act { a.About = text; return a },
 
 		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
-		// callName is a method without what all have in common.
-		"callName":    func(s string) string { return strings.TrimPrefix(s, "/quorate.v1.") },
+		"callName":    callName,
+		"callText":    callText,
 		"word":        func(prefix, s string) string { return enumText(s, prefix) },
 		"quotient":    func(a, b int64) float64 { return float64(a) / float64(b) },
 		"minus":       func(a, b int64) int64 { return a - b },

@@ -276,8 +276,12 @@ await attempt('audit: what was done is there, filtered, without secrets', () => 
   await page.fill('[name=method]', 'CreateToken');
   await page.click('text=Filter');
   const text = await page.locator('main').textContent();
-  must(text.includes('CreateToken') && text.includes('e2e') && !text.includes('ChangeNode') && !/quorate1t\.[^.\s]+\.[^\s"\]]/.test(text), text);
+  must(text.includes('Make a token') && text.includes('CreateToken') && text.includes('e2e') && !text.includes('ChangeNode') && !/quorate1t\.[^.\s]+\.[^\s"\]]/.test(text), text);
   await axe(page);
+  await page.fill('[name=method]', 'make a token');
+  await page.click('text=Filter');
+  await page.waitForURL(/make\+a\+token/);
+  must((await page.locator('td.call').allTextContents()).every((call) => call.includes('CreateToken')) && await page.locator('td.call').count() > 0, 'found by words');
 }));
 
 await attempt('events: filtered, paused, gone on', () => visit('light', async (page) => {
