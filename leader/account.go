@@ -47,6 +47,7 @@ type account struct {
 	env            envelope
 	live           *liveKey    // nil while there is nothing to measure
 	left           quota.Units // what the last window left
+	forgiven       quota.Units // of admitted; see amend
 	over, needless quota.Units // over-admitted, and needlessly refused at least
 
 	shared quota.Time // when it was last booked who is due what
@@ -265,7 +266,7 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 		h.resume(now, e)
 	}
 	if e.Learn.Told && (!a.endures() || a.limit.Decide == quota.AtLeader) {
-		told := e.Learn.Level.Plus(a.refill(e.Learn.Age)).Plus(-a.admitted)
+		told := e.Learn.Level.Plus(a.refill(e.Learn.Age)).Plus(a.forgiven - a.admitted)
 		if level := a.level(); level > told {
 			a.pool.Add(told.Plus(-level))
 		}

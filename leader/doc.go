@@ -60,7 +60,8 @@
 // It starts every account from the checkpoint (or from a full bucket, if the
 // range's log knows no debt of the key) and lowers it by what members report.
 // Until every live member has spoken, or the time for it is over, it echoes the
-// rates that members have and grants nothing new.
+// rates that members have and grants nothing new. What members admitted of a soft
+// bucket without a leader is set against what overflowed meanwhile (amend).
 //
 // Where counts endure (quota.Limit.Endures) the checkpoint says of each member
 // what is booked of its counters (durable.go, line.go), and the new leader books exactly

@@ -200,7 +200,8 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	was := l.liveBefore(now, a)
 	d := h.settle(now, l.started, e, a.limit, a.past(e))
 	a.book(h, d)
-	l.liveAfter(now, a, gap, e.Want, was, &d)
+	back := l.liveAfter(now, a, gap, e.Want, was, &d)
+	a.amend(back, &d)
 	if d.attempted() > 0 {
 		a.lastUse = now
 	}

@@ -147,8 +147,8 @@ func (l *Ledger) liveBefore(now quota.Time, a *account) quota.Units {
 }
 
 // liveAfter is called when it has been booked. gap is how long the report looks
-// back.
-func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, was quota.Units, d *delta) {
+// back. It returns what of the use had overflowed before it was known.
+func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, was quota.Units, d *delta) (back quota.Units) {
 	sums := a.sums
 	sums.Attempted = sums.Attempted.Plus(d.attempted())
 	sums.Admitted = sums.Admitted.Plus(d.used + d.over)
@@ -162,7 +162,7 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	if gap != unknownGap {
 		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report tells of the time since the last one was sent
 	}
-	a.env.charge(since, d.used+d.over-d.late, d.refunded, a.limit)
+	back = a.env.charge(since, d.used+d.over-d.late, d.refunded, a.limit)
 	debt := a.debt()
 	if a.live == nil && (debt > was || d.refused > 0 || d.late > a.left) {
 		a.live = newLiveKey(now, a, l.cfg.Sync)
@@ -170,13 +170,14 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	}
 	if a.live == nil {
 		a.left -= d.late
-		return
+		return back
 	}
 	a.live.deepen(a, was, debt, d)
 	a.live.paid(now, a, l.cfg.Sync)
 	a.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
 	a.live.see(a)
 	a.live.at, a.live.full = now, a.level() >= a.limit.BurstUnits()
+	return back
 }
 
 // envelope is the level of a key that is charged with nothing but what was
@@ -222,15 +223,16 @@ func (v *envelope) advance(now quota.Time, l *quota.Limit, t *quota.Tier) {
 }
 
 // charge charges use that was later than since, and puts back what has overflowed
-// since then.
-func (v *envelope) charge(since quota.Time, use, refunded quota.Units, l *quota.Limit) {
+// since then. It returns how much that was.
+func (v *envelope) charge(since quota.Time, use, refunded quota.Units, l *quota.Limit) (back quota.Units) {
 	v.Add(refunded - use)
 	if from := max(v.from, since); use > 0 && v.to > from && l.Kind == quota.TokenBucket {
-		back := min(use, refill(l.Rate, v.to.Sub(from)))
+		back = min(use, refill(l.Rate, v.to.Sub(from)))
 		v.Add(back)
 		v.to = v.to.Add(-l.Rate.TimeFor(back))
 	}
 	v.Cap(l.BurstUnits())
+	return back
 }
 
 // learned takes over the level that an earlier leader told: the key was no fuller

@@ -58,3 +58,21 @@ func (a *account) takeBack(h *holder, used quota.Units) {
 	}
 	h.overflowed = a.overflowed
 }
+
+// amend is for what a member admitted of a soft bucket while it was cut off, or nobody led.
+// back of it had overflowed meanwhile, because nobody knew of the use: it was not too much.
+// The rest is debt, but a burst at most: to refuse everything until an hour of it is paid back
+// would make an outage twice as long, and what has passed has passed.
+func (a *account) amend(back quota.Units, d *delta) {
+	if d.alone == 0 || a.tier.Kind != quota.TokenBucket || a.limit.Ceiling != quota.Soft {
+		return
+	}
+	back = min(back, d.over)
+	a.pool.Add(back)
+	if debt := (-a.level()).Plus(-a.limit.BurstUnits()); debt > 0 {
+		forgiven := min(debt, d.over-back)
+		a.pool.Add(forgiven)
+		a.env.Add(forgiven)
+		a.forgiven = a.forgiven.Plus(forgiven)
+	}
+}
