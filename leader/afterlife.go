@@ -99,8 +99,9 @@ func (a *account) lastWords(now quota.Time, lease time.Duration, r *quota.Report
 }
 
 // deadProcess finds the record of a dead process, or makes it if there is something
-// of it to book. What no leader had marked of a bucket is not known to matter
-// still: hard grants nothing without a mark.
+// of it to book. What no leader had marked of a bucket was used of an unlogged promise,
+// nobody knows when: it counts as used now, because the next leader takes a node whose
+// journal has told everything for one that used nothing else.
 func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *holder {
 	for i := range a.holders {
 		h := &a.holders[i]
@@ -120,7 +121,7 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 		}
 		return h
 	}
-	if a.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved || a.promises() && !a.tier.Kind.Windowed() {
+	if a.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved {
 		return nil
 	}
 	return a.addHolder(holder{

@@ -19,7 +19,7 @@ func (n *Net) accept() {
 			if n.ctx.Err() != nil {
 				return
 			}
-			n.logs.warn(n.log, logAccept, "accept failed", "error", err)
+			n.logs.warn(n.log, logAccept, "accept failed", "err", err)
 			select { // out of files: do not spin
 			case <-time.After(50 * time.Millisecond):
 			case <-n.ctx.Done():

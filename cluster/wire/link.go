@@ -118,7 +118,7 @@ func (l *link) failed(addr string, err error) {
 		return
 	}
 	if _, ok := errors.AsType[*tlsError](err); ok {
-		l.logs.warn(l.peer.net.log, logTLS, "no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "error", err)
+		l.logs.warn(l.peer.net.log, logTLS, "no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 		return
 	}
 	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)

@@ -56,7 +56,7 @@ func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, 
 			return nil, err
 		}
 		// "quorate init" put the key there; since then the cluster keeps its authority itself, and a rotation replaces the certificate alone.
-		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "error", err)
+		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "err", err)
 		err = nil
 	}
 	if s.TLS.CAKey != "" && store.Empty() {
