@@ -263,9 +263,10 @@ func checkAlone(t *testing.T, k quota.Key, all []stamped, seconds float64, share
 func checkBooked(t *testing.T, c *servers, f *flood, keys []quota.Key, before status) {
 	t.Helper()
 	began := time.Now()
+	wrong := map[quota.Key]time.Duration{} // when a count was last seen that was not what was admitted
 	eventually(t, 3*time.Second, "the leaders have booked what was admitted", func() (err error) {
 		keys = slices.DeleteFunc(keys, func(k quota.Key) bool {
-			e := checkKeyBooked(t, c, f, k, before, began)
+			e := checkKeyBooked(t, c, f, k, before, began, wrong)
 			if e != nil {
 				err = fmt.Errorf("%v: %w", k, e)
 			}
@@ -276,7 +277,7 @@ func checkBooked(t *testing.T, c *servers, f *flood, keys []quota.Key, before st
 	t.Logf("all is booked %v after the end", time.Since(began).Round(100*time.Millisecond))
 }
 
-func checkKeyBooked(t *testing.T, c *servers, f *flood, k quota.Key, before status, ended time.Time) error {
+func checkKeyBooked(t *testing.T, c *servers, f *flood, k quota.Key, before status, ended time.Time, wrong map[quota.Key]time.Duration) error {
 	r := shard.Of(k, c.ranges)
 	st, err := c.nodes[0].status()
 	if err != nil {
@@ -296,9 +297,12 @@ func checkKeyBooked(t *testing.T, c *servers, f *flood, k quota.Key, before stat
 	switch late := time.Since(ended); {
 	case err != nil:
 		return err
+	case got[k.Limit] == 0 && wrong[k] > 3*time.Second:
+		t.Errorf("%v: %v after the end it was still not %d that were booked, and then it was forgotten", k, wrong[k], want)
 	case got[k.Limit] == 0 && late > 900*time.Millisecond:
 		t.Logf("%v is left out: it was looked at %v after the end", k, late.Round(time.Millisecond))
 	case got[k.Limit] != want:
+		wrong[k] = late
 		return fmt.Errorf("booked %v; want %d", got, want)
 	}
 	return nil
