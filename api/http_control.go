@@ -14,7 +14,7 @@ func getHealth(w http.ResponseWriter, _ *http.Request) int {
 	return http.StatusOK
 }
 
-// getReady is 503 with the reason until all ranges have leaders.
+// getReady is 503 with the reason while the node is not ready, as its status says.
 func (r *router) getReady(w http.ResponseWriter, _ *http.Request) int {
 	st := r.node.Status()
 	if !st.GetReady() {

@@ -69,7 +69,7 @@ func (r *router) routes() []route {
 		{method: get, path: "/v1/backup", rpc: "BackupService.Backup", req: &quoratev1.BackupRequest{}, serve: r.getBackup},
 		{method: get, path: "/v1/openapi.json", summary: "This document.", serve: r.getOpenAPI},
 		{method: get, path: "/healthz", summary: "Whether the node runs.", serve: getHealth},
-		{method: get, path: "/readyz", summary: "Whether all ranges have leaders.", serve: r.getReady},
+		{method: get, path: "/readyz", summary: "Whether all ranges have leaders, or have had one within the last 3 s.", serve: r.getReady},
 		{method: get, path: "/metrics", summary: "Metrics in the form that Prometheus reads.", serve: r.getMetrics},
 	}...)
 }

@@ -89,9 +89,12 @@ func TestKill(t *testing.T) {
 	c.eventually(5*time.Second, "the survivors lead all ranges", func() error {
 		for _, n := range c.running() {
 			st := n.Status()
+			if err := led(st); err != nil {
+				return fmt.Errorf("%s: %w", st.Node, err)
+			}
 			for _, r := range st.Ranges {
-				if !st.Ready || r.Leader == victim {
-					return fmt.Errorf("%s: %s; range %d is led by %q", st.Node, st.Reason, r.Id, r.Leader)
+				if r.Leader == victim {
+					return fmt.Errorf("%s: range %d is led by %q", st.Node, r.Id, r.Leader)
 				}
 			}
 		}
@@ -187,9 +190,12 @@ func TestCutOff(t *testing.T) {
 	c.eventually(5*time.Second, "the others lead all ranges", func() error {
 		for _, id := range []quota.NodeID{"n1", "n2"} {
 			st := c.nodes[id].Status()
+			if err := led(st); err != nil {
+				return fmt.Errorf("%s: %w", id, err)
+			}
 			for _, r := range st.Ranges {
-				if !st.Ready || r.Leader == "n3" {
-					return fmt.Errorf("%s: %s; range %d is led by %q", id, st.Reason, r.Id, r.Leader)
+				if r.Leader == "n3" {
+					return fmt.Errorf("%s: range %d is led by %q", id, r.Id, r.Leader)
 				}
 			}
 		}

@@ -181,12 +181,29 @@ func (c *trio) awaitReady(within time.Duration) {
 	c.t.Helper()
 	c.eventually(within, "all nodes are ready", func() error {
 		for _, n := range c.running() {
-			if st := n.Status(); !st.Ready {
-				return fmt.Errorf("%s: %s", n.cfg.Self, st.Reason)
+			if err := led(n.Status()); err != nil {
+				return fmt.Errorf("%s: %w", n.cfg.Self, err)
 			}
 		}
 		return nil
 	})
+}
+
+// led says what a node lacks that is ready and knows the leaders of everything. It may be ready
+// without: for leaderGrace after it has lost one.
+func led(st *quoratev1.GetStatusResponse) error {
+	if !st.Ready {
+		return errors.New(st.Reason)
+	}
+	for _, r := range st.Ranges {
+		if r.Leader == "" {
+			return fmt.Errorf("range %d has no leader", r.Id)
+		}
+	}
+	if st.MetaLeader == "" {
+		return errors.New("the meta group has no leader")
+	}
+	return nil
 }
 
 // patience is for what should come soon: a busy machine only takes longer.

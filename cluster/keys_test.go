@@ -61,19 +61,7 @@ func TestKeysThroughHandovers(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	moved := make(chan int, 1)
-	go func() {
-		times := 0
-		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-			for _, n := range c.running() {
-				for r := range quota.RangeID(ranges) {
-					if g := n.host.Group(group(r)); g != nil && g.TransferTo(ctx, c.ids()[times%3]) == nil {
-						times++
-					}
-				}
-			}
-		}
-		moved <- times
-	}()
+	go func() { moved <- c.handOver(ctx, ranges) }()
 	asked := 0
 	for began := time.Now(); time.Since(began) < 3*time.Second; asked++ {
 		n, k, at := c.running()[asked%3], key("test", "moved", strconv.Itoa(asked)), time.Now()

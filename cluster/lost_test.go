@@ -76,10 +76,7 @@ func TestWipedNode(t *testing.T) {
 	c.keptOut("n2")
 	for _, id := range []quota.NodeID{"n1", "n3"} {
 		c.eventually(20*time.Second, string(id)+" is ready", func() error {
-			if st := c.nodes[id].Status(); !st.Ready {
-				return fmt.Errorf("%s", st.Reason)
-			}
-			return nil
+			return led(c.nodes[id].Status())
 		})
 	}
 	use(t, c.nodes["n1"], quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "daily"}, Key: "a"}, 3)

@@ -86,8 +86,8 @@ func (c *trio) awaitKnown(when string) {
 	c.t.Helper()
 	c.eventually(10*time.Second, when+": all nodes know all leaders", func() error {
 		for _, n := range c.running() {
-			if st := n.Status(); !st.Ready {
-				return fmt.Errorf("%s: %s", n.cfg.Self, st.Reason)
+			if err := led(n.Status()); err != nil {
+				return fmt.Errorf("%s: %w", n.cfg.Self, err)
 			}
 			if up := n.routes.upNodes(); len(up) != len(c.nodes)-1 {
 				return fmt.Errorf("%s: only %v are up", n.cfg.Self, up)

@@ -25,6 +25,23 @@ type routes struct {
 type route struct {
 	leader quota.NodeID
 	term   quota.Term
+	left   time.Time // when it was last seen to go from having a leader to none
+}
+
+// leave notes that nobody leads, from now on if somebody did.
+func (r *route) leave() {
+	if r.leader != "" {
+		r.leader, r.left = "", time.Now()
+	}
+}
+
+// leaderGrace is how long a range that had a leader may be without until its nodes are not
+// ready: a handover takes some milliseconds and an election a second or two, and all see them.
+const leaderGrace = 3 * time.Second
+
+// missing says whether the range has had no leader for longer than a change of leaders takes.
+func (r *route) missing() bool {
+	return r.leader == "" && time.Since(r.left) >= leaderGrace
 }
 
 type peer struct {
@@ -96,10 +113,10 @@ func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rt := &t.ranges[r]
-	if term < rt.term || *rt == (route{id, term}) {
+	if term < rt.term || rt.leader == id && rt.term == term {
 		return false
 	}
-	*rt = route{id, term}
+	rt.leader, rt.term = id, term
 	return true
 }
 
@@ -108,7 +125,7 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ranges[r].leader == id {
-		t.ranges[r].leader = ""
+		t.ranges[r].leave()
 	}
 }
 
@@ -118,7 +135,7 @@ func (t *routes) unknown(r quota.RangeID, self quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ranges[r].leader != self {
-		t.ranges[r].leader = ""
+		t.ranges[r].leave()
 	}
 }
 
@@ -128,7 +145,7 @@ func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) {
 	defer t.mu.Unlock()
 	for r := range t.ranges {
 		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] {
-			t.ranges[r].leader = ""
+			t.ranges[r].leave()
 		}
 	}
 }
@@ -138,7 +155,7 @@ func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if term >= t.meta.term {
-		t.meta, t.metaVersion = route{id, term}, version
+		t.meta.leader, t.meta.term, t.metaVersion = id, term, version
 		t.metaMembers, t.metaTold = members, true
 	}
 }
@@ -189,7 +206,7 @@ func (t *routes) lostMeta(id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.meta.leader == id {
-		t.meta.leader = ""
+		t.meta.leave()
 	}
 }
 
@@ -235,11 +252,11 @@ func (t *routes) where(match func(*peer) bool) []quota.NodeID {
 	return out
 }
 
-// snapshot returns a copy of the ranges and the meta leader.
-func (t *routes) snapshot() ([]route, quota.NodeID) {
+// snapshot returns a copy of the ranges and the meta group.
+func (t *routes) snapshot() ([]route, route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]route(nil), t.ranges...), t.meta.leader
+	return append([]route(nil), t.ranges...), t.meta
 }
 
 // leader returns who leads a range as far as is known.

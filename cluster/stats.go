@@ -74,7 +74,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	n.history.metrics(reg)
 	gauge("quorate_history_bytes", "Bytes of this node's files of the history.", n.shelf.bytes)
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
-	gauge("quorate_ready", "1 if this node sees a leader of every range and of the meta group, and has the limits; decisions are made without, too.", func() float64 {
+	gauge("quorate_ready", "1 if this node sees a leader of every range and of the meta group, or none for less than 3 s, and has the limits; decisions are made without, too.", func() float64 {
 		if n.Status().Ready {
 			return 1
 		}

@@ -15,7 +15,7 @@ import (
 func (n *Node) Status() *quoratev1.GetStatusResponse {
 	ranges, meta := n.routes.snapshot()
 	out := &quoratev1.GetStatusResponse{
-		Cluster: n.cfg.Cluster, Node: string(n.cfg.Self), MetaLeader: string(meta),
+		Cluster: n.cfg.Cluster, Node: string(n.cfg.Self), MetaLeader: string(meta.leader),
 		LimitsVersion: n.Limits().Version, Version: n.cfg.Version,
 		Sync: durationpb.New(n.sync()), Lease: durationpb.New(n.lease()),
 	}
@@ -25,7 +25,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	missing := 0
 	for r, rt := range ranges {
 		leads[rt.leader]++
-		if rt.leader == "" {
+		if rt.missing() {
 			missing++
 		}
 		out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{
@@ -43,7 +43,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	if self >= 0 {
 		out.Nodes[self].Faults = n.faults()
 	}
-	out.Reason = notReady(missing, len(ranges), meta)
+	out.Reason = notReady(missing, len(ranges), &meta)
 	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
 		out.Reason = "the limits of the meta group have not arrived yet"
 	}
@@ -85,11 +85,11 @@ func texts(ids []quota.NodeID) []string {
 	return out
 }
 
-func notReady(missing, total int, meta quota.NodeID) string {
+func notReady(missing, total int, meta *route) string {
 	switch {
 	case missing > 0:
 		return fmt.Sprintf("%d of %d ranges have no leader", missing, total)
-	case meta == "":
+	case meta.missing():
 		return "the meta group has no leader"
 	}
 	return ""

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -162,9 +163,12 @@ func TestPartition(t *testing.T) {
 		}
 		return nil
 	})
-	if st, err := lone.status(); err != nil || st.Ready {
-		t.Errorf("the lone node says that it is ready: %v, %+v", err, st)
-	}
+	eventually(t, 10*time.Second, "the lone node says that it is not ready", func() error {
+		if code, why := ready(lone); code != http.StatusServiceUnavailable {
+			return fmt.Errorf("%d %s", code, why)
+		}
+		return nil
+	})
 	for _, s := range majority {
 		eventually(t, 5*time.Second, s.id+" has leaders without the lone node", func() error {
 			st, err := s.status()

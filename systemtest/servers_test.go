@@ -228,8 +228,18 @@ func (st *status) terms() (out []int) {
 	return out
 }
 
+// status asks a node. It says that the node is ready only where it knows all leaders too: a node
+// is, for some seconds, also without one that it has just lost.
 func (s *server) status() (st status, err error) {
 	err = get("http://"+s.httpAddr+"/v1/status", &st)
+	for r := range st.Ranges {
+		if st.Ready && st.Ranges[r].Leader == "" {
+			st.Ready, st.Reason = false, fmt.Sprintf("range %d has no leader", r)
+		}
+	}
+	if st.Ready && st.MetaLeader == "" {
+		st.Ready, st.Reason = false, "the meta group has no leader"
+	}
 	return st, err
 }
 

@@ -181,7 +181,9 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 // GetStatusResponse is the state of the cluster as this node sees it.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the meta group and all ranges have leaders.
+	// True when the meta group and all ranges have leaders. One that has lost its leader
+	// less than three seconds ago counts as having one: leaders change all the time, and
+	// every node sees it, so that none would be ready.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why not, otherwise.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`

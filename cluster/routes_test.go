@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestMissing: a range without a leader counts at once where it had none yet, and after
+// leaderGrace where it has lost one; who leads it next makes good for all.
+func TestMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rs routes
+		rs.init(1)
+		missing := func(want bool, when string) {
+			t.Helper()
+			ranges, meta := rs.snapshot()
+			if ranges[0].missing() != want || meta.missing() != want {
+				t.Errorf("%s: range %t, meta group %t; want %t", when, ranges[0].missing(), meta.missing(), want)
+			}
+		}
+		elect := func(id quota.NodeID, term quota.Term) {
+			rs.set(0, id, term)
+			rs.setMeta(id, term, 0, 0)
+		}
+		missing(true, "before the first leader")
+		elect("a", 1)
+		missing(false, "with a leader")
+		time.Sleep(time.Hour)
+		rs.lost("a")
+		time.Sleep(leaderGrace - 1)
+		missing(false, "just lost")
+		rs.lost("a") // news of it again
+		rs.unknown(0, "b")
+		time.Sleep(1)
+		missing(true, "lost for long")
+		elect("b", 2)
+		missing(false, "with the next leader")
+		rs.keepOnly("b", nil)
+		rs.lostMeta("b")
+		missing(false, "just lost again")
+	})
+}
+
+// TestReadyThroughHandovers: no node says that it is not ready because leaders change: all see
+// it, and behind a balancer that asks nobody would be left.
+func TestReadyThroughHandovers(t *testing.T) {
+	const ranges = 8
+	c := newTrio(t, ranges)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	moved := make(chan int, 1)
+	go func() { moved <- c.handOver(ctx, ranges) }()
+	without, asked := 0, 0
+	for began := time.Now(); time.Since(began) < 2*time.Second; asked++ {
+		st := c.running()[asked%3].Status()
+		if !st.Ready && time.Since(began) < leaderGrace { // later, none may have come: the machine may stand still
+			t.Fatalf("node %s, asked %d: %s", st.Node, asked, st.Reason)
+		}
+		if led(st) != nil {
+			without++
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	stop()
+	if times := <-moved; times < 10 || without == 0 {
+		t.Fatalf("%d handovers, seen by %d of %d answers", times, without, asked)
+	}
+	t.Logf("%d of %d answers missed a leader, all were ready", without, asked)
+}
+
+// handOver moves leaderships from node to node until it is told to stop, and says how many.
+func (c *trio) handOver(ctx context.Context, ranges quota.RangeID) (times int) {
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		for _, n := range c.running() {
+			for r := range ranges {
+				if g := n.host.Group(group(r)); g != nil && g.TransferTo(ctx, c.ids()[times%3]) == nil {
+					times++
+				}
+			}
+		}
+	}
+	return times
+}
