@@ -18,7 +18,7 @@ func TestGroupsOpenedLateAreMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually(time.Minute, "no leader of the group that is gone", func() error {
-		if n.Status().Ready {
+		if led(n.Status()) == nil {
 			return errors.New("there is one")
 		}
 		return nil
