@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -68,6 +69,7 @@ var errOperators = errors.New("the certificates are files of the operator's own,
 
 // SetBundle replaces the trust bundle: 1 to 64 certificates of CAs, PEM. A
 // certificate that none of them has signed stays, and [Store.Warnings] says so.
+// A bundle that is trusted already costs no write: nodes are told of theirs all the time.
 func (s *Store) SetBundle(bundlePEM []byte) error {
 	if s.files != nil {
 		return errOperators
@@ -78,7 +80,11 @@ func (s *Store) SetBundle(bundlePEM []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.write(bundleFile, EncodeCertificates(certs...)); err != nil {
+	next := EncodeCertificates(certs...)
+	if bytes.Equal(next, EncodeCertificates(s.current().certs...)) {
+		return nil
+	}
+	if err := s.write(bundleFile, next); err != nil {
 		return err
 	}
 	s.now.Store(s.current().withTrust(newTrust(certs)))

@@ -64,6 +64,25 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// A node is told five times a second what it trusts: that must not be as many writes.
+func TestSetBundleAgain(t *testing.T) {
+	c := &clock{now: start}
+	dir := t.TempDir()
+	ca, next := newCA(t, "prod"), newCA(t, "prod")
+	check(t, open(t, dir, c).SetBundle(bundleOf(ca)))
+	s := open(t, dir, c)
+	file := func() os.FileInfo { return must[os.FileInfo](t)(os.Stat(filepath.Join(dir, bundleFile))) }
+	before := file()
+	check(t, s.SetBundle(bundleOf(ca)))
+	if !os.SameFile(before, file()) {
+		t.Error("the bundle that is trusted already was written again")
+	}
+	check(t, s.SetBundle(bundleOf(ca, next)))
+	if os.SameFile(before, file()) || !bytes.Equal(s.Bundle(), bundleOf(ca, next)) {
+		t.Error("another bundle was not taken over")
+	}
+}
+
 func TestNeedsRenewal(t *testing.T) {
 	c := &clock{now: start}
 	ca, next := newCA(t, "prod"), newCA(t, "prod")
