@@ -95,27 +95,6 @@ func notReady(missing, total int, meta *route) string {
 	return ""
 }
 
-// maxTroubles bounds what a node says is wrong with it.
-const maxTroubles = 20
-
-// faults is what is wrong with this node, such as a full disk.
-func (n *Node) faults() (out []string) {
-	for _, t := range n.host.Health() {
-		if len(out) == maxTroubles {
-			return append(out, "and more")
-		}
-		text := t.Err.Error()
-		if t.Group != "" {
-			text = t.Group + ": " + text
-		}
-		if t.Out {
-			text += " (its replica here is out of service)"
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
 // clientsOf is how many client processes are attached to a node.
 func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 	if id == n.cfg.Self {

@@ -1,6 +1,7 @@
 package multiraft
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type pace struct {
 	at   time.Time     // of the newest
 	slow time.Time     // since when it is; zero is not
 	fast time.Time     // since when the mean is well below the limit again
+	most time.Duration // that the mean has been while slow
 }
 
 // note takes an append that has ended.
@@ -32,8 +34,9 @@ func (p *pace) note(now time.Time, took time.Duration) {
 	case p.mean >= p.limit:
 		p.fast = time.Time{}
 		if p.slow.IsZero() {
-			p.slow = now
+			p.slow, p.most = now, 0
 		}
+		p.most = max(p.most, p.mean)
 	case p.slow.IsZero():
 	case p.mean >= p.limit/2:
 		p.fast = time.Time{}
@@ -59,5 +62,15 @@ func (p *pace) illness() *illness {
 	if p.slow.IsZero() {
 		return nil
 	}
-	return &illness{fmt.Errorf("slow disk: appends to the log take %v, from %v on others lead if theirs are faster", p.mean.Round(time.Millisecond), p.limit), p.slow}
+	return &illness{errors.New(p.text()), p.slow}
+}
+
+// text says how slow the disk is, or was: leadership stays away for a while after it.
+func (p *pace) text() string {
+	mean := p.mean.Round(time.Millisecond)
+	if p.mean >= p.limit {
+		return fmt.Sprintf("slow disk: appends to the log take %v, slow is from %v on; others lead if theirs are faster", mean, p.limit)
+	}
+	return fmt.Sprintf("slow disk: appends to the log took up to %v, slow is from %v on; they take %v now, and after a minute below %v it is over",
+		p.most.Round(time.Millisecond), p.limit, mean, p.limit/2)
 }

@@ -24,15 +24,23 @@ func TestPace(t *testing.T) {
 			t.Errorf("%s: %+v, want slow %v", what, got, slow)
 		}
 	}
+	says := func(text string) {
+		t.Helper()
+		if got := p.illness(); got == nil || got.err.Error() != text {
+			t.Errorf("it says %q, want %q", p.text(), text)
+		}
+	}
 	note(100, time.Second, 10*time.Millisecond)
 	note(1, time.Second, time.Second)
 	expect("one append of a second", false)
 	note(20, time.Second, 10*time.Millisecond)
 	note(3, time.Second, time.Second)
 	expect("three in a row", true)
+	says("slow disk: appends to the log take 583ms, slow is from 500ms on; others lead if theirs are faster")
 	note(1, time.Second, time.Millisecond)
 	note(50, time.Second, time.Millisecond)
 	expect("50 fast ones within a minute", true)
+	says("slow disk: appends to the log took up to 583ms, slow is from 500ms on; they take 1ms now, and after a minute below 250ms it is over")
 	note(1, time.Second, 4*time.Second)
 	note(50, time.Second, time.Millisecond)
 	expect("the minute begins anew", true)

@@ -87,7 +87,7 @@ func broken() []Alert {
 			Name: "QuorateFaults", Severity: warning, For: "2m", Expr: "quorate_faults > 0",
 			Summary: "{{ $labels.instance }} says that something is wrong with it",
 			Means:   "A disk is full, slow or broken, or a replica is out of service. The node has given what it led to others if it could.",
-			Do:      []string{"`quorate cluster status` prints what it is, below the table.", "Free the disk, or drain the node and replace it."},
+			Do:      []string{"`quorate cluster status` prints what it is, below the table.", "Free the disk: the node comes back by itself ([operating.md](operating.md#when-a-disk-is-full)). Or drain the node and replace it."},
 			Shown:   Shown{one("quorate_faults"+n1, "0 0 1 1 1 1"), onN1(), "3m", "5m"},
 		},
 		{

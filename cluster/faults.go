@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/cluster/multiraft"
+)
+
+// maxTroubles bounds what a node says is wrong with it.
+const maxTroubles = 20
+
+// faults is what is wrong with this node, such as a full disk.
+func (n *Node) faults() []string { return tellTroubles(n.host.Health()) }
+
+// tellTroubles says once what is the same of many groups: a full disk is one trouble, and
+// not one for each of 256 ranges.
+func tellTroubles(all []multiraft.Trouble) (out []string) {
+	type trouble struct {
+		text string
+		out  bool
+	}
+	var order []trouble
+	groups := map[trouble][]string{}
+	for _, t := range all {
+		k := trouble{t.Err.Error(), t.Out}
+		if t.Group == "" {
+			out = append(out, k.text)
+			continue
+		}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], t.Group)
+	}
+	for _, k := range order {
+		if len(out) >= maxTroubles {
+			return append(out, "and more")
+		}
+		text := someOf(groups[k]) + ": " + k.text
+		switch {
+		case k.out && len(groups[k]) > 1:
+			text += fmt.Sprintf(" (these %d replicas here are out of service)", len(groups[k]))
+		case k.out:
+			text += " (its replica here is out of service)"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// someOf names a few, and how many others there are.
+func someOf(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:2], ", "), len(names)-2)
+}
