@@ -87,10 +87,16 @@ func (p *fakePast) History(_ context.Context, q history.Query) (history.Answer, 
 func (p *fakePast) HistoryKeys(_ context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	p.calls++
 	sums := map[string]*history.KeyTotal{}
+	type minute struct {
+		key string
+		at  history.Second
+	}
+	minutes := map[minute]quota.Units{}
 	for _, a := range p.all {
 		if a.limit != q.Limit || a.at < q.From || a.at >= q.End {
 			continue
 		}
+		minutes[minute{a.key, a.at / 60}] += quota.FromTokens(a.attempted)
 		k := sums[a.key]
 		if k == nil {
 			k = &history.KeyTotal{Key: a.key}
@@ -100,6 +106,11 @@ func (p *fakePast) HistoryKeys(_ context.Context, q history.KeysQuery) (history.
 		k.Admitted += quota.FromTokens(a.admitted)
 	}
 	out := history.KeysAnswer{AsOf: p.asOf, RangesCovered: p.covered, RangesTotal: 4}
+	for m, u := range minutes {
+		if one := (history.KeyPeak{Key: m.key, Attempted: u, Seconds: 60}); one.Above(&out.Peak) {
+			out.Peak = one
+		}
+	}
 	for _, k := range sums {
 		out.Keys = append(out.Keys, *k)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -85,9 +86,19 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 	out.Statement = text + "; what each was asked for is not recorded; " + refusedText(out)
 }
 
-// capacity is what one account may take in a stretch: what is refilled, and in a short one what it can hold.
+// capacity is what one key or account may take in a stretch: what is refilled, and in a short one what it can
+// hold; of several tiers, the least.
 func capacity(l *quota.Limit, seconds int) float64 {
-	return max(float64(l.Burst), refill(l)*float64(seconds))
+	least := math.Inf(1)
+	for _, t := range l.Tiers() {
+		least = min(least, passes(&t, seconds))
+	}
+	return least
+}
+
+// passes is what one tier lets pass in a stretch.
+func passes(t *quota.Tier, seconds int) float64 {
+	return max(float64(t.Burst), float64(t.Rate.Tokens)/max(t.Rate.Per.Seconds(), 1e-9)*float64(seconds))
 }
 
 // alike is of how many accounts, each asked for the same, a rule would have refused no more than was refused: the least

@@ -44,18 +44,18 @@ func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	if err != nil {
 		return nil, fromError(err)
 	}
-	key, many, f := s.busiest(ctx, name, t)
+	k, f := s.busiest(ctx, name, t)
 	if f != nil {
 		return nil, f
 	}
 	l := s.ruleOf(name)
 	out := &quoratev1.ForecastResponse{Coverage: coverage(t, &a), Refill: refill(l)}
-	whole := many || l == nil || slow(l)
+	whole := k.many || l == nil || slow(l)
 	out.Measure = "the 99th percentile of the demand of a second, in the busiest hour of a day"
 	if whole {
 		out.Measure = "the mean demand of a second in the busiest hour of a day, all keys together"
 	}
-	return s.fit(out, byDay(a.Points, t.from, days, whole), ahead, name, many, &key)
+	return s.fit(out, byDay(a.Points, t.from, days, whole), ahead, name, k.many, &k.key)
 }
 
 // byDay is one number of each day; days of which too little is known are NaN.

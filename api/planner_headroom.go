@@ -11,16 +11,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// busiest is what is known of a limit's busiest key.
-func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (key history.KeyTotal, many bool, f *fault) {
+// fullest is what is known of a limit's busiest keys.
+type fullest struct {
+	key  history.KeyTotal // of the whole stretch
+	peak history.KeyPeak  // of one minute or hour; maybe another key
+	many bool             // there are others
+}
+
+// busiest asks what is known of a limit's busiest keys.
+func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f *fault) {
 	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !IsNoLeader(err) { // as in recorded
-		return key, false, fromError(err)
+		return k, fromError(err)
 	}
 	if len(a.Keys) > 0 {
-		key = a.Keys[0]
+		k.key = a.Keys[0]
 	}
-	return key, len(a.Keys) > 1 || len(a.Keys) == 1 && a.Rest > 0, nil
+	k.peak, k.many = a.Peak, len(a.Keys) > 1 || len(a.Keys) == 1 && a.Rest > 0
+	return k, nil
 }
 
 func (s *service) headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, *fault) {
@@ -69,35 +77,97 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		return out, nil
 	}
 	out.Rule, out.Shadow = LimitProto(l), l.Enforcement != quota.Enforce
-	key, many, f := s.busiest(ctx, u.Limit, t)
+	k, f := s.busiest(ctx, u.Limit, t)
 	if f != nil {
 		return nil, f
 	}
-	out.ManyKeys, out.BusiestKey = many, key.Key
-	if out.Refill > 0 && !many && !slow(l) {
-		if out.IdlePart, u.P99, f = s.busy(ctx, u, t); f != nil {
-			return nil, f
-		}
+	out.ManyKeys, out.BusiestKey = k.many, k.key.Key
+	if f := s.saturate(ctx, out, l, u, &k, t); f != nil {
+		return nil, f
 	}
-	if out.Refill > 0 {
-		saturate(out, l, u, &key)
-	}
-	out.Statement = headroomText(out, l)
-	if key.Key == "" && u.Attempted > 0 {
+	if k.key.Key == "" && u.Attempted > 0 {
 		out.Statement += "; its keys are not recorded, so all demand was taken for one key's"
 	}
 	return out, nil
 }
 
-// busy returns the part of the time in which nothing was asked for, and the 99th percentile of the
-// other seconds. Of seconds that are not kept it is as exact as their percentiles are.
-func (s *service) busy(ctx context.Context, u *history.UsedLimit, t stretch) (idle float64, p99 quota.Units, f *fault) {
-	a, err := s.past.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: s.stepFor(t, usualPoints)})
-	if err != nil {
-		return 0, 0, fromError(err)
+// saturate compares demand with what the rule lets pass, and says so.
+func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) *fault {
+	text := ""
+	switch {
+	case out.Refill == 0:
+		text = "it refills nothing by the second"
+	case k.many:
+		text = ofKeys(out, l, u, k)
+	default:
+		step := s.stepFor(t, usualPoints)
+		a, err := s.past.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
+		switch {
+		case err != nil:
+			return fromError(err)
+		case slow(l):
+			text = ofWindows(out, l, u, a.Points, step)
+		default:
+			text = ofSeconds(out, u, a.Points)
+		}
 	}
-	idle, p99 = busySeconds(a.Points)
-	return idle, p99, nil
+	if out.Refill > 0 {
+		out.Headroom = max(0, 1-out.Saturation)
+	}
+	out.Statement = text + "; " + refusedText(out)
+	return nil
+}
+
+// ofKeys goes by the key that was asked for most in a minute, or in an hour where that is all that is kept; by the
+// busiest of the whole stretch where that is more, as of windows of a day.
+func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest) string {
+	out.Saturation = inTokens(k.key.Attempted) / capacity(l, max(1, u.Seconds))
+	peak := 0.0
+	if k.peak.Seconds > 0 {
+		peak = inTokens(k.peak.Attempted) / capacity(l, int(k.peak.Seconds))
+	}
+	if peak <= out.Saturation {
+		return fmt.Sprintf("its busiest key %q was asked for %.0f%% of what it may take", clip(out.BusiestKey), 100*out.Saturation)
+	}
+	part := "minute"
+	if k.peak.Seconds >= 3600 {
+		part = "hour"
+	}
+	out.BusiestKey, out.Saturation = k.peak.Key, peak
+	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", clip(out.BusiestKey), 100*peak, part)
+}
+
+// ofWindows goes by the fullest window: of the points that follow each other and are as long as one, or of one that
+// is longer.
+func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, points []history.Point, step int) string {
+	for _, t := range l.Tiers() {
+		span := step * max(1, int(t.Rate.Per.Seconds())/step)
+		out.Saturation = max(out.Saturation, inTokens(mostOfRun(points, history.Second(span)))/max(1, passes(&t, span)))
+	}
+	return fmt.Sprintf("its fullest window was asked for %.0f%% of what it lets pass, on the average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
+}
+
+// mostOfRun is the most that points within so many seconds have together.
+func mostOfRun(points []history.Point, span history.Second) (most quota.Units) {
+	sum, first := quota.Units(0), 0
+	for i := range points {
+		for sum = sum.Plus(points[i].Attempted); points[first].Start+span <= points[i].Start; first++ {
+			sum -= points[first].Attempted
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// ofSeconds goes by the second that 99 of 100 busy ones did not exceed. Of seconds that are not kept it is as exact
+// as the percentiles of points are.
+func ofSeconds(out *quoratev1.LimitHeadroom, u *history.UsedLimit, points []history.Point) string {
+	out.IdlePart, u.P99 = busySeconds(points)
+	out.Saturation, out.PeakSaturation = inTokens(u.P99)/out.Refill, inTokens(u.Peak)/out.Refill
+	if out.IdlePart < .005 {
+		return fmt.Sprintf("99 of 100 seconds asked for at most %.0f%% of the refill, the highest for %.0f%%", 100*out.Saturation, 100*out.PeakSaturation)
+	}
+	return fmt.Sprintf("99 of 100 busy seconds asked for at most %.0f%% of the refill, the highest for %.0f%%; idle %.4g%% of the time", 100*out.Saturation, 100*out.PeakSaturation, 100*out.IdlePart)
 }
 
 // busySeconds takes a point for four sizes of seconds: half of them as its median, and so on.
@@ -130,37 +200,6 @@ func busySeconds(points []history.Point) (idle float64, p99 quota.Units) {
 		}
 	}
 	return silent / (silent + asked), p99
-}
-
-// saturate compares demand with what is refilled.
-func saturate(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, key *history.KeyTotal) {
-	switch {
-	case out.ManyKeys:
-		out.Saturation = inTokens(key.Attempted) / float64(max(1, u.Seconds)) / out.Refill
-	case slow(l):
-		out.Saturation = inTokens(u.Mean) / out.Refill
-	default:
-		out.Saturation, out.PeakSaturation = inTokens(u.P99)/out.Refill, inTokens(u.Peak)/out.Refill
-	}
-	out.Headroom = max(0, 1-out.Saturation)
-}
-
-func headroomText(h *quoratev1.LimitHeadroom, l *quota.Limit) string {
-	text := ""
-	switch {
-	case h.Refill == 0:
-		text = "it refills nothing by the second"
-	case h.ManyKeys:
-		text = fmt.Sprintf("its busiest key %q was asked for %.0f%% of its refill on the average", clip(h.BusiestKey), 100*h.Saturation)
-	case slow(l):
-		text = fmt.Sprintf("the mean demand was %.0f%% of what its windows let pass", 100*h.Saturation)
-	default:
-		text = fmt.Sprintf("99 of 100 seconds asked for at most %.0f%% of the refill, the highest for %.0f%%", 100*h.Saturation, 100*h.PeakSaturation)
-		if h.IdlePart >= .005 {
-			text = fmt.Sprintf("99 of 100 busy seconds asked for at most %.0f%% of the refill, the highest for %.0f%%; idle %.4g%% of the time", 100*h.Saturation, 100*h.PeakSaturation, 100*h.IdlePart)
-		}
-	}
-	return text + "; " + refusedText(h)
 }
 
 func refusedText(h *quoratev1.LimitHeadroom) string {

@@ -66,6 +66,9 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 	}, func(res *peerv1.CallHistoryReadResult) {
 		out.RangesCovered++
 		out.AsOf = max(out.AsOf, history.Second(res.AsOf)) // a range that has no leader writes no list
+		if p := (history.KeyPeak{Key: res.GetPeak().GetKey(), Attempted: quota.Units(res.GetPeak().GetAttempted()), Seconds: history.Second(res.PeakSeconds)}); p.Above(&out.Peak) {
+			out.Peak = p
+		}
 		list := history.TopKeys{Rest: quota.Units(res.RestMicroTokens)}
 		for _, k := range res.Keys {
 			list.Keys = append(list.Keys, history.KeyTotal{Key: k.Key, Attempted: quota.Units(k.Attempted), Admitted: quota.Units(k.Admitted), Error: quota.Units(k.Error)})
@@ -237,6 +240,9 @@ func (n *Node) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.C
 	}
 	top := sum.Top(l, int(min(q.Top, MaxTop)))
 	out.AsOf, out.RestMicroTokens = int64(asOf), int64(top.Rest)
+	if p := sum.Peak(); p.Seconds > 0 {
+		out.Peak, out.PeakSeconds = &peerv1.HistoryKey{Key: p.Key, Attempted: int64(p.Attempted)}, int64(p.Seconds)
+	}
 	for _, k := range top.Keys {
 		out.Keys = append(out.Keys, &peerv1.HistoryKey{Key: k.Key, Attempted: int64(k.Attempted), Admitted: int64(k.Admitted), Error: int64(k.Error)})
 	}

@@ -102,9 +102,13 @@ func (h *historyLoad) keys(c *trio, l quota.LimitName) quota.Units {
 		if err != nil || len(a.Keys) != 7 || a.Rest != 0 || a.RangesCovered != 4 {
 			c.t.Fatalf("%s: %+v, %v", n.cfg.Self, a, err)
 		}
-		sum := quota.Units(0)
+		sum, peaked := quota.Units(0), false
 		for _, k := range a.Keys {
 			sum += k.Attempted + k.Error
+			peaked = peaked || k.Key == a.Peak.Key && a.Peak.Attempted > 0 && a.Peak.Attempted <= k.Attempted && a.Peak.Seconds >= 60
+		}
+		if !peaked {
+			c.t.Fatalf("%s: peak %+v of %+v", n.cfg.Self, a.Peak, a.Keys)
 		}
 		said[sum] = true
 	}

@@ -35,7 +35,7 @@ func TestMissing(t *testing.T) {
 		missing(false, "just lost")
 		rs.lost("a") // news of it again
 		rs.unknown(0, "b")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		missing(true, "lost for long")
 		elect("b", 2)
 		missing(false, "with the next leader")

@@ -49,9 +49,9 @@ func newHeadroomCommand() *cobra.Command {
 		Use:   "headroom [NAMESPACE[/LIMIT]]",
 		Short: "Print how full limits were, the fullest first",
 		Long: `Print how full limits were, the fullest first. FULL compares demand with what
-the rule refills: for buckets of one key the second that 99 of 100 busy ones
-did not exceed, for windows the mean, for limits with many keys what the
-busiest key was asked for.`,
+the rule lets pass: for buckets of one key the second that 99 of 100 busy ones
+did not exceed, for windows the fullest one, for limits with many keys what a
+key was asked for in its busiest minute (or hour, of older times).`,
 		Example: "  quorate plan headroom\n  quorate plan headroom web --from 1d",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -120,6 +120,32 @@ func TestKeysGaps(t *testing.T) {
 	}
 }
 
+// TestKeyPeak: the peak is the key that was asked for most a second, by how long each list is of.
+func TestKeyPeak(t *testing.T) {
+	part := func(from, upto, seconds Second, keys ...KeyTotal) KeysPart {
+		return KeysPart{Start: from, Seconds: seconds, KeysSpan: KeysSpan{From: from, Upto: upto}, Top: TopKeys{Keys: keys}}
+	}
+	for name, c := range map[string]struct {
+		parts []KeysPart
+		want  KeyPeak
+	}{
+		"no list":           {nil, KeyPeak{}},
+		"nothing in it":     {[]KeysPart{part(0, 60, 60)}, KeyPeak{}},
+		"of two minutes":    {[]KeysPart{part(0, 60, 60, KeyTotal{Key: "a", Attempted: 5}), part(60, 120, 60, KeyTotal{Key: "b", Attempted: 7}, KeyTotal{Key: "a", Attempted: 6})}, KeyPeak{"b", 7, 60}},
+		"minute above hour": {[]KeysPart{part(0, 3600, 3600, KeyTotal{Key: "a", Attempted: 500}), part(3600, 3660, 60, KeyTotal{Key: "b", Attempted: 9})}, KeyPeak{"b", 9, 60}},
+		"hour above minute": {[]KeysPart{part(0, 3600, 3600, KeyTotal{Key: "a", Attempted: 600}), part(3600, 3660, 60, KeyTotal{Key: "b", Attempted: 9})}, KeyPeak{"a", 600, 3600}},
+		"a late list":       {[]KeysPart{part(0, 60, 60, KeyTotal{Key: "a", Attempted: 50}), part(60, 240, 60, KeyTotal{Key: "b", Attempted: 140})}, KeyPeak{"a", 50, 60}},
+	} {
+		var sum KeysSum
+		for i := range c.parts {
+			sum.Add(&c.parts[i])
+		}
+		if got := sum.Peak(); got != c.want {
+			t.Errorf("%s: %+v; want %+v", name, got, c.want)
+		}
+	}
+}
+
 // TestGapsBound: of too many gaps the nearest become one, and none is lost.
 func TestGapsBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

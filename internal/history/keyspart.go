@@ -27,6 +27,20 @@ type KeysSpan struct {
 type KeysSum struct {
 	totals keyTotals
 	span   KeysSpan
+	peak   KeyPeak
+}
+
+// KeyPeak is the most that one key was asked for in a part: in a minute, or in an hour where that is
+// all that is kept. Keys below the lists count for nothing.
+type KeyPeak struct {
+	Key       string
+	Attempted quota.Units
+	Seconds   Second // of which the list is: more than a minute, if the leader listed late
+}
+
+// Above reports whether it is more a second than another.
+func (p *KeyPeak) Above(o *KeyPeak) bool {
+	return p.Seconds > 0 && (o.Seconds == 0 || float64(p.Attempted)*float64(o.Seconds) > float64(o.Attempted)*float64(p.Seconds))
 }
 
 // Add adds a part. Parts come in the order of time; one that does not join the one before leaves
@@ -36,6 +50,12 @@ func (s *KeysSum) Add(p *KeysPart) {
 		s.totals.keys, s.span.From = map[string]KeyTotal{}, p.From
 	}
 	s.totals.add(&p.Top)
+	for i := range p.Top.Keys {
+		k := &p.Top.Keys[i]
+		if one := (KeyPeak{k.Key, k.Attempted, max(p.Seconds, p.Upto-p.From)}); one.Above(&s.peak) {
+			s.peak = one
+		}
+	}
 	s.span.Gaps = append(s.span.Gaps, p.Gaps...)
 	if s.span.Upto > 0 {
 		s.span.Gaps = append(s.span.Gaps, Gap{s.span.Upto, p.From})
@@ -51,6 +71,9 @@ func (s *KeysSum) Span() KeysSpan {
 	s.span.Gaps = Gaps(s.span.Gaps, MaxGaps)
 	return s.span
 }
+
+// Peak returns the key that was asked for most in one part, per second; nothing if there is none.
+func (s *KeysSum) Peak() KeyPeak { return s.peak }
 
 // Top returns the most keys that were asked for most, in the order of TopOf.
 func (s *KeysSum) Top(limit quota.LimitName, most int) TopKeys {

@@ -41,6 +41,9 @@ type KeyTotal struct {
 // KeysAnswer has the keys, the one that was asked for most first.
 type KeysAnswer struct {
 	Keys []KeyTotal
+	// Peak is the key that was asked for most in one minute or hour; nothing if no list has one, or
+	// only nodes of an earlier version answered.
+	Peak KeyPeak
 	// Rest is the most that a key which is not among them can have been asked for.
 	Rest quota.Units
 	// Gaps are what the lists of a range or more do not cover, in order: their leader died, or they

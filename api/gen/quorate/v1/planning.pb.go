@@ -233,8 +233,10 @@ type LimitHeadroom struct {
 	Refill float64 `protobuf:"fixed64,5,opt,name=refill,proto3" json:"refill,omitempty"`
 	// The part of the demand that was refused, 0 to 1; of a limit in shadow, that would have been.
 	RefusedPart float64 `protobuf:"fixed64,6,opt,name=refused_part,json=refusedPart,proto3" json:"refused_part,omitempty"`
-	// The p99 of demand, in the seconds in which there was any, as a part of the refill: 1 is full. Of a
-	// limit with many keys, what its busiest key was asked for on the average, as nothing finer is known of keys.
+	// The p99 of demand, in the seconds in which there was any, as a part of the refill: 1 is full. Of windows
+	// longer than a second, what the fullest was asked for, as a part of what it lets pass. Of a limit with many
+	// keys, what a key was asked for in its busiest minute (or hour, where that is all that is kept), as a part of
+	// what it may take then: what is refilled, or a full bucket or window if that is more.
 	Saturation float64 `protobuf:"fixed64,7,opt,name=saturation,proto3" json:"saturation,omitempty"`
 	// The same of the highest second; 0 with many keys, where it is not known.
 	PeakSaturation float64 `protobuf:"fixed64,8,opt,name=peak_saturation,json=peakSaturation,proto3" json:"peak_saturation,omitempty"`
@@ -242,7 +244,7 @@ type LimitHeadroom struct {
 	Headroom float64 `protobuf:"fixed64,9,opt,name=headroom,proto3" json:"headroom,omitempty"`
 	// Whether it was counted for more than one key.
 	ManyKeys bool `protobuf:"varint,10,opt,name=many_keys,json=manyKeys,proto3" json:"many_keys,omitempty"`
-	// The busiest key, if that is known.
+	// The key that saturation is of, if it is known.
 	BusiestKey string `protobuf:"bytes,11,opt,name=busiest_key,json=busiestKey,proto3" json:"busiest_key,omitempty"`
 	// Whether nothing is refused because the limit is in shadow, or not enforced.
 	Shadow bool `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`

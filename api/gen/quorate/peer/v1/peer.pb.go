@@ -3878,7 +3878,11 @@ type CallHistoryReadResult struct {
 	// There may be more of what is stored from this second on; 0 is no more.
 	Next int64 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`
 	// CRC-32C of the rows, one after the other.
-	RowsCrc       uint32 `protobuf:"varint,11,opt,name=rows_crc,json=rowsCrc,proto3" json:"rows_crc,omitempty"`
+	RowsCrc uint32 `protobuf:"varint,11,opt,name=rows_crc,json=rowsCrc,proto3" json:"rows_crc,omitempty"`
+	// The key that was asked for most in one minute or hour.
+	Peak *HistoryKey `protobuf:"bytes,12,opt,name=peak,proto3" json:"peak,omitempty"`
+	// How many seconds that was of.
+	PeakSeconds   int64 `protobuf:"varint,13,opt,name=peak_seconds,json=peakSeconds,proto3" json:"peak_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3979,6 +3983,20 @@ func (x *CallHistoryReadResult) GetNext() int64 {
 func (x *CallHistoryReadResult) GetRowsCrc() uint32 {
 	if x != nil {
 		return x.RowsCrc
+	}
+	return 0
+}
+
+func (x *CallHistoryReadResult) GetPeak() *HistoryKey {
+	if x != nil {
+		return x.Peak
+	}
+	return nil
+}
+
+func (x *CallHistoryReadResult) GetPeakSeconds() int64 {
+	if x != nil {
+		return x.PeakSeconds
 	}
 	return 0
 }
@@ -8365,7 +8383,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"resolution\x18\x02 \x01(\rR\n" +
 	"resolution\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\x03R\x03end\"\x8f\x03\n" +
+	"\x03end\x18\x04 \x01(\x03R\x03end\"\xe3\x03\n" +
 	"\x15CallHistoryReadResult\x12\x16\n" +
 	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x13\n" +
 	"\x05as_of\x18\x02 \x01(\x03R\x04asOf\x125\n" +
@@ -8377,7 +8395,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04rows\x18\t \x03(\fR\x04rows\x12\x12\n" +
 	"\x04next\x18\n" +
 	" \x01(\x03R\x04next\x12\x19\n" +
-	"\brows_crc\x18\v \x01(\rR\arowsCrcJ\x04\b\a\x10\bR\x04more\"2\n" +
+	"\brows_crc\x18\v \x01(\rR\arowsCrc\x12/\n" +
+	"\x04peak\x18\f \x01(\v2\x1b.quorate.peer.v1.HistoryKeyR\x04peak\x12!\n" +
+	"\fpeak_seconds\x18\r \x01(\x03R\vpeakSecondsJ\x04\b\a\x10\bR\x04more\"2\n" +
 	"\n" +
 	"HistoryGap\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x10\n" +
@@ -8884,36 +8904,37 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	37,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
 	38,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
 	34,  // 81: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	36,  // 82: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	17,  // 83: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	55,  // 84: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	56,  // 85: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	62,  // 86: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	64,  // 87: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	71,  // 88: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	73,  // 89: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	77,  // 90: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	78,  // 91: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 92: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	85,  // 93: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	79,  // 94: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	79,  // 95: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 96: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 97: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	84,  // 98: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	83,  // 99: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	79,  // 100: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	85,  // 101: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	87,  // 102: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	86,  // 103: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	85,  // 104: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 105: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	90,  // 106: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	38,  // 82: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	36,  // 83: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	17,  // 84: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	55,  // 85: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	56,  // 86: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	62,  // 87: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	64,  // 88: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	71,  // 89: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	73,  // 90: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	77,  // 91: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	78,  // 92: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 93: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	85,  // 94: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	79,  // 95: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	79,  // 96: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 97: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 98: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	84,  // 99: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	83,  // 100: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	79,  // 101: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	85,  // 102: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	87,  // 103: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	86,  // 104: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	85,  // 105: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 106: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	90,  // 107: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	108, // [108:108] is the sub-list for method output_type
+	108, // [108:108] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
