@@ -92,6 +92,9 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	return next, true
 }
 
+// StepUnknown is the step of a range, in a status, of which nobody says whether it moves.
+const StepUnknown = "unknown: the leader of the meta group does not answer"
+
 // steps are the ranges that are not as this membership wants them, or not known to be.
 func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	if o.told.GetMembersRevision() >= revision {
@@ -99,7 +102,7 @@ func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	}
 	out := make([]*quoratev1.RangeStatus, n.cfg.Ranges)
 	for r := range out {
-		out[r] = &quoratev1.RangeStatus{Id: uint32(r), Step: "unknown: the leader of the meta group does not answer"}
+		out[r] = &quoratev1.RangeStatus{Id: uint32(r), Step: StepUnknown}
 	}
 	return out
 }

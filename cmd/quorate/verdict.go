@@ -7,6 +7,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
 )
 
 // verdict is how a cluster is, in one line.
@@ -82,8 +83,11 @@ func addVerdict(st *quoratev1.GetStatusResponse, list []said, v verdict) {
 	}
 }
 
-// moves says whether a range is not as wanted yet.
-func moves(r *quoratev1.RangeStatus) bool { return len(r.Former) > 0 || r.Step != "" }
+// moves says whether a range is not as wanted yet. One of which that is not known does not:
+// without a leader of the meta group nothing moves.
+func moves(r *quoratev1.RangeStatus) bool {
+	return len(r.Former) > 0 || r.Step != "" && r.Step != cluster.StepUnknown
+}
 
 // voters says how many voters ranges have.
 func voters(st *quoratev1.GetStatusResponse) string {
@@ -193,6 +197,9 @@ func changes(st *quoratev1.GetStatusResponse) (out []string) {
 	if moving > 0 {
 		out = append(out, plural(moving, "range")+" to change")
 	}
+	if blind := func(r *quoratev1.RangeStatus) bool { return r.Step == cluster.StepUnknown }; slices.ContainsFunc(st.Ranges, blind) {
+		out = append(out, "nothing moves while the meta group has no leader that answers")
+	}
 	return out
 }
 
@@ -219,5 +226,5 @@ const muchLag = 1000
 
 // odd says whether a range is not as it should be.
 func odd(r *quoratev1.RangeStatus, up map[string]bool) bool {
-	return r.Leader == "" || len(r.Former) > 0 || r.Step != "" || r.GetLag() > muchLag || answering(r, up) < len(r.Replicas)
+	return r.Leader == "" || moves(r) || r.GetLag() > muchLag || answering(r, up) < len(r.Replicas)
 }

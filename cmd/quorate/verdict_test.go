@@ -21,6 +21,7 @@ func TestVerdict(t *testing.T) {
 	}
 	dead := func(n *quoratev1.NodeStatus) { n.Connected, n.Silent = false, durationpb.New(90*time.Second) }
 	old := func(n *quoratev1.NodeStatus) { n.State = 0 }
+	const still = "nothing moves while the meta group has no leader that answers"
 	three := func(r ...string) *quoratev1.RangeStatus { return &quoratev1.RangeStatus{Leader: r[0], Replicas: r} }
 	for name, tt := range map[string]struct {
 		reason string
@@ -40,8 +41,14 @@ func TestVerdict(t *testing.T) {
 		"a majority is dead": {
 			"1 of 1 ranges have no leader",
 			[]*quoratev1.NodeStatus{node("a"), node("b", dead), node("c", dead)},
-			[]*quoratev1.RangeStatus{{Replicas: []string{"a", "b", "c"}}},
-			verdict{notReady, "1 of 1 ranges have no leader; node b does not answer, for 1m30s; node c does not answer, for 1m30s; 1 range without a majority of voters that answer"},
+			[]*quoratev1.RangeStatus{{Replicas: []string{"a", "b", "c"}, Step: cluster.StepUnknown}},
+			verdict{notReady, "1 of 1 ranges have no leader; node b does not answer, for 1m30s; node c does not answer, for 1m30s; 1 range without a majority of voters that answer; " + still},
+		},
+		"an election of the meta group": {
+			"",
+			[]*quoratev1.NodeStatus{node("a"), node("b"), node("c")},
+			[]*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a", "b", "c"}, Step: cluster.StepUnknown}},
+			verdict{changing, still},
 		},
 		"a full disk": {
 			"",
