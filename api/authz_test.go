@@ -238,6 +238,9 @@ func TestMatrixOverHTTP(t *testing.T) {
 			if (w.Code == http.StatusUnauthorized) != (w.Header().Get("WWW-Authenticate") != "") {
 				t.Errorf("%s: %v", path, w.Header())
 			}
+			if (w.Code == http.StatusUnauthorized) != strings.Contains(w.Body.String(), `"help":"give a credential: the header \"authorization: Bearer TOKEN\"`) {
+				t.Errorf("%s: %d; only who has no credential is told how to give one: %s", path, w.Code, w.Body)
+			}
 		}
 	}
 	for _, path := range []string{"/api//stats/web", "/api/stats/../", "/api/./stats"} {

@@ -177,14 +177,24 @@ type problem struct {
 	Permission string `json:"permission,omitempty"`
 	Scope      string `json:"scope,omitempty"`
 	Identity   string `json:"identity,omitempty"`
+	// How a credential is given, of calls that have none, or none that is good.
+	Help string `json:"help,omitempty"`
 }
+
+// credentialHelp is for who has not read the manual: over HTTP nothing else leads there.
+const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
+	"https://github.com/quorate/quorate/blob/main/docs/security.md#how-callers-are-known"
 
 func writeFault(w http.ResponseWriter, f *fault) int {
 	title := http.StatusText(f.http)
 	if title == "" {
 		title = "Client Closed Request"
 	}
-	body, err := json.Marshal(problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field, Permission: f.meta["permission"], Scope: f.meta["scope"], Identity: f.meta["identity"]})
+	p := problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field, Permission: f.meta["permission"], Scope: f.meta["scope"], Identity: f.meta["identity"]}
+	if f.http == http.StatusUnauthorized {
+		p.Help = credentialHelp
+	}
+	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // invariant: strings and an int have a JSON form
 	}

@@ -62,6 +62,7 @@ var problemSchema = object{
 		"detail": object{"type": "string", "description": "What is wrong, and what would be right."},
 		"reason": object{"type": "string", "description": "For machines, such as INVALID_FIELD."},
 		"field":  object{"type": "string", "description": "The field at fault."},
+		"help":   object{"type": "string", "description": "How a credential is given, of calls that have none, or none that is good."},
 	},
 }
 

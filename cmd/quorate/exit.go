@@ -198,6 +198,9 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 		if others := elsewhere(cmd.Root(), args[0]); others != "" {
 			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], others)
 		}
+		if right := ofLimit(cmd, args[0]); right != "" {
+			return fmt.Errorf("%s: unknown command %q; did you mean %s?", use, args[0], right)
+		}
 		return fmt.Errorf("%s: unknown command %q; must be %s", use, args[0], strings.Join(names, ", "))
 	}
 	// A command that there is not is told before a flag that it would have.

@@ -18,8 +18,12 @@ var (
 	unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
 	rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
 	noArguments = regexp.MustCompile(`^unknown command "(.+)" for "(quorate .+)"$`)
-	flagValue   = regexp.MustCompile(`^invalid argument (".*") for "(?:-., )?--(\S+)" flag: .*(?:invalid syntax|value out of range|invalid duration|unknown unit|missing unit).*$`)
+	// A limit among the arguments of a command's use.
+	limitArgument = regexp.MustCompile(`(NAMESPACE/)?LIMIT`)
+	flagValue     = regexp.MustCompile(`^invalid argument (".*") for "(?:-., )?--(\S+)" flag: .*(?:invalid syntax|value out of range|invalid duration|unknown unit|missing unit).*$`)
 )
+
+var brackets = strings.NewReplacer("[", "", "]", "")
 
 // plainUsage says of a command line that is wrong what would be right.
 func plainUsage(cmd *cobra.Command, err error) string {
@@ -39,6 +43,15 @@ func plainUsage(cmd *cobra.Command, err error) string {
 		}
 	}
 	if m := noArguments.FindStringSubmatch(text); m != nil {
+		if right := ofLimit(cmd, m[1]); right != "" {
+			return fmt.Sprintf("unknown argument %q; did you mean %s?", m[1], right)
+		}
+		if below := subcommandsOf(cmd); len(below) > 0 {
+			if near := nearest.Word(m[1], below); near != "" {
+				return fmt.Sprintf("unknown command %q; did you mean %q?", m[1], m[2]+" "+near)
+			}
+			return fmt.Sprintf("%s: unknown command %q; must be %s", m[2], m[1], strings.Join(below, ", "))
+		}
 		return fmt.Sprintf("unknown argument %q; the command must be %q", m[1], m[2])
 	}
 	if m := flagValue.FindStringSubmatch(text); m != nil {
@@ -47,13 +60,41 @@ func plainUsage(cmd *cobra.Command, err error) string {
 	return text
 }
 
-// elsewhere are the commands, of whatever group, that have a name: the first few.
+// ofLimit is what was meant by the name of a limit where a command takes none: its flag, or
+// the commands below it that are about a limit. Empty where there are none.
+func ofLimit(cmd *cobra.Command, arg string) string {
+	if !strings.Contains(arg, "/") {
+		return ""
+	}
+	if cmd.Flags().Lookup("limit") != nil {
+		return strconv.Quote(cmd.CommandPath() + " --limit " + arg)
+	}
+	var ways []string
+	for _, sub := range cmd.Commands() {
+		if name, after, _ := strings.Cut(brackets.Replace(sub.Use), " "); limitArgument.MatchString(after) {
+			ways = append(ways, strconv.Quote(cmd.CommandPath()+" "+name+" "+limitArgument.ReplaceAllLiteralString(after, arg)))
+		}
+	}
+	return strings.Join(ways, " or ")
+}
+
+// subcommandsOf are the names of the commands below one.
+func subcommandsOf(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
+}
+
+// elsewhere are the commands, of whatever group, that have a name, with or without its
+// hyphens: the first few.
 func elsewhere(root *cobra.Command, name string) string {
 	const most = 3
 	var paths []string
+	plain := func(s string) string { return strings.ReplaceAll(s, "-", "") }
 	var look func(*cobra.Command)
 	look = func(c *cobra.Command) {
-		if c.HasParent() && (c.Name() == name || c.HasAlias(name)) && c.IsAvailableCommand() {
+		if c.HasParent() && (plain(c.Name()) == plain(name) || c.HasAlias(name)) && c.IsAvailableCommand() {
 			paths = append(paths, strconv.Quote(c.CommandPath()))
 		}
 		for _, sub := range c.Commands() {
