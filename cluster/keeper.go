@@ -232,7 +232,7 @@ func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 		lost = p.up && e != wire.Up && !p.parting
 		p.up, p.dead, p.parting = e == wire.Up, e == wire.Dead, p.parting && e != wire.Up
 	})
-	if lost {
+	if lost && !n.isOut() { // nobody lets in who is out of the cluster
 		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
 	}
 	switch e {

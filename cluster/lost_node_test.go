@@ -60,6 +60,30 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 	t.Error("five times there was an election that nobody asked for")
 }
 
+// TestLeaverIsQuiet: a node that has left does not warn of peers that let it in no more.
+func TestLeaverIsQuiet(t *testing.T) {
+	w := &warnings{}
+	c := newTrio(t, 2, func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
+	})
+	c.seeded()
+	c.join("n4", c.token())
+	c.settled(time.Minute, 3)
+	n4 := c.nodes["n4"]
+	w.take()
+	c.leave("n4")
+	for _, id := range c.ids() {
+		if n4.routes.up(id) {
+			t.Errorf("%s is still connected", id)
+		}
+	}
+	for line := range strings.Lines(w.take()) {
+		if strings.Contains(line, "node_here=n4") && strings.Contains(line, "out of reach") {
+			t.Error(line)
+		}
+	}
+}
+
 func startWarned(t *testing.T, w *warnings) (*trio, []quota.NodeID) {
 	t.Helper()
 	c := newTrio(t, 4, func(cfg *Config) {

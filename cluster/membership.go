@@ -142,3 +142,12 @@ func (n *Node) gone(why string) {
 // Out is closed when the node has left the cluster, or was removed: it is to be
 // closed, and its data is of no use any more.
 func (n *Node) Out() <-chan struct{} { return n.out }
+
+func (n *Node) isOut() bool {
+	select {
+	case <-n.out:
+		return true
+	default:
+		return false
+	}
+}
