@@ -1,6 +1,7 @@
 package multiraft
 
 import (
+	"errors"
 	"io"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,9 @@ const (
 	noGroup      = "no such group here"
 	stoppedGroup = "group is stopped"
 )
+
+// errStopped is what the peer is told that asks while the group stops.
+var errStopped = errors.New(stoppedGroup)
 
 func fault(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
 
@@ -113,13 +117,13 @@ func (i *instance) ask(command any, body io.Reader) raft.RPCResponse {
 	select {
 	case i.trans.in <- raft.RPC{Command: command, Reader: body, RespChan: reply}:
 	case <-i.trans.ctx.Done():
-		return raft.RPCResponse{Error: ErrClosed}
+		return raft.RPCResponse{Error: errStopped}
 	}
 	select {
 	case r := <-reply:
 		return r
 	case <-i.ended:
-		return raft.RPCResponse{Error: ErrClosed}
+		return raft.RPCResponse{Error: errStopped}
 	}
 }
 
