@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
@@ -36,7 +37,9 @@ func (n *Node) placer() {
 		case <-n.unsettled:
 		}
 		if err := n.place(n.view.Load()); err != nil {
-			n.log.Warn("this node is not yet what the placement says", "err", err)
+			if !errors.Is(err, multiraft.ErrClosed) { // the node stops; what else is wrong is said at the next try
+				n.log.Warn("this node is not yet what the placement says", "err", err)
+			}
 			time.AfterFunc(settleAgain, n.rearrange)
 		}
 	}

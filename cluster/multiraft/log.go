@@ -49,8 +49,8 @@ var ordinary = map[string]string{
 }
 
 // told are errors of lines about a peer that say what is logged elsewhere, once: that it is
-// away, that it has not opened a group yet, or that this node stops.
-var told = []string{wire.ErrUnreachable.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
+// away or went, that it has not opened a group yet, or that this node stops.
+var told = []string{wire.ErrUnreachable.Error(), wire.ErrLost.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
 
 // isOrdinary says whether a line tells of nothing that is wrong, for what goes with it.
 func isOrdinary(msg string, args []any) bool {

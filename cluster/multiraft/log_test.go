@@ -37,6 +37,7 @@ func TestOrdinaryLinesByWhatTheySay(t *testing.T) {
 		{election, []any{"last-leader-addr", "n2", "last-leader-id", raft.ServerID("n2")}, true},
 		{append, []any{"peer", "n2", "error", errors.New("n2 answered: no such group here")}, false},
 		{append, []any{"peer", "n2", "error", wire.ErrUnreachable}, false},
+		{append, []any{"peer", "n2", "error", wire.ErrLost}, false},
 		{append, []any{"peer", "n2", "error", errors.New("n2 answered: the disk is full")}, true},
 		{"failed to contact", []any{"server-id", "n2"}, false},
 		{"failed to contact quorum of nodes, stepping down", nil, true},
