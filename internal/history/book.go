@@ -144,20 +144,27 @@ func (b *Book) tell(at Block, r quota.RangeID) Told {
 	return out
 }
 
-// few adds up what is beyond MaxLimits, less what is used least.
+// few counts what is beyond MaxLimits, those that are used least, together with what others have counted
+// together: there is one Other at most, and MaxLimits beside it.
 func few(all []Slice) []Slice {
 	if len(all) <= MaxLimits {
 		return all
 	}
+	rest := Slice{Limit: Other}
+	all = slices.DeleteFunc(all, func(s Slice) bool {
+		if s.Limit == Other {
+			rest.Counts.Add(&s.Counts)
+		}
+		return s.Limit == Other
+	})
 	slices.SortFunc(all, func(a, b Slice) int {
 		x, y := a.Counts.Sum(), b.Counts.Sum()
 		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), compareLimits(a.Limit, b.Limit))
 	})
-	rest := Slice{Limit: Other}
-	for i := range all[MaxLimits:] {
-		rest.Counts.Add(&all[MaxLimits+i].Counts)
+	for i := MaxLimits; i < len(all); i++ {
+		rest.Counts.Add(&all[i].Counts)
 	}
-	all = append(all[:MaxLimits], rest)
+	all = append(all[:min(len(all), MaxLimits)], rest)
 	slices.SortFunc(all, func(a, b Slice) int { return compareLimits(a.Limit, b.Limit) })
 	return all
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -97,5 +98,36 @@ func TestFewLimits(t *testing.T) {
 	l := Line{From: []Process{{"a", 1}}, Slices: told.Slices}
 	if _, err := DecodeLine(l.Append(nil)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFewLimitsOfSeveral: a line of tellings that count limits together can be read, and nothing is lost in it.
+func TestFewLimitsOfSeveral(t *testing.T) {
+	total := quota.Units(0)
+	c := NewCollector(0, NewKept())
+	for i, p := range []Process{{"a", 1}, {"b", 1}} {
+		b := NewBook(p, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
+		for j := range MaxLimits + 100 {
+			n := Counts{Attempted: quota.Units(j + 1)}
+			total += n.Attempted
+			b.Add(3, quota.LimitName{Namespace: "n", Limit: fmt.Sprintf("%d-%d", i, j)}, n)
+		}
+		c.Take(10, b.Due(10, 0, 1))
+	}
+	lines := c.Lines(10 + Patience)
+	if len(lines) != 1 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	read, err := DecodeLine(lines[0].Append(nil))
+	if err != nil {
+		t.Fatalf("no replica can read it: %v", err)
+	}
+	sum := Counts{}
+	for i := range read.Slices {
+		s := read.Slices[i].Counts.Sum()
+		sum.Add(&s)
+	}
+	if len(read.Slices) != MaxLimits+1 || sum.Attempted != total {
+		t.Fatalf("%d slices, %d of %d", len(read.Slices), sum.Attempted, total)
 	}
 }
