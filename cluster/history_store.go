@@ -26,7 +26,7 @@ const (
 const historyDir = "history"
 
 // shelf is what of the history is on this node's disk, and what keeps it there. Its loop
-// alone writes.
+// stores; the filler adds what other replicas have.
 type shelf struct {
 	node    *Node
 	archive *archive.Archive // nil if history is off, or the directory cannot be made
@@ -103,7 +103,25 @@ func (s *shelf) run() {
 	}
 }
 
+// turn stores what is over, and removes what is too old: also while nothing can be written, as it may be what
+// fills the disk.
 func (s *shelf) turn(now history.Second) {
+	s.store()
+	if time.Since(s.retired) < retainEvery {
+		return
+	}
+	s.retired = time.Now()
+	gone, err := s.archive.Retain(now)
+	if err != nil {
+		s.failed(err)
+	}
+	if len(gone) > 0 {
+		s.node.log.Info("history: files that are too old, or too many, were removed", "files", gone)
+	}
+}
+
+// store stores what is over and was not stored.
+func (s *shelf) store() {
 	minutes, undo := s.minutes()
 	if err := s.archive.Put(archive.Minutes, minutes); err != nil {
 		undo()
@@ -114,16 +132,6 @@ func (s *shelf) turn(now history.Second) {
 	for _, seat := range s.node.seats {
 		if err := s.keys.store(seat.id, seat.fsm.history); err != nil {
 			s.failed(err)
-		}
-	}
-	if time.Since(s.retired) >= retainEvery {
-		s.retired = time.Now()
-		gone, err := s.archive.Retain(now)
-		if err != nil {
-			s.failed(err)
-		}
-		if len(gone) > 0 {
-			s.node.log.Info("history: files that are too old, or too many, were removed", "files", gone)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,11 +142,29 @@ func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 
 // setAside renames a file that cannot be trusted.
 func (a *Archive) setAside(path string, why error) {
-	to := fmt.Sprintf("%s.damaged-%d", path, time.Now().Unix())
+	to := fmt.Sprintf("%s%s%d", path, damagedMark, time.Now().Unix())
 	if err := os.Rename(path, to); err != nil {
 		why = errors.Join(why, err)
 	}
 	a.cfg.Damaged(to, why)
+}
+
+// damagedMark is in the names of files that were set aside.
+const damagedMark = ".damaged-"
+
+// setAsideNames returns the files with that prefix that were set aside, the oldest first.
+func (a *Archive) setAsideNames(prefix string) ([]string, error) {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && strings.Contains(e.Name(), damagedMark) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
 }
 
 // openFile opens a bbolt file; what it panics about is an error.

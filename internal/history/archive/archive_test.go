@@ -2,6 +2,7 @@ package archive
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -134,8 +135,8 @@ func TestRetain(t *testing.T) {
 		t.Fatalf("%d hours", len(got))
 	}
 	a, now = fill(Config{MaxBytes: 1})
-	if gone, err := a.Retain(now); err != nil || len(gone) != 4 {
-		t.Fatalf("%v, %v: all days but today", gone, err)
+	if gone, err := a.Retain(now); err != nil || len(gone) != 5 {
+		t.Fatalf("%v, %v: all days but today, and the month before", gone, err)
 	}
 }
 
@@ -224,4 +225,45 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKeysCostNoPoint: hours of keys are as bounded as their minutes: what was set aside and months of
+// them go before a day of points does, but not what now is in.
+func TestKeysCostNoPoint(t *testing.T) {
+	dir := t.TempDir()
+	a := openIn(t, dir, Config{})
+	now := history.Second(time.Date(2026, 6, 20, 0, 0, 0, 0, time.UTC).Unix())
+	list := history.TopKeys{Limit: limits[0]}
+	for i := range 1000 {
+		list.Keys = append(list.Keys, history.KeyTotal{Key: fmt.Sprintf("%0500d", i), Attempted: 1})
+	}
+	var want []string
+	for month := range 5 {
+		at := history.Second(time.Date(2026, time.Month(2+month), 10, 0, 0, 0, 0, time.UTC).Unix())
+		if err := a.PutKeys(KeyHours, []KeysEntry{{Start: at, Lists: []history.TopKeys{list}}}); err != nil {
+			t.Fatal(err)
+		}
+		if month < 4 {
+			want = append(want, KeyHours.file(at))
+		}
+	}
+	for day := range history.Second(5) {
+		e := Entry{Coverage: Coverage{Start: now - day*86400, Complete: true}, Points: []Point{{limits[0], pointOf(5)}}}
+		if err := a.Put(Minutes, []Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size, err := a.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cfg.MaxBytes = size / 2                       // of which keys may have a quarter
+	aside := KeyHours.file(now) + damagedMark + "1" // of which nobody reads anything: it goes first
+	if err := os.WriteFile(filepath.Join(dir, aside), make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want = append([]string{aside}, want...)
+	if gone, err := a.Retain(now); err != nil || !slices.Equal(gone, want) {
+		t.Fatalf("%v, %v; want %v", gone, err, want)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // Retain removes files all of which is older than is to be kept, and, as long as
-// there are more bytes than MaxBytes, the oldest days; never the one that now is in. It returns what was removed.
+// there are more bytes than MaxBytes, the oldest days and months; never the one that now is in. It returns what was removed.
 func (a *Archive) Retain(now history.Second) ([]string, error) {
 	var gone []string
 	for _, r := range Resolutions {
@@ -37,29 +38,42 @@ func (a *Archive) Retain(now history.Second) ([]string, error) {
 	return a.shrink(now, gone)
 }
 
-// shrink removes the oldest days until keys have at most a quarter of MaxBytes, and all files together
-// at most MaxBytes.
+// shrink removes files until keys have at most a quarter of MaxBytes, and all files together at most
+// MaxBytes: first those that were set aside, then days of minutes, and at last months of hours.
 func (a *Archive) shrink(now history.Second, gone []string) ([]string, error) {
-	gone, err := a.shrinkTo(now, KeyMinutes, "keys-", a.cfg.MaxBytes/keysPart, gone)
-	if err != nil {
-		return gone, err
+	for _, step := range []struct {
+		prefix string
+		most   int64
+		of     []Resolution
+	}{
+		{"keys-", a.cfg.MaxBytes / keysPart, []Resolution{KeyMinutes, KeyHours}},
+		{"", a.cfg.MaxBytes, []Resolution{Minutes, Hours}},
+	} {
+		names, err := a.setAsideNames(step.prefix)
+		for _, r := range step.of {
+			of, failed := a.names(r)
+			err = errors.Join(err, failed)
+			names = append(names, slices.DeleteFunc(of, func(name string) bool { return name >= r.file(now) })...)
+		}
+		if err == nil {
+			gone, err = a.shrinkTo(names, step.prefix, step.most, gone)
+		}
+		if err != nil {
+			return gone, err
+		}
 	}
-	return a.shrinkTo(now, Minutes, "", a.cfg.MaxBytes, gone)
+	return gone, nil
 }
 
 // keysPart is which part of all bytes keys may have: they are the larger half of what is stored, and
 // the sums are worth more.
 const keysPart = 4
 
-// shrinkTo removes the oldest days of a resolution until files with that prefix have at most so many bytes.
-func (a *Archive) shrinkTo(now history.Second, r Resolution, prefix string, most int64, gone []string) ([]string, error) {
-	days, err := a.names(r)
-	if err != nil {
-		return gone, err
-	}
+// shrinkTo removes one after the other until files with that prefix have at most so many bytes.
+func (a *Archive) shrinkTo(names []string, prefix string, most int64, gone []string) ([]string, error) {
 	size, err := a.size(prefix)
-	for _, name := range days {
-		if err != nil || size <= most || name >= r.file(now) {
+	for _, name := range names {
+		if err != nil || size <= most {
 			break
 		}
 		if err = a.remove(name); err == nil {

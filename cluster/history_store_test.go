@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/history/archive"
+)
+
+// TestHistoryRetainsOnFullDisk: what is too old is removed also while nothing can be written: it may be what
+// fills the disk.
+func TestHistoryRetainsOnFullDisk(t *testing.T) {
+	w := newHoursWorld(t, 1)
+	for range 300 {
+		w.second()
+	}
+	n := w.nodes[0]
+	n.stats.historyFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
+	dir := t.TempDir()
+	a, err := archive.Open(dir, archive.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	old := w.now - w.now%hour - 100*24*hour
+	if err := a.Put(archive.Minutes, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	file := func(at history.Second) string {
+		return filepath.Join(dir, time.Unix(int64(at), 0).UTC().Format("minutes-20060102.db"))
+	}
+	if err := os.Mkdir(file(w.now), 0o700); err != nil { // no file can be there
+		t.Fatal(err)
+	}
+	n.shelf.archive = a
+	n.shelf.turn(w.now)
+	if _, err := os.Stat(file(old)); !os.IsNotExist(err) {
+		t.Fatalf("minutes of 100 days ago are still there: %v", err)
+	}
+}
