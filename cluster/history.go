@@ -239,6 +239,14 @@ func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger
 	})
 }
 
+// ends is measure of a ledger that ends: nothing of it stays. Its seat is locked.
+func (h *chronicle) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
+	h.measure(at, r, l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.live, r)
+}
+
 // message is what is to be told to one node.
 type message struct {
 	size   int

@@ -3,8 +3,10 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -42,4 +44,20 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	if _, err := os.Stat(file(old)); !os.IsNotExist(err) {
 		t.Fatalf("minutes of 100 days ago are still there: %v", err)
 	}
+}
+
+// TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
+// the range, for what it has measured of it.
+func TestHistoryLetsLedgersGo(t *testing.T) {
+	n := loneNode()
+	s := n.seats[0]
+	s.lead(2)
+	n.history.measureAll(1)
+	ledger := weak.Make(s.ledger)
+	s.follow()
+	runtime.GC()
+	if ledger.Value() != nil {
+		t.Fatal("the ledger is still reachable")
+	}
+	runtime.KeepAlive(n)
 }

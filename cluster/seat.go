@@ -72,7 +72,7 @@ func (s *seat) follow() {
 func (s *seat) end() {
 	if s.ledger != nil {
 		s.node.live.keep(s.ledger)
-		s.node.history.measure(second(s.node.clock.now()), s.id, s.ledger)
+		s.node.history.ends(second(s.node.clock.now()), s.id, s.ledger)
 	}
 	s.ledger, s.unsaved = nil, nil
 }
