@@ -239,6 +239,7 @@ func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
 		s.failed(err)
 		return archive.Entry{}, false
 	}
+	limits[history.Other] = true // so that there is a coverage if there is no limit
 	e := archive.Entry{Range: h.r, Coverage: archive.Coverage{Start: h.at}}
 	for l := range limits {
 		p, err := s.merged(h.r, l, h.at, h.at+hour)
@@ -251,7 +252,7 @@ func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
 			e.Points = append(e.Points, archive.Point{Limit: l, Point: p})
 		}
 	}
-	return e, len(limits) > 0
+	return e, true
 }
 
 // hour is what is kept of an hour: whether it is over, and whether all of it is there.

@@ -9,7 +9,9 @@ import (
 	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 )
@@ -60,4 +62,41 @@ func TestHistoryLetsLedgersGo(t *testing.T) {
 		t.Fatal("the ledger is still reachable")
 	}
 	runtime.KeepAlive(n)
+}
+
+// TestHistoryIdleHour: what comes late makes an hour complete in which nothing was asked for, as any other.
+func TestHistoryIdleHour(t *testing.T) {
+	w := newHoursWorld(t, 1)
+	n := w.nodes[0]
+	begin := w.now - w.now%hour + hour
+	all := []history.Process{{Node: "n0", Incarnation: 1}, {Node: "n1", Incarnation: 1}}
+	apply := func(at history.Second, from ...history.Process) {
+		l := history.Line{Block: at.Block(), Expected: all, From: from}
+		data, err := proto.Marshal(&raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.replica().apply(data); err != nil {
+			t.Fatal(err)
+		}
+		n.shelf.turn(at)
+	}
+	late := begin + hour - 60 // n1 is cut off for the last minute
+	for at := begin; at < begin+hour+600; at += history.BlockSeconds {
+		if at >= late && at < begin+hour {
+			apply(at, all[0])
+		} else {
+			apply(at, all...)
+		}
+	}
+	for at := late; at < begin+hour; at += history.BlockSeconds {
+		apply(at, all[1])
+	}
+	got, err := n.shelf.read(archive.Hours, 0, keysLimit, begin, begin+hour)
+	if err != nil || len(got) != 1 || !got[0].Complete {
+		t.Fatalf("%+v, %v; want an hour that is complete", got, err)
+	}
+	if n.shelf.hours[hourOf{0, begin}] {
+		t.Fatal("it is tried again for ever")
+	}
 }
