@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,12 +31,20 @@ const (
 // on where it ended, after whatever.
 type filler struct {
 	node  *Node
-	asked map[fillOf]time.Time // when all others have been asked
+	asked map[fillOf]asked
 }
 
+// fillOf is what one other replica is asked for.
 type fillOf struct {
-	r   quota.RangeID
-	res archive.Resolution
+	r    quota.RangeID
+	res  archive.Resolution
+	from quota.NodeID
+}
+
+// asked is how far it has been asked.
+type asked struct {
+	whole  time.Time      // when for all that was missing; 0 is that there is more
+	before history.Second // what is older than this it has not been asked for; 0 is that it has for nothing
 }
 
 // run looks for holes.
@@ -66,25 +75,23 @@ func (f *filler) run() {
 func (f *filler) turn(ctx context.Context, now history.Second) {
 	n := f.node
 	for r := range quota.RangeID(n.cfg.Ranges) {
-		here := n.host != nil && n.host.Group(group(r)) != nil && n.routes.leader(r) != ""
-		for _, res := range archive.Resolutions {
-			key := fillOf{r, res}
-			if !here {
-				delete(f.asked, key)
-				continue
-			}
-			if at, known := f.asked[key]; known && time.Since(at) < fillAgain || !n.shelf.archive.Room(res) {
-				continue
-			}
-			whole, err := f.fill(ctx, key, now)
-			if err != nil {
-				n.log.Info("history: what other replicas have is not here yet", "range", r, "err", err)
-			}
-			if whole {
-				f.asked[key] = time.Now()
-			}
-			if f.stopped() {
-				return
+		var others []quota.NodeID
+		if n.host != nil && n.host.Group(group(r)) != nil && n.routes.leader(r) != "" {
+			others = n.view.Load().ranges[r].Voters
+		}
+		maps.DeleteFunc(f.asked, func(of fillOf, _ asked) bool { return of.r == r && !slices.Contains(others, of.from) })
+		for _, id := range others {
+			for _, res := range archive.Resolutions {
+				of := fillOf{r, res, id}
+				if at := f.asked[of].whole; id == n.cfg.Self || !n.routes.up(id) || !at.IsZero() && time.Since(at) < fillAgain || !n.shelf.archive.Room(res) {
+					continue
+				}
+				if err := f.fill(ctx, of, now); err != nil {
+					n.log.Info("history: what other replicas have is not here yet", "range", r, "from", id, "err", err)
+				}
+				if f.stopped() {
+					return
+				}
 			}
 		}
 	}
@@ -99,48 +106,42 @@ func (f *filler) stopped() bool {
 	}
 }
 
-// fill asks every other replica for what is missing here. It reports whether all were asked for all.
-func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) (whole bool, err error) {
-	n := f.node
+// fill asks a replica for what is missing here, the newest first. What it has no part of either stays missing:
+// so the next turn goes on behind what this one has asked for.
+func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error {
+	n, end := f.node, now-2*hour // what is younger is in the logs' state, and stored by itself
+	if at := f.asked[of].before; at > 0 {
+		end = min(end, at)
+	}
+	holes, err := n.shelf.archive.Holes(of.res, of.r, n.shelf.archive.Since(of.res, now), end)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(holes)
 	kept := 0
-	whole = true
-	for _, id := range n.view.Load().ranges[of.r].Voters {
-		if id == n.cfg.Self {
-			continue
-		}
-		// What is younger is in the logs' state, and stored by itself.
-		holes, err := n.shelf.archive.Holes(of.res, of.r, n.shelf.archive.Since(of.res, now), now-2*hour)
+	for _, h := range holes[:min(len(holes), fillHoles)] {
+		got, err := f.fetch(ctx, of, h)
+		kept += got
 		if err != nil {
-			return false, err
-		}
-		if len(holes) == 0 {
-			break
-		}
-		if !n.routes.up(id) {
-			whole = false
-			continue
-		}
-		slices.Reverse(holes) // the newest first
-		whole = whole && len(holes) <= fillHoles
-		for _, h := range holes[:min(len(holes), fillHoles)] {
-			got, err := f.fetch(ctx, of, id, h)
-			kept += got
-			if err != nil {
-				return false, fmt.Errorf("from %s: %w", id, err)
-			}
+			return err
 		}
 	}
 	if kept > 0 {
-		n.log.Info("history: fetched from other replicas", "range", of.r, "resolution", of.res.Seconds(), "times", kept)
+		n.log.Info("history: fetched from other replicas", "range", of.r, "from", of.from, "resolution", of.res.Seconds(), "times", kept)
 	}
-	return whole, nil
+	if len(holes) > fillHoles {
+		f.asked[of] = asked{before: holes[fillHoles-1].From}
+	} else {
+		f.asked[of] = asked{whole: time.Now()}
+	}
+	return nil
 }
 
 // fetch asks a replica for what it has in a hole, part by part.
-func (f *filler) fetch(ctx context.Context, of fillOf, from quota.NodeID, h history.Gap) (kept int, err error) {
+func (f *filler) fetch(ctx context.Context, of fillOf, h history.Gap) (kept int, err error) {
 	n := f.node
 	for h.From > 0 && h.From < h.End && n.host.Group(group(of.r)) != nil {
-		rows, next, err := n.fetchStored(ctx, of, from, h)
+		rows, next, err := n.fetchStored(ctx, of, h)
 		if err != nil {
 			return kept, err
 		}
@@ -169,8 +170,8 @@ var (
 )
 
 // fetchStored asks a replica for a part of what it has on its disk.
-func (n *Node) fetchStored(ctx context.Context, of fillOf, from quota.NodeID, h history.Gap) (out []archive.Rows, next history.Second, err error) {
-	res, err := n.readHistoryOf(ctx, from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
+func (n *Node) fetchStored(ctx context.Context, of fillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
+	res, err := n.readHistoryOf(ctx, of.from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
 		Range: uint32(of.r), Resolution: uint32(of.res), From: int64(h.From), End: int64(h.End),
 	}}})
 	if err != nil {
@@ -202,7 +203,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // onStored answers from this node's disk.
 func (n *Node) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
-	of := fillOf{quota.RangeID(q.Range), archive.Resolution(min(q.Resolution, 255))}
+	of := fillOf{r: quota.RangeID(q.Range), res: archive.Resolution(min(q.Resolution, 255))}
 	if !slices.Contains(archive.Resolutions, of.res) || n.shelf.archive == nil || n.host == nil || n.host.Group(group(of.r)) == nil {
 		return nil, errNoReplica
 	}

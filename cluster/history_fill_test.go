@@ -11,6 +11,60 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// unasked is an error as long as another replica has not been asked for all.
+func (f *filler) unasked() error {
+	n := f.node
+	for r := range quota.RangeID(n.cfg.Ranges) {
+		for _, id := range n.view.Load().ranges[r].Voters {
+			for _, res := range archive.Resolutions {
+				if id != n.cfg.Self && f.asked[fillOf{r, res, id}].whole.IsZero() {
+					return fmt.Errorf("range %d: %s has not been asked for all of %d s", r, id, res.Seconds())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// TestHistoryFillHoles: holes that nobody can fill do not keep a node from what is behind them, however many
+// they are, and others are not asked for them again and again.
+func TestHistoryFillHoles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs nodes for seconds; left out by -short")
+	}
+	c := newTrio(t, 1, quick)
+	c.awaitReady(patience)
+	n, other := c.nodes["n1"], c.nodes["n2"]
+	last := second(n.clock.now())/hour*hour - 10*hour
+	old := last - 500*hour
+	var hours []archive.Entry
+	for i := range history.Second(4 * fillHoles) { // of every other hour somebody has not told all
+		e := archive.Entry{Coverage: archive.Coverage{Start: last - i*hour, Complete: i%2 == 0}}
+		if i%2 == 1 {
+			e.Missing = []history.Process{{Node: "n9", Incarnation: 1}}
+		}
+		hours = append(hours, e)
+	}
+	for _, n := range c.running() {
+		if err := n.shelf.archive.Put(archive.Hours, hours); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.shelf.archive.Put(archive.Hours, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	f := filler{node: n, asked: map[fillOf]asked{}}
+	for range 4 {
+		f.turn(t.Context(), second(n.clock.now()))
+	}
+	if err := f.unasked(); err != nil {
+		t.Error(err)
+	}
+	if points, err := n.shelf.read(archive.Hours, 0, keysLimit, old, old+hour); err != nil || len(points) != 1 || !points[0].Complete {
+		t.Fatalf("%+v, %v; want the hour that another one has", points, err)
+	}
+}
+
 // TestHistoryFill: a fourth node joins and one of the first leaves: what was stored before there was a
 // fourth is answered from its disk too, points and keys, minutes and hours.
 func TestHistoryFill(t *testing.T) {
@@ -49,17 +103,10 @@ func TestHistoryFill(t *testing.T) {
 	c.leave("n1")
 	c.settled(40*time.Second, 3)
 	n := c.nodes["n4"]
-	f := filler{node: n, asked: map[fillOf]time.Time{}}
+	f := filler{node: n, asked: map[fillOf]asked{}}
 	c.eventually(patience, "all that was stored before is on the new node's disk", func() error {
 		f.turn(t.Context(), second(n.clock.now()))
-		for r := range quota.RangeID(ranges) {
-			for _, res := range archive.Resolutions {
-				if _, asked := f.asked[fillOf{r, res}]; !asked {
-					return fmt.Errorf("range %d: %d s are not", r, res.Seconds())
-				}
-			}
-		}
-		return nil
+		return f.unasked()
 	})
 	points, err := n.shelf.read(archive.Minutes, home, l, begin, begin+3000*60)
 	if err != nil || len(points) != 3000 {

@@ -161,7 +161,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n.clients.journal.open(&cfg, s.inc, n.log)
 	n.stats.init(n, cfg.Registry)
 	n.shelf.open(n)
-	n.filler = filler{node: n, asked: map[fillOf]time.Time{}}
+	n.filler = filler{node: n, asked: map[fillOf]asked{}}
 	return n
 }
 

@@ -25,8 +25,9 @@ type keysOf struct {
 	of   map[quota.LimitName]*keyTotals
 }
 
+// keyTotals adds up lists.
 type keyTotals struct {
-	keys map[string]KeyTotal // Error is that of lines without the key
+	keys map[string]KeyTotal // Error is less by rest: so a list adds to that of all the keys that it does not have
 	rest quota.Units
 }
 
@@ -89,28 +90,24 @@ func (m *keysOf) add(t *TopKeys) {
 // add adds what one list says: of a key that is in only one of two, the other one says at most
 // its rest.
 func (s *keyTotals) add(t *TopKeys) {
-	rest := s.rest
-	s.rest = s.rest.Plus(t.Rest)
-	in := map[string]bool{}
 	for _, x := range t.Keys {
-		in[x.Key] = true
-		was, there := s.keys[x.Key]
-		if !there {
-			was = KeyTotal{Key: x.Key, Error: rest}
-		}
-		was.Attempted, was.Admitted = was.Attempted.Plus(x.Attempted), was.Admitted.Plus(x.Admitted)
-		was.Error = was.Error.Plus(x.Error)
-		s.keys[x.Key] = was
-	}
-	if t.Rest == 0 {
-		return
-	}
-	for key, was := range s.keys {
-		if !in[key] {
-			was.Error = was.Error.Plus(t.Rest)
-			s.keys[key] = was
+		was := s.keys[x.Key]
+		s.keys[x.Key] = KeyTotal{
+			Key: x.Key, Attempted: was.Attempted.Plus(x.Attempted), Admitted: was.Admitted.Plus(x.Admitted),
+			Error: was.Error.Plus(x.Error - t.Rest),
 		}
 	}
+	s.rest = s.rest.Plus(t.Rest)
+}
+
+// totalsOf is the inverse of keyTotals.list.
+func totalsOf(t *TopKeys) *keyTotals {
+	s := &keyTotals{keys: make(map[string]KeyTotal, len(t.Keys)), rest: t.Rest}
+	for _, x := range t.Keys {
+		x.Error -= t.Rest
+		s.keys[x.Key] = x
+	}
+	return s
 }
 
 // Newest returns the newest minute that there is a line of; false if there is none.
@@ -148,7 +145,9 @@ func (k *KeptKeys) Minute(limit quota.LimitName, at Minute) (KeysPart, bool) {
 func (s *keyTotals) list(limit quota.LimitName) *TopKeys {
 	t := &TopKeys{Limit: limit, Rest: s.rest}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
-		t.Keys = append(t.Keys, s.keys[key])
+		x := s.keys[key]
+		x.Error = max(0, x.Error.Plus(s.rest))
+		t.Keys = append(t.Keys, x)
 	}
 	return t
 }
@@ -206,12 +205,10 @@ func DecodeKeptKeys(b []byte) (*KeptKeys, error) {
 		}
 		all := d.top()
 		for i := range all {
-			s := &keyTotals{keys: map[string]KeyTotal{}, rest: all[i].Rest}
-			for _, x := range all[i].Keys {
-				x.Error = quota.Units(d.uint(1<<63 - 1))
-				s.keys[x.Key] = x
+			for j := range all[i].Keys {
+				all[i].Keys[j].Error = quota.Units(d.uint(1<<63 - 1))
 			}
-			m.of[all[i].Limit] = s
+			m.of[all[i].Limit] = totalsOf(&all[i])
 		}
 		k.minutes[at] = m
 	}

@@ -43,6 +43,10 @@ func (p *KeyPeak) Above(o *KeyPeak) bool {
 	return p.Seconds > 0 && (o.Seconds == 0 || float64(p.Attempted)*float64(o.Seconds) > float64(o.Attempted)*float64(p.Seconds))
 }
 
+// KeysSummed is how many keys, at least, are told apart in a sum; of the others, those that were asked
+// for least so far, nothing is kept but the bound.
+const KeysSummed = 10 * maxTop
+
 // Add adds a part. Parts come in the order of time; one that does not join the one before leaves
 // a gap.
 func (s *KeysSum) Add(p *KeysPart) {
@@ -55,6 +59,10 @@ func (s *KeysSum) Add(p *KeysPart) {
 		if one := (KeyPeak{k.Key, k.Attempted, max(p.Seconds, p.Upto-p.From)}); one.Above(&s.peak) {
 			s.peak = one
 		}
+	}
+	if len(s.totals.keys) > 2*KeysSummed {
+		few := s.Top(p.Top.Limit, KeysSummed)
+		s.totals = *totalsOf(&few)
 	}
 	s.span.Gaps = append(s.span.Gaps, p.Gaps...)
 	if s.span.Upto > 0 {
