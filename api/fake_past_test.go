@@ -28,6 +28,7 @@ type fakePast struct {
 	*fakeNode
 	all     []asked
 	asOf    history.Second
+	begins  history.Second                  // nothing is known of before
 	missing map[history.Second]quota.NodeID // by minute
 	covered int                             // of 4 ranges
 	err     error
@@ -79,7 +80,13 @@ func (p *fakePast) History(_ context.Context, q history.Query) (history.Answer, 
 	out := history.Answer{AsOf: p.asOf, RangesCovered: 1, RangesTotal: 1}
 	step := history.Second(q.Step)
 	for s := q.From - q.From%step; s < min(q.End, p.asOf); s += step {
+		if s+step <= p.begins {
+			continue
+		}
 		out.Points = append(out.Points, p.point(q.Limit, s, s+step))
+		if s < p.begins {
+			out.Points[len(out.Points)-1].Complete = false
+		}
 	}
 	return out, p.err
 }

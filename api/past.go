@@ -346,7 +346,39 @@ func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
 		}
 		out.Missing = withNames(out.Missing, p.Missing)
 	}
+	if at := firstKnown(t, a); at > t.from {
+		out.Begins = secondProto(at)
+	}
 	return out
+}
+
+// firstKnown is when the points begin to be whole, if the first begins later than was asked for.
+// One that is not complete although nobody is missing began before the history did.
+func firstKnown(t stretch, a *history.Answer) history.Second {
+	if len(a.Points) == 0 || a.Points[0].Start <= t.from {
+		return t.from
+	}
+	p := &a.Points[0]
+	if next := p.Start + history.Second(p.Seconds); !p.Complete && len(p.Missing) == 0 && next < min(t.end, a.AsOf) {
+		return next
+	}
+	return p.Start
+}
+
+// SinceBegun is how many seconds are known of what was asked for: those since Begins, if it is set.
+func SinceBegun(c *quoratev1.Coverage) int64 {
+	if c.Begins == nil || c.AsOf == nil {
+		return c.SecondsTotal
+	}
+	return max(0, min(c.SecondsTotal, c.AsOf.Seconds-c.Begins.Seconds))
+}
+
+// BegunText says that nothing is known of before; empty when something is.
+func BegunText(c *quoratev1.Coverage) string {
+	if c.GetBegins() == nil {
+		return ""
+	}
+	return "nothing is known of before " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
 }
 
 // withNames adds the names of processes' nodes, each once.
@@ -416,12 +448,15 @@ func statement(c *quoratev1.Coverage) string {
 	switch {
 	case c.SecondsTotal == 0:
 		text += "nothing is known of this time yet"
-	case c.SecondsComplete >= c.SecondsTotal:
+	case c.SecondsComplete >= SinceBegun(c):
 		text += "complete"
 	case c.SecondsComplete == 0:
 		text += fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", spanText(c.SecondsTotal))
 	default:
-		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(c.SecondsTotal))
+		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(SinceBegun(c)))
+	}
+	if begun := BegunText(c); begun != "" {
+		text += "; " + begun
 	}
 	return text
 }

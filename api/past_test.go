@@ -52,6 +52,37 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryBegins: time before there was a cluster, or a history of it, is not incomplete.
+func TestHistoryBegins(t *testing.T) {
+	p := newPast(t)
+	p.begins = history0(noon) - 7*60 - 20
+	s := p.service()
+	of := func(from time.Duration, step int64) *quoratev1.Coverage {
+		res, f := s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", From: ago(from), Step: &durationpb.Duration{Seconds: step}})
+		if f != nil {
+			t.Fatal(f)
+		}
+		return res.Coverage
+	}
+	for name, tt := range map[string]struct {
+		c    *quoratev1.Coverage
+		want string
+	}{
+		"by the second":              {of(20*time.Minute, 1), "complete; nothing is known of before 2026-11-22 11:52:40"},
+		"a minute that it began in":  {of(20*time.Minute, 60), "complete; nothing is known of before 2026-11-22 11:53:00"},
+		"since it began":             {of(5*time.Minute, 60), "complete"},
+		"asked from the same minute": {of(8*time.Minute, 60), "complete for 7m0s of 8m0s"},
+	} {
+		if got := statement(tt.c); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	p.missing[history0(noon)-120] = "n2"
+	if got := statement(of(20*time.Minute, 60)); got != "complete for 6m0s of 7m0s; nothing is known of before 2026-11-22 11:53:00" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestHistoryFaults: what is wrong names the field, the value and what is right.
 func TestHistoryFaults(t *testing.T) {
 	s := newPast(t).service()

@@ -85,8 +85,12 @@ func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Cont
 	if err != nil {
 		return err
 	}
-	if text := incompleteText(coverageOf(res)); text != "" {
+	c := coverageOf(res)
+	if text := incompleteText(c); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
+	}
+	if begun := api.BegunText(c); begun != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
 	}
 	switch o.output {
 	case "json":
@@ -141,8 +145,8 @@ func incompleteText(c *quoratev1.Coverage) string {
 	}
 	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", seconds(c.SecondsTotal)))
-	} else if c.SecondsComplete < c.SecondsTotal && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(c.SecondsTotal)))
+	} else if total := api.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
+		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(total)))
 	}
 	if len(c.Missing) > 0 {
 		text := "missing " + strings.Join(c.Missing, ", ")

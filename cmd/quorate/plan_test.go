@@ -75,7 +75,9 @@ func TestPlanTables(t *testing.T) {
 			b.WriteString("\n")
 		}
 	}
-	b.WriteString(incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
+	begun := proto.CloneOf(covered)
+	begun.Begins = &timestamppb.Timestamp{Seconds: noon.Seconds - 150}
+	b.WriteString(incompleteText(begun) + "\n" + incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
 	if err := writeYAML(&b, uses); err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,12 @@ func (p *past) CoverageText() string {
 	if c == nil || c.SecondsTotal == 0 {
 		return ""
 	}
-	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC", num(c.SecondsComplete), num(c.SecondsTotal), c.AsOf.AsTime().UTC().Format("15:04:05"))
+	total, begun := c.SecondsTotal, ""
+	if c.Begins != nil {
+		total = max(0, min(total, c.AsOf.GetSeconds()-c.Begins.Seconds))
+		begun = "; nothing is known of before " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
+	}
+	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC%s", num(c.SecondsComplete), num(total), c.AsOf.AsTime().UTC().Format("15:04:05"), begun)
 	if len(c.Missing) > 0 {
 		out += "; not told by " + strings.Join(c.Missing, ", ")
 		if c.MissingSince != nil {

@@ -41,7 +41,10 @@ type Coverage struct {
 	// Nodes that have not told of all of it, at most 16.
 	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Since when one of them is missing; absent when none is.
-	MissingSince  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
+	MissingSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
+	// Nothing is known of before it, which is later than what was asked for: the cluster began then, or
+	// what is older is kept no more. Absent when there is something from the first, and of many limits.
+	Begins        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begins,proto3" json:"begins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +131,13 @@ func (x *Coverage) GetMissing() []string {
 func (x *Coverage) GetMissingSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.MissingSince
+	}
+	return nil
+}
+
+func (x *Coverage) GetBegins() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begins
 	}
 	return nil
 }
@@ -953,7 +963,7 @@ var File_quorate_v1_history_proto protoreflect.FileDescriptor
 const file_quorate_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/history.proto\x12\n" +
-	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x02\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x03\n" +
 	"\bCoverage\x12/\n" +
 	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12%\n" +
 	"\x0eranges_covered\x18\x02 \x01(\x05R\rrangesCovered\x12!\n" +
@@ -962,7 +972,8 @@ const file_quorate_v1_history_proto_rawDesc = "" +
 	"\x10seconds_complete\x18\x05 \x01(\x03R\x0fsecondsComplete\x12#\n" +
 	"\rseconds_known\x18\x06 \x01(\x03R\fsecondsKnown\x12\x18\n" +
 	"\amissing\x18\a \x03(\tR\amissing\x12?\n" +
-	"\rmissing_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fmissingSince\"\xe1\x01\n" +
+	"\rmissing_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fmissingSince\x122\n" +
+	"\x06begins\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06begins\"\xe1\x01\n" +
 	"\x0eHistoryRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -1057,28 +1068,29 @@ var file_quorate_v1_history_proto_goTypes = []any{
 var file_quorate_v1_history_proto_depIdxs = []int32{
 	10, // 0: quorate.v1.Coverage.as_of:type_name -> google.protobuf.Timestamp
 	10, // 1: quorate.v1.Coverage.missing_since:type_name -> google.protobuf.Timestamp
-	10, // 2: quorate.v1.HistoryRequest.from:type_name -> google.protobuf.Timestamp
-	10, // 3: quorate.v1.HistoryRequest.to:type_name -> google.protobuf.Timestamp
-	11, // 4: quorate.v1.HistoryRequest.step:type_name -> google.protobuf.Duration
-	10, // 5: quorate.v1.HistoryPoint.start:type_name -> google.protobuf.Timestamp
-	11, // 6: quorate.v1.HistoryResponse.step:type_name -> google.protobuf.Duration
-	2,  // 7: quorate.v1.HistoryResponse.points:type_name -> quorate.v1.HistoryPoint
-	2,  // 8: quorate.v1.HistoryResponse.total:type_name -> quorate.v1.HistoryPoint
-	0,  // 9: quorate.v1.HistoryResponse.coverage:type_name -> quorate.v1.Coverage
-	10, // 10: quorate.v1.HistoryKeysRequest.from:type_name -> google.protobuf.Timestamp
-	10, // 11: quorate.v1.HistoryKeysRequest.to:type_name -> google.protobuf.Timestamp
-	5,  // 12: quorate.v1.HistoryKeysResponse.keys:type_name -> quorate.v1.KeyUse
-	0,  // 13: quorate.v1.HistoryKeysResponse.coverage:type_name -> quorate.v1.Coverage
-	10, // 14: quorate.v1.HistoryLimitsRequest.from:type_name -> google.protobuf.Timestamp
-	10, // 15: quorate.v1.HistoryLimitsRequest.to:type_name -> google.protobuf.Timestamp
-	2,  // 16: quorate.v1.LimitUse.use:type_name -> quorate.v1.HistoryPoint
-	8,  // 17: quorate.v1.HistoryLimitsResponse.limits:type_name -> quorate.v1.LimitUse
-	0,  // 18: quorate.v1.HistoryLimitsResponse.coverage:type_name -> quorate.v1.Coverage
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 2: quorate.v1.Coverage.begins:type_name -> google.protobuf.Timestamp
+	10, // 3: quorate.v1.HistoryRequest.from:type_name -> google.protobuf.Timestamp
+	10, // 4: quorate.v1.HistoryRequest.to:type_name -> google.protobuf.Timestamp
+	11, // 5: quorate.v1.HistoryRequest.step:type_name -> google.protobuf.Duration
+	10, // 6: quorate.v1.HistoryPoint.start:type_name -> google.protobuf.Timestamp
+	11, // 7: quorate.v1.HistoryResponse.step:type_name -> google.protobuf.Duration
+	2,  // 8: quorate.v1.HistoryResponse.points:type_name -> quorate.v1.HistoryPoint
+	2,  // 9: quorate.v1.HistoryResponse.total:type_name -> quorate.v1.HistoryPoint
+	0,  // 10: quorate.v1.HistoryResponse.coverage:type_name -> quorate.v1.Coverage
+	10, // 11: quorate.v1.HistoryKeysRequest.from:type_name -> google.protobuf.Timestamp
+	10, // 12: quorate.v1.HistoryKeysRequest.to:type_name -> google.protobuf.Timestamp
+	5,  // 13: quorate.v1.HistoryKeysResponse.keys:type_name -> quorate.v1.KeyUse
+	0,  // 14: quorate.v1.HistoryKeysResponse.coverage:type_name -> quorate.v1.Coverage
+	10, // 15: quorate.v1.HistoryLimitsRequest.from:type_name -> google.protobuf.Timestamp
+	10, // 16: quorate.v1.HistoryLimitsRequest.to:type_name -> google.protobuf.Timestamp
+	2,  // 17: quorate.v1.LimitUse.use:type_name -> quorate.v1.HistoryPoint
+	8,  // 18: quorate.v1.HistoryLimitsResponse.limits:type_name -> quorate.v1.LimitUse
+	0,  // 19: quorate.v1.HistoryLimitsResponse.coverage:type_name -> quorate.v1.Coverage
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_history_proto_init() }
