@@ -111,10 +111,10 @@ func broken() []Alert {
 			},
 		},
 		{
-			Name: "QuorateCutOff", Severity: warning, For: "2m", Expr: `sum by (namespace, limit) (rate(quorate_over_admitted_tokens_total{cause="cut_off"}[5m])) > 0`,
-			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} is exceeded by nodes that hear of no leader",
-			Means:   "Nodes that are cut off admit by `when_cut_off` of the limit, and together that was more than the limit. It is booked as debt when they are back.",
-			Do:      []string{"Find the node: QuoratePeersMissing or QuorateNotReady fires there too.", "Where it must not happen: `ceiling: hard`, or `when_cut_off: refuse`."},
+			Name: "QuorateCutOff", Severity: warning, For: "2m", Expr: `sum by (namespace, limit) (increase(quorate_over_admitted_tokens_total{cause="cut_off"}[5m])) > 1`,
+			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} was exceeded by nodes that heard of no leader",
+			Means:   "Nodes that are cut off admit by `when_cut_off` of the limit, and together that was more than the limit, by more than a token. It is counted, and booked as debt, when they are back: the fault itself may be over.",
+			Do:      []string{"What was cut off: QuorateNodeDown, QuorateNotReady or QuoratePeersMissing fires, or did some minutes before; the nodes' logs have it too.", "How much it was: OVER of `quorate history LIMIT`.", "Where it must not happen: `ceiling: hard`, or `when_cut_off: closed`, which admits nothing without a leader ([limits.md](limits.md#what-may-stand-beside-it))."},
 			Shown:   Shown{one(`quorate_over_admitted_tokens_total{instance="n1:7411",namespace="web",limit="login",cause="cut_off"}`, "0 0 0 10 20 30 40 50"), of("namespace", "web", "limit", "login"), "2m", "6m"},
 		},
 		{
