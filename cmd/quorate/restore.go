@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,13 +72,23 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	if err := o.make(&s, text); err != nil {
 		return fmt.Errorf("%w\n%s is not complete: empty it, and restore again", err, o.data)
 	}
+	fmt.Fprint(stdout, restoredText(c))
+	if err := o.report(stdout, &s); err != nil || o.plain {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "\nThe authority is a new one. Clients need its %s, and with it their bearer tokens of before are good; certificates are issued anew (quorate cert issue).\n",
+		filepath.Join(o.data, adminDir, "ca.crt"))
+	return err
+}
+
+// restoredText says what there is again.
+func restoredText(c *cluster.BackupContent) string {
 	accounts := 0
 	for i := range c.Ranges {
 		accounts += c.Ranges[i].Accounts
 	}
-	fmt.Fprintf(stdout, "Restored as of %s: limits version %d, %d overrides, %d accounts, %d ranges.\n",
-		c.At.Format(time.RFC3339), c.Meta.LimitsVersion, c.Meta.Overrides, accounts, c.Head.Ranges)
-	return o.report(stdout, &s)
+	return fmt.Sprintf("Restored as of %s: limits version %d, %s, %s, %s.\n", c.At.Format(time.RFC3339), c.Meta.LimitsVersion,
+		plural(c.Meta.Overrides, "override"), plural(accounts, "account"), plural(c.Head.Ranges, "range"))
 }
 
 // backupHead reads whose backup it is; the rest is not checked.
