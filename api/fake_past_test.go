@@ -26,13 +26,14 @@ type asked struct {
 // fakePast remembers every second.
 type fakePast struct {
 	*fakeNode
-	all     []asked
-	asOf    history.Second
-	begins  history.Second                  // nothing is known of before
-	missing map[history.Second]quota.NodeID // by minute
-	covered int                             // of 4 ranges
-	err     error
-	calls   int
+	all      []asked
+	asOf     history.Second
+	begins   history.Second                  // nothing is known of before
+	missing  map[history.Second]quota.NodeID // by minute
+	covered  int                             // of 4 ranges
+	unlisted history.Second                  // a minute of which there is no list of keys, as the list of the next one says
+	err      error
+	calls    int
 }
 
 var _ HistoryStore = (*fakePast)(nil)
@@ -113,6 +114,9 @@ func (p *fakePast) HistoryKeys(_ context.Context, q history.KeysQuery) (history.
 		k.Admitted += quota.FromTokens(a.admitted)
 	}
 	out := history.KeysAnswer{AsOf: p.asOf, RangesCovered: p.covered, RangesTotal: 4}
+	if next := p.unlisted + 60; p.unlisted > 0 && next >= q.From && next < q.End {
+		out.Gaps = []history.Gap{{From: p.unlisted, End: p.unlisted + 60}}
+	}
 	for m, u := range minutes {
 		if one := (history.KeyPeak{Key: m.key, Attempted: u, Seconds: 60}); one.Above(&out.Peak) {
 			out.Peak = one

@@ -29,10 +29,11 @@ type HistoryStore interface {
 
 // Bounds of questions about the past.
 const (
-	MaxPoints    = 20_000 // of an answer
-	maxKeyPoints = 60     // of one key: each is a question of its own
-	usualPoints  = 1500   // an answer has at most, when the step is not said
-	maxLimits    = 1000   // limits in an answer
+	MaxPoints    = 20_000           // of an answer
+	maxKeyPoints = 60               // of one key: each is a question of its own
+	mostOfKey    = maxKeyPoints + 1 // the first and the last may be parts
+	usualPoints  = 1500             // an answer has at most, when the step is not said
+	maxLimits    = 1000             // limits in an answer
 
 	hour = time.Hour
 	day  = 24 * hour
@@ -45,6 +46,12 @@ const (
 type stretch struct{ from, end history.Second }
 
 func (t stretch) seconds() int64 { return int64(t.end - t.from) }
+
+// points is how many points of so many seconds it is in.
+func (t stretch) points(step int) int64 {
+	n := int64(step)
+	return (int64(t.end)+n-1)/n - int64(t.from)/n
+}
 
 // stretchOf validates from and to. usual is how long it is when from is not said.
 func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, *fault) {
@@ -161,7 +168,10 @@ func (s *service) inForce(name quota.LimitName) bool {
 func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault) {
 	if req.Step == nil {
 		if req.Key != "" {
-			return max(60, s.stepFor(t, maxKeyPoints)), nil
+			if step := max(60, s.stepFor(t, maxKeyPoints)); t.points(step) <= mostOfKey {
+				return step, nil
+			}
+			return 3600, nil
 		}
 		return s.stepFor(t, usualPoints), nil
 	}
@@ -178,45 +188,61 @@ func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault)
 		return 0, badField("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
 	case n/int64(steps[i].seconds) > MaxPoints:
 		return 0, badField("step", "is %v, which makes %d points; at most %d: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
-	case req.Key != "" && (n-1)/int64(steps[i].seconds)+1 > maxKeyPoints:
-		return 0, badField("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), maxKeyPoints)
+	case req.Key != "" && t.points(steps[i].seconds) > mostOfKey:
+		return 0, badField("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, t.points(steps[i].seconds), mostOfKey)
 	}
 	return steps[i].seconds, nil
 }
 
-// keyHistory asks for each point of a key by itself.
+// keyHistory asks for each point of a key by itself. A point is as complete as that of the limit is; of what
+// nothing is known of the limit there is none.
 func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, *fault) {
-	first := t.from - t.from%history.Second(step)
-	if n := int64(t.end-first+history.Second(step)-1) / int64(step); n > maxKeyPoints+1 {
-		return nil, badField("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, maxKeyPoints)
+	if n := t.points(step); n > mostOfKey {
+		return nil, badField("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
 	}
-	sum, merged := history.Counts{}, history.Answer{}
-	out.Total = &quoratev1.HistoryPoint{Start: secondProto(first)}
-	for at := first; at < t.end; at += history.Second(step) {
-		a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + history.Second(step), Top: MaxTop})
+	all, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
+	if err != nil {
+		return nil, fromError(err)
+	}
+	merged := history.Answer{AsOf: all.AsOf, RangesCovered: all.RangesCovered, RangesTotal: all.RangesTotal}
+	var gaps []history.Gap // a list says of which time before it there is none
+	var more []int64
+	for i := range all.Points {
+		of := &all.Points[i]
+		a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: of.Start, End: of.Start + history.Second(step), Top: MaxTop})
 		if err != nil {
 			return nil, fromError(err)
 		}
 		merged.AsOf, merged.RangesCovered, merged.RangesTotal = a.AsOf, a.RangesCovered, a.RangesTotal
-		if at >= a.AsOf {
+		gaps = append(gaps, a.Gaps...)
+		if of.Start >= a.AsOf {
 			break
 		}
 		u := history.KeyTotal{Key: out.Key, Error: a.Rest} // not in the list: at most this
 		if i := slices.IndexFunc(a.Keys, func(k history.KeyTotal) bool { return k.Key == out.Key }); i >= 0 {
 			u = a.Keys[i]
 		}
-		c := history.Counts{Attempted: u.Attempted, Admitted: u.Admitted}
-		sum.Add(&c)
-		p := history.Point{Start: at, Seconds: step, Counts: c, Mean: u.Attempted / quota.Units(step), Complete: a.RangesCovered == a.RangesTotal}
-		merged.Points = append(merged.Points, p)
-		pb := pointProto(&p)
-		pb.Error = u.Error.Tokens()
-		out.Points = append(out.Points, pb)
-		out.Total.Error += pb.Error
+		merged.Points = append(merged.Points, history.Point{
+			Start: of.Start, Seconds: step, Counts: history.Counts{Attempted: u.Attempted, Admitted: u.Admitted}, Mean: u.Attempted / quota.Units(step),
+			Complete: of.Complete && a.RangesCovered == a.RangesTotal, Missing: of.Missing,
+		})
+		more = append(more, u.Error.Tokens())
 	}
-	total := pointProto(totalOf(merged.Points))
-	total.Error, total.Peak = out.Total.Error, 0
-	out.Total, out.Coverage = total, coverage(t, &merged)
+	if totalOf(all.Points).Attempted == 0 && !s.inForce(name) {
+		return nil, s.noLimit(name)
+	}
+	rest := int64(0)
+	for i := range merged.Points {
+		p := &merged.Points[i]
+		if slices.ContainsFunc(gaps, func(g history.Gap) bool { return g.From < p.Start+history.Second(step) && p.Start < g.End }) {
+			p.Complete = false
+		}
+		pb := pointProto(p)
+		pb.Error = more[i]
+		out.Points, rest = append(out.Points, pb), rest+more[i]
+	}
+	out.Total, out.Coverage = pointProto(totalOf(merged.Points)), coverage(t, &merged)
+	out.Total.Error, out.Total.Peak = rest, 0
 	return out, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,55 @@ func TestHistoryBegins(t *testing.T) {
 	}
 }
 
+// TestHistoryOfKey: a point of a key is as complete as that of its limit and as the lists of keys are; of a time
+// that nothing is known of there is none.
+func TestHistoryOfKey(t *testing.T) {
+	p := newPast(t)
+	p.ask("web/login", "a", 5*time.Minute, 5, 20)
+	p.missing[history0(noon.Add(-2*time.Minute))] = "n2"
+	p.begins = history0(noon.Add(-6 * time.Minute))
+	p.unlisted = history0(noon.Add(-4 * time.Minute))
+	s := p.service()
+	req := &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(10 * time.Minute)}
+	res, f := s.history(t.Context(), req)
+	if f != nil {
+		t.Fatal(f)
+	}
+	var complete []bool
+	for _, x := range res.Points {
+		complete = append(complete, x.Complete)
+	}
+	if want := []bool{true, true, false, true, false, true}; !slices.Equal(complete, want) || res.Points[4].Missing[0] != "n2" || res.Total.Attempted != 25 {
+		t.Errorf("%v; want 6 minutes that are complete: %v", res, want)
+	}
+	if c := res.Coverage; c.SecondsTotal != 600 || c.SecondsKnown != 360 || c.SecondsComplete != 240 {
+		t.Errorf("%v", c)
+	}
+	p.err = noLeader{}
+	if _, f = s.history(t.Context(), req); f == nil || f.reason != "NO_LEADER" {
+		t.Errorf("without a replica: %v", f)
+	}
+	p.err = nil
+	req.Limit = "nonsense"
+	if _, f = s.history(t.Context(), req); f == nil {
+		t.Error("of a limit that never was")
+	}
+}
+
+// TestHistoryHourOfKey: an hour of minutes is not too much of a key, whenever it is asked for.
+func TestHistoryHourOfKey(t *testing.T) {
+	s := newPast(t).service()
+	s.clock = func() time.Time { return noon.Add(time.Minute/2 + time.Second/2) }
+	req := &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", Step: durationpb.New(time.Minute), From: ago(time.Hour - time.Minute/2)}
+	if _, f := s.history(t.Context(), req); f != nil {
+		t.Error(f)
+	}
+	req.From = ago(time.Hour + 2*time.Minute)
+	if _, f := s.history(t.Context(), req); f == nil || !strings.Contains(f.Error(), "makes 63 points; at most 61 of a key") {
+		t.Errorf("%v", f)
+	}
+}
+
 // TestHistoryFaults: what is wrong names the field, the value and what is right.
 func TestHistoryFaults(t *testing.T) {
 	s := newPast(t).service()
@@ -94,7 +144,7 @@ func TestHistoryFaults(t *testing.T) {
 		"step: is 2s; must be 1s":          {Step: durationpb.New(2 * time.Second)},
 		"which makes 86400 points":         {Step: durationpb.New(time.Second), From: ago(day)},
 		"1s (not of a key)":                {Key: "a", Step: durationpb.New(time.Second)},
-		"1440 points; at most 60 of a key": {Key: "a", Step: durationpb.New(time.Minute), From: ago(day)},
+		"1440 points; at most 61 of a key": {Key: "a", Step: durationpb.New(time.Minute), From: ago(day)},
 	} {
 		if req.Namespace+req.Limit == "" {
 			req.Namespace, req.Limit = "web", "login"

@@ -180,7 +180,8 @@ the nodes' settings say; times are UTC.
 PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
 tokens per second. A point is complete when every node that lived in it has
 told all of it; otherwise the last column says who is missing. Of a limit in
-shadow, REFUSED is what would have been.`,
+shadow, REFUSED is what would have been. Of a key the seconds are not recorded:
+MORE is how much more it can have been asked for.`,
 		Example: `  quorate history
   quorate history web/login --from 10m
   quorate history web/login --from 7d --step 1h -o csv > login.csv
@@ -317,31 +318,48 @@ func completeCell(p *quoratev1.HistoryPoint) string {
 }
 
 func printHistory(w io.Writer, res *quoratev1.HistoryResponse) error {
-	tbl := newTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
-	shown := res.Points
-	const most = 60 // in a table; more are in the chart, and in the other forms
-	if len(shown) > most {
-		shown = shown[len(shown)-most:]
-	}
-	for _, p := range shown {
-		tbl.row(when(p.Start), num(p.Seconds), num(p.Attempted), num(p.Admitted), num(p.Refused), tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99),
-			tokenRate(p.OverAdmitted), tokenRate(p.NeedlessRefusals), completeCell(p))
-	}
 	if len(res.Points) == 0 {
 		_, err := fmt.Fprintf(w, "nothing is known of this time; the history reaches to %s\n", when(res.Coverage.GetAsOf()))
 		return err
+	}
+	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", tokenRate(res.Total.Peak))
+	if res.Key != "" { // its seconds are not recorded
+		of, most = of+", key "+show(res.Key), ""
 	}
 	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
 	for i, p := range res.Points {
 		demand[i], refused[i] = float64(p.Attempted), float64(p.Refused)
 	}
-	fmt.Fprintf(w, "%s/%s, %d points of %s, as of %s\n", res.Namespace, res.Limit, len(res.Points), pause(res.Step), when(res.Coverage.GetAsOf()))
-	fmt.Fprintf(w, "demand   %s  %d tokens, at most %s in a second\n", sparkline(demand, chartWide), res.Total.Attempted, tokenRate(res.Total.Peak))
+	fmt.Fprintf(w, "%s, %s of %s, as of %s\n", of, plural(len(res.Points), "point"), pause(res.Step), when(res.Coverage.GetAsOf()))
+	fmt.Fprintf(w, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
 	fmt.Fprintf(w, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
-	if len(shown) < len(res.Points) {
-		fmt.Fprintf(w, "the last %d of %d points; -o csv has all\n", len(shown), len(res.Points))
+	shown := res.Points
+	if n := len(shown); n > maxShown {
+		shown = shown[n-maxShown:]
+		fmt.Fprintf(w, "the last %d of %d points; -o csv has all\n", maxShown, n)
 	}
-	return tbl.write(w)
+	return pointsTable(shown, res.Key != "").write(w)
+}
+
+// maxShown is how many points a table has; more are in the chart, and in the other forms.
+const maxShown = 60
+
+// pointsTable has a row for each point. Of a key there is no more than sums, and what is not in them.
+func pointsTable(points []*quoratev1.HistoryPoint, key bool) *table {
+	tbl := newTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
+	if key {
+		tbl = newTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "MEAN", "MORE", "COMPLETE")
+	}
+	for _, p := range points {
+		row := []string{when(p.Start), num(p.Seconds), num(p.Attempted), num(p.Admitted), num(p.Refused)}
+		if key {
+			row = append(row, tokenRate(p.Mean), num(p.Error))
+		} else {
+			row = append(row, tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99), tokenRate(p.OverAdmitted), tokenRate(p.NeedlessRefusals))
+		}
+		tbl.row(append(row, completeCell(p))...)
+	}
+	return tbl
 }
 
 // chartWide is how many characters a line of a chart has.

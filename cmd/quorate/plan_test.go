@@ -118,6 +118,24 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
+// TestKeyHistory: of a key nothing is said of seconds, which are not recorded, but how much more it can have had.
+func TestKeyHistory(t *testing.T) {
+	var b bytes.Buffer
+	p := &quoratev1.HistoryPoint{Start: &timestamppb.Timestamp{}, Seconds: 60, Attempted: 120, Admitted: 90, Refused: 30, Mean: 2, Error: 7, Complete: true}
+	res := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Key: "acme", Step: durationpb.New(time.Minute), Points: []*quoratev1.HistoryPoint{p}, Total: p}
+	if err := printHistory(&b, res); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"web/login, key acme, 1 point of 1m", "  120 tokens\n", "REFUSED  MEAN  MORE  COMPLETE\n", " 30     2     7  yes\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s\nwant %q", b.String(), want)
+		}
+	}
+	if strings.Contains(b.String(), "in a second") {
+		t.Errorf("%s", b.String())
+	}
+}
+
 func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
 	if csv {
 		_, err := api.Export(b, "csv", res)
