@@ -149,10 +149,15 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 		out.Points = append(out.Points, pointProto(&a.Points[i]))
 	}
 	out.Total, out.Coverage = pointProto(totalOf(a.Points)), coverage(t, &a)
-	if out.Total.GetAttempted() == 0 && !s.inForce(name) { // nor is anything known of one that was
+	if s.neverWas(name, a.Points) {
 		return nil, s.noLimit(name)
 	}
 	return out, nil
+}
+
+// neverWas reports whether a limit is not in force, nor anything known of one that was.
+func (s *service) neverWas(name quota.LimitName, points []history.Point) bool {
+	return totalOf(points).Attempted == 0 && !s.inForce(name)
 }
 
 func (s *service) inForce(name quota.LimitName) bool {
@@ -228,7 +233,7 @@ func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 		})
 		more = append(more, u.Error.Tokens())
 	}
-	if totalOf(all.Points).Attempted == 0 && !s.inForce(name) {
+	if s.neverWas(name, all.Points) {
 		return nil, s.noLimit(name)
 	}
 	rest := int64(0)
@@ -262,6 +267,9 @@ func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
 	if err != nil {
 		return nil, fromError(err)
+	}
+	if len(a.Keys) == 0 && a.Rest == 0 && !ofAccounts(name) && !s.inForce(name) {
+		return nil, s.noLimit(name)
 	}
 	out := &quoratev1.HistoryKeysResponse{
 		Rest: a.Rest.Tokens(), Coverage: keysCoverage(t, &a),

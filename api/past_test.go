@@ -119,6 +119,26 @@ func TestHistoryOfKey(t *testing.T) {
 	}
 }
 
+// TestNeverWas: of a limit that never was nothing is told but that, whatever is asked of its past.
+func TestNeverWas(t *testing.T) {
+	p := newPast(t)
+	p.ask("web/gone", "a", 26*time.Hour, 5) // it is not in force any more
+	s := p.service()
+	for limit, never := range map[string]bool{"nonsense": true, "gone": false} {
+		_, keys := s.historyKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
+		_, noisy := s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
+		_, forecast := s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: limit})
+		for call, f := range map[string]*fault{"keys": keys, "noisy": noisy} {
+			if (f != nil) != never || f != nil && !strings.Contains(f.Error(), "does not exist") {
+				t.Errorf("%s of %s: %v", call, limit, f)
+			}
+		}
+		if forecast == nil || strings.Contains(forecast.Error(), "does not exist") != never {
+			t.Errorf("forecast of %s: %v", limit, forecast)
+		}
+	}
+}
+
 // TestHistoryHourOfKey: an hour of minutes is not too much of a key, whenever it is asked for.
 func TestHistoryHourOfKey(t *testing.T) {
 	s := newPast(t).service()

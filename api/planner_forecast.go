@@ -44,6 +44,9 @@ func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	if err != nil {
 		return nil, fromError(err)
 	}
+	if s.neverWas(name, a.Points) {
+		return nil, s.noLimit(name)
+	}
 	k, f := s.busiest(ctx, name, t)
 	if f != nil {
 		return nil, f

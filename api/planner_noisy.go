@@ -44,6 +44,9 @@ func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 	if err != nil {
 		return nil, fromError(err)
 	}
+	if s.neverWas(name, a.Points) {
+		return nil, s.noLimit(name)
+	}
 	total := totalOf(a.Points)
 	out := &quoratev1.NoisyResponse{Known: int32(len(keys.Keys)), Use: pointProto(total), Coverage: coverage(t, &a)}
 	if l := s.ruleOf(name); l != nil {
@@ -59,7 +62,7 @@ func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 	}
 	switch {
 	case len(keys.Keys) < 3:
-		out.Statements = append(out.Statements, fmt.Sprintf("%d keys are known: it takes three to tell a noisy one from the others", len(keys.Keys)))
+		out.Statements = append(out.Statements, []string{"no key is", "1 key is", "2 keys are"}[len(keys.Keys)]+" known: it takes three to tell a noisy one from the others")
 	case len(out.Keys) == 0:
 		out.Statements = append(out.Statements, fmt.Sprintf("no key was asked for %d times the median of %d tokens", times, out.Median))
 	}

@@ -368,7 +368,9 @@ func printNoisy(w io.Writer, res *quoratev1.NoisyResponse, csv bool) error {
 			return err
 		}
 	}
-	fmt.Fprintf(w, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
+	if res.Known > 2 { // else a statement says how few there are
+		fmt.Fprintf(w, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
+	}
 	if len(res.Statements) == 0 {
 		return nil
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -151,7 +152,7 @@ func fits(t *quota.Tier, points []history.Point) bool {
 	}
 	switch t.Kind {
 	case quota.FixedWindow:
-		return int64(t.Rate.Per.Seconds())%n == 0
+		return t.Rate.Per%(time.Duration(n)*time.Second) == 0
 	case quota.CalendarWindow:
 		return n <= 60 || n <= 3600 && t.Calendar.Unit >= quota.Hour && t.Calendar.Zone == nil
 	}

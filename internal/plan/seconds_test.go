@@ -86,3 +86,18 @@ func TestReplayPoints(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowsBesidePoints: what minutes say of windows that do not begin and end with them is an estimate: of
+// windows of parts of a second, too.
+func TestWindowsBesidePoints(t *testing.T) {
+	points := []history.Point{{Start: 1200, Seconds: 60, Counts: history.Counts{Attempted: quota.FromTokens(60)}, Peak: quota.Token, P50: quota.Token, P95: quota.Token, P99: quota.Token}}
+	for per, exact := range map[time.Duration]bool{500 * time.Millisecond: false, 60500 * time.Millisecond: false, 90 * time.Second: false, time.Minute: true, 2 * time.Minute: true} {
+		window := quota.Window(quota.FixedWindow, 10, per)
+		if got := ReplayPoints([]quota.Tier{window}, points); got.Exact() != exact {
+			t.Errorf("windows of %v: exact is %v; want %v: %+v", per, got.Exact(), exact, got)
+		}
+	}
+	if got := ReplayPoints([]quota.Tier{quota.Window(quota.FixedWindow, 10, 500*time.Millisecond)}, points); got.RefusedAtLeast != 0 {
+		t.Errorf("one token a second is refused by ten in half of one: %+v", got)
+	}
+}
