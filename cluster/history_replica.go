@@ -170,7 +170,8 @@ func (r *historyReplica) take(now history.Second, from history.Process, first hi
 		return 0, 0, false
 	}
 	r.collector.Take(now, all)
-	for next = first; next <= now.Block() && r.kept.Has(from, next); {
+	// What is closed the log has, for all it matters: a teller whose clock is years behind is not counted through.
+	for next = max(first, min(r.kept.Open(), now.Block()+1)); next <= now.Block() && r.kept.Has(from, next); {
 		next++
 	}
 	return next, r.term, true

@@ -100,3 +100,22 @@ func TestHistoryIdleHour(t *testing.T) {
 		t.Fatal("it is tried again for ever")
 	}
 }
+
+// TestHistoryOldTeller: a process whose clock is at 1970 is answered in a moment: entries of the log wait meanwhile.
+func TestHistoryOldTeller(t *testing.T) {
+	w := newHoursWorld(t, 1)
+	for range 300 {
+		w.second()
+	}
+	r := w.nodes[w.leader].replica()
+	begin := time.Now()
+	for range 100 {
+		next, _, ok := r.take(w.now, history.Process{Node: "old", Incarnation: 1}, 0, nil)
+		if want := r.kept.Open(); !ok || next != want || want < 1_000_000 {
+			t.Fatalf("it goes on with %d, %v; want %d", next, ok, want)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Fatalf("took %v", took)
+		}
+	}
+}

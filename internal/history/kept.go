@@ -101,6 +101,9 @@ func (k *Kept) Has(p Process, b Block) bool {
 	return s != nil && s.from[p]
 }
 
+// Open returns the first block that can still be added to.
+func (k *Kept) Open() Block { return k.oldest }
+
 // missing returns the processes that lived in the block and have not told of it,
 // ordered.
 func (k *Kept) missing(b Block, s *sum) []Process {
