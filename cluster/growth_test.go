@@ -191,6 +191,9 @@ func TestStatusOfGrowth(t *testing.T) {
 			if st.MembersRevision == n1.Status().MembersRevision && !slices.Equal(have, slices.Sorted(slices.Values(r.Replicas))) {
 				t.Fatalf("range %d has voters %q, and the status says that nothing is to be done: %v", r.Id, have, r)
 			}
+			if len(have) != 3 && len(st.Nodes) == 3 {
+				t.Fatalf("of three nodes %q have range %d, and the status says that nothing is to be done: %v", have, r.Id, r)
+			}
 			if len(have) == 3 {
 				three++
 			}

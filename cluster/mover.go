@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
@@ -43,7 +44,7 @@ type mover struct {
 	ranges []shard.Placement
 
 	freed   chan struct{} // a slot is free
-	planned uint64        // revision of the membership whose plan changed nothing
+	planned atomic.Uint64 // revision of the membership whose plan changed nothing
 }
 
 // settled is when a group was as wanted, and what that was.
@@ -238,7 +239,7 @@ func putMember(m *members.Member) *raftlogv1.ChangeMembers {
 
 // planned puts down what is wanted of the groups, where that has changed.
 func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
-	if n.moves.planned == t.Revision() {
+	if n.moves.planned.Load() == t.Revision() {
 		return nil
 	}
 	list, err := n.plan(t, t.Nodes())
@@ -247,7 +248,7 @@ func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
 		return nil
 	}
 	if len(list) == 0 {
-		n.moves.planned = t.Revision()
+		n.moves.planned.Store(t.Revision())
 		return nil
 	}
 	n.tracePlan(t.Revision(), len(list))

@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -116,12 +118,29 @@ func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
 		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
 	}
 	_, want := t.Placements(n.cfg.Ranges)
+	for _, p := range n.toPlan(t) {
+		if p.Group != metaGroup {
+			want[p.Group-1] = members.DecodePlacement(p)
+		}
+	}
 	for r := range quota.RangeID(n.cfg.Ranges) {
 		if step := n.moves.unsettled(t, group(r), want[r]); step != "" {
 			out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{Id: uint32(r), Step: step})
 		}
 	}
 	return out
+}
+
+// toPlan is what the membership is going to want of groups and does not yet: the mover plans a moment after a change.
+func (n *Node) toPlan(t *members.Table) []*raftlogv1.StoredPlacement {
+	if !t.Seeded() || n.moves.planned.Load() == t.Revision() {
+		return nil
+	}
+	list, err := n.plan(t, t.Nodes())
+	if err != nil {
+		return nil // the mover says so
+	}
+	return list
 }
 
 // lags is how many entries the slowest voter of each range that this node leads is

@@ -45,6 +45,7 @@ func next(t *members.Table, g uint32, want shard.Placement, is shard.Actual) sha
 	if g != metaGroup {
 		return shard.Next(want, false, is)
 	}
+	late := quota.NodeID("")
 	for _, id := range t.IDs() {
 		in := slices.Contains(is.Voters, id) || slices.Contains(is.Nonvoters, id)
 		switch {
@@ -54,9 +55,15 @@ func next(t *members.Table, g uint32, want shard.Placement, is shard.Actual) sha
 			}
 		case !in && is.Alive[id]:
 			return shard.Step{Do: shard.AddNonvoter, Node: id, Why: "it is a new member"}
+		case !in:
+			late = id
 		}
 	}
-	return shard.Next(want, true, is)
+	step := shard.Next(want, true, is)
+	if step.Do == shard.Done && late != "" { // else nobody looks again soon, and without it a new member learns of nothing
+		return shard.Step{Do: shard.Wait, Node: late, Why: "a new member, it is not connected yet"}
+	}
+	return step
 }
 
 // actual is what a group is now, as its leader tells.
