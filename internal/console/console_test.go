@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,12 +32,15 @@ import (
 // fakeConn answers calls by the last part of their names.
 type fakeConn struct {
 	answer map[string]func(ctx context.Context, req any) (proto.Message, error)
+	mu     sync.Mutex // pages may ask for several things at once
 	calls  map[string]int
 }
 
 func (f *fakeConn) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
 	name := method[strings.LastIndexByte(method, '/')+1:]
+	f.mu.Lock()
 	f.calls[name]++
+	f.mu.Unlock()
 	h := f.answer[name]
 	if h == nil {
 		return status.Error(codes.Unimplemented, name)

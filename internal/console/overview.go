@@ -64,6 +64,9 @@ func loadOverview(r *Request) (any, error) {
 	if rates != nil {
 		r.c.flow.add(rates)
 		o.flow(r.c.flow.recent())
+		if !isLive(r) { // the chart is drawn once
+			o.seed(r)
+		}
 		o.Bound = boundOf(rates.Limits, nil)
 		if len(o.Bound.Beyond) > 0 { // look closer: how true is what was measured?
 			if res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{}); err == nil {

@@ -113,6 +113,15 @@ await attempt('overview: figures change while the page is open', () => visit('li
   must((await page.locator('#t-keys').textContent()).includes('client <b>'), 'a key with markup is shown as it is');
 }));
 
+// There was load while the pages above were looked at; of that pages of the overview saw some seconds.
+await attempt('overview: the chart begins with the past', () => visit('light', async (page) => {
+  await page.goto(open);
+  const spec = JSON.parse(await page.locator('#chart-flow').getAttribute('data-chart'));
+  const known = spec.series[0].values.filter((v) => v !== null);
+  must(known.length >= 20 && known.some((v) => v > 0), `${known.length} seconds at once: ${JSON.stringify(spec)}`);
+  must(spec.times.every((t, i) => !i || t > spec.times[i - 1]), `times do not ascend: ${spec.times}`);
+}));
+
 await attempt('tables sort, and stay sorted while they change', () => visit('light', async (page) => {
   await page.goto(open);
   const head = page.locator('#t-nodes th', { hasText: 'Node' });

@@ -1,0 +1,164 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// seedFake is a node that knows ten seconds of limits, until five seconds before now: each
+// was asked for 10 a second and admitted 8. Second 4 of the last is not complete, and nothing is known of second 6.
+func seedFake(now time.Time, limits int) *fakeConn {
+	f := newFake()
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.TopRatesResponse{AsOf: timestamppb.New(now), Limits: []*quoratev1.LimitError{{Namespace: "web", Limit: "l0", Attempted: 9000, Admitted: 9000}}}, nil
+	}
+	f.answer["HistoryLimits"] = func(_ context.Context, req any) (proto.Message, error) {
+		out := &quoratev1.HistoryLimitsResponse{Limits: []*quoratev1.LimitUse{{Namespace: accountNamespace, Limit: "pool"}}}
+		for i := range limits {
+			out.Limits = append(out.Limits, &quoratev1.LimitUse{Namespace: "web", Limit: fmt.Sprintf("l%d", i)})
+		}
+		out.Limits = out.Limits[:min(len(out.Limits), int(req.(*quoratev1.HistoryLimitsRequest).Top))]
+		return out, nil
+	}
+	f.answer["History"] = func(_ context.Context, req any) (proto.Message, error) {
+		out := &quoratev1.HistoryResponse{}
+		last := req.(*quoratev1.HistoryRequest).Limit == fmt.Sprintf("l%d", limits-1)
+		for i := range int64(10) {
+			if last && i == 6 {
+				continue
+			}
+			out.Points = append(out.Points, &quoratev1.HistoryPoint{Start: timestamppb.New(time.Unix(now.Unix()-15+i, 0)), Seconds: 1, Attempted: 10, Admitted: 8, Complete: !last || i != 4})
+		}
+		return out, nil
+	}
+	return f
+}
+
+var flowSpec = regexp.MustCompile(`id="chart-flow" data-chart="([^"]*)"`)
+
+// drawn is what the overview's chart begins with: times from now, and what was asked for and admitted.
+func drawn(t *testing.T, c http.Handler, now time.Time) string {
+	t.Helper()
+	_, body := get(c, "/console/")
+	m := flowSpec.FindStringSubmatch(body)
+	if m == nil {
+		t.Fatalf("no chart in %s", body)
+	}
+	var spec struct {
+		Times  []int64
+		Series []struct{ Values []*float64 }
+	}
+	if err := json.Unmarshal([]byte(html.UnescapeString(m[1])), &spec); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for i, at := range spec.Times {
+		fmt.Fprintf(&out, "%d:", at-now.Unix())
+		if asked, gave := spec.Series[0].Values[i], spec.Series[1].Values[i]; asked == nil || gave == nil {
+			out.WriteString("- ")
+		} else {
+			fmt.Fprintf(&out, "%v/%v ", *asked, *gave)
+		}
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// TestOverviewSeed: the chart begins with the sum of all limits, with gaps where one is not complete, and
+// then has the first live point, which has no rate: the past is not what live rates are made from.
+func TestOverviewSeed(t *testing.T) {
+	now := time.Unix(began, 0)
+	c := New(Deps{Conn: seedFake(now, 2), Now: func() time.Time { return now }})
+	want := "-15:20/16 -14:20/16 -13:20/16 -12:20/16 -11:- -10:20/16 -9:- -8:20/16 -7:20/16 -6:20/16 0:-"
+	if got := drawn(t, c, now); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if recent := c.flow.recent(); len(recent) != 1 {
+		t.Errorf("the live points are %v", recent)
+	}
+}
+
+// TestOverviewSeedAfterAPause: what a page saw long ago does not keep the past away, and times ascend.
+func TestOverviewSeedAfterAPause(t *testing.T) {
+	now := time.Unix(began, 0)
+	c := New(Deps{Conn: seedFake(now, 1), Now: func() time.Time { return now }})
+	for i := range int64(3) {
+		c.flow.add(&quoratev1.TopRatesResponse{AsOf: timestamppb.New(time.Unix(began-1000+i, 0)), Limits: []*quoratev1.LimitError{{Attempted: i}}})
+	}
+	if got := drawn(t, c, now); !strings.HasPrefix(got, "-15:10/8 ") || !strings.HasSuffix(got, " 0:-") {
+		t.Error(got)
+	}
+}
+
+// TestOverviewUnseeded: with more limits than the bound, or when the past of one is not known or who asks may
+// not read it, the chart begins with what pages have seen.
+func TestOverviewUnseeded(t *testing.T) {
+	now := time.Unix(began, 0)
+	refuse := func(context.Context, any) (proto.Message, error) { return nil, errors.New("no") }
+	for name, tc := range map[string]struct {
+		limits int
+		broken string
+		asked  int
+	}{"many": {limits: seedLimits + 1}, "list": {2, "HistoryLimits", 0}, "past": {2, "History", 2}} {
+		f := seedFake(now, tc.limits)
+		if tc.broken != "" {
+			f.answer[tc.broken] = refuse
+		}
+		c := New(Deps{Conn: f, Now: func() time.Time { return now }})
+		if got := drawn(t, c, now); got != "0:-" || f.calls["History"] != tc.asked {
+			t.Errorf("%s: %s, after %d reads", name, got, f.calls["History"])
+		}
+	}
+}
+
+// TestOverviewSlowSeed: a history that does not answer holds up the page for a second at most.
+func TestOverviewSlowSeed(t *testing.T) {
+	now := time.Unix(began, 0)
+	f := seedFake(now, 1)
+	f.answer["History"] = func(ctx context.Context, _ any) (proto.Message, error) {
+		until, ok := ctx.Deadline()
+		if left := time.Until(until); !ok || left > seedWait {
+			t.Errorf("may take %v, %v", left, ok)
+		}
+		return nil, context.DeadlineExceeded
+	}
+	if got := drawn(t, New(Deps{Conn: f, Now: func() time.Time { return now }}), now); got != "0:-" {
+		t.Error(got)
+	}
+}
+
+// TestOverviewLiveUnseeded: live updates do not read the history.
+func TestOverviewLiveUnseeded(t *testing.T) {
+	f := seedFake(time.Unix(began, 0), 1)
+	c := New(Deps{Conn: f})
+	srv := httptest.NewServer(c)
+	defer srv.Close()
+	defer c.Close()
+	res, err := http.Get(srv.URL + "/console/live/overview")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.ReadFull(res.Body, make([]byte, 500)); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls["TopRates"] == 0 || f.calls["HistoryLimits"]+f.calls["History"] != 0 {
+		t.Errorf("%v", f.calls)
+	}
+}
