@@ -17,6 +17,7 @@ const saveAgain = 10 * time.Second
 // of logs, until the host closes.
 func (h *Host) balance() {
 	since := map[quota.NodeID]time.Time{} // connected since, as seen here
+	led := tenures{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, maxTransfers)
@@ -27,10 +28,13 @@ func (h *Host) balance() {
 		h.mu.Lock()
 		h.expire(now)
 		h.mu.Unlock()
+		before := led
+		led = tenures{} // without groups that are gone
 		for _, g := range h.all() {
 			g.snapshotIfLarge(&wg)
+			long := led.note(before, g, now) >= h.cfg.BalanceAfter
 			to, must := g.successors(func(id quota.NodeID) bool { return h.settled(since, id, now) })
-			if len(to) == 0 || !must && !g.moves.due(now) {
+			if len(to) == 0 || !must && !(long && g.moves.due(now)) {
 				continue
 			}
 			if _, _, serving := g.Leader(); !serving {
@@ -46,6 +50,29 @@ func (h *Host) balance() {
 			}
 		}
 	}
+}
+
+// tenures are since when this node leads groups. Who has just been given a group keeps it for a while, or what an
+// operator hands over would be back before anybody has seen it.
+type tenures map[*Group]tenure
+
+type tenure struct {
+	term  uint64
+	since time.Time
+}
+
+// note returns for how long this node has led the group, after what was noted before.
+func (t tenures) note(before tenures, g *Group, now time.Time) time.Duration {
+	_, term, serving := g.Leader()
+	if !serving {
+		return 0
+	}
+	one := before[g]
+	if one.term != term {
+		one = tenure{term, now}
+	}
+	t[g] = one
+	return now.Sub(one.since)
 }
 
 // settled says whether a node has been connected for long enough.

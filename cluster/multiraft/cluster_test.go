@@ -177,6 +177,25 @@ func TestBalancerGivesLeadershipBack(t *testing.T) {
 	t.Logf("leaders back %v after the start of the node", took.Round(time.Millisecond))
 }
 
+// TestHandedOverStays: a group that is handed over by hand is not given back before its leader has led for as long
+// as a node must be up to be given one.
+func TestHandedOverStays(t *testing.T) {
+	t.Parallel() // it mostly waits
+	const stays = time.Second
+	c := newCluster(t, 1, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 50*time.Millisecond, stays })
+	c.awaitPreferred()
+	time.Sleep(2 * stays) // all are settled: the balancer could give it back at once
+	if err := c.members[0].groups[0].TransferTo(within(t, patience), "n1"); err != nil {
+		t.Fatal(err)
+	}
+	given := time.Now()
+	c.eventually(10*time.Second, "the other one leads", func() bool { return c.leader(0) == c.members[1] })
+	c.eventually(10*time.Second, "it is given back", func() bool { return c.leader(0) == c.members[0] })
+	if took := time.Since(given); took < stays*9/10 {
+		t.Errorf("given back after %v; want at least %v", took, stays)
+	}
+}
+
 func TestSnapshotBringsLaggardUpToDate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)

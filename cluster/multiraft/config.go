@@ -131,7 +131,7 @@ type Config struct {
 	SlowDisk time.Duration
 
 	BalanceEvery time.Duration // how often the balancer looks; 1s when zero
-	BalanceAfter time.Duration // a node must be up so long to be given leadership; 10s when zero
+	BalanceAfter time.Duration // a node must be up, and another have led, so long before it is given leadership; 10s when zero
 }
 
 func (c *Config) fill() {

@@ -58,7 +58,8 @@
 // it; the next one is elected. Votes and logs follow the ordinary rules, so
 // a false alarm moves leaders and harms nothing.
 //
-// A balancer gives leadership back to preferred leaders that have returned.
+// A balancer gives leadership back to preferred leaders that have returned, from
+// leaders that have led for as long as the returned must be up.
 // Transfers are guarded, because hashicorp/raft can be wedged by a transfer to
 // a replica that does not answer (hashicorp/raft#696): the target must just
 // have reported that it is caught up and hears this leader, one transfer per
