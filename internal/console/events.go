@@ -39,10 +39,12 @@ type eventsView struct {
 	Namespace, Limit, Key, Kind string
 	Kinds                       []Option
 	Node                        string
+	Names                       names
 }
 
 func loadEvents(r *Request) (any, error) {
 	v := &eventsView{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Kind: r.Query("kind"), Kinds: eventKinds, Node: r.c.Self}
+	v.Names = namesFor(r, v.Namespace)
 	_, err := v.request()
 	return v, err
 }

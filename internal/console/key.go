@@ -25,6 +25,7 @@ type keyPage struct {
 	Counters              []keyCounter
 	Override              *quoratev1.Override
 	MayReset, MayWrite    bool
+	Names                 names
 }
 
 // keyCounter is one bucket of a key.
@@ -49,6 +50,7 @@ func keyPageOf() Page {
 
 func loadKey(r *Request) (any, error) {
 	k := &keyPage{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Key: r.URL.Query().Get("key"), Search: r.URL.Query().Get("q"), MayReset: r.May(rbac.KeysReset), MayWrite: r.May(rbac.LimitsWrite)}
+	k.Names = namesFor(r, k.Namespace)
 	if k.Namespace == "" || k.Limit == "" || k.Key == "" {
 		k.find(r)
 		return k, nil
