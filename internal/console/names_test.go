@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	f.answer["HistoryLimits"] = func(context.Context, any) (proto.Message, error) { return nil, errors.New("not for you") }
-	if res, body := get(c, "/console/key"); res.StatusCode != 200 || lists(body) != "namespaces:; limits:" || strings.Contains(body, "not for you") {
+	if res, body := get(c, "/console/key"); res.StatusCode != http.StatusOK || lists(body) != "namespaces:; limits:" || strings.Contains(body, "not for you") {
 		t.Errorf("without a right: %d, %s", res.StatusCode, lists(body))
 	}
 	c.Close() // after the first turn
