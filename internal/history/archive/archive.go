@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/quorate/quorate/internal/history"
 )
@@ -84,9 +85,13 @@ type Archive struct {
 	cfg Config
 	dir string
 
-	mu   sync.Mutex
-	open map[string]*bbolt.DB // by file name; nil is no such file
+	mu     sync.Mutex
+	open   map[string]*bbolt.DB // by file name; nil is no such file
+	closed bool
 }
+
+// ErrClosed is what an archive says after Close.
+var ErrClosed = errors.New("archive is closed")
 
 // Open opens the archive in a directory, which is made if need be. Files are opened when
 // they are asked for.
@@ -97,10 +102,11 @@ func Open(dir string, cfg Config) (*Archive, error) {
 	return &Archive{cfg: cfg.withDefaults(), dir: dir, open: map[string]*bbolt.DB{}}, nil
 }
 
-// Close closes all files.
+// Close closes all files, when those who read and write them are done. Everything that needs one is ErrClosed from then on.
 func (a *Archive) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.closed = true
 	var errs []error
 	for _, db := range a.open {
 		if db != nil {
@@ -115,6 +121,9 @@ func (a *Archive) Close() error {
 func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return nil, ErrClosed
+	}
 	if db, known := a.open[name]; known && (db != nil || !create) {
 		return db, nil
 	}
@@ -138,6 +147,24 @@ func (a *Archive) file(name string, create bool) (*bbolt.DB, error) {
 	}
 	a.open[name] = db
 	return db, nil
+}
+
+// view calls f with a file that is there; one that is not is no error.
+func (a *Archive) view(name string, f func(tx *bbolt.Tx) error) error {
+	return a.with(name, false, func(db *bbolt.DB) error { return db.View(f) })
+}
+
+// with calls use with a file. One that Retain closed after it was looked up is looked up again.
+func (a *Archive) with(name string, create bool, use func(*bbolt.DB) error) error {
+	for {
+		db, err := a.file(name, create)
+		if err != nil || db == nil {
+			return err
+		}
+		if err = use(db); !errors.Is(err, berrors.ErrDatabaseNotOpen) {
+			return err
+		}
+	}
 }
 
 // setAside renames a file that cannot be trusted.

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -265,5 +266,52 @@ func TestKeysCostNoPoint(t *testing.T) {
 	want = append([]string{aside}, want...)
 	if gone, err := a.Retain(now); err != nil || !slices.Equal(gone, want) {
 		t.Fatalf("%v, %v; want %v", gone, err, want)
+	}
+}
+
+// TestReadWhileFilesGo: days are removed and come back while they are read and written, and nobody is told
+// that a file is not open. After Close everybody is told so, and no file is opened again.
+func TestReadWhileFilesGo(t *testing.T) {
+	dir := t.TempDir()
+	a := openIn(t, dir, Config{Minutes: 24 * time.Hour})
+	late := begin + 40*24*3600
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for going := true; going; {
+				select {
+				case <-stop:
+					going = false
+				default:
+				}
+				err := a.Read(Minutes, 1, limits[0], begin, begin+3600, func(history.Point) bool { return true })
+				if _, more := a.Limits(Minutes, 1, begin, begin+3600); err != nil || more != nil {
+					t.Errorf("read: %v, %v", err, more)
+					return
+				}
+			}
+		})
+	}
+	for i := range 150 {
+		e := Entry{Range: 1, Coverage: Coverage{Start: begin}, Points: []Point{{limits[0], pointOf(int64(i + 1))}}}
+		if err := a.Put(Minutes, []Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		if gone, err := a.Retain(late); err != nil || len(gone) != 1 {
+			t.Fatalf("round %d: removed %v, %v", i, gone, err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := a.Read(Minutes, 1, limits[0], begin, begin+3600, func(history.Point) bool { return true })
+	if put := a.Put(Minutes, []Entry{{Range: 1, Coverage: Coverage{Start: begin}}}); !errors.Is(err, ErrClosed) || !errors.Is(put, ErrClosed) {
+		t.Errorf("after Close: read %v, put %v", err, put)
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 0 {
+		t.Errorf("after Close there is %v", files)
 	}
 }

@@ -61,14 +61,7 @@ func nameOf(names *bbolt.Bucket, number []byte) (quota.LimitName, error) {
 // eachFile calls f with every file that is there, and which part of the time is in it.
 func (a *Archive) eachFile(r Resolution, from, end history.Second, f func(tx *bbolt.Tx, from, end history.Second) error) error {
 	for at := from; at < end; at = next(r, at) {
-		db, err := a.file(r.file(at), false)
-		if err != nil {
-			return err
-		}
-		if db == nil {
-			continue
-		}
-		if err := db.View(func(tx *bbolt.Tx) error { return f(tx, max(from, at), min(end, next(r, at))) }); err != nil {
+		if err := a.view(r.file(at), func(tx *bbolt.Tx) error { return f(tx, max(from, at), min(end, next(r, at))) }); err != nil {
 			return fmt.Errorf("history: read %s: %w", r.file(at), err)
 		}
 	}

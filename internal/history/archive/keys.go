@@ -37,14 +37,7 @@ func (a *Archive) PutKeys(r Resolution, entries []KeysEntry) error {
 // first. What nothing is known of is not there.
 func (a *Archive) ReadKeys(r Resolution, rng quota.RangeID, limit quota.LimitName, from, end history.Second, yield func(history.KeysPart)) error {
 	for at := from; at < end; at = next(r, at) {
-		db, err := a.file(r.file(at), false)
-		if err != nil {
-			return err
-		}
-		if db == nil {
-			continue
-		}
-		err = db.View(func(tx *bbolt.Tx) error {
+		err := a.view(r.file(at), func(tx *bbolt.Tx) error {
 			return readKeys(tx, r, rng, limit, max(from, at), min(end, next(r, at)), yield)
 		})
 		if err != nil {

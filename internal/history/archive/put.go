@@ -91,16 +91,14 @@ func (a *Archive) PutRows(r Resolution, rows []Rows) error {
 }
 
 func (a *Archive) putInto(name string, of []*Rows) error {
-	db, err := a.file(name, true)
-	if err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		w, err := newWriter(tx)
-		for i := 0; err == nil && i < len(of); i++ {
-			err = w.put(of[i])
-		}
-		return err
+	err := a.with(name, true, func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			w, err := newWriter(tx)
+			for i := 0; err == nil && i < len(of); i++ {
+				err = w.put(of[i])
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("history: write %s: %w", name, err)
@@ -172,14 +170,12 @@ func (a *Archive) Drop(r quota.RangeID) error {
 }
 
 func (a *Archive) dropFrom(name string, r quota.RangeID) error {
-	db, err := a.file(name, false)
-	if err != nil || db == nil {
-		return err
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		if tx.Bucket(rangeBucket(r)) == nil {
-			return nil
-		}
-		return tx.DeleteBucket(rangeBucket(r))
+	return a.with(name, false, func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			if tx.Bucket(rangeBucket(r)) == nil {
+				return nil
+			}
+			return tx.DeleteBucket(rangeBucket(r))
+		})
 	})
 }

@@ -17,14 +17,7 @@ import (
 func (a *Archive) Read(r Resolution, rng quota.RangeID, limit quota.LimitName, from, end history.Second, yield func(history.Point) bool) error {
 	going := true
 	for at := from; at < end && going; at = next(r, at) {
-		db, err := a.file(r.file(at), false)
-		if err != nil {
-			return err
-		}
-		if db == nil {
-			continue
-		}
-		err = db.View(func(tx *bbolt.Tx) error {
+		err := a.view(r.file(at), func(tx *bbolt.Tx) error {
 			return readFile(tx, r, rng, limit, max(from, at), min(end, next(r, at)), func(p history.Point) bool {
 				going = yield(p)
 				return going
@@ -101,14 +94,7 @@ func readPoint(b *bbolt.Bucket, number []byte, at, step history.Second, coverage
 func (a *Archive) Limits(r Resolution, rng quota.RangeID, from, end history.Second) (map[quota.LimitName]bool, error) {
 	out := map[quota.LimitName]bool{}
 	for at := from; at < end; at = next(r, at) {
-		db, err := a.file(r.file(at), false)
-		if err != nil || db == nil {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if err := db.View(func(tx *bbolt.Tx) error { return limitsIn(tx, rng, from, end, out) }); err != nil {
+		if err := a.view(r.file(at), func(tx *bbolt.Tx) error { return limitsIn(tx, rng, from, end, out) }); err != nil {
 			return nil, err
 		}
 	}
