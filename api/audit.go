@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
@@ -110,6 +113,10 @@ func summarizeList(b *strings.Builder, fd protoreflect.FieldDescriptor, list pro
 func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
+		if word, ok := wellKnown(v.Message()); ok {
+			b.WriteString(word)
+			return
+		}
 		if depth > 3 {
 			b.WriteString("{...}")
 			return
@@ -139,6 +146,17 @@ func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protore
 	default:
 		fmt.Fprint(b, v.Interface())
 	}
+}
+
+// wellKnown is a time or a duration as people write it, if m is one.
+func wellKnown(m protoreflect.Message) (string, bool) {
+	switch v := m.Interface().(type) {
+	case *timestamppb.Timestamp:
+		return v.AsTime().Format(time.RFC3339Nano), true
+	case *durationpb.Duration:
+		return v.AsDuration().String(), true
+	}
+	return "", false
 }
 
 // cut is a text in bounds, which does not end within a character.

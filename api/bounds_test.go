@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -370,6 +372,13 @@ func TestSummary(t *testing.T) {
 	}
 	join := &quoratev1.JoinRequest{Token: "quorate1.a.b.c", Node: "n9", Csr: []byte("xyz")}
 	if got := summary(join); got != `token=[secret] node="n9" csr=(3 bytes)` {
+		t.Error(got)
+	}
+	until := &quoratev1.Override{Namespace: "web", Expires: timestamppb.New(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))}
+	if got := summary(until); got != `namespace="web" expires=2026-11-30T12:00:00Z` {
+		t.Error(got)
+	}
+	if got := summary(&quoratev1.RenewRequest{Ttl: durationpb.New(90 * time.Second)}); got != `ttl=1m30s` {
 		t.Error(got)
 	}
 	if summary(nil) != "" || summary((*quoratev1.JoinRequest)(nil)) != "" {

@@ -21,6 +21,7 @@ type fakeNode struct {
 	rateErr error
 	reason  string // why it is not ready
 	asked   *quoratev1.TopRatesRequest
+	idle    bool // no key has a rate
 	errors  []*quoratev1.LimitError
 
 	open      map[string][]quota.Request // reservations
@@ -188,6 +189,9 @@ func (n *fakeNode) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (
 		return nil, n.rateErr
 	}
 	n.asked = req
+	if n.idle {
+		return &quoratev1.TopRatesResponse{RangesCovered: 16, RangesTotal: 16}, nil
+	}
 	return &quoratev1.TopRatesResponse{
 		RangesCovered: 15, RangesTotal: 16, Limits: n.errors,
 		Keys: []*quoratev1.KeyRate{{

@@ -262,6 +262,30 @@ func TestRatesEnforcement(t *testing.T) {
 	}
 }
 
+// TestRatesOfNoLimit: a limit without traffic has no rates; one that is not there is a mistake.
+func TestRatesOfNoLimit(t *testing.T) {
+	n := newFake(t)
+	n.idle = true
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "logins"}, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: 1}
+	if _, _, err := n.SetLimits(t.Context(), []quota.Limit{l}); err != nil {
+		t.Fatal(err)
+	}
+	s := newService(n, Options{})
+	for _, req := range []*quoratev1.TopRatesRequest{{}, {Namespace: "web"}, {Namespace: "web", Limit: "logins"}} {
+		if res, f := s.topRates(t.Context(), req); f != nil || len(res.Keys) != 0 {
+			t.Errorf("%v: %v, %v", req, res, f)
+		}
+	}
+	_, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "login"})
+	if f == nil || f.reason != "NO_SUCH_LIMIT" || !strings.Contains(f.Error(), "web/logins") {
+		t.Errorf("a mistyped limit: %v", f)
+	}
+	n.idle = false // leaders still have keys of a limit that was just removed
+	if _, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "gone"}); f != nil {
+		t.Errorf("a limit with keys: %v", f)
+	}
+}
+
 // TestWatchRates: answers come again and again; of a reader that is late some are left out and
 // counted; there are only so many watchers.
 func TestWatchRates(t *testing.T) {

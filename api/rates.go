@@ -41,6 +41,9 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 	if err != nil {
 		return nil, fromError(err)
 	}
+	if f := s.neverSeen(req, res); f != nil {
+		return nil, f
+	}
 	if req.GroupBy != "" {
 		group(res, req.GroupBy, quota.RateOrder(req.Order))
 	}
@@ -51,6 +54,19 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 	s.completeRules(res.GetKeys())
 	s.completeLimits(res.GetLimits())
 	return res, nil
+}
+
+// neverSeen is the fault of a question about a limit that is not in force and has no keys: it is a mistake more
+// often than a limit without traffic.
+func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) *fault {
+	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
+	if req.Limit == "" || len(res.Keys) > 0 {
+		return nil
+	}
+	if _, there := s.node.Limits().Find(name); there {
+		return nil
+	}
+	return s.noLimit(name)
 }
 
 // completeLimits says of each limit whether what was not admitted was refused.
