@@ -56,7 +56,7 @@ func (p *packer) estimate(u quota.Units) {
 		p.rough(u)
 		return
 	}
-	v := uint64(max(0, u))
+	v := uint64(max(0, min(u, quota.Most)))
 	shift := max(0, bits.Len64(v)-estimateBits)
 	p.uint(v>>shift<<shiftBits | uint64(shift))
 }
@@ -212,21 +212,23 @@ func (u *unpacker) estimate() quota.Units {
 	}
 	v := u.uint()
 	shift := v & (1<<shiftBits - 1)
-	if v >>= shiftBits; v >= 1<<estimateBits || bits.Len64(v)+int(shift) > 63 {
-		u.fail()
-		return 0
-	}
-	return quota.Units(v << shift)
+	return u.shifted(v>>shiftBits, estimateBits, shift)
 }
 
 func (u *unpacker) rough() quota.Units {
 	v := u.uint()
 	shift := v & (1<<pairBits - 1) * 2
-	if v >>= pairBits; v >= 1<<roughBits || bits.Len64(v)+int(shift) > 63 {
+	return u.shifted(v>>pairBits, roughBits, shift)
+}
+
+// shifted is the first bits of an amount, and how many follow. More than quota.Most is a fault: no packer
+// writes it, and packed again it would be another amount.
+func (u *unpacker) shifted(v uint64, most int, follow uint64) quota.Units {
+	if v >= 1<<most || bits.Len64(v)+int(follow) > 63 || v<<follow > uint64(quota.Most) {
 		u.fail()
 		return 0
 	}
-	return quota.Units(v << shift)
+	return quota.Units(v << follow)
 }
 
 func (u *unpacker) balance() quota.Units {
