@@ -120,6 +120,7 @@ func TestGrowth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
+	t.Parallel() // it waits most of the time
 	c := newOne(t, 4)
 	c.apply(limit("daily", 100, quota.Hard))
 	k := quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "daily"}, Key: "a"}
@@ -147,6 +148,7 @@ func TestOutcast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for half a minute; left out by -short")
 	}
+	t.Parallel() // it waits most of the time
 	c := newTrio(t, 2)
 	c.seeded()
 	c.join("n4", c.token())

@@ -126,6 +126,7 @@ func TestHistoryAccounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for blocks of ten seconds")
 	}
+	t.Parallel() // it waits most of the time
 	c := newTrio(t, 4, quick)
 	c.eventually(patience, "all nodes understand lines of the history", func() error {
 		for _, n := range c.running() {

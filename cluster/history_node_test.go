@@ -127,6 +127,7 @@ func TestHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for blocks of ten seconds")
 	}
+	t.Parallel() // it waits most of the time
 	c := newTrio(t, 4, quick)
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
