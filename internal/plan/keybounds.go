@@ -14,10 +14,12 @@ func perSecond(t *quota.Tier) float64 {
 	return float64(t.Rate.Tokens) * float64(quota.Token) / max(t.Rate.Per.Seconds(), 1e-9)
 }
 
-// windowOf numbers the window that a second is in.
-func windowOf(t *quota.Tier, s history.Second) float64 {
+// windowOf numbers the window that a second is in, from that of the origin on: calendars make windows longer and
+// shorter than their period, but never by half of one in all.
+func windowOf(t *quota.Tier, s, origin history.Second) float64 {
 	start, _ := limiter.Window(t, at(s))
-	return math.Round(float64(start) / float64(t.Rate.Per))
+	first, _ := limiter.Window(t, at(origin))
+	return math.Round(float64(start-first) / float64(t.Rate.Per))
 }
 
 // leastOf is what one key was refused at least. Within any stretch no more passes than the burst and what
@@ -27,7 +29,7 @@ func (k *Keyed) leastOf(t *quota.Tier, portions []portion) quota.Units {
 	origin := k.parts[0].At
 	passes := func(s history.Second) float64 { return perSecond(t) * float64(s-origin) }
 	if t.Kind != quota.TokenBucket {
-		passes = func(s history.Second) float64 { return float64(t.BurstUnits()) * windowOf(t, s) }
+		passes = func(s history.Second) float64 { return float64(t.BurstUnits()) * windowOf(t, s, origin) }
 	}
 	out, in := 0.0, math.Inf(-1) // refused so far, without and with a stretch that goes on
 	for _, p := range portions {
@@ -79,23 +81,18 @@ func (k *Keyed) passBuckets(t *quota.Tier, portions []portion, parity int) (pass
 	return passed
 }
 
-// passWindows takes from every part what all windows that it touches have left.
+// passWindows takes from every part what all windows that it touches have left. Of these the first one has the
+// least: whatever earlier part touches a later one touches it, too.
 func (k *Keyed) passWindows(t *quota.Tier, portions []portion) (passed quota.Units) {
-	taken := map[quota.Time]quota.Units{}
-	for _, p := range portions {
-		part := &k.parts[p.part]
-		var touched []quota.Time
-		got := wholeTokens(min(p.u, t.BurstUnits()))
-		for s := at(part.At); s < at(part.end()+Late); {
-			start, end := limiter.Window(t, s)
-			touched = append(touched, start)
-			got = min(got, t.BurstUnits()-taken[start])
-			s = max(end, s+1)
+	got := make([]quota.Units, len(portions))
+	taken, first := quota.Units(0), 0 // by the earlier ones that touch that window
+	for i, p := range portions {
+		start, _ := limiter.Window(t, at(k.parts[p.part].At))
+		for ; first < i && at(k.parts[portions[first].part].end()+Late) <= start; first++ {
+			taken -= got[first]
 		}
-		for _, w := range touched {
-			taken[w] += got
-		}
-		passed = passed.Plus(got)
+		got[i] = wholeTokens(max(0, min(p.u, t.BurstUnits()-taken)))
+		taken, passed = taken+got[i], passed.Plus(got[i])
 	}
 	return passed
 }

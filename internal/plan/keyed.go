@@ -208,15 +208,10 @@ func (k *Keyed) unlisted() (sum quota.Units) {
 // together is what follows from all demand as if it were one key's: keys with a bucket each are
 // refused no more than that. Where one key was asked for nearly all of it, they are refused hardly less.
 func (k *Keyed) together(t *quota.Tier, out *Outcome) {
-	if len(k.points) == 0 {
+	if len(k.points) == 0 || k.points[0].Seconds > 1 && !fits(t, k.points) { // then it is no more than an estimate
 		return
 	}
-	var one Outcome
-	if k.points[0].Seconds == 1 {
-		one = Replay(t, Whole(k.points))
-	} else {
-		one = ReplayPoints([]quota.Tier{*t}, k.points)
-	}
+	one := Replay(t, Whole(k.points))
 	if one.Estimate {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/zone"
 )
 
 // crowd is demand of some keys, of each the moments.
@@ -160,6 +161,60 @@ func TestKeyed(t *testing.T) {
 		t.Logf("%s: width %.1f%% (9 of 10: %.1f%%); the estimate is off by %.2f%% (9 of 10: %.2f%%)", name, 100*width, 100*widths[name][n*9/10], 100*off, 100*errors[name][n*9/10])
 		if width > most[0] || off > most[1] {
 			t.Errorf("%s: the median width is %.1f%% of the demand, and the estimate off by %.2f%%; at most %.0f%% and %.1f%%", name, 100*width, 100*off, 100*most[0], 100*most[1])
+		}
+	}
+}
+
+// manyParts is a limit of n keys in 60 parts of so many hours.
+func manyParts(n int, hours history.Second, u quota.Units) ([]history.Point, []Part) {
+	const begin = history.Second(1_790_208_000) // 24 September 2026
+	var points []history.Point
+	var parts []Part
+	for i := range history.Second(60) {
+		part := Part{At: begin + i*hours*3600, Seconds: int(hours * 3600)}
+		for h := range hours {
+			points = append(points, history.Point{Start: part.At + h*3600, Seconds: 3600, Counts: history.Counts{Attempted: quota.Units(n) * u / quota.Units(hours)}})
+		}
+		for k := range n {
+			part.Keys = append(part.Keys, history.KeyTotal{Key: fmt.Sprint("k", k), Attempted: u})
+		}
+		parts = append(parts, part)
+	}
+	return points, parts
+}
+
+// TestKeyedOfShortWindows: how many windows there are in two years makes no difference.
+func TestKeyedOfShortWindows(t *testing.T) {
+	points, parts := manyParts(20, 12*24, 1000*quota.Token)
+	k := NewKeyed(points, parts, nil)
+	tier := quota.Window(quota.FixedWindow, 100, time.Second)
+	begun := time.Now()
+	o := k.Replay([]quota.Tier{tier})
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if o.RefusedAtLeast != 0 || o.RefusedAtMost < o.Attempted/2 {
+		t.Errorf("got %+v; want anything between nothing and nearly all", o)
+	}
+}
+
+// TestKeyedOfDaysInNewZealand: days there begin at noon UTC, and from 27 September on an hour earlier. A key that was
+// asked for as much as a day lets pass, on the last day of winter and on the first of summer, was refused nothing.
+func TestKeyedOfDaysInNewZealand(t *testing.T) {
+	z, err := zone.Load("Pacific/Auckland")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range []quota.CalendarUnit{quota.Day, quota.Week} {
+		tier := quota.Per(1000, quota.Calendar{Unit: unit, Zone: z})
+		points, parts := manyParts(2, 12, 0)
+		for _, part := range parts[5:7] { // until noon UTC on the 27th: of the second one, after eleven
+			for j := range part.Keys {
+				part.Keys[j].Attempted = 1000 * quota.Token
+			}
+		}
+		if o := NewKeyed(points, parts, nil).Replay([]quota.Tier{tier}); o.Attempted != 4000*quota.Token || o.RefusedAtLeast != 0 {
+			t.Errorf("%v: at least %d of %d tokens are refused; want none of 4000", unit, o.RefusedAtLeast.Tokens(), o.Attempted.Tokens())
 		}
 	}
 }
