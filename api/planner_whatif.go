@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -114,15 +115,15 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 	}
 	t := l.First()
 	least, most := make([]quota.Units, len(out)), make([]quota.Units, len(out))
-	add := func(into []quota.Units, d *planning.Demand, u quota.Units) {
+	add := func(into []quota.Units, d planning.Demand, u quota.Units) {
 		i := min(len(into)-1, int((d.At-first)/step))
 		into[i] = into[i].Plus(u)
 	}
 	if d.step == 1 {
-		planning.ReplayEach(&t, planning.Whole(points), func(d *planning.Demand, x, y quota.Units) { add(least, d, x); add(most, d, y) })
+		planning.ReplayEach(&t, slices.Values(planning.Whole(points)), func(d planning.Demand, x, y quota.Units) { add(least, d, x); add(most, d, y) })
 	} else {
-		planning.ReplayEach(&t, planning.Seconds(points, planning.Apart), func(d *planning.Demand, x, _ quota.Units) { add(least, d, x) })
-		planning.ReplayEach(&t, planning.Seconds(points, planning.Together), func(d *planning.Demand, _, y quota.Units) { add(most, d, y) })
+		planning.ReplayEach(&t, planning.Seconds(points, planning.Apart), func(d planning.Demand, x, _ quota.Units) { add(least, d, x) })
+		planning.ReplayEach(&t, planning.Seconds(points, planning.Together), func(d planning.Demand, _, y quota.Units) { add(most, d, y) })
 	}
 	for i := range out {
 		out[i].RefusedAtLeast, out[i].RefusedAtMost = min(least[i], most[i]).Tokens(), max(least[i], most[i]).Tokens()

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/history"
@@ -45,20 +47,26 @@ func Replayable(t *quota.Tier) bool { return t.Kind != quota.Concurrency }
 // Replay returns what a tier, full at the first second, would have refused of the demand,
 // which is ordered by time.
 func Replay(t *quota.Tier, demand []Demand) Outcome {
-	return ReplayEach(t, demand, func(*Demand, quota.Units, quota.Units) {})
+	return replay(t, slices.Values(demand))
+}
+
+func replay(t *quota.Tier, demand iter.Seq[Demand]) Outcome {
+	return ReplayEach(t, demand, func(Demand, quota.Units, quota.Units) {})
 }
 
 // ReplayEach is Replay, which also tells what would have been refused of each demand:
 // about least and most, as what is refused in all lies between their sums.
-func ReplayEach(t *quota.Tier, demand []Demand, each func(d *Demand, least, most quota.Units)) Outcome {
+func ReplayEach(t *quota.Tier, demand iter.Seq[Demand], each func(d Demand, least, most quota.Units)) Outcome {
 	out := Outcome{Estimate: t.Kind == quota.SlidingWindow || t.Kind == quota.PeriodicRefill}
-	if len(demand) == 0 {
-		return out
-	}
-	begin := at(demand[0].At)
-	best, worst, even := limiter.NewMeter(t, begin), limiter.NewMeter(t, begin), limiter.NewMeter(t, begin)
-	for i := range demand {
-		d := &demand[i]
+	var best, worst, even limiter.Meter
+	begun := false
+	for one := range demand {
+		d := &one
+		if !begun {
+			begun = true
+			best = limiter.NewMeter(t, at(d.At))
+			worst, even = best, best
+		}
 		least, most := d.Attempted-eager(&best, t, d), d.Attempted-lazy(&worst, t, d)
 		out.Attempted = out.Attempted.Plus(d.Attempted)
 		out.RefusedAtLeast = out.RefusedAtLeast.Plus(least)
@@ -67,7 +75,7 @@ func ReplayEach(t *quota.Tier, demand []Demand, each func(d *Demand, least, most
 		if most > 0 {
 			out.Seconds++
 		}
-		each(d, least, most)
+		each(one, least, most)
 	}
 	out.round(t)
 	return out
@@ -134,15 +142,25 @@ func eager(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	got := quota.Units(0)
 	for s := d.At; s < d.end(); s++ {
 		m.Advance(at(s), t)
-		got += take(m, d.Attempted-got)
+		if got += take(m, d.Attempted-got); got == d.Attempted {
+			break // the meter is advanced when it is looked at again
+		}
+		got += min(d.Attempted-got, within(m, t, s))
 		m.Advance(at(s+1)-1, &wide)
 		got += take(m, d.Attempted-got)
 		m.Cap(t.BurstUnits())
-		if got == d.Attempted {
-			break // the meter is advanced when it is looked at again
-		}
 	}
 	return got
+}
+
+// within is what the windows let pass that begin and end within a second, after the one that the meter is in.
+func within(m *limiter.Meter, t *quota.Tier, s history.Second) quota.Units {
+	if t.Kind != quota.FixedWindow || t.Rate.Per >= time.Second {
+		return 0
+	}
+	_, end := m.Bounds()
+	last, _ := limiter.Window(t, at(s+1)-1)
+	return quota.Units(quota.MulDiv(int64(t.BurstUnits()), int64(last.Sub(end)), int64(t.Rate.Per)))
 }
 
 // lazy takes no more than there is when the demand begins, and takes it when it
@@ -165,6 +183,9 @@ func evenly(m *limiter.Meter, t *quota.Tier, d *Demand) quota.Units {
 	given := quota.Units(0)
 	for i := range quota.Units(slots) {
 		m.Advance(at(d.At)+quota.Time(span*(2*i+1)/(2*slots)), t)
+		if i == 0 && m.Level() >= d.Attempted {
+			return take(m, d.Attempted) // whenever it comes
+		}
 		part := d.Attempted/slots*(i+1) - given
 		if i == slots-1 {
 			part = d.Attempted - given
@@ -218,10 +239,10 @@ func SuggestBy(t quota.Tier, enough func(*quota.Tier) bool) (quota.Tier, bool) {
 
 // scaled is a tier with another number of tokens per period, and a burst in proportion.
 func scaled(t quota.Tier, tokens int64) quota.Tier {
-	burst := max(1, int64(float64(t.Burst)*float64(tokens)/float64(max(1, t.Rate.Tokens))))
+	burst := min(max(1, quota.MulDiv(t.Burst, tokens, max(1, t.Rate.Tokens))), quota.MaxTokens)
 	if t.Kind != quota.TokenBucket {
 		burst = tokens
 	}
-	t.Rate.Tokens, t.Burst = tokens, min(burst, quota.MaxTokens)
+	t.Rate.Tokens, t.Burst = tokens, burst
 	return t
 }

@@ -160,3 +160,27 @@ func TestBetweenAll(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowsWithinSeconds: what comes evenly, and fits each of the windows of a tenth of a second, is not said to
+// be refused; nor is it when windows do not begin with seconds.
+func TestWindowsWithinSeconds(t *testing.T) {
+	for _, per := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond, time.Second, 1100 * time.Millisecond} {
+		tier := quota.Window(quota.FixedWindow, 10, per)
+		var events []quota.Time
+		for i := range 200 {
+			events = append(events, quota.Time(10*time.Second)+quota.Time(i)*quota.Time(per)/10)
+		}
+		truth, got := oneByOne(&tier, 0, events), Replay(&tier, recorded(events, 1))
+		if truth < got.RefusedAtLeast || truth > got.RefusedAtMost {
+			t.Errorf("windows of %v: %d is refused; replayed %+v", per, truth, got)
+		}
+	}
+}
+
+// TestScaled: a burst in proportion does not wrap around.
+func TestScaled(t *testing.T) {
+	got := scaled(quota.Tier{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: quota.MaxTokens / 2}, quota.MaxTokens/2)
+	if got.Burst != quota.MaxTokens {
+		t.Errorf("burst %d; want %d", got.Burst, quota.MaxTokens)
+	}
+}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -19,26 +20,25 @@ const (
 
 // Seconds makes demand by the second out of points of a minute or an hour: as many seconds
 // of each size as their percentiles and their peak say, with the points' sums. It is a
-// likeness, not a record.
-func Seconds(points []history.Point, order Order) []Demand {
-	var out []Demand
-	for i := range points {
-		p := &points[i]
-		if p.Attempted <= 0 || p.Seconds <= 0 {
-			continue
-		}
-		sizes := sizes(p)
-		for s := range sizes {
-			from := s
-			if order == Apart {
-				from = s * stride(len(sizes)) % len(sizes)
+// likeness, not a record. One point after the other is made: all seconds of two years are too many to keep.
+func Seconds(points []history.Point, order Order) iter.Seq[Demand] {
+	return func(yield func(Demand) bool) {
+		for i := range points {
+			p := &points[i]
+			if p.Attempted <= 0 || p.Seconds <= 0 {
+				continue
 			}
-			if v := sizes[from]; v > 0 {
-				out = append(out, Demand{At: p.Start + history.Second(s), Attempted: v})
+			sizes, step := sizes(p), 1
+			if order == Apart {
+				step = stride(len(sizes))
+			}
+			for s := range sizes {
+				if v := sizes[s*step%len(sizes)]; v > 0 && !yield(Demand{At: p.Start + history.Second(s), Attempted: v}) {
+					return
+				}
 			}
 		}
 	}
-	return out
 }
 
 // stride walks through n places so that neighbours end up far apart, and has no
@@ -76,7 +76,7 @@ func sizes(p *history.Point) []quota.Units {
 		for i := a.at; i <= b.at; i++ {
 			out[i] = b.v
 			if b.at > a.at {
-				out[i] = a.v + (b.v-a.v)*quota.Units(i-a.at)/quota.Units(b.at-a.at)
+				out[i] = a.v + quota.Units(quota.MulDiv(int64(b.v-a.v), int64(i-a.at), int64(b.at-a.at)))
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func fit(out []quota.Units, sum quota.Units) {
 // end with points it is what Replay says; of all else an estimate, between the
 // likeness in which least is refused and that in which most is.
 func ReplayPoints(tiers []quota.Tier, points []history.Point) Outcome {
-	var whole, apart, together []Demand
+	var whole []Demand
 	var out Outcome
 	for i := range tiers {
 		t := &tiers[i]
@@ -122,10 +122,7 @@ func ReplayPoints(tiers []quota.Tier, points []history.Point) Outcome {
 			out.join(Replay(t, whole))
 			continue
 		}
-		if apart == nil {
-			apart, together = Seconds(points, Apart), Seconds(points, Together)
-		}
-		o, most := Replay(t, apart), Replay(t, together)
+		o, most := replay(t, Seconds(points, Apart)), replay(t, Seconds(points, Together))
 		o.RefusedAtMost, o.Estimate, o.Seconds = max(o.RefusedAtMost, most.RefusedAtMost), true, max(o.Seconds, most.Seconds)
 		out.join(o)
 	}

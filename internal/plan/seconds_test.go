@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestSeconds(t *testing.T) {
 	for _, order := range []Order{Apart, Together} {
 		got := map[history.Second]history.Point{}
 		last := history.Second(0)
-		for _, d := range Seconds(points, order) {
+		for d := range Seconds(points, order) {
 			if d.At <= last || d.Attempted <= 0 {
 				t.Fatalf("order %d: %+v after %d", order, d, last)
 			}
@@ -99,5 +100,37 @@ func TestWindowsBesidePoints(t *testing.T) {
 	}
 	if got := ReplayPoints([]quota.Tier{quota.Window(quota.FixedWindow, 10, 500*time.Millisecond)}, points); got.RefusedAtLeast != 0 {
 		t.Errorf("one token a second is refused by ten in half of one: %+v", got)
+	}
+}
+
+// TestHugePoints: a likeness of amounts near the largest has the point's sum and peak.
+func TestHugePoints(t *testing.T) {
+	u := quota.FromTokens(quota.MaxTokens) / 8
+	p := history.Point{Start: 3600, Seconds: 3600, Counts: history.Counts{Attempted: 2 * u}, Peak: u, P50: 0, P95: 0, P99: 0}
+	sum, peak := quota.Units(0), quota.Units(0)
+	for d := range Seconds([]history.Point{p}, Together) {
+		sum, peak = sum+d.Attempted, max(peak, d.Attempted)
+	}
+	if sum != p.Attempted || peak != u {
+		t.Errorf("sum %d, peak %d; want %d and %d", sum, peak, p.Attempted, u)
+	}
+}
+
+// TestReplayOfTwoYears: what is replayed by the second is not kept by the second.
+func TestReplayOfTwoYears(t *testing.T) {
+	points := make([]history.Point, 100)
+	for h := range points {
+		points[h] = history.Point{Start: history.Second(h) * 3600, Seconds: 3600, Counts: history.Counts{Attempted: 3600 * quota.Token}, Peak: quota.Token, P50: quota.Token, P95: quota.Token, P99: quota.Token}
+	}
+	bucket := []quota.Tier{{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 2, Per: time.Second}, Burst: 4}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := ReplayPoints(bucket, points)
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / uint64(len(points)); each > 100<<10 {
+		t.Errorf("%d bytes for each hour; want no more than its sizes", each)
+	}
+	if o.RefusedAtMost != 0 || o.Attempted != 360_000*quota.Token {
+		t.Errorf("got %+v", o)
 	}
 }
