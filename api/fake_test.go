@@ -86,6 +86,8 @@ func option(l *quota.Limit, word string) {
 	switch what {
 	case "hard":
 		l.Ceiling = quota.Hard
+	case "sliding":
+		l.SetFirst(quota.Window(quota.SlidingWindow, l.Burst, l.Rate.Per))
 	case "fixed":
 		l.SetFirst(quota.Window(quota.FixedWindow, l.Burst, l.Rate.Per))
 	case "inflight":

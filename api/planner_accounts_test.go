@@ -51,6 +51,13 @@ func TestPlanAccounts(t *testing.T) {
 		if o.Exact || !o.Estimate || o.RefusedAtLeast != 0 || o.RefusedAtMost != c.atMost || o.RefusedLikely != c.likely || res.RefusedThen != 8 || !said(res.Statements, "if 2 accounts were asked for the same each") {
 			t.Errorf("what if %s: %v, %v", c.rate, o, res.Statements)
 		}
+		least, most := int64(0), int64(0)
+		for _, p := range res.Points {
+			least, most = least+p.RefusedAtLeast, most+p.RefusedAtMost
+		}
+		if least != o.RefusedAtLeast || most != o.RefusedAtMost {
+			t.Errorf("what if %s: the course has %d to %d; want %d to %d", c.rate, least, most, o.RefusedAtLeast, o.RefusedAtMost)
+		}
 	}
 	got, f := s.suggest(t.Context(), &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: ago(2 * time.Hour)})
 	if f != nil || got.Outcome.Rule.Rate != "14/d" || got.Now.Rule.Rate != "10/d" {

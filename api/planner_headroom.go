@@ -8,6 +8,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
+	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -32,18 +33,24 @@ func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) 
 }
 
 func (s *service) headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, *fault) {
+	out, _, f := s.headroomAndUse(ctx, req)
+	return out, f
+}
+
+// headroomAndUse is headroom, and all limits that were asked for, also those that are not in the answer.
+func (s *service) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, *fault) {
 	top, f := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
 	if f != nil {
-		return nil, f
+		return nil, nil, f
 	}
 	if req.Limit != "" {
 		if _, f := s.pastLimit(req); f != nil {
-			return nil, f
+			return nil, nil, f
 		}
 	}
 	list, a, t, f := s.used(ctx, req.Namespace, req.From, req.To, week)
 	if f != nil {
-		return nil, f
+		return nil, nil, f
 	}
 	if req.Limit != "" {
 		list = slices.DeleteFunc(list, func(u history.UsedLimit) bool { return u.Limit.Limit != req.Limit })
@@ -52,13 +59,13 @@ func (s *service) headroom(ctx context.Context, req *quoratev1.HeadroomRequest) 
 	for i := range list[:min(len(list), maxHeadroom)] {
 		h, f := s.headroomOf(ctx, &list[i], t)
 		if f != nil {
-			return nil, f
+			return nil, nil, f
 		}
 		out.Limits = append(out.Limits, h)
 	}
 	slices.SortStableFunc(out.Limits, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Saturation, x.Saturation) })
 	out.Limits = out.Limits[:min(top, len(out.Limits))]
-	return out, nil
+	return out, list, nil
 }
 
 func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretch) (*quoratev1.LimitHeadroom, *fault) {
@@ -76,7 +83,7 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 		out.Statement = "there is no such limit any more; " + refusedText(out)
 		return out, nil
 	}
-	out.Rule, out.Shadow = LimitProto(l), l.Enforcement != quota.Enforce
+	out.Rule, out.Shadow = LimitProto(l), passesAll(l)
 	k, f := s.busiest(ctx, u.Limit, t)
 	if f != nil {
 		return nil, f
@@ -90,6 +97,9 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 	}
 	return out, nil
 }
+
+// passesAll reports whether what a limit refuses passes all the same.
+func passesAll(l *quota.Limit) bool { return l != nil && l.Enforcement != quota.Enforce }
 
 // saturate compares demand with what the rule lets pass, and says so.
 func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) *fault {
@@ -137,12 +147,16 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", clip(out.BusiestKey), 100*peak, part)
 }
 
-// ofWindows goes by the fullest window: of the points that follow each other and are as long as one, or of one that
-// is longer.
+// ofWindows goes by the fullest window. Where points do not tell windows apart, or windows slide, it goes by the points
+// that follow each other and are as long as one, or by one that is longer.
 func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, points []history.Point, step int) string {
 	for _, t := range l.Tiers() {
+		most, known := planning.Fullest(&t, points)
 		span := step * max(1, int(t.Rate.Per.Seconds())/step)
-		out.Saturation = max(out.Saturation, inTokens(mostOfRun(points, history.Second(span)))/max(1, passes(&t, span)))
+		if !known {
+			most = mostOfRun(points, history.Second(span))
+		}
+		out.Saturation = max(out.Saturation, inTokens(most)/max(1, passes(&t, span)))
 	}
 	return fmt.Sprintf("its fullest window was asked for %.0f%% of what it lets pass, on the average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
 }

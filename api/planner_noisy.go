@@ -56,7 +56,7 @@ func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 	out.Median = median.Tokens()
 	for i := range keys.Keys {
 		k := &keys.Keys[i]
-		if len(keys.Keys) > 2 && median > 0 && k.Attempted >= median*quota.Units(times) {
+		if len(keys.Keys) > 2 && median > 0 && float64(k.Attempted) >= float64(median)*float64(times) {
 			out.Keys = append(out.Keys, noisyKey(k, total, median, out.Parent))
 		}
 	}

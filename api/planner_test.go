@@ -477,3 +477,72 @@ func TestReport(t *testing.T) {
 		t.Error("a report on nothing")
 	}
 }
+
+// TestHeadroomWindows: a window is as full as it was, and not as what came at the end of one and at the beginning of the
+// next together; a sliding one is.
+func TestHeadroomWindows(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/fixed 100/60s 100 fixed", "web/sliding 100/60s 100 sliding")
+	for _, limit := range []string{"web/fixed", "web/sliding"} {
+		p.ask(limit, "*", 65*time.Second, 90)
+		p.ask(limit, "*", 55*time.Second, 90)
+	}
+	for _, back := range []time.Duration{10 * time.Minute, 10 * hour} {
+		res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
+		if f != nil {
+			t.Fatal(f)
+		}
+		for _, h := range res.Limits {
+			want := .9
+			if h.Limit == "sliding" && back < hour {
+				want = 1.8
+			}
+			if h.Saturation != want {
+				t.Errorf("%s of %v: %v", h.Limit, back, h)
+			}
+		}
+	}
+}
+
+// TestNoisyOfMuch: what keys of bytes are asked for, times a thousand, is more than fits into a number.
+func TestNoisyOfMuch(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/bytes 1000/s 1000")
+	for i := range 3 {
+		p.ask("web/bytes", fmt.Sprint("k", i), time.Minute, 10_000_000_000)
+	}
+	if res, f := p.service().noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "bytes", Times: 1000}); f != nil || len(res.Keys) != 0 {
+		t.Errorf("keys that are alike are noisy: %v, %v", res, f)
+	}
+}
+
+// TestReportOfMany: the sums of a report are those of all limits that it counts.
+func TestReportOfMany(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/dark 10/s 20 shadow")
+	for i := range maxHeadroom + 50 {
+		p.ask(fmt.Sprint("web/l", i), "*", time.Hour, 20)
+	}
+	p.ask("web/dark", "*", time.Hour, 15)
+	res, f := p.service().planReport(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web"})
+	if want := "251 limits were asked for 5,015 tokens; 2,500 (49.9%) were refused."; f != nil || !strings.Contains(res.Content, want) {
+		t.Errorf("no %q: %v, %v", want, res, f)
+	}
+}
+
+// TestWhatIfWithHoles: a course has no more points than it may, however much is not known between them.
+func TestWhatIfWithHoles(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20")
+	p.ask("web/login", "*", 500*day, 20)
+	p.ask("web/login", "*", 2*hour, 20)
+	s := newService(hourly{p}, Options{})
+	s.clock = func() time.Time { return noon }
+	res, f := s.whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "login", From: ago(501 * day)})
+	if f != nil || len(res.Points) == 0 || len(res.Points) > maxWhatIf {
+		t.Fatalf("%d points, %v", len(res.Points), f)
+	}
+	if first, last := res.Points[0], res.Points[len(res.Points)-1]; first.Attempted != 20 || last.Attempted != 20 {
+		t.Errorf("%v, %v", first, last)
+	}
+}

@@ -96,8 +96,9 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 	if len(points) == 0 {
 		return nil
 	}
-	step := history.Second((len(points)+maxWhatIf-1)/maxWhatIf) * history.Second(d.step)
-	first := points[0].Start
+	first, step := points[0].Start, history.Second(d.step)
+	times := (points[len(points)-1].Start-first)/step + 1
+	step *= (times + maxWhatIf - 1) / maxWhatIf
 	var out []*quoratev1.WhatIfPoint
 	at := func(s history.Second) *quoratev1.WhatIfPoint {
 		for i := history.Second(len(out)); i <= (s-first)/step; i++ {
@@ -110,7 +111,7 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 		p.Attempted += points[i].Attempted.Tokens()
 		p.Refused += points[i].Refused().Tokens()
 	}
-	if d.many || d.accounts > 0 { // when each key came is not known
+	if d.many { // when each key came is not known
 		return out
 	}
 	t := l.First()
@@ -124,6 +125,9 @@ func (d *demand) course(l *quota.Limit) []*quoratev1.WhatIfPoint {
 	} else {
 		planning.ReplayEach(&t, planning.Seconds(points, planning.Apart), func(d planning.Demand, x, _ quota.Units) { add(least, d, x) })
 		planning.ReplayEach(&t, planning.Seconds(points, planning.Together), func(d planning.Demand, _, y quota.Units) { add(most, d, y) })
+	}
+	if d.accounts > 0 { // at most if one was asked for all, at least nothing
+		clear(least)
 	}
 	for i := range out {
 		out[i].RefusedAtLeast, out[i].RefusedAtMost = min(least[i], most[i]).Tokens(), max(least[i], most[i]).Tokens()

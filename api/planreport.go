@@ -13,6 +13,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -47,7 +48,7 @@ func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceRepo
 	if quoratev1.ReportFormat_name[int32(req.Format)] == "" {
 		return nil, badField("format", "%d; must be text or html", req.Format)
 	}
-	all, f := s.headroom(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
+	all, used, f := s.headroomAndUse(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
 	if f != nil {
 		return nil, f
 	}
@@ -55,7 +56,7 @@ func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceRepo
 	if f != nil {
 		return nil, f
 	}
-	d := s.reportOf(req.Namespace, t, all)
+	d := s.reportOf(req.Namespace, t, all, used)
 	s.searchedFor(ctx, &d, all.Limits, t)
 	out := &quoratev1.RateServiceReportResponse{Coverage: all.Coverage, MediaType: "text/plain; charset=utf-8"}
 	var b strings.Builder
@@ -71,7 +72,7 @@ func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceRepo
 	return out, nil
 }
 
-func (s *service) reportOf(namespace string, t stretch, all *quoratev1.HeadroomResponse) reportData {
+func (s *service) reportOf(namespace string, t stretch, all *quoratev1.HeadroomResponse, used []history.UsedLimit) reportData {
 	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
 	d := reportData{
 		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
@@ -80,14 +81,10 @@ func (s *service) reportOf(namespace string, t stretch, all *quoratev1.HeadroomR
 	if namespace != "" {
 		d.Title = "namespace " + namespace
 	}
-	var attempted, refused int64
+	attempted, refused := s.sums(used)
 	refusing := slices.Clone(all.Limits)
 	slices.SortStableFunc(refusing, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Refused, x.Use.Refused) })
 	for i, h := range all.Limits {
-		attempted += h.Use.Attempted
-		if !h.Shadow {
-			refused += h.Use.Refused
-		}
 		if i < reportLimits && h.Refill > 0 {
 			d.Fullest = append(d.Fullest, rowOf(h))
 		}
@@ -103,6 +100,18 @@ func (s *service) reportOf(namespace string, t stretch, all *quoratev1.HeadroomR
 	}
 	d.Attempted, d.Refused = grouped(attempted), grouped(refused)+" ("+partText(refused, attempted)+")"
 	return d
+}
+
+// sums are the tokens that limits were asked for, and what they refused indeed.
+func (s *service) sums(used []history.UsedLimit) (attempted, refused int64) {
+	for i := range used {
+		u := &used[i]
+		attempted += u.Attempted.Tokens()
+		if !passesAll(s.ruleOf(u.Limit)) {
+			refused += u.Refused().Tokens()
+		}
+	}
+	return attempted, refused
 }
 
 func rowOf(h *quoratev1.LimitHeadroom) reportRow {

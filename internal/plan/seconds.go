@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -154,4 +155,20 @@ func fits(t *quota.Tier, points []history.Point) bool {
 		return n <= 60 || n <= 3600 && t.Calendar.Unit >= quota.Hour && t.Calendar.Zone == nil
 	}
 	return false
+}
+
+// Fullest is the most that was asked for in one window of a tier; known is false where points do not tell windows apart.
+func Fullest(t *quota.Tier, points []history.Point) (most quota.Units, known bool) {
+	if !fits(t, points) {
+		return 0, false
+	}
+	sum, window := quota.Units(0), quota.Time(0)
+	for i := range points {
+		if start, _ := limiter.Window(t, at(points[i].Start)); start != window {
+			sum, window = 0, start
+		}
+		sum = sum.Plus(points[i].Attempted)
+		most = max(most, sum)
+	}
+	return most, true
 }

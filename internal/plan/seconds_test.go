@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/zone"
 )
 
 // pointOf is what is kept of some seconds.
@@ -132,5 +133,29 @@ func TestReplayOfTwoYears(t *testing.T) {
 	}
 	if o.RefusedAtMost != 0 || o.Attempted != 360_000*quota.Token {
 		t.Errorf("got %+v", o)
+	}
+}
+
+// TestFullest: days are those of the clock, also when it is set back; and what of them is not told apart is not known.
+func TestFullest(t *testing.T) {
+	z, err := zone.Load("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := quota.Per(100, quota.Calendar{Unit: quota.Day, Zone: z})
+	begin := history.Second(time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC).Unix()) // 25 October, which has 25 hours
+	var points []history.Point
+	for m := range history.Second(49 * 60) {
+		points = append(points, history.Point{Start: begin + m*60, Seconds: 60, Counts: history.Counts{Attempted: quota.Token}})
+	}
+	if most, known := Fullest(&day, points); !known || most != 25*60*quota.Token {
+		t.Errorf("the fullest day has %d tokens, %v; want 1500", most.Tokens(), known)
+	}
+	hours := []history.Point{{Start: begin, Seconds: 3600}}
+	sliding := quota.Window(quota.SlidingWindow, 100, time.Minute)
+	for _, tier := range []quota.Tier{day, sliding} {
+		if _, known := Fullest(&tier, hours); known {
+			t.Errorf("%v of hours is known", tier.Kind)
+		}
 	}
 }
