@@ -14,6 +14,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestHistoryRetainsOnFullDisk: what is too old is removed also while nothing can be written: it may be what
@@ -116,6 +117,42 @@ func TestHistoryOldTeller(t *testing.T) {
 		}
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Fatalf("took %v", took)
+		}
+	}
+}
+
+// TestHistoryOfHours: an hour that is on disk is not made of its minutes as well; one that is not, is.
+func TestHistoryOfHours(t *testing.T) {
+	n := newHoursWorld(t, 1).nodes[0]
+	begin := history.Second(500_000) * hour
+	point := history.Point{Counts: history.Counts{Attempted: 60 * quota.Token}, Peak: quota.Token}
+	put := func(r archive.Resolution, at history.Second) {
+		e := archive.Entry{Coverage: archive.Coverage{Start: at, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
+		if err := n.shelf.archive.Put(r, []archive.Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, h := range []history.Second{0, 1, 3} {
+		put(archive.Hours, begin+h*hour)
+	}
+	for _, m := range []history.Second{120, 179, 250} {
+		put(archive.Minutes, begin+m*60)
+	}
+	damaged := []archive.Rows{{Start: begin + hour, Cover: []byte("?")}}
+	if err := n.shelf.archive.PutRows(archive.Minutes, damaged); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := n.localPoints(0, history.Query{Limit: keysLimit, From: begin + 60, End: begin + 5*hour, Step: int(hour)})
+	if err != nil || len(got) != 5 {
+		t.Fatalf("%+v, %v; want five hours, and no minute of the second looked at", got, err)
+	}
+	for i, p := range got {
+		want := quota.Units(60)
+		if i == 2 {
+			want = 120
+		}
+		if p.Start != begin+history.Second(i)*hour || p.Seconds != 3600 || p.Attempted != want*quota.Token {
+			t.Errorf("%d: %+v; want %d", i, p, want)
 		}
 	}
 }
