@@ -30,8 +30,11 @@ func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 		return nil, f
 	}
 	first, ok := planning.SuggestBy(now.First(), func(t *quota.Tier) bool {
-		return d.enough(d.replay([]quota.Tier{*t}), float64(req.RefusedPpm)/quota.Million)
+		return ctx.Err() != nil || d.enough(d.replay([]quota.Tier{*t}), float64(req.RefusedPpm)/quota.Million)
 	})
+	if ctx.Err() != nil {
+		return nil, fromError(ctx.Err())
+	}
 	next := *now
 	next.SetFirst(first)
 	out := &quoratev1.SuggestResponse{

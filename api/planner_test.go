@@ -546,3 +546,15 @@ func TestWhatIfWithHoles(t *testing.T) {
 		t.Errorf("%v, %v", first, last)
 	}
 }
+
+// TestSuggestForWhoHasGone: no rate is looked for when nobody waits for it any more.
+func TestSuggestForWhoHasGone(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20")
+	p.ask("web/login", "*", time.Minute, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if res, f := p.service().suggest(ctx, &quoratev1.SuggestRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "CANCELED" {
+		t.Errorf("%v, %v; want that it was canceled", res, f)
+	}
+}

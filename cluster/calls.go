@@ -127,7 +127,9 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 	case *peerv1.Call_HistoryTell:
 		out.Body = &peerv1.Call_HistoryTellResult{HistoryTellResult: n.history.onTell(from, b.HistoryTell)}
 	case *peerv1.Call_HistoryRead:
-		res, err := n.onHistoryRead(b.HistoryRead)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyReadLimit) // as long as who asks waits: it reads a disk
+		defer cancel()
+		res, err := n.onHistoryRead(ctx, b.HistoryRead)
 		if err != nil {
 			return nil, err
 		}

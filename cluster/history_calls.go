@@ -78,6 +78,9 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 			gaps = append(gaps, history.Gap{From: history.Second(g.From), End: history.Second(g.End)})
 		}
 	})
+	if ctx.Err() != nil {
+		return history.KeysAnswer{}, ctx.Err()
+	}
 	top := history.TopOf(q.Limit, lists, q.Top)
 	out.Keys, out.Rest, out.Gaps = top.Keys, top.Rest, history.Gaps(gaps, maxGapsAnswered)
 	var err error
@@ -134,6 +137,9 @@ func (n *Node) HistoryLimits(ctx context.Context, from, end history.Second) ([]h
 			}
 		}
 	})
+	if ctx.Err() != nil {
+		return nil, history.Answer{}, ctx.Err()
+	}
 	slices.SortFunc(all, func(a, b history.UsedLimit) int {
 		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), cmp.Compare(a.Limit.Namespace, b.Limit.Namespace), cmp.Compare(a.Limit.Limit, b.Limit.Limit))
 	})
@@ -159,7 +165,7 @@ func (n *Node) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.Cal
 			why = fmt.Errorf("%s: %w", id, err)
 		}
 		if ctx.Err() != nil {
-			break
+			return nil, ctx.Err()
 		}
 	}
 	return nil, &NoLeaderError{fmt.Sprintf("history: no replica of range %d answers: %v", r, why)}
@@ -169,8 +175,10 @@ var errNoReplica = errors.New("it has no replica")
 
 func (n *Node) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case id == n.cfg.Self:
-		return n.onHistoryRead(ask)
+		return n.onHistoryRead(ctx, ask)
 	case !n.routes.up(id):
 		return nil, errNoReplica
 	}
@@ -187,7 +195,7 @@ func (n *Node) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.C
 const historyReadLimit = 5 * time.Second
 
 // onHistoryRead answers from this node's replica of a range.
-func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (n *Node) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	if q := ask.GetStored(); q != nil {
 		return n.onStored(q)
 	}
@@ -210,7 +218,7 @@ func (n *Node) onHistoryRead(ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryRe
 		return out, n.localKeys(r, q, out)
 	}
 	if ask.GetLimits() != nil {
-		all, asOf, err := n.localLimits(r, history.Second(q.From), history.Second(q.End))
+		all, asOf, err := n.localLimits(ctx, r, history.Second(q.From), history.Second(q.End))
 		for i := range all {
 			out.Limits = append(out.Limits, encodeHistoryPoint(all[i].Limit, &all[i].Point))
 		}

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -102,7 +104,7 @@ func (r *historyReplica) points(l quota.LimitName, from, end, step history.Secon
 }
 
 // localLimits returns the limits that were asked for, each with a point of the whole stretch.
-func (n *Node) localLimits(r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
+func (n *Node) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
 	rep := n.seats[r].fsm.history
 	all, err := n.limitsOf(r, from, end)
 	if err != nil {
@@ -117,6 +119,9 @@ func (n *Node) localLimits(r quota.RangeID, from, end history.Second) ([]history
 	}
 	out := make([]history.UsedLimit, 0, len(all))
 	for l := range all {
+		if ctx.Err() != nil { // there may be thousands
+			return nil, 0, ctx.Err()
+		}
 		p, err := n.whole(r, l, from, end, step)
 		if err != nil {
 			return nil, 0, err

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -153,6 +155,21 @@ func TestHistoryOfHours(t *testing.T) {
 		}
 		if p.Start != begin+history.Second(i)*hour || p.Seconds != 3600 || p.Attempted != want*quota.Token {
 			t.Errorf("%d: %+v; want %d", i, p, want)
+		}
+	}
+}
+
+// TestHistoryOfWhoHasGone: a question that nobody waits for any more reads nothing.
+func TestHistoryOfWhoHasGone(t *testing.T) {
+	n := loneNode()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := n.History(ctx, history.Query{Limit: keysLimit, From: 0, End: 60, Step: 60})
+	_, errKeys := n.HistoryKeys(ctx, history.KeysQuery{Limit: keysLimit, From: 0, End: 60, Top: 1})
+	_, _, errLimits := n.HistoryLimits(ctx, 0, 60)
+	for _, err := range []error{err, errKeys, errLimits} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want that it was canceled", err)
 		}
 	}
 }
