@@ -102,11 +102,13 @@ func (s *service) pastLimit(m interface {
 	return name, nil
 }
 
-// steps are how long points can be, in seconds, and how far back there are such.
-var steps = []struct {
+// pointStep is how long points can be, and how far back there are such.
+type pointStep struct {
 	seconds int
 	back    time.Duration
-}{{1, hour}, {60, 30 * day}, {3600, longest}}
+}
+
+var steps = []pointStep{{1, hour}, {60, 30 * day}, {3600, longest}}
 
 // stepFor is the finest step that is kept of a stretch and has at most so many points.
 func (s *service) stepFor(t stretch, most int64) int {
@@ -136,12 +138,10 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 		return nil, f
 	}
 	out.Step = durationpb.New(time.Duration(step) * time.Second)
-	a, err := history.Answer{}, error(nil)
-	if req.Key == "" {
-		a, err = s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
-	} else {
+	if req.Key != "" {
 		return s.keyHistory(ctx, name, t, step, out)
 	}
+	a, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -181,13 +181,7 @@ func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault)
 		return s.stepFor(t, usualPoints), nil
 	}
 	d := req.Step.AsDuration()
-	i := slices.IndexFunc(steps, func(x struct {
-		seconds int
-		back    time.Duration
-	},
-	) bool {
-		return time.Duration(x.seconds)*time.Second == d
-	})
+	i := slices.IndexFunc(steps, func(x pointStep) bool { return time.Duration(x.seconds)*time.Second == d })
 	switch n := t.seconds(); {
 	case i < 0 || req.Key != "" && i == 0:
 		return 0, badField("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
@@ -255,11 +249,9 @@ func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quora
 	if len(list) == 0 {
 		return out
 	}
-	known := false
 	out.SecondsKnown, out.SecondsComplete = 0, out.SecondsTotal
 	for i := range list {
 		p := &list[i].Point
-		known = known || p.Seconds > 0
 		out.SecondsKnown = min(out.SecondsTotal, max(out.SecondsKnown, int64(p.Seconds)))
 		if !p.Complete {
 			out.SecondsComplete = 0

@@ -65,11 +65,11 @@ type hole struct {
 
 // Text says what is missing.
 func (h hole) Text() string {
-	layout := "15:04:05"
-	if h.To.Sub(h.From) >= 20*time.Hour || h.From.YearDay() != h.To.YearDay() {
+	layout, from, to := "15:04:05", h.From.UTC(), h.To.UTC()
+	if from.Format(time.DateOnly) != to.Format(time.DateOnly) {
 		layout = "2006-01-02 15:04"
 	}
-	out := h.From.UTC().Format(layout) + " to " + h.To.UTC().Format(layout) + " UTC: "
+	out := from.Format(layout) + " to " + to.Format(layout) + " UTC: "
 	switch {
 	case h.Unknown:
 		return out + "nothing is known"

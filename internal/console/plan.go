@@ -95,9 +95,8 @@ func (p *limitPlan) forecast(r *Request, l *limitPage) {
 	}
 	p.Forecast = res
 	c := Chart{ID: "forecast", Title: res.Measure, Unit: "/s", Height: 220, Series: []Series{
-		{Name: "was", Color: 1}, {Name: "expected", Color: 2, Dash: true}, {Name: "80 of 100 days below", Color: 4, Dash: true}, {Name: "refill", Color: 5, Steps: true},
+		{Name: "was", Color: 1}, {Name: "expected", Color: 2, Dash: true}, {Name: "9 of 10 days are below", Color: 4, Dash: true}, {Name: "refill", Color: 5, Steps: true},
 	}}
-	c.Series[2].Name = "9 of 10 days are below"
 	for _, d := range res.Days {
 		was := math.NaN()
 		if d.Demand != nil {
