@@ -119,10 +119,21 @@ func (m *Model) answered(a answer) tea.Cmd {
 		return nil
 	}
 	if m.err = a.err; a.err == nil {
-		m.before, m.status, m.rates = m.rates, a.status, a.rates
+		m.before, m.status, m.rates = m.since(a.rates), a.status, a.rates
 		m.clamp()
 	}
 	return m.again()
+}
+
+// since returns the last answer that covers no fewer ranges than a new one, or nil: what a node has counted that did not
+// answer before is what was asked for in all its life.
+func (m *Model) since(next *quoratev1.TopRatesResponse) *quoratev1.TopRatesResponse {
+	for _, had := range []*quoratev1.TopRatesResponse{m.rates, m.before} {
+		if had != nil && had.RangesCovered >= next.GetRangesCovered() {
+			return had
+		}
+	}
+	return nil
 }
 
 func (m *Model) again() tea.Cmd {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ type cluster struct {
 	asked []*quoratev1.TopRatesRequest
 	n     int64
 	err   error
+	away  bool // one of two nodes does not answer: what it counted, and its ranges, are missing
 
 	enforcement quoratev1.Enforcement // of b/busy
 	fraction    float64
@@ -39,6 +41,10 @@ func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quora
 			{Namespace: "a", Limit: "quiet", Attempted: 5, Admitted: 5, Bound: 3},
 			{Namespace: "b", Limit: "busy", Attempted: 200 * c.n, Admitted: 120 * c.n, WorstExcess: 9, Bound: 5, Enforcement: c.enforcement, Fraction: c.fraction},
 		},
+	}
+	if c.away {
+		res.RangesCovered = 7
+		res.Limits[1].Attempted, res.Limits[1].Admitted = 100*c.n, 60*c.n
 	}
 	if req.Limit != "" {
 		for i := range 100 {
@@ -96,6 +102,23 @@ func TestLimits(t *testing.T) {
 	}
 	if f := strings.Fields(got[3]); len(f) != 9 || f[1] != "100" || f[2] != "60" || f[3] != "40" || f[8] != "5" {
 		t.Errorf("busy: %q", f)
+	}
+}
+
+// TestNodeComesBack: what a node has counted in its life is not what was asked for since it answers again.
+func TestNodeComesBack(t *testing.T) {
+	c := &cluster{n: 1000}
+	m := play(t, c, "", "")
+	for _, silent := range []int{1, 3} {
+		for i := range silent + 3 {
+			c.away = i < silent
+			m.Update(m.question()())
+			line := strings.Split(screen(m), "\n")[3]
+			f := strings.Fields(line)
+			if v, err := strconv.ParseFloat(f[1], 64); err != nil || v > 100 || i > silent && v != 100 {
+				t.Errorf("silent for %d, answer %d: %q; want at most 100 a second", silent, i, line)
+			}
+		}
 	}
 }
 
