@@ -38,8 +38,8 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	if d.many {
 		d.from -= d.from % d.grain()
 	}
-	if d.answer, err = s.past.History(ctx, history.Query{Limit: name, From: d.from, End: t.end, Step: d.step}); err != nil {
-		return nil, fromError(err)
+	if f := s.readPoints(ctx, name, d); f != nil {
+		return nil, f
 	}
 	if ofAccounts(name) {
 		d.accounts = d.alike(s.ruleOf(name))
@@ -56,6 +56,35 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 	}
 	d.keyed = planning.NewKeyed(d.answer.Points, parts, d.seen)
 	return d, nil
+}
+
+// readPoints reads the points of the step. Where minutes are not kept as long as they usually are, it reads hours.
+func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *demand) *fault {
+	q := history.Query{Limit: name, From: d.from, End: d.end, Step: d.step}
+	var err error
+	if d.answer, err = s.past.History(ctx, q); err != nil {
+		return fromError(err)
+	}
+	if q.Step = 3600; d.step != 60 || d.begins() < d.from+3600 {
+		return nil
+	}
+	hours := *d
+	hours.step = q.Step
+	if hours.answer, err = s.past.History(ctx, q); err != nil {
+		return fromError(err)
+	}
+	if hours.begins()+3600 <= d.begins() {
+		*d = hours
+	}
+	return nil
+}
+
+// begins is from when on something is known.
+func (d *demand) begins() history.Second {
+	if len(d.answer.Points) == 0 {
+		return d.end
+	}
+	return d.answer.Points[0].Start
 }
 
 // grain is by how many seconds keys are listed.

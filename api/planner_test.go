@@ -558,3 +558,38 @@ func TestSuggestForWhoHasGone(t *testing.T) {
 		t.Errorf("%v, %v; want that it was canceled", res, f)
 	}
 }
+
+// forgetful is a past that keeps minutes for a day.
+type forgetful struct{ *fakePast }
+
+func (p forgetful) History(ctx context.Context, q history.Query) (history.Answer, error) {
+	if oldest := p.asOf - 86400; q.Step == 60 && q.From < oldest {
+		q.From = min(oldest, q.End)
+	}
+	return p.fakePast.History(ctx, q)
+}
+
+// TestWhatIfWhereMinutesAreGone: where minutes are kept for a shorter time than is asked for, hours are looked at.
+func TestWhatIfWhereMinutesAreGone(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/login 10/s 20", "web/keys 10/s 20")
+	for _, ago := range []time.Duration{60 * hour, 12 * hour} {
+		p.ask("web/login", "*", ago, 100)
+		p.ask("web/keys", "a", ago, 50)
+		p.ask("web/keys", "b", ago, 50)
+	}
+	s := newService(forgetful{p}, Options{})
+	s.clock = func() time.Time { return noon }
+	for _, limit := range []string{"login", "keys"} {
+		for end, want := range map[time.Duration]int64{0: 200, 48 * hour: 100} {
+			res, f := s.whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(72 * hour), To: ago(end), Rate: "20/s"})
+			if f != nil || res.Outcome.Attempted != want || res.Coverage.SecondsKnown != int64((72*hour-end)/time.Second) {
+				t.Errorf("%s until %v ago: %v, %v; want %d", limit, end, res, f, want)
+			}
+		}
+		res, f := s.whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(20 * hour), Rate: "20/s"})
+		if f != nil || res.Outcome.Attempted != 100 || limit == "login" && res.Basis != quoratev1.Basis_BASIS_MINUTES {
+			t.Errorf("%s of what minutes are kept of: %v, %v", limit, res, f)
+		}
+	}
+}

@@ -80,7 +80,7 @@ func (d *demand) source() string {
 	case quoratev1.Basis_BASIS_MINUTES:
 		return "from the demand of every minute and its peak second: seconds are kept for an hour"
 	}
-	return "from the demand of every hour and its peak second: minutes are kept for 30 days"
+	return "from the demand of every hour and its peak second: minutes are not kept for so long"
 }
 
 // incomplete says who is missing, and since when; empty when nothing is.
