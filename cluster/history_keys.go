@@ -178,21 +178,32 @@ func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end histo
 // unattributed returns what was asked of a limit in gaps, as far as its history has it: it is the
 // most that is in no list of keys.
 func (n *Node) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
-	sum := quota.Units(0)
+	return askedIn(gaps, second(n.clock.now()), func(g history.Gap, step history.Second) (history.Answer, error) {
+		return n.History(ctx, history.Query{Limit: l, From: g.From, End: g.End, Step: int(step)})
+	})
+}
+
+// askedIn adds up what was asked for in gaps, which are in order. A point that several gaps are in counts once.
+func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, step history.Second) (history.Answer, error)) (sum quota.Units, err error) {
+	upto := history.Second(0)
 	for _, g := range gaps {
-		q := history.Query{Limit: l, From: max(0, g.From-bookedLate), End: g.End, Step: 1}
-		if second(n.clock.now())-q.From > hour {
-			q.Step = 60
+		g.From = max(0, g.From-bookedLate)
+		step := history.Second(1)
+		if now-g.From > hour {
+			step = 60
 		}
-		if q.End-q.From > longStretch {
-			q.Step = int(hour)
+		if g.End-g.From > longStretch {
+			step = hour
 		}
-		a, err := n.History(ctx, q)
+		a, err := read(g, step)
 		if err != nil {
 			return 0, err
 		}
 		for i := range a.Points {
-			sum = sum.Plus(a.Points[i].Attempted)
+			p := &a.Points[i]
+			if end := p.Start + history.Second(p.Seconds); end > upto {
+				sum, upto = sum.Plus(p.Attempted), end
+			}
 		}
 	}
 	return sum, nil

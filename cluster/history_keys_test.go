@@ -292,3 +292,27 @@ func TestHistoryKeysModel(t *testing.T) {
 		}
 	}
 }
+
+// TestAskedInGaps: what was asked for in a minute that several gaps are in is not in each of them.
+func TestAskedInGaps(t *testing.T) {
+	const now = 100 * hour
+	asked := func(g history.Gap, step history.Second) (a history.Answer, err error) { // a token a second
+		for at := g.From - g.From%step; at < g.End; at += step {
+			a.Points = append(a.Points, history.Point{Start: at, Seconds: int(step), Counts: history.Counts{Attempted: quota.Units(step) * quota.Token}})
+		}
+		return a, nil
+	}
+	begin := now - 10*hour
+	for _, c := range []struct {
+		gaps []history.Gap
+		want quota.Units
+	}{
+		{[]history.Gap{{From: begin + 10, End: begin + 11}, {From: begin + 20, End: begin + 21}, {From: begin + 50, End: begin + 70}}, 120},
+		{[]history.Gap{{From: now - 60, End: now - 58}, {From: now - 57, End: now - 56}, {From: now - 10, End: now - 9}}, 9},
+		{[]history.Gap{{From: begin + 90, End: begin + 95}, {From: begin + 200, End: begin + 8*hour}}, 60 + 8*3600},
+	} {
+		if got, err := askedIn(c.gaps, now, asked); err != nil || got != c.want*quota.Token {
+			t.Errorf("%v: %d, %v; want %d", c.gaps, got.Tokens(), err, c.want)
+		}
+	}
+}
