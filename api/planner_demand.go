@@ -128,11 +128,11 @@ func (s *service) observed(ctx context.Context, name quota.LimitName, d *demand)
 		return nil, nil
 	}
 	t := now.First()
-	back := min(history.Second(t.Rate.Per/time.Second), history.Second(day/time.Second))
+	back := t.Rate.Per.Seconds()
 	if t.Kind == quota.TokenBucket {
-		back = history.Second(min(float64(t.Burst)*t.Rate.Per.Seconds()/float64(max(1, t.Rate.Tokens)), day.Seconds()))
+		back *= float64(t.Burst) / float64(max(1, t.Rate.Tokens))
 	}
-	before := stretch{d.from - back - 1, d.from}
+	before := stretch{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
 	a, err := s.past.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
 	if err != nil {
 		return nil, fromError(err)

@@ -593,3 +593,25 @@ func TestWhatIfWhereMinutesAreGone(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIfOfSlowBuckets: what a bucket that refills for days let pass more than a day before is not what it would refuse
+// of a key that begins with a full one.
+func TestWhatIfOfSlowBuckets(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/slow 1/60s 10000")
+	p.history = []quota.Version{{Number: 7}}
+	name := quota.LimitName{Namespace: "web", Limit: "slow"}
+	ask := func(ago time.Duration, attempted, admitted int64) {
+		for k := range 5 {
+			p.all = append(p.all, asked{history.Second(noon.Add(-ago).Unix()), name, fmt.Sprint("k", k), attempted, admitted})
+		}
+	}
+	ask(25*hour, 10_000, 10_000)
+	for i := range 10 {
+		ask(10*time.Minute-time.Duration(i)*time.Minute, 400, 150) // 1500 had been refilled
+	}
+	res, f := p.service().whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: "web", Limit: "slow", From: ago(10 * time.Minute), Rate: "1/60s"})
+	if f != nil || res.Outcome.Attempted != 20_000 || res.Outcome.RefusedAtLeast != 0 {
+		t.Errorf("%v, %v; want that nothing may have been refused", res, f)
+	}
+}
