@@ -137,16 +137,18 @@ func (r *historyReplica) keysSince(end history.Second) history.Second {
 	return first.Start()
 }
 
-// read returns what is known of the keys of a limit in the minutes that from and end are in; of more
-// than longStretch, what is not in memory, in the hours. asOf is until when lists reach.
+// read returns what is known of the keys of a limit in the minutes that from and end are in; of more than longStretch,
+// and where no minutes are kept any more, what is not in memory, in the hours. asOf is until when lists reach.
 func (s *keyShelf) read(id quota.RangeID, r *historyReplica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
 	long := end-from > longStretch
 	from, end = from-from%60, end+(60-end%60)%60
 	if since := min(r.keysSince(end), end); s.archive != nil && from < since {
-		if long {
+		known := false
+		if !long {
+			err = s.archive.ReadKeys(archive.KeyMinutes, id, l, from, since, func(p history.KeysPart) { known = true; sum.Add(&p) })
+		}
+		if err == nil && !known {
 			err = s.readLong(id, l, from-from%hour, since, &sum)
-		} else {
-			err = s.readMinutes(id, l, from, since, &sum)
 		}
 		from = since
 	}

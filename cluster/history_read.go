@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
@@ -106,17 +107,13 @@ func (r *historyReplica) points(l quota.LimitName, from, end, step history.Secon
 // localLimits returns the limits that were asked for, each with a point of the whole stretch.
 func (n *Node) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
 	rep := n.seats[r].fsm.history
-	all, err := n.limitsOf(r, from, end)
+	all, step, err := n.limitsOf(r, from, end)
 	if err != nil {
 		return nil, 0, err
 	}
 	rep.mu.Lock()
 	asOf := rep.asOf()
 	rep.mu.Unlock()
-	step := 60
-	if end-from > longStretch {
-		step = int(hour)
-	}
 	out := make([]history.UsedLimit, 0, len(all))
 	for l := range all {
 		if ctx.Err() != nil { // there may be thousands
@@ -136,24 +133,27 @@ func (n *Node) localLimits(ctx context.Context, r quota.RangeID, from, end histo
 // longStretch is from when on limits are summed up by hours.
 const longStretch = 6 * hour
 
-func (n *Node) limitsOf(r quota.RangeID, from, end history.Second) (map[quota.LimitName]bool, error) {
-	rep, all := n.seats[r].fsm.history, map[quota.LimitName]bool{}
+// limitsOf returns the limits, and the seconds of points that they are known by: hours, of long times and where no minutes
+// are kept any more.
+func (n *Node) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
+	rep, all, step := n.seats[r].fsm.history, map[quota.LimitName]bool{}, 60
 	rep.mu.Lock()
 	rep.kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
 	first, any := rep.kept.First()
 	rep.mu.Unlock()
 	if n.shelf.archive == nil || any && from >= first.First() {
-		return all, nil
+		return all, step, nil
 	}
-	res := archive.Minutes
-	if end-from > longStretch {
-		res = archive.Hours
+	var older map[quota.LimitName]bool
+	if end-from <= longStretch {
+		older, err = n.shelf.archive.Limits(archive.Minutes, r, from-from%60, end)
 	}
-	older, err := n.shelf.archive.Limits(res, r, from-from%res.Seconds(), end)
-	for l := range older {
-		all[l] = true
+	if err == nil && len(older) == 0 {
+		step = int(hour)
+		older, err = n.shelf.archive.Limits(archive.Hours, r, from-from%hour, end)
 	}
-	return all, err
+	maps.Copy(all, older)
+	return all, step, err
 }
 
 // whole is a point of a whole stretch: exact where it is in memory, else out of minutes or hours,

@@ -173,3 +173,32 @@ func TestHistoryOfWhoHasGone(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryOfShortTimesLongAgo: of a few hours of which no minutes are kept any more, limits and keys are known by the
+// hour.
+func TestHistoryOfShortTimesLongAgo(t *testing.T) {
+	w := newHoursWorld(t, 1)
+	for range 300 {
+		w.second()
+	}
+	n := w.nodes[0]
+	begin := history.Second(480_000) * hour
+	point := history.Point{Counts: history.Counts{Attempted: 60 * quota.Token}, Peak: quota.Token}
+	keys := []history.TopKeys{{Limit: keysLimit, Keys: []history.KeyTotal{{Key: "a", Attempted: 60 * quota.Token}}}}
+	for h := range history.Second(3) {
+		e := archive.Entry{Coverage: archive.Coverage{Start: begin + h*hour, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
+		k := archive.KeysEntry{Start: e.Start, KeysSpan: history.KeysSpan{From: e.Start, Upto: e.Start + hour}, Lists: keys}
+		if err := errors.Join(n.shelf.archive.Put(archive.Hours, []archive.Entry{e}), n.shelf.archive.PutKeys(archive.KeyHours, []archive.KeysEntry{k})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, end := begin+hour, begin+3*hour
+	used, _, err := n.localLimits(t.Context(), 0, from, end)
+	if err != nil || len(used) != 1 || used[0].Limit != keysLimit || used[0].Attempted != 120*quota.Token || !used[0].Complete {
+		t.Errorf("limits: %+v, %v; want 120 tokens", used, err)
+	}
+	sum, _, err := n.shelf.keys.read(0, n.replica(), keysLimit, from, end)
+	if top := sum.Top(keysLimit, 10); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 120*quota.Token {
+		t.Errorf("keys: %+v, %v; want 120 tokens", top, err)
+	}
+}
