@@ -190,7 +190,7 @@ func TestKeyedOfShortWindows(t *testing.T) {
 	tier := quota.Window(quota.FixedWindow, 100, time.Second)
 	begun := time.Now()
 	o := k.Replay([]quota.Tier{tier})
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if o.RefusedAtLeast != 0 || o.RefusedAtMost < o.Attempted/2 {
