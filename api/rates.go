@@ -60,13 +60,14 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 // often than a limit without traffic.
 func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) *fault {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
-	if req.Limit == "" || len(res.Keys) > 0 {
+	limits := s.node.Limits()
+	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // it knows none yet
 		return nil
 	}
-	if _, there := s.node.Limits().Find(name); there {
+	if _, there := limits.Find(name); there {
 		return nil
 	}
-	return s.noLimit(name)
+	return noSuchLimit(name, limits)
 }
 
 // completeLimits says of each limit whether what was not admitted was refused.
