@@ -76,7 +76,7 @@ func (s *service) appendRequests(p *plan, c *check) *fault {
 	limits := s.node.Limits()
 	matching, any := limits.HTTP(nil, c.key.Namespace, c.method, c.path)
 	if !any {
-		f := noSuchLimit(quota.LimitName{Namespace: c.key.Namespace}, limits)
+		f := s.noSuchLimit(quota.LimitName{Namespace: c.key.Namespace})
 		f.field, f.detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.key.Namespace)
 		return f
 	}

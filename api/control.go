@@ -78,8 +78,9 @@ func (s *service) visible(ctx context.Context, list []quota.Limit) []quota.Limit
 }
 
 // mayChange refuses a change that touches namespaces which the caller may not
-// write, by their names. It pins the change to the version that it was compared
-// with: what others change meanwhile would be undone by somebody who may not.
+// write, by their names, and completes it by what the caller cannot know of. It pins
+// the change to the version that it was compared with: what others change meanwhile
+// would be undone by somebody who may not.
 func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
 	if s.everywhere(ctx, rbac.LimitsWrite) {
 		return nil
@@ -88,9 +89,14 @@ func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
 	if f != nil {
 		return f
 	}
+	if c.Limits, f = s.withHidden(ctx, now, c.Limits); f != nil {
+		return f
+	}
 	for _, change := range diffLimits(now, c.Limits) {
 		if f := s.mayWriteIn(ctx, change.Namespace); f != nil {
-			f.detail += fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit)
+			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else its name is not for the caller
+				f.detail += fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit)
+			}
 			return f
 		}
 	}
@@ -156,7 +162,7 @@ func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) 
 		return nil, f
 	}
 	if req.DryRun {
-		return out, s.dryRun(ctx, limits, req, out)
+		return out, s.dryRun(ctx, c.Limits, req, out)
 	}
 	v, changed, f := s.change(ctx, c)
 	if f != nil {

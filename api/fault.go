@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -60,13 +59,6 @@ func tooLarge(limit int64) *fault {
 // notServed is the fault of a call that needs what the node does not have.
 func notServed(what string) *fault {
 	return &fault{code: codes.Unimplemented, http: http.StatusNotImplemented, reason: "NOT_SERVED", detail: "this node does not " + what}
-}
-
-func noSuchLimit(n quota.LimitName, limits *quota.Limits) *fault {
-	return &fault{
-		code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_LIMIT", field: "limit",
-		detail: missing.Explain(n, limits), meta: map[string]string{"namespace": n.Namespace, "limit": n.Limit},
-	}
 }
 
 // fromError maps an error of a Node to a fault.

@@ -11,6 +11,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Bounds of a page of the history, and of a change that named no version.
@@ -34,6 +35,9 @@ func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsReque
 	out := &quoratev1.ListVersionsResponse{}
 	for i := range list {
 		out.Versions = append(out.Versions, versionProto(&list[i]))
+		if !s.everywhere(ctx, rbac.LimitsRead) {
+			s.veil(ctx, out.Versions[i])
+		}
 	}
 	return out, nil
 }
@@ -79,9 +83,12 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 	if err != nil {
 		return nil, fromError(err)
 	}
-	c := quota.Change{Limits: list, Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version}
+	c := quota.Change{Limits: s.shown(ctx, list), Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version}
 	if f := s.mayChange(ctx, &c); f != nil {
 		return nil, f
+	}
+	if len(diffLimits(list, c.Limits)) > 0 { // others' limits stay as they are, so it is not that version
+		c.RollbackTo = 0
 	}
 	v, changed, f := s.change(ctx, c)
 	if f != nil {
@@ -162,7 +169,7 @@ func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []qu
 		name := quota.LimitName{Namespace: ref.GetNamespace(), Limit: ref.GetLimit()}
 		at := slices.IndexFunc(left, func(l quota.Limit) bool { return l.LimitName == name })
 		if at < 0 {
-			f := noSuchLimit(name, s.node.Limits())
+			f := s.noSuchLimit(name)
 			f.field = fmt.Sprintf("limits[%d]", i)
 			return 0, nil, f
 		}

@@ -53,7 +53,7 @@ func (s *service) existing(m named) (quota.Key, *fault) {
 	}
 	limits := s.node.Limits()
 	if l, _ := limits.Resolve(k.LimitName, k.Key); l == nil {
-		return k, noSuchLimit(k.LimitName, limits)
+		return k, s.noSuchLimit(k.LimitName)
 	}
 	return k, nil
 }

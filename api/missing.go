@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/internal/missing"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -21,5 +22,18 @@ func (s *service) noLimit(n quota.LimitName) *fault {
 			}
 		}
 	}
-	return noSuchLimit(n, limits)
+	return s.noSuchLimit(n)
+}
+
+// noSuchLimit is the fault of a call about a limit that is not there. Where callers are known it names no other
+// namespaces: who may ask in this one may not be told of those.
+func (s *service) noSuchLimit(n quota.LimitName) *fault {
+	explain := missing.Explain
+	if s.guard != nil {
+		explain = missing.Within
+	}
+	return &fault{
+		code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_LIMIT", field: "limit",
+		detail: explain(n, s.node.Limits()), meta: map[string]string{"namespace": n.Namespace, "limit": n.Limit},
+	}
 }

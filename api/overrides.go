@@ -90,7 +90,7 @@ func (s *service) fits(o *quota.Override, p *quoratev1.Override) *fault {
 		if l, _ = limits.Resolve(o.Key.LimitName, o.Key.Key); l != nil && strings.HasPrefix(l.LimitName.Limit, "@") {
 			return badField("limit", "%v is served by %v; give that name, and the key that its buckets have", o.Key.LimitName, l.LimitName)
 		}
-		return noSuchLimit(o.Key.LimitName, limits)
+		return s.noSuchLimit(o.Key.LimitName)
 	}
 	if err := o.Fits(l); err != nil {
 		return badField("", "%v", err)

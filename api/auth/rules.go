@@ -85,7 +85,7 @@ var rules = map[string]Rule{
 	pkg + "LimitService/GetLimits":      some(rbac.LimitsRead, shown),
 	pkg + "LimitService/ValidateLimits": some(rbac.LimitsRead, anywhere),
 	pkg + "LimitService/DiffLimits":     some(rbac.LimitsRead, shown),
-	pkg + "LimitService/ListVersions":   some(rbac.LimitsRead, anywhere),
+	pkg + "LimitService/ListVersions":   some(rbac.LimitsRead, shown),
 	pkg + "LimitService/ApplyLimits":    undo(some(rbac.LimitsWrite, changed)),
 	pkg + "LimitService/RollbackLimits": undo(some(rbac.LimitsWrite, changed)),
 	pkg + "LimitService/DeleteLimits":   undo(some(rbac.LimitsWrite, changed)),

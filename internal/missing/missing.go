@@ -30,6 +30,20 @@ func Explain(n quota.LimitName, limits *quota.Limits) string {
 		names, more = namespaces(all)
 		return fmt.Sprintf("%v does not exist: there is no namespace %q;%s there are: %s", n, n.Namespace, DidYouMean(n.Namespace, names, ""), List(names, more))
 	}
+	return among(n, names, more)
+}
+
+// Within is Explain for whoever must not be told which other namespaces there are.
+func Within(n quota.LimitName, limits *quota.Limits) string {
+	names, more := inNamespace(limits.All(), n.Namespace)
+	if len(names) == 0 {
+		return fmt.Sprintf("%v does not exist: namespace %q has no limits; check its spelling, or apply some with \"quorate limits apply FILE\"", n, n.Namespace)
+	}
+	return among(n, names, more)
+}
+
+// among says that n is none of the names that its namespace has.
+func among(n quota.LimitName, names []string, more bool) string {
 	return fmt.Sprintf("%v does not exist;%s namespace %q has: %s", n, DidYouMean(n.Limit, names, n.Namespace+"/"), n.Namespace, List(names, more))
 }
 

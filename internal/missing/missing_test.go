@@ -40,6 +40,22 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestWithin: who must not be told which other namespaces there are is told what their own has.
+func TestWithin(t *testing.T) {
+	shop := limits(t, "shop/per_user", "web/per_client")
+	for _, tc := range []struct {
+		asked quota.LimitName
+		want  string
+	}{
+		{quota.LimitName{Namespace: "shop", Limit: "per_usr"}, `shop/per_usr does not exist; did you mean "shop/per_user"? namespace "shop" has: per_user`},
+		{quota.LimitName{Namespace: "shp", Limit: "per_user"}, `shp/per_user does not exist: namespace "shp" has no limits; check its spelling, or apply some with "quorate limits apply FILE"`},
+	} {
+		if got := Within(tc.asked, shop); got != tc.want {
+			t.Errorf("%v: %s", tc.asked, got)
+		}
+	}
+}
+
 // TestBounds: the words do not grow with the number of limits.
 func TestBounds(t *testing.T) {
 	var names []string

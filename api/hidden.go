@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// hides says whether the caller of ctx may neither read nor write the limits of a namespace.
+func (s *service) hides(ctx context.Context, namespace string) bool {
+	return !s.mayIn(ctx, rbac.LimitsRead, namespace) && !s.mayIn(ctx, rbac.LimitsWrite, namespace)
+}
+
+// shown returns those of some limits that are in no hidden namespace.
+func (s *service) shown(ctx context.Context, list []quota.Limit) []quota.Limit {
+	return slices.DeleteFunc(slices.Clone(list), func(l quota.Limit) bool { return s.hides(ctx, l.Namespace) })
+}
+
+// withHidden returns what is to be in force, sorted, and what is in force in hidden namespaces of which it has
+// nothing: a caller cannot know what would have to be there, so leaving it out does not remove it.
+func (s *service) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, *fault) {
+	named := map[string]bool{}
+	for i := range next {
+		named[next[i].Namespace] = true
+	}
+	all := slices.Clone(next)
+	for i := range now {
+		if ns := now[i].Namespace; !named[ns] && s.hides(ctx, ns) {
+			all = append(all, now[i])
+		}
+	}
+	set, err := quota.NewLimits(0, all)
+	if err != nil {
+		return nil, invalidFile(err)
+	}
+	return set.All(), nil
+}
+
+// veil leaves in a version what the caller of ctx may read: how many limits changed there, and who did it and why
+// if any did.
+func (s *service) veil(ctx context.Context, v *quoratev1.LimitVersion) {
+	changes, limits := s.changesIn(ctx, v.Version)
+	v.Limits, v.Added, v.Changed, v.Removed = int32(limits), 0, 0, 0
+	for _, c := range changes {
+		switch c.Kind {
+		case quoratev1.ChangeKind_CHANGE_KIND_ADDED:
+			v.Added++
+		case quoratev1.ChangeKind_CHANGE_KIND_CHANGED:
+			v.Changed++
+		case quoratev1.ChangeKind_CHANGE_KIND_REMOVED:
+			v.Removed++
+		}
+	}
+	if len(changes) == 0 {
+		v.Author, v.Comment, v.RollbackTo = "", "", 0
+	}
+}
+
+// changesIn returns what a version changed of what the caller may read, and how many limits of that it has. Where
+// the version before is kept no more, nothing is known of its changes.
+func (s *service) changesIn(ctx context.Context, version uint64) ([]*quoratev1.LimitChange, int) {
+	_, after, f := s.limitsAt(ctx, &version)
+	if f != nil {
+		return nil, 0
+	}
+	after = s.visible(ctx, after)
+	var before []quota.Limit
+	if version > 1 {
+		earlier := version - 1
+		if _, before, f = s.limitsAt(ctx, &earlier); f != nil {
+			return nil, len(after)
+		}
+	}
+	return diffLimits(s.visible(ctx, before), after), len(after)
+}
