@@ -80,10 +80,14 @@ func (a *attachment) serve() error {
 		}
 	}()
 	err := unlessStuck(attachStuck, func(around func(func() error) error) error {
+		known := time.Now() // by this goroutine: a process may listen and say nothing
 		for {
 			m, err := a.out.Next(ctx)
 			if m == nil {
 				return err
+			}
+			if f := a.still(a.ctx, &known); f != nil {
+				return f.status()
 			}
 			if err := around(func() error { return a.stream.Send(m) }); err != nil {
 				return err

@@ -66,19 +66,23 @@ func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send f
 	}
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
+	known := time.Now()
 	for {
-		var err error
+		next := func() error { return send(&quoratev1.WatchResponse{Lost: lost()}) }
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.closing:
 			return nil
 		case <-beat.C:
-			err = send(&quoratev1.WatchResponse{Lost: lost()})
 		case e := <-events:
 			beat.Reset(s.heartbeat)
-			err = sendEvents(e, events, lost, send)
+			next = func() error { return sendEvents(e, events, lost, send) }
 		}
+		if f := s.still(ctx, &known); f != nil {
+			return f
+		}
+		err := next()
 		if err == nil {
 			err = flush()
 		}
@@ -152,7 +156,16 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 		_ = conn.SetWriteDeadline(time.Now().Add(eventWriteTimeout + r.heartbeat))
 		return conn.Flush()
 	})
-	if f != nil {
+	return streamed(w, req, started, f)
+}
+
+// streamed ends a stream over HTTP. What ends one that has begun is written down; its caller is told by the next call.
+func streamed(w http.ResponseWriter, req *http.Request, started bool, f *fault) int {
+	switch {
+	case f == nil:
+	case started:
+		visitOf(req.Context()).ended(nil, f)
+	default:
 		return writeFault(w, f)
 	}
 	return http.StatusOK

@@ -42,7 +42,10 @@ const HealthReady = "ready"
 // options, such as credentials, come last and win. Interceptors among them see all calls but
 // Allow and AllowBatch, which have none.
 func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
-	s := newService(n, o)
+	return newGRPC(newService(n, o), extra...)
+}
+
+func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),
@@ -64,9 +67,9 @@ func NewGRPC(n Node, o Options, extra ...grpc.ServerOption) *grpc.Server {
 	s.registerControl(srv)
 	quoratev1.RegisterAccountServiceServer(srv, &accountServer{service: s})
 	quoratev1.RegisterBackupServiceServer(srv, &backupServer{service: s, stall: backupStall})
-	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: n})
-	if o.Register != nil {
-		o.Register(srv, s.seen)
+	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.node})
+	if s.opts.Register != nil {
+		s.opts.Register(srv, s.seen)
 	}
 	reflection.Register(srv)
 	return srv

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
@@ -116,14 +115,10 @@ func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces it
 	return f
 }
 
-// again is how long the caller of a stream is remembered, and so how long the stream
-// outlives the trust in it.
-const again = 10 * time.Second
-
 // serveStream serves AllowStream. What the caller may is asked for each check.
 func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 	m, ctx := new(single), stream.Context()
-	known, text := time.Now(), make([]byte, 0, answerRoom)
+	text := make([]byte, 0, answerRoom)
 	for {
 		if err := stream.RecvMsg(m); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -131,8 +126,8 @@ func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 			}
 			return err
 		}
-		if s.guard != nil {
-			if f := s.admitStreamed(ctx, &known, &m.check); f != nil {
+		if s.guard != nil && !s.everywhere(ctx, rbac.Check) {
+			if f := s.admitIn(ctx, m.check.namespaces); f != nil {
 				return f.status()
 			}
 		}
@@ -147,21 +142,4 @@ func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 			return err
 		}
 	}
-}
-
-// admitStreamed asks for one check of a stream whose caller was let in, and anew who
-// that is when it was long ago.
-func (s *quotaServer) admitStreamed(ctx context.Context, known *time.Time, c *check) *fault {
-	if v := visitOf(ctx); v != nil && time.Since(*known) >= again {
-		md, _ := metadata.FromIncomingContext(ctx)
-		caller, err := s.guard.Identify(ctx, tlsState(ctx), md.Get("authorization"))
-		if err != nil {
-			return fromAuth(err)
-		}
-		v.caller, *known = caller, time.Now()
-	}
-	if s.everywhere(ctx, rbac.Check) {
-		return nil
-	}
-	return s.admitIn(ctx, c.namespaces)
 }

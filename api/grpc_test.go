@@ -23,8 +23,13 @@ import (
 func dialGRPC(t testing.TB, n Node, o Options) *grpc.ClientConn {
 	t.Helper()
 	o.ParseLimits, o.FormatLimits, o.Lint = parseTestLimits, formatTestLimits, lintTestLimits
+	return dialService(t, newService(n, o))
+}
+
+func dialService(t testing.TB, s *service) *grpc.ClientConn {
+	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	srv := NewGRPC(n, o)
+	srv := newGRPC(s)
 	go srv.Serve(l) // ends with Stop
 	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))

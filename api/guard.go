@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -30,7 +30,8 @@ type visit struct {
 	rule    auth.Rule
 	caller  *auth.Caller
 	address string
-	id      string // of the request, as the caller says it; empty: none
+	id      string        // of the request, as the caller says it; empty: none
+	http    *http.Request // nil: it came by gRPC, or from this process
 	req     proto.Message
 	res     proto.Message
 	failed  *fault
@@ -173,9 +174,8 @@ func (s *service) arrive(ctx context.Context, method string) (*visit, *fault) {
 	v := &visit{service: s, method: method, caller: auth.From(ctx), address: addressOf(ctx)}
 	switch {
 	case s.guard != nil && v.caller == nil:
-		md, _ := metadata.FromIncomingContext(ctx)
 		var err error
-		if v.caller, err = s.guard.Identify(ctx, tlsState(ctx), md.Get("authorization")); err != nil {
+		if v.caller, err = v.identify(ctx); err != nil {
 			v.caller = orAnonymous(nil)
 			return v, fromAuth(err)
 		}
@@ -240,8 +240,8 @@ func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.St
 		s.note(v)
 		return f.status()
 	}
-	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, service: s})
-	if v.rule.Audited || status.Code(err) == codes.PermissionDenied {
+	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, service: s, known: time.Now()})
+	if code := status.Code(err); v.rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
 		v.failed = faultOf(err)
 		s.note(v)
 	}
@@ -252,6 +252,7 @@ type guardedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 	*service
+	known time.Time // when it was looked at who calls
 }
 
 // Context implements grpc.ServerStream.
@@ -261,6 +262,9 @@ func (s *guardedStream) Context() context.Context { return s.ctx }
 func (s *guardedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
+	}
+	if f := s.still(s.ctx, &s.known); f != nil {
+		return f.status()
 	}
 	if req, ok := m.(proto.Message); ok {
 		if f := admit(s.ctx, req); f != nil {
@@ -323,7 +327,7 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		return next
 	}
 	return func(w http.ResponseWriter, req *http.Request) int {
-		v := &visit{service: r.service, method: name, address: host(req.RemoteAddr), id: req.Header.Get("X-Request-Id")}
+		v := &visit{service: r.service, method: name, address: host(req.RemoteAddr), id: req.Header.Get("X-Request-Id"), http: req}
 		ctx, f := r.arriveHTTP(req, v)
 		if f == nil {
 			ctx, f = r.enter(ctx, v)
@@ -358,7 +362,7 @@ func (r *router) arriveHTTP(req *http.Request, v *visit) (context.Context, *faul
 		v.caller = auth.Spoken(who)
 		return ctx, nil
 	}
-	c, err := r.guard.Identify(ctx, req.TLS, req.Header.Values("Authorization"))
+	c, err := v.identify(ctx)
 	if err != nil {
 		v.caller = orAnonymous(nil)
 		return ctx, fromAuth(err)

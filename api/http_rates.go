@@ -63,8 +63,5 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 		_ = conn.SetWriteDeadline(time.Now().Add(eventWriteTimeout + maxWatchPause))
 		return err
 	})
-	if f != nil && !started {
-		return writeFault(w, f)
-	}
-	return http.StatusOK
+	return streamed(w, req, started, f)
 }

@@ -45,6 +45,7 @@ var (
 // NewLocal returns a connection to the services of n.
 func NewLocal(n Node, o Options) *Local {
 	l := &Local{service: newService(n, o), unary: map[string]localMethod{}, streams: map[string]localStream{}}
+	l.service.local = true
 	l.service.registerControl(l)
 	return l
 }

@@ -230,6 +230,11 @@ type service struct {
 	heartbeat time.Duration
 	// stuck is how long a stream of events may take nothing.
 	stuck time.Duration
+	// again is how long the caller of a call that lasts is remembered, and so how long the
+	// call outlives the trust in it.
+	again time.Duration
+	// local says that whoever makes a call has been looked at already, as pages do.
+	local bool
 	// clock is now, for questions about the past.
 	clock func() time.Time
 	// watchers are those of rates.
@@ -246,7 +251,7 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, closing: make(chan struct{})}
+	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, again: identifyAgain, closing: make(chan struct{})}
 	s.held, _ = n.(HeldChecker)
 	s.decider, _ = n.(Decider)
 	s.life, _ = n.(LimitLife)

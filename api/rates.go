@@ -178,6 +178,7 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var skipped uint64
+	known := time.Now()
 	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
@@ -185,6 +186,9 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 		case <-s.closing:
 			return nil
 		case <-tick.C:
+		}
+		if f := s.still(ctx, &known); f != nil {
+			return f
 		}
 		res, f := s.topRates(ctx, ask)
 		switch {

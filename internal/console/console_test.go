@@ -317,6 +317,39 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestLiveSignedOut: a page that is open is told that its session is over, at once and when it asks again: not that
+// the node does not answer.
+func TestLiveSignedOut(t *testing.T) {
+	c, token, _ := guarded(t, newFake(), time.Now)
+	srv := httptest.NewServer(c)
+	defer srv.Close()
+	defer c.Close()
+	signed, _ := do(c, post("/console/sign-in", url.Values{"token": {token}}))
+	cookie := signed.Cookies()[0]
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	told := func(after string, then func()) {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/console/live/overview", nil)
+		req.AddCookie(cookie)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%s: %v %v", after, err, res)
+		}
+		defer res.Body.Close()
+		then()
+		if text, err := io.ReadAll(res.Body); err != nil || !strings.HasSuffix(string(text), "event: signed-out\ndata: You are signed out: the session has ended, or its token was revoked. Load the page again to sign in.\n\n") {
+			t.Errorf("%s: %v %s", after, err, text)
+		}
+	}
+	told("signed out meanwhile", func() {
+		out := post("/console/sign-out", nil)
+		out.AddCookie(cookie)
+		do(c, out)
+	})
+	told("again", func() {})
+}
+
 func TestLines(t *testing.T) {
 	for _, tc := range []struct{ before, after, want string }{
 		{"a\nb\nc\n", "a\nx\nc\n", " a|-b|+x| c"},

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/api/auth"
 )
 
 // Bounds of live updates.
@@ -35,8 +38,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 		http.Error(w, "too many pages are open on this node", http.StatusServiceUnavailable)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	l := &liveWriter{w: w, conn: http.NewResponseController(w), last: map[string]string{}}
+	l := newLiveWriter(w)
 	_ = l.conn.SetReadDeadline(time.Time{}) // the stream has no end of its own
 	if r.page.Stream != nil {
 		c.stream(l, r)
@@ -56,8 +58,9 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 			return
 		case <-tick.C:
 		}
-		if r.signed && !c.still(r) {
-			return // revoked or signed out: the browser's next request is sent to sign in
+		if !c.still(r) {
+			l.goodbye()
+			return
 		}
 	}
 }
@@ -66,6 +69,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 func (c *Console) stream(l *liveWriter, r *Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	var out atomic.Bool // signed out
 	go func() {
 		check := time.NewTicker(liveEvery)
 		defer check.Stop()
@@ -76,7 +80,8 @@ func (c *Console) stream(l *liveWriter, r *Request) {
 			case <-c.closing:
 				cancel()
 			case <-check.C:
-				if r.signed && !c.still(r) {
+				if !c.still(r) {
+					out.Store(true)
 					cancel()
 				}
 			}
@@ -95,7 +100,10 @@ func (c *Console) stream(l *liveWriter, r *Request) {
 		}
 		return l.flush()
 	})
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case out.Load():
+		l.goodbye()
+	case err != nil && ctx.Err() == nil:
 		l.changed("trouble", problemOf(err).Detail)
 		_ = l.flush() // the reader may have gone
 		select {      // or the browser would ask again at once
@@ -105,8 +113,15 @@ func (c *Console) stream(l *liveWriter, r *Request) {
 	}
 }
 
-// still says whether the session that a stream began with is good.
+// still says whether the session, or the certificate, that a stream began with is good.
 func (c *Console) still(r *Request) bool {
+	if c.Guard == nil {
+		return true
+	}
+	if !r.signed {
+		who, err := c.Guard.Identify(r.Context(), r.TLS, nil)
+		return err == nil && who.Credential != auth.None
+	}
 	cookie, err := r.Cookie(c.cookie(r.Request))
 	if err != nil {
 		return false
@@ -153,6 +168,11 @@ type liveWriter struct {
 	sent time.Time
 }
 
+func newLiveWriter(w http.ResponseWriter) *liveWriter {
+	w.Header().Set("Content-Type", "text/event-stream")
+	return &liveWriter{w: w, conn: http.NewResponseController(w), last: map[string]string{}}
+}
+
 // changed adds an event, if it is not what was sent last.
 func (l *liveWriter) changed(name, data string) {
 	if was, ok := l.last[name]; ok && was == data {
@@ -164,6 +184,12 @@ func (l *liveWriter) changed(name, data string) {
 		fmt.Fprintf(&l.out, "data: %s\n", line)
 	}
 	l.out.WriteByte('\n')
+}
+
+// goodbye says that the reader is signed out: the page asks no more, and leads to where to sign in.
+func (l *liveWriter) goodbye() {
+	l.changed("signed-out", "You are signed out: the session has ended, or its token was revoked. Load the page again to sign in.")
+	_ = l.flush() // the reader may have gone
 }
 
 func (l *liveWriter) flush() error {

@@ -158,8 +158,12 @@ func remote(addr string) net.Addr {
 
 // toSignIn sends a reader to the sign-in page, and from there to where they were going.
 func (c *Console) toSignIn(w http.ResponseWriter, req *http.Request) {
+	if strings.HasPrefix(req.URL.Path, Root+"/live/") { // an EventSource would take the sign-in page for a node that does not answer
+		newLiveWriter(w).goodbye()
+		return
+	}
 	to := Root + "/sign-in"
-	if req.Method == http.MethodGet && !strings.HasPrefix(req.URL.Path, Root+"/live/") {
+	if req.Method == http.MethodGet {
 		to += "?next=" + url.QueryEscape(req.URL.RequestURI())
 	}
 	if req.Header.Get("HX-Request") == "true" {

@@ -75,6 +75,7 @@
     $$("[data-live]").forEach((e) => source.addEventListener(e.dataset.live, (ev) => fill(e, ev.data)));
     $$("[data-stream]").forEach((e) => source.addEventListener(e.dataset.stream, (ev) => add(e, ev.data)));
     source.addEventListener("trouble", (ev) => trouble(ev.data));
+    source.addEventListener("signed-out", (ev) => { still(); delete document.body.dataset.liveFrom; trouble(ev.data); });
     source.addEventListener("points", (ev) => points(JSON.parse(ev.data)));
   }
   function still() { if (source) { source.close(); source = null; } }
