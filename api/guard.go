@@ -332,6 +332,9 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		if f == nil {
 			ctx, f = r.enter(ctx, v)
 		}
+		if f == nil {
+			f = fromHere(req, v.rule)
+		}
 		if f != nil {
 			v.failed = f
 			r.note(v)
