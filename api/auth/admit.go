@@ -49,11 +49,22 @@ func (g *Guard) Admit(c *Caller, method string, req proto.Message) error {
 		return nil
 	}
 	for _, in := range r.Scopes(req) {
-		if err := g.Check(c, r.Permission, in, method); err != nil {
-			return err
+		if !g.Has(c, r.Permission, in) {
+			return g.deniedIn(c, r, method, in)
 		}
 	}
 	return nil
+}
+
+// deniedIn says besides where the caller has the permission, if a call would have to name that.
+func (g *Guard) deniedIn(c *Caller, r Rule, method string, in rbac.Scope) error {
+	e := &DeniedError{Caller: c, Permission: r.Permission.String(), Scope: in, Method: method}
+	if in == rbac.Everywhere {
+		for _, t := range []*rbac.Table{g.cfg.Table(), g.settings, g.builtIn} {
+			e.Has = append(e.Has, t.Where(c.names, r.Permission)...)
+		}
+	}
+	return e
 }
 
 // Check returns nil if a caller has a permission in a scope, and a *DeniedError if

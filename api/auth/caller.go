@@ -103,6 +103,7 @@ type DeniedError struct {
 	Permission string // empty if any credential would do
 	Scope      rbac.Scope
 	Method     string
+	Has        []rbac.Scope // where the caller has it, of a call that could have named one of these
 }
 
 // Error says what would have to be bound to whom.
@@ -120,7 +121,19 @@ func (e *DeniedError) Error() string {
 	if e.Scope == "" {
 		return fmt.Sprintf("%s needs %s", who, e.Permission)
 	}
-	return fmt.Sprintf("%s needs %s %s", who, e.Permission, in(e.Scope))
+	return fmt.Sprintf("%s needs %s %s", who, e.Permission, in(e.Scope)) + e.instead()
+}
+
+// instead leads to what the caller may ask.
+func (e *DeniedError) instead() string {
+	switch n := len(e.Has); n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; it has it %s: ask for that one alone", in(e.Has[0]))
+	default:
+		return fmt.Sprintf("; it has it %s, and in %d more: ask for one of them", in(e.Has[0]), n-1)
+	}
 }
 
 // unlisted stands for the permission of methods that the table does not have.

@@ -213,7 +213,7 @@ func TestEnterAndAdmit(t *testing.T) {
 		{ci, "QuotaService/AllowBatch", &quoratev1.AllowBatchRequest{Checks: []*quoratev1.AllowRequest{{Namespace: "web"}, {Namespace: "api"}, {Namespace: "web"}}}, `in namespace "api"`},
 		{ci, "QuotaService/Refund", &quoratev1.RefundRequest{Namespace: "web"}, `"client:ci" needs report`},
 		{ci, "RateService/TopRates", &quoratev1.TopRatesRequest{Namespace: "web"}, ""},
-		{ci, "RateService/TopRates", &quoratev1.TopRatesRequest{}, `"client:ci" needs rates.read everywhere`},
+		{ci, "RateService/TopRates", &quoratev1.TopRatesRequest{}, `"client:ci" needs rates.read everywhere; it has it in namespace "web": ask for that one alone`},
 		{ci, "OverrideService/SetOverrides", &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{{Namespace: "web"}, {Namespace: "api"}}}, `limits.write in namespace "api"`},
 		{ci, "OverrideService/DeleteOverrides", &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{{Namespace: "web"}}}, ""},
 		{ci, "LimitService/ApplyLimits", &quoratev1.ApplyLimitsRequest{}, ""}, // looks closer itself

@@ -77,6 +77,23 @@ func (t *Table) Somewhere(who []string, p Permission) bool {
 	return false
 }
 
+// Where returns the scopes in which one of some identities has a permission, sorted.
+func (t *Table) Where(who []string, p Permission) (out []Scope) {
+	for _, id := range who {
+		g := t.index[id]
+		if g == nil {
+			continue
+		}
+		for in, set := range g.in {
+			if set.Has(p) {
+				out = append(out, in)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Of returns the bindings of some identities.
 func (t *Table) Of(who []string) (out []Binding) {
 	for i := range t.bindings {
