@@ -171,9 +171,10 @@ type pastOptions struct {
 func newHistoryCommand() *cobra.Command {
 	var o pastOptions
 	cmd := &cobra.Command{
-		Use:   "history [LIMIT]",
+		Use:   "history [NAMESPACE[/LIMIT]]",
 		Short: "Print what limits were asked for: by the second, minute or hour",
-		Long: `Print what a limit was asked for, or without one, which limits were asked for.
+		Long: `Print what a limit was asked for, or without one, which limits were asked for, of
+all namespaces or of one.
 Points are seconds (of the last hour), minutes (30 days) or hours (2 years), as
 the nodes' settings say; times are UTC.
 
@@ -183,6 +184,7 @@ told all of it; otherwise the last column says who is missing. Of a limit in
 shadow, REFUSED is what would have been. Of a key the seconds are not recorded:
 MORE is how much more it can have been asked for.`,
 		Example: `  quorate history
+  quorate history web
   quorate history web/login --from 10m
   quorate history web/login --from 7d --step 1h -o csv > login.csv
   quorate history web/login --key acme --from 30m
@@ -205,12 +207,12 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
+	if namespace, ok := wholeNamespace(args); ok {
 		if o.output == "parquet" || o.output == "openmetrics" {
 			return usagef("-o %s: name the LIMIT whose history it is to be", o.output)
 		}
 		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
-			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{From: from, To: to, Top: o.top})
+			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top})
 		}, func(w io.Writer, res *quoratev1.HistoryLimitsResponse) error {
 			return printUsed(w, res, o.output == "csv")
 		})
@@ -231,6 +233,14 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		}
 		return printHistory(w, res)
 	})
+}
+
+// wholeNamespace says that no limit is named, and of which namespace all are meant; empty is of all.
+func wholeNamespace(args []string) (namespace string, ok bool) {
+	if len(args) == 0 {
+		return "", true
+	}
+	return args[0], !strings.Contains(args[0], "/")
 }
 
 func newHistoryKeysCommand() *cobra.Command {

@@ -195,8 +195,15 @@ func TestStatic(t *testing.T) {
 // guarded returns a console that asks who comes, a token of a viewer, and a func that revokes it.
 func guarded(t *testing.T, f *fakeConn, now func() time.Time) (c *Console, token string, revoke func()) {
 	t.Helper()
+	return guardedAs(t, f, now, rbac.Binding{Role: "planner", Scope: rbac.Everywhere})
+}
+
+// guardedAs is guarded with another role of the viewer.
+func guardedAs(t *testing.T, f *fakeConn, now func() time.Time, b rbac.Binding) (c *Console, token string, revoke func()) {
+	t.Helper()
 	text, id, hash := pki.NewBearer()
-	table, err := rbac.NewTable([]rbac.Binding{{Identity: "token:v", Role: "planner", Scope: rbac.Everywhere}})
+	b.Identity = "token:v"
+	table, err := rbac.NewTable([]rbac.Binding{b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +278,40 @@ func TestSignIn(t *testing.T) {
 	revoke()
 	if in(cookie) {
 		t.Error("in after the token was revoked")
+	}
+}
+
+// TestHome: who may see nothing of the overview begins with the first page of the navigation; and is told what a
+// rollback leaves alone.
+func TestHome(t *testing.T) {
+	f := newFake()
+	for _, name := range []string{"GetLimits", "ListVersions", "DiffLimits"} {
+		f.answer[name] = func(context.Context, any) (proto.Message, error) {
+			return map[string]proto.Message{"GetLimits": &quoratev1.GetLimitsResponse{}, "ListVersions": &quoratev1.ListVersionsResponse{}, "DiffLimits": &quoratev1.DiffLimitsResponse{}}[name], nil
+		}
+	}
+	for _, who := range []struct {
+		binding rbac.Binding
+		to      string
+		part    bool // of the namespaces
+	}{
+		{rbac.Binding{Role: "limit-writer", Scope: rbac.Namespace("web")}, "/console/limits", true},
+		{rbac.Binding{Role: "checker", Scope: rbac.Everywhere}, "", true},
+		{rbac.Binding{Role: "limit-writer", Scope: rbac.Everywhere}, "", false},
+		{rbac.Binding{Role: "operator", Scope: rbac.Everywhere}, "", false},
+	} {
+		c, token, _ := guardedAs(t, f, time.Now, who.binding)
+		signed, _ := do(c, post("/console/sign-in", url.Values{"token": {token}}))
+		as := func(req *http.Request) (*http.Response, string) {
+			req.AddCookie(signed.Cookies()[0])
+			return do(c, req)
+		}
+		if res, _ := as(httptest.NewRequest(http.MethodGet, "/console/", nil)); res.Header.Get("Location") != who.to {
+			t.Errorf("%+v: %d, leads to %q; want %q", who.binding, res.StatusCode, res.Header.Get("Location"), who.to)
+		}
+		if _, body := as(post("/console/versions/rollback", url.Values{"version": {"1"}})); strings.Contains(body, "Namespaces that you may neither read nor write stay") != who.part {
+			t.Errorf("%+v: %s", who.binding, body)
+		}
 	}
 }
 

@@ -98,6 +98,11 @@ func (r *Request) May(p rbac.Permission) bool {
 	return r.c.Guard == nil || r.Caller != nil && r.c.Guard.Somewhere(r.Caller, p)
 }
 
+// mayEverywhere says whether the caller has a permission in all namespaces.
+func (r *Request) mayEverywhere(p rbac.Permission) bool {
+	return r.c.Guard == nil || r.Caller != nil && r.c.Guard.Has(r.Caller, p, rbac.Everywhere)
+}
+
 // fragment says whether htmx asks for a part of a page.
 func (r *Request) fragment() bool { return r.Header.Get("HX-Request") == "true" }
 
@@ -107,8 +112,28 @@ type page struct {
 	set *template.Template
 }
 
+// home is the first page of the navigation for who may see nothing of the overview, such as the owner of one
+// namespace; empty is the overview.
+func (c *Console) home(r *Request) string {
+	if r.May(rbac.ClusterRead) || r.mayEverywhere(rbac.RatesRead) {
+		return ""
+	}
+	for _, p := range registry(c.Deps) {
+		if p.Group != "" && r.May(p.Need) {
+			return p.Path
+		}
+	}
+	return ""
+}
+
 // servePage answers with a page.
 func (c *Console) servePage(w http.ResponseWriter, r *Request) {
+	if r.page.Path == "" {
+		if home := c.home(r); home != "" {
+			http.Redirect(w, r.Request, Root+"/"+home, http.StatusSeeOther)
+			return
+		}
+	}
 	data, err := r.page.Load(r)
 	if err != nil {
 		c.fail(w, r, err)

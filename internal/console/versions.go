@@ -99,9 +99,12 @@ var rollback = Action{
 			return nil, err
 		}
 		number := strconv.FormatUint(*to, 10)
+		will := []string{"The limits of version " + number + " become a new version; nothing of the history goes.", changesText(diff.Changes) + " No bucket is refilled by it."}
+		if !r.mayEverywhere(rbac.LimitsRead) {
+			will = append(will, "Namespaces that you may neither read nor write stay as they are.")
+		}
 		return &Confirmation{
-			Title: "Roll back to version " + number, Button: "Roll back", Danger: true, Diff: changesDiff(diff.Changes),
-			Will:   []string{"The limits of version " + number + " become a new version; nothing of the history goes.", changesText(diff.Changes) + " No bucket is refilled by it."},
+			Title: "Roll back to version " + number, Button: "Roll back", Danger: true, Diff: changesDiff(diff.Changes), Will: will,
 			Fields: append(Hidden(r, "version"), Field{Name: "current", Type: "hidden", Value: strconv.FormatUint(current, 10)}, commentField(r)),
 		}, nil
 	},
