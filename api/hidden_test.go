@@ -86,6 +86,30 @@ func TestVersionsPerNamespace(t *testing.T) {
 	}
 }
 
+// TestGlobalKeys: the global default counts all namespaces together, so a key of it is neither shown to nor reset by
+// who may do that in one.
+func TestGlobalKeys(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-writer", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
+	set, err := quota.NewLimits(8, []quota.Limit{{LimitName: quota.Global, Rate: quota.Rate{Tokens: 1, Per: 1e9}, Burst: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limits = set
+	srv := NewHTTP(s, s.opts)
+	for _, c := range []struct{ method, path, body, permission string }{
+		{"GET", "/v1/keys?namespace=web&limit=a&key=k", "", "keys.read"},
+		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"a","key":"k"}`, "keys.reset"},
+	} {
+		w := s.do(srv.Handler, "web", c.method, c.path, c.body)
+		if want := c.permission + ` in namespace \"@global\"; web/a is not there, so the default of all namespaces counts it`; w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s %s: %d %s; want %s", c.method, c.path, w.Code, w.Body, want)
+		}
+		if w := s.do(srv.Handler, "all", c.method, c.path, c.body); w.Code != http.StatusOK {
+			t.Errorf("%s %s: %d %s", c.method, c.path, w.Code, w.Body)
+		}
+	}
+}
+
 // TestMissingPerNamespace: a limit that is not there leads to no namespace of others.
 func TestMissingPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"new": {Role: "limit-writer", Scope: rbac.Namespace("new")}, "check": {Role: "checker", Scope: rbac.Namespace("new")}})

@@ -2,13 +2,15 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, *fault) {
-	k, f := s.existing(req)
+	k, f := s.existing(ctx, req, rbac.KeysRead)
 	if f != nil {
 		return nil, f
 	}
@@ -31,7 +33,7 @@ func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*qu
 }
 
 func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, *fault) {
-	k, f := s.existing(req)
+	k, f := s.existing(ctx, req, rbac.KeysReset)
 	if f != nil {
 		return nil, f
 	}
@@ -42,8 +44,9 @@ func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) 
 	return &quoratev1.ResetKeyResponse{}, nil
 }
 
-// existing validates the key of a limit that there is.
-func (s *service) existing(m named) (quota.Key, *fault) {
+// existing validates the key of a limit that there is. The global default counts a key of all namespaces together, so
+// what is done to that is not for who has the permission in one of them.
+func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, *fault) {
 	k := keyOf(m)
 	if s.keys == nil {
 		return k, notServed("show or reset single keys")
@@ -52,8 +55,16 @@ func (s *service) existing(m named) (quota.Key, *fault) {
 		return k, f
 	}
 	limits := s.node.Limits()
-	if l, _ := limits.Resolve(k.LimitName, k.Key); l == nil {
+	l, _ := limits.Resolve(k.LimitName, k.Key)
+	switch v := visitOf(ctx); {
+	case l == nil:
 		return k, s.noSuchLimit(k.LimitName)
+	case l.LimitName == quota.Global && s.guard != nil && v != nil:
+		if err := s.guard.Check(v.caller, p, rbac.Namespace(l.Namespace), v.method); err != nil {
+			f := fromAuth(err)
+			f.detail += fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName)
+			return k, f
+		}
 	}
 	return k, nil
 }

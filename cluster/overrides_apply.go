@@ -107,23 +107,24 @@ func (m *metaFSM) Override(k quota.Key) *quota.Override {
 	return &o
 }
 
-// listOverrides returns at most count overrides of keys after one, of one limit
-// or (zero name) of all, and how many such there are without regard to after.
+// listOverrides returns at most count overrides of keys after one, of one limit, of
+// one namespace (no limit) or of all (zero name), and how many such there are without
+// regard to after.
 func (m *metaFSM) listOverrides(name quota.LimitName, after quota.Key, count int) ([]quota.Override, int) {
 	t := m.overrides.Load()
-	total := t.count
-	if name != (quota.LimitName{}) {
-		total = 0
-		if i, ok := t.limit(name); ok {
-			total = t.limits[i].count
-		}
-		if first := (quota.Key{LimitName: name}); after.Compare(first) < 0 {
-			after = first
-		}
+	of := func(n quota.LimitName) bool {
+		return (name.Namespace == "" || n.Namespace == name.Namespace) && (name.Limit == "" || n.Limit == name.Limit)
+	}
+	total := 0
+	for i, _ := t.limit(name); i < len(t.limits) && of(t.limits[i].name); i++ {
+		total += t.limits[i].count
+	}
+	if first := (quota.Key{LimitName: name}); after.Compare(first) < 0 {
+		after = first
 	}
 	var out []quota.Override
 	for k, rule := range t.after(after) {
-		if len(out) >= count || name != (quota.LimitName{}) && k.LimitName != name {
+		if len(out) >= count || !of(k.LimitName) {
 			break
 		}
 		out = append(out, limitproto.DecodeOverride(k, rule.unpack()))

@@ -90,8 +90,8 @@ func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted i
 
 // ListOverrides returns overrides as far as this node has applied them, sorted
 // by key: at most count and at most 10,000, of keys larger than after, of one
-// limit or (zero name) of all. total is how many there are of that limit, or of
-// all, without regard to after.
+// limit, of one namespace (no limit) or of all (zero name). total is how many such
+// there are without regard to after.
 func (n *Node) ListOverrides(name quota.LimitName, after quota.Key, count int) (list []quota.Override, total int) {
 	return n.meta.listOverrides(name, after, min(count, MaxOverridesCall))
 }

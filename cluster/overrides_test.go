@@ -101,6 +101,12 @@ func sameOverrides(t *testing.T, m *metaFSM, model map[quota.Key]quota.Override,
 		if got, _ := m.listOverrides(k.LimitName, after, 1<<30); len(got) != want2 || want2 > 0 && got[0].Key.Compare(k) <= 0 {
 			t.Errorf("%d of %v after %v; want %d", len(got), k.LimitName, after, want2)
 		}
+		in := func(o quota.Key) bool { return o.Namespace == k.Namespace }
+		rest := slices.DeleteFunc(slices.Clone(keys), func(o quota.Key) bool { return !in(o) || o.Compare(k) <= 0 })
+		got3, total3 := m.listOverrides(quota.LimitName{Namespace: k.Namespace}, after, 1<<30)
+		if all := len(slices.DeleteFunc(slices.Clone(keys), func(o quota.Key) bool { return !in(o) })); len(got3) != len(rest) || total3 != all {
+			t.Errorf("%d of namespace %v after %v, %d in all; want %d of %d", len(got3), k.Namespace, after, total3, len(rest), all)
+		}
 	}
 }
 
