@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -75,7 +74,7 @@ func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 	return from, to, err
 }
 
-// ask makes a call of RateService and prints its answer: as JSON, YAML, or what show writes.
+// ask makes a call of RateService and prints its answer: as JSON, or what show writes.
 func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), show func(io.Writer, R) error) error {
 	var res R
 	err := o.call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
@@ -92,39 +91,11 @@ func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Cont
 	if begun := api.BegunText(c); begun != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
 	}
-	switch o.output {
-	case "json":
+	if o.output == formJSON {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
 		return err
-	case "yaml":
-		return writeYAML(cmd.OutOrStdout(), res)
 	}
 	return show(cmd.OutOrStdout(), res)
-}
-
-// writeYAML writes an answer as YAML, with the names and the order of its JSON.
-func writeYAML(w io.Writer, res proto.Message) error {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(api.FormatJSON(res), &doc); err != nil {
-		return err
-	}
-	blockStyle(&doc)
-	data, err := yaml.Marshal(&doc)
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	return err
-}
-
-// blockStyle undoes the style of JSON.
-func blockStyle(n *yaml.Node) {
-	n.Style &^= yaml.FlowStyle | yaml.DoubleQuotedStyle
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (n.Value == "" || strings.ContainsAny(n.Value, ":#{}[],&*!|>'\"%@`\n")) {
-		n.Style |= yaml.DoubleQuotedStyle
-	}
-	for _, c := range n.Content {
-		blockStyle(c)
-	}
 }
 
 func coverageOf(res proto.Message) *quoratev1.Coverage {
@@ -197,7 +168,7 @@ MORE is how much more it can have been asked for.`,
 	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
 	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml", "parquet", "openmetrics")
+	outputFlag(cmd, &o.output, "table", "csv", "json", "parquet", "openmetrics")
 	cmd.AddCommand(newHistoryKeysCommand())
 	return cmd
 }
@@ -271,7 +242,7 @@ for, and the last line bounds each key that is not shown.`,
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many keys, 1 to 1000")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,10 +104,17 @@ func (y *yamlOut) document(value []byte) error {
 	return err
 }
 
+// notText11 are texts that readers of YAML 1.1, as most languages have, take for a boolean, a
+// number or a time; to YAML 1.2 they are text without quotes.
+var notText11 = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|=|<<|[-+.0-9][-+.:_0-9a-fxotz ]*)$`)
+
 // plain writes a value in lines of its own, with quotes where they are needed.
 func plain(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && notText11.MatchString(n.Value) {
+		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
 		plain(c)

@@ -71,12 +71,13 @@ func TestEveryCommandHasForms(t *testing.T) {
 
 func TestYAMLOut(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"object":  {`{"b":1,"a":["x",{"c":null}],"e":{},"l":[]}` + "\n", "b: 1\na:\n    - x\n    - c: null\ne: {}\nl: []\n"},
-		"lines":   {"{\"a\":1}\n{\"a\":2}\n", "a: 1\n---\na: 2\n"},
-		"pretty":  {"{\n  \"a\": [\n    1\n  ]\n}\n", "a:\n    - 1\n"},
-		"words":   {`{"a":"true","b":"1","c":"","d":"a: b","e":"~","f":"0x1","g":"1e3","h":"yes"}` + "\n", "a: \"true\"\nb: \"1\"\nc: \"\"\nd: 'a: b'\ne: \"~\"\nf: \"0x1\"\ng: \"1e3\"\nh: yes\n"},
-		"no JSON": {"nothing here\n", "nothing here\n"},
-		"nothing": {"", ""},
+		"object":            {`{"b":1,"a":["x",{"c":null}],"e":{},"l":[]}` + "\n", "b: 1\na:\n    - x\n    - c: null\ne: {}\nl: []\n"},
+		"lines":             {"{\"a\":1}\n{\"a\":2}\n", "a: 1\n---\na: 2\n"},
+		"pretty":            {"{\n  \"a\": [\n    1\n  ]\n}\n", "a:\n    - 1\n"},
+		"words":             {`{"a":"true","b":"1","c":"","d":"a: b","e":"~","f":"0x1","g":"1e3","h":"yesterday"}` + "\n", "a: \"true\"\nb: \"1\"\nc: \"\"\nd: 'a: b'\ne: \"~\"\nf: \"0x1\"\ng: \"1e3\"\nh: yesterday\n"},
+		"words of YAML 1.1": {`["yes","Off","y","=","12:30","1_000","017","2026-11-23","203.0.113.7","10/s"]` + "\n", "- \"yes\"\n- \"Off\"\n- \"y\"\n- \"=\"\n- \"12:30\"\n- \"1_000\"\n- \"017\"\n- \"2026-11-23\"\n- \"203.0.113.7\"\n- 10/s\n"},
+		"no JSON":           {"nothing here\n", "nothing here\n"},
+		"nothing":           {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -74,7 +74,7 @@ key was asked for in its busiest minute (or hour, of older times).`,
 	}
 	o.addFlags(cmd, "7d")
 	cmd.Flags().Int32Var(&top, "top", 20, "how many limits, 1 to 200")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ is the best single number, made so that the rule in force refuses what it did.`,
 	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as in force)")
 	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as in force)")
 	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as in force)")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }
 
@@ -245,7 +245,7 @@ most is beside it. The burst stays in proportion to the rate.`,
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
-	outputFlag(cmd, &o.output, "table", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "json")
 	return cmd
 }
 
@@ -295,7 +295,7 @@ history; weekdays are told apart from 21 on.`,
 	o.targets.addFlags(cmd)
 	cmd.Flags().Int32Var(&days, "days", 56, "days of history to learn from, 7 to 730")
 	cmd.Flags().Int32Var(&ahead, "ahead", 90, "days to look ahead, 1 to 365")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }
 
@@ -351,7 +351,7 @@ that cost the others where all share a parent.`,
 	}
 	o.addFlags(cmd, "1d")
 	cmd.Flags().Int32Var(&times, "times", 10, "how many times the median, 2 to 1000")
-	outputFlag(cmd, &o.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }
 

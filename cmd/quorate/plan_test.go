@@ -78,7 +78,7 @@ func TestPlanTables(t *testing.T) {
 	begun := proto.CloneOf(covered)
 	begun.Begins = &timestamppb.Timestamp{Seconds: noon.Seconds - 150}
 	b.WriteString(incompleteText(begun) + "\n" + incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
-	if err := writeYAML(&b, uses); err != nil {
+	if err := (&yamlOut{to: &b}).document(api.FormatJSON(uses)); err != nil {
 		t.Fatal(err)
 	}
 	golden.Hold(t, "testdata/plan.golden", b.String(), *rewrite)

@@ -37,7 +37,7 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
 	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
 	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
-	outputFlag(cmd, &r.output, "table", "csv", "json", "yaml")
+	outputFlag(cmd, &r.output, "table", "csv", "json")
 }
 
 func newRatesCommand() *cobra.Command {
@@ -160,8 +160,6 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 	case r.output == "json":
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
 		return err
-	case r.output == "yaml":
-		return writeYAML(cmd.OutOrStdout(), res)
 	case r.group != "":
 		err = printGroups(cmd.OutOrStdout(), res, r.output == "csv")
 	default:
