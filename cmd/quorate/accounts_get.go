@@ -168,7 +168,7 @@ func listAccounts(cmd *cobra.Command, t *targets, who identity, req *quoratev1.L
 		for _, s := range res.Accounts {
 			out = append(out, s)
 			id := s.GetId()
-			tbl.row(append([]string{orDash(id.GetIdentity()), orDash(id.GetNamespace()), cell(id.GetName()), cell(id.GetResourceType())}, stateCells(s)...)...)
+			tbl.row(append([]string{orNothing(id.GetIdentity()), orNothing(id.GetNamespace()), cell(id.GetName()), cell(id.GetResourceType())}, stateCells(s)...)...)
 		}
 		return out, res.NextPageToken, nil
 	})
@@ -281,7 +281,7 @@ func printAccountHistory(cmd *cobra.Command, output string, id account.ID, res *
 	}
 	t := newTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
 	for _, c := range res.Changes {
-		t.row(when(c.At), orDash(c.By), orDash(c.RequestId), num(c.PreviousBalance), num(c.NewBalance), policyWord(c.PolicyId, accountProto(id)))
+		t.row(when(c.At), orNothing(c.By), orNothing(c.RequestId), num(c.PreviousBalance), num(c.NewBalance), policyWord(c.PolicyId, accountProto(id)))
 	}
 	return t.write(cmd.OutOrStdout())
 }

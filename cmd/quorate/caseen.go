@@ -118,7 +118,7 @@ func printSeen(w io.Writer, r *quoratev1.RotateAuthorityResponse, silent []strin
 		fmt.Fprintln(w, "seen with a certificate of the earlier authority, which opens nothing after \"ca rotate --finish\":")
 		rows := newTable("IDENTITY", "LAST SEEN", "BY", "WITH A NEW ONE SINCE")
 		for _, s := range list[:min(len(list), maxShownSeen)] {
-			rows.row(cell(s.Identity), lastSeen(s), orDash(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
+			rows.row(cell(s.Identity), lastSeen(s), orNothing(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
 		}
 		if err := rows.write(w); err != nil {
 			return err

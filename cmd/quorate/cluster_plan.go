@@ -71,10 +71,6 @@ func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse
 		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
 		return err
 	}
-	if len(res.Groups) == 0 {
-		_, err := fmt.Fprintf(w, "nothing to do: all %d groups are as wanted\n", res.Total)
-		return err
-	}
 	t := newTable("GROUP", "VOTERS", "WANTED", "STEPS")
 	for _, g := range res.Groups {
 		steps := g.Steps
@@ -86,7 +82,7 @@ func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse
 			t.row("", "", "", printable(s))
 		}
 	}
-	if err := t.write(w); err != nil {
+	if err := t.writeOr(w, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total)); err != nil || len(res.Groups) == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)

@@ -249,7 +249,7 @@ for, and the last line bounds each key that is not shown.`,
 func printUses(w io.Writer, res *quoratev1.HistoryKeysResponse, csv bool) error {
 	tbl := newTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "MORE")
 	for _, k := range res.Keys {
-		tbl.row(keyCell(k.Key, csv), num(k.Attempted), num(k.Admitted), num(k.Refused), num(k.Error))
+		tbl.row(cell(k.Key), num(k.Attempted), num(k.Admitted), num(k.Refused), num(k.Error))
 	}
 	if csv {
 		return tbl.writeCSV(w)
@@ -268,7 +268,7 @@ func printUsed(w io.Writer, res *quoratev1.HistoryLimitsResponse, csv bool) erro
 	tbl := newTable("LIMIT", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P99", "COMPLETE")
 	for _, l := range res.Limits {
 		u := l.Use
-		tbl.row(l.Namespace+"/"+l.Limit, num(u.GetAttempted()), num(u.GetAdmitted()), num(u.GetRefused()), tokenRate(u.GetPeak()), tokenRate(u.GetMean()), tokenRate(u.GetP99()), completeCell(u))
+		tbl.row(l.Namespace+"/"+l.Limit, num(u.GetAttempted()), num(u.GetAdmitted()), num(u.GetRefused()), rateCell(u.GetPeak()), rateCell(u.GetMean()), rateCell(u.GetP99()), completeCell(u))
 	}
 	if csv {
 		return tbl.writeCSV(w)
@@ -279,6 +279,8 @@ func printUsed(w io.Writer, res *quoratev1.HistoryLimitsResponse, csv bool) erro
 	_, err := fmt.Fprintf(w, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, when(res.Coverage.GetAsOf()))
 	return err
 }
+
+func rateCell(v float64) string { return exact(tokenRate(v), v) }
 
 // tokenRate is tokens in a second in a few characters.
 func tokenRate(v float64) string {

@@ -138,15 +138,11 @@ func newJoinTokenListCommand() *cobra.Command {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
 				return err
 			}
-			if len(res.Tokens) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no join tokens")
-				return err
-			}
 			tbl := newTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY")
 			for _, k := range res.Tokens {
-				tbl.row(cell(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orDash(k.By))
+				tbl.row(cell(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orNothing(k.By))
 			}
-			return tbl.write(cmd.OutOrStdout())
+			return tbl.writeOr(cmd.OutOrStdout(), "no join tokens")
 		},
 	}
 	t.addFlags(cmd)

@@ -76,8 +76,8 @@ has one. "*" is the key of limits that have one bucket for everybody.`,
 func printKey(w io.Writer, res *quoratev1.GetKeyResponse) error {
 	tbl := newTable("COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED", "NODES", "LEADER")
 	for _, k := range res.Counters {
-		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+shadowMark(k.Rule), num(k.Remaining), fmt.Sprintf("%.1f", k.Rate),
-			num(k.Admitted), num(k.Refused), num(k.Members), orDash(k.Leader))
+		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+shadowMark(k.Rule), num(k.Remaining), perSecond(k.Rate),
+			num(k.Admitted), num(k.Refused), num(k.Members), orNothing(k.Leader))
 	}
 	if err := tbl.write(w); err != nil || res.Override == nil {
 		return err

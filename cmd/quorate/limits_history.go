@@ -57,19 +57,15 @@ a version back.`,
 }
 
 func printVersions(w io.Writer, versions []*quoratev1.LimitVersion) error {
-	if len(versions) == 0 {
-		_, err := fmt.Fprintln(w, "no versions: no limits were applied yet")
-		return err
-	}
-	tbl := newTable("VERSION", "WHEN", "WHO", "LIMITS", "+", "~", "-", "COMMENT")
+	tbl := newTable("VERSION", "WHEN", "WHO", "LIMITS", both("+", "added"), both("~", "changed"), both("-", "removed"), "COMMENT")
 	for _, v := range versions {
 		comment := v.Comment
 		if v.RollbackTo > 0 {
 			comment = strings.TrimSuffix(fmt.Sprintf("[back to %d] %s", v.RollbackTo, comment), " ")
 		}
-		tbl.row(num(v.Version), when(v.At), orDash(v.Author), num(v.Limits), num(v.Added), num(v.Changed), num(v.Removed), orDash(comment))
+		tbl.row(num(v.Version), when(v.At), orNothing(v.Author), num(v.Limits), num(v.Added), num(v.Changed), num(v.Removed), orNothing(comment))
 	}
-	return tbl.write(w)
+	return tbl.writeOr(w, "no versions: no limits were applied yet")
 }
 
 func newLimitsRollbackCommand() *cobra.Command {

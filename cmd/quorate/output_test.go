@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func TestYAMLOut(t *testing.T) {
 	}
 }
 
-// TestCSVOut: tables alone, keys whole, several tables apart.
+// TestCSVOut: tables alone, keys whole, numbers exact, several tables apart.
 func TestCSVOut(t *testing.T) {
 	long := strings.Repeat("k", 100) + "\n\"x"
 	var b, people bytes.Buffer
@@ -121,9 +122,21 @@ func TestCSVOut(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("%q\nwant\n%q", b.String(), want)
 	}
+	b.Reset()
+	tbl = newTable("KEY", "RATE", both("-", "removed"), "BY", "NOTE")
+	tbl.row(cell("a\x00b"), exact("0.0", .0125), nothing, orNothing(""), orNothing("-"))
+	if err := tbl.write(&csvOut{to: &b}); err != nil || b.String() != "key,rate,removed,by,note\na\x00b,0.0125,,,-\n" {
+		t.Errorf("%v %q", err, b.String())
+	}
+	b.Reset()
+	none := newTable("KEY")
+	if err := errors.Join(none.writeOr(&people, "no keys"), none.writeOr(&csvOut{to: &b}, "no keys")); err != nil || people.String() != "no keys\n" || b.String() != "key\n" {
+		t.Errorf("%v %q %q", err, people.String(), b.String())
+	}
+	people.Reset()
 	tbl = newTable("KEY")
 	tbl.row(cell(long))
-	if err := tbl.write(&people); err != nil || strings.Contains(people.String(), whole) || len(people.String()) > 80 {
+	if err := tbl.write(&people); err != nil || strings.Contains(people.String(), twoForms) || len(people.String()) > 80 {
 		t.Errorf("%v %q", err, people.String())
 	}
 }

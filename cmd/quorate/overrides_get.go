@@ -129,7 +129,7 @@ func (p *overridePrinter) page(list []*quoratev1.Override) error {
 		p.tbl.next()
 	}
 	for _, o := range list {
-		p.tbl.row(cell(o.Namespace+"/"+o.Limit), cell(o.Key), overrideText(o), orDash(o.Author), orDash(o.Comment))
+		p.tbl.row(cell(o.Namespace+"/"+o.Limit), cell(o.Key), overrideText(o), orNothing(o.Author), orNothing(o.Comment))
 	}
 	return p.tbl.write(p.w)
 }

@@ -79,19 +79,13 @@ key was asked for in its busiest minute (or hour, of older times).`,
 }
 
 func printHeadroom(w io.Writer, res *quoratev1.HeadroomResponse, csv bool) error {
-	tbl := newTable("LIMIT", "RULE", "FULL", "", "PEAK", "MEAN", "REFUSED", "IN WORDS")
-	if csv {
-		tbl = newTable("LIMIT", "RULE", "FULL", "HEADROOM", "PEAK", "MEAN", "REFUSED", "IN_WORDS")
-	}
+	tbl := newTable("LIMIT", "RULE", "FULL", both("", "headroom"), "PEAK", "MEAN", "REFUSED", "IN WORDS")
 	for _, h := range res.Limits {
-		rule, second := "-", bar(h.Saturation)
+		rule, second := nothing, exact(bar(h.Saturation), h.Headroom)
 		if h.Rule != nil {
 			rule = ruleText(h.Rule)
 		}
-		if csv {
-			second = fmt.Sprintf("%.4f", h.Headroom)
-		}
-		tbl.row(h.Namespace+"/"+h.Limit, rule, usedCell(h.Saturation, csv), second, tokenRate(h.Use.GetPeak()), tokenRate(h.Use.GetMean()), usedCell(h.RefusedPart, csv), h.Statement)
+		tbl.row(h.Namespace+"/"+h.Limit, rule, partCell(h.Saturation), second, rateCell(h.Use.GetPeak()), rateCell(h.Use.GetMean()), partCell(h.RefusedPart), h.Statement)
 	}
 	if csv {
 		return tbl.writeCSV(w)
@@ -236,6 +230,9 @@ most is beside it. The burst stays in proportion to the rate.`,
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.SuggestResponse, error) {
 				return c.Suggest(ctx, req)
 			}, func(w io.Writer, res *quoratev1.SuggestResponse) error {
+				if o.output == formCSV {
+					return suggestCSV(w, res)
+				}
 				if err := outcomes(w, res.Now, res.Outcome, "suggested"); err != nil {
 					return err
 				}
@@ -245,8 +242,20 @@ most is beside it. The burst stays in proportion to the rate.`,
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
-	outputFlag(cmd, &o.output, "table", "json")
+	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
+}
+
+// suggestCSV has the columns of an outcome, as numbers.
+func suggestCSV(w io.Writer, res *quoratev1.SuggestResponse) error {
+	tbl := newTable("OF", "RULE", "RATE", "BURST", "ATTEMPTED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST", "REFUSED_LIKELY", "EXACT", "ESTIMATE")
+	row := func(of string, o *quoratev1.WhatIfOutcome) {
+		tbl.row(of, ruleText(o.GetRule()), o.GetRule().GetRate(), num(o.GetRule().GetBurst()), num(o.GetAttempted()), num(o.GetRefusedAtLeast()),
+			num(o.GetRefusedAtMost()), num(o.GetRefusedLikely()), strconv.FormatBool(o.GetExact()), strconv.FormatBool(o.GetEstimate()))
+	}
+	row("in force", res.Now)
+	row("suggested", res.Outcome)
+	return tbl.writeCSV(w)
 }
 
 // portion is a part of a whole on the command line: 1% or 0.01.
@@ -305,13 +314,13 @@ func printForecast(w io.Writer, res *quoratev1.ForecastResponse, csv bool) error
 	for _, d := range res.Days {
 		demand := ""
 		if d.Demand != nil {
-			demand = tokenRate(*d.Demand)
+			demand = rateCell(*d.Demand)
 			was = append(was, *d.Demand)
 		} else {
 			will = append(will, d.Expected)
 		}
 		if csv || len(res.Days) <= 40 {
-			tbl.row(d.Day.AsTime().Format("2006-01-02"), demand, tokenRate(d.Expected), tokenRate(d.Low), tokenRate(d.High))
+			tbl.row(d.Day.AsTime().Format("2006-01-02"), demand, rateCell(d.Expected), rateCell(d.Low), rateCell(d.High))
 		}
 	}
 	if csv {
@@ -358,7 +367,7 @@ that cost the others where all share a parent.`,
 func printNoisy(w io.Writer, res *quoratev1.NoisyResponse, csv bool) error {
 	tbl := newTable("KEY", "ATTEMPTED", "REFUSED", "DEMAND", "OF_REFUSED", "MEDIANS", "IN WORDS")
 	for _, k := range res.Keys {
-		tbl.row(keyCell(k.Use.GetKey(), csv), num(k.Use.GetAttempted()), num(k.Use.GetRefused()), usedCell(k.DemandPart, csv), usedCell(k.RefusedPart, csv), fmt.Sprintf("%.0f", k.TimesMedian), k.Statement)
+		tbl.row(cell(k.Use.GetKey()), num(k.Use.GetAttempted()), num(k.Use.GetRefused()), partCell(k.DemandPart), partCell(k.RefusedPart), exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
 	}
 	if csv {
 		return tbl.writeCSV(w)

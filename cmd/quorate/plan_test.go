@@ -62,6 +62,12 @@ func TestPlanTables(t *testing.T) {
 			func() error { return exported(&b, history, csv) },
 			func() error { return exported(&b, &quoratev1.HistoryResponse{Coverage: complete}, csv) },
 			func() error { return printWhatIf(&b, whatIf, csv) },
+			func() error {
+				if !csv {
+					return nil
+				}
+				return suggestCSV(&b, &quoratev1.SuggestResponse{Now: whatIf.Now, Outcome: whatIf.Outcome})
+			},
 			func() error { return printHeadroom(&b, headroom, csv) },
 			func() error { return printForecast(&b, forecast, csv) },
 			func() error { return printNoisy(&b, noisy, csv) },

@@ -225,7 +225,7 @@ func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPolicies
 		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
 			options = "absolute_resource"
 		}
-		t.row(orDash(k.GetNamespace()), cell(k.GetName()), cell(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
+		t.row(orNothing(k.GetNamespace()), cell(k.GetName()), cell(k.GetResourceType()), num(int64(p.GetDefault())), num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
 	}
 	return t.write(w)
 }
@@ -304,7 +304,7 @@ func listPolicies(cmd *cobra.Command, t *targets, who identity, req *quoratev1.L
 		var out []proto.Message
 		for _, p := range res.Policies {
 			out = append(out, p)
-			tbl.row(printable(p.GetId().GetVersion()), num(p.Policies), when(p.LoadedAt), orDash(p.By))
+			tbl.row(printable(p.GetId().GetVersion()), num(p.Policies), when(p.LoadedAt), orNothing(p.By))
 		}
 		return out, res.NextPageToken, nil
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -174,7 +173,7 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 func printGroups(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
 	tbl := newTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING")
 	for _, g := range res.Groups {
-		tbl.row(orDash(keyCell(g.Value, csv)), num(g.Keys), fmt.Sprintf("%.1f", g.Rate), fmt.Sprintf("%.1f", g.Demand), usedCell(g.Utilisation, csv), num(g.Attempted), num(g.Admitted), num(g.Refused), num(g.Remaining))
+		tbl.row(orNothing(g.Value), num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), partCell(g.Utilisation), num(g.Attempted), num(g.Admitted), num(g.Refused), num(g.Remaining))
 	}
 	if csv {
 		return tbl.writeCSV(w)
@@ -213,9 +212,9 @@ func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
 	}
 	tbl := newTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING", "NODES", "RANGE", "LEADER")
 	for _, k := range res.Keys {
-		tbl.row(k.Namespace+"/"+k.Limit, keyCell(k.Key, csv), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling())+shadowMark(k.Rule),
-			fmt.Sprintf("%.1f", k.Rate), fmt.Sprintf("%.1f", k.Demand), usedCell(k.Utilisation, csv), num(k.Attempted), num(k.Admitted), num(k.Refused),
-			num(k.Remaining), num(k.Members), num(k.Range), orDash(k.Leader))
+		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling())+shadowMark(k.Rule),
+			perSecond(k.Rate), perSecond(k.Demand), partCell(k.Utilisation), num(k.Attempted), num(k.Admitted), num(k.Refused),
+			num(k.Remaining), num(k.Members), num(k.Range), orNothing(k.Leader))
 	}
 	if csv {
 		return tbl.writeCSV(w)
@@ -223,18 +222,8 @@ func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
 	return tbl.write(w)
 }
 
-// usedCell is a part as a table shows it, or as a program reads it.
-func usedCell(part float64, plain bool) string {
-	if plain {
-		return strconv.FormatFloat(part, 'f', 4, 64)
-	}
-	return fmt.Sprintf("%.0f%%", 100*part)
-}
+// partCell is a part, which people see in per cent.
+func partCell(part float64) string { return exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
-// keyCell is a key as a table shows it, or whole.
-func keyCell(key string, whole bool) string {
-	if whole {
-		return key
-	}
-	return show(key)
-}
+// perSecond is tokens per second.
+func perSecond(v float64) string { return exact(fmt.Sprintf("%.1f", v), v) }

@@ -184,7 +184,7 @@ func printBindings(w io.Writer, bindings []*quoratev1.Binding) error {
 		if where == "*" {
 			where = "everywhere"
 		}
-		rows.row(cell(b.Identity), orPermissions(b), cell(where), strings.ReplaceAll(b.KeptIn, "_", " "), orDash(b.By))
+		rows.row(cell(b.Identity), orPermissions(b), cell(where), strings.ReplaceAll(b.KeptIn, "_", " "), orNothing(b.By))
 	}
 	return rows.write(w)
 }

@@ -91,7 +91,7 @@ func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, list [
 		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
 	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
 	for _, n := range st.Nodes {
-		nodes.row(cell(n.Id), stateWord(n), orDash(n.Zone), orDash(n.Version), orDash(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), num(n.Clients), roundTrip(n, st.Node))
+		nodes.row(cell(n.Id), stateWord(n), orNothing(n.Zone), orNothing(n.Version), orNothing(n.PeerAddress), answers(n), num(n.Replicas), num(n.Leads), num(n.Clients), roundTrip(n, st.Node))
 	}
 	if err := nodes.write(w); err != nil {
 		return err
@@ -141,7 +141,7 @@ func answers(n *quoratev1.NodeStatus) string {
 
 func roundTrip(n *quoratev1.NodeStatus, self string) string {
 	if d := n.RoundTrip.AsDuration(); d > 0 && n.Id != self && n.Connected {
-		return d.Round(10 * time.Microsecond).String()
+		return exact(d.Round(10*time.Microsecond).String(), d.Seconds())
 	}
 	return "-"
 }

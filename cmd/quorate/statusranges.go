@@ -36,7 +36,7 @@ func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
 		if r.Lag != nil {
 			lag = num(*r.Lag)
 		}
-		t.row(num(r.Id), orDash(r.Leader), num(r.Term), lag, names(r.Replicas), names(r.Former), orDash(r.Step))
+		t.row(num(r.Id), orNothing(r.Leader), num(r.Term), lag, names(r.Replicas), names(r.Former), orNothing(r.Step))
 	}
 	fmt.Fprintln(w)
 	return t.write(w)

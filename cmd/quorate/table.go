@@ -68,12 +68,21 @@ func (t *table) write(w io.Writer) error {
 	return err
 }
 
+// writeOr writes a table, or to people, when it has no rows, a sentence.
+func (t *table) writeOr(w io.Writer, none string) error {
+	if _, csv := w.(*csvOut); len(t.rows) == 1 && !csv {
+		_, err := io.WriteString(w, none+"\n")
+		return err
+	}
+	return t.write(w)
+}
+
 // writeCSV writes the rows for other programs, with the headers in lower case (RFC 4180). A
 // later part of a table has none.
 func (t *table) writeCSV(w io.Writer) error {
 	header := make([]string, len(t.rows[0]))
 	for i, h := range t.rows[0] {
-		header[i] = strings.ReplaceAll(strings.ToLower(h), " ", "_")
+		header[i] = strings.ReplaceAll(strings.ToLower(programCell(h)), " ", "_")
 	}
 	out := csv.NewWriter(w)
 	if strings.Join(header, "") != "" {
@@ -82,7 +91,7 @@ func (t *table) writeCSV(w io.Writer) error {
 	for _, r := range t.rows[1:] {
 		cells := make([]string, len(r))
 		for i, c := range r {
-			cells[i] = strings.TrimPrefix(c, whole)
+			cells[i] = programCell(c)
 		}
 		_ = out.Write(cells)
 	}
@@ -91,16 +100,46 @@ func (t *table) writeCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// whole begins a cell of which people see what fits, and programs all.
-const whole = "\x00"
+// twoForms begins a cell that is one text for programs and another for people, and stands
+// between the two: what people see has none in it.
+const twoForms = "\x00"
+
+// both is a cell in two forms.
+func both(people, program string) string { return twoForms + program + twoForms + people }
 
 // cell is what others chose, such as a key: cut short and made safe for people, as it is for
 // programs.
-func cell(s string) string { return whole + s }
+func cell(s string) string { return both(show(s), s) }
+
+// orNothing is a cell of what there may be none of.
+func orNothing(s string) string {
+	if s == "" {
+		return nothing
+	}
+	return cell(s)
+}
+
+// exact is a number that people see rounded.
+func exact(people string, v float64) string {
+	return both(people, strconv.FormatFloat(v, 'f', -1, 64))
+}
+
+// nothing is a cell in which there is nothing to say; to programs it is empty.
+const nothing = "-"
 
 func shownCell(c string) string {
-	if s, ok := strings.CutPrefix(c, whole); ok {
-		return show(s)
+	if strings.HasPrefix(c, twoForms) {
+		return c[strings.LastIndex(c, twoForms)+1:]
+	}
+	return c
+}
+
+func programCell(c string) string {
+	switch {
+	case strings.HasPrefix(c, twoForms):
+		return c[1:strings.LastIndex(c, twoForms)]
+	case c == nothing:
+		return ""
 	}
 	return c
 }

@@ -100,7 +100,7 @@ func printTokens(w io.Writer, res *quoratev1.ListTokensResponse) error {
 		if t.ExpiresAt != nil {
 			end = when(t.ExpiresAt)
 		}
-		rows.row(t.Id, "token:"+t.Name, end, orDash(t.By), orDash(t.Comment))
+		rows.row(t.Id, cell("token:"+t.Name), end, orNothing(t.By), orNothing(t.Comment))
 	}
 	return rows.write(w)
 }
