@@ -42,6 +42,13 @@ func completeNames(root *cobra.Command) {
 	}
 }
 
+// completeWords completes a flag that takes one of some words.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // invariant: the flag is there
+	}
+}
+
 // onFlag completes a flag, if the command has it and completes it in no way of its own.
 func (c completer) onFlag(cmd *cobra.Command, flag string) {
 	if cmd.LocalNonPersistentFlags().Lookup(flag) == nil {
@@ -66,8 +73,10 @@ func completerOf(use string) (c completer, many bool) {
 	first := words[1]
 	many = strings.Contains(first, "...") && len(words) == 2
 	switch strings.Trim(first, "[].") {
-	case "NAMESPACE/LIMIT":
+	case "NAMESPACE/LIMIT", "LIMIT":
 		return limitNames, many
+	case "NAMESPACE":
+		return namespaces, many
 	case "NAMESPACE[/LIMIT":
 		return limitsAndNamespaces, many
 	case "NAME":

@@ -56,9 +56,7 @@ note, 1 that there are some, 2 that the file is not valid.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "form of the file: "+strings.Join(forms, ", ")+" (required)")
 	cmd.Flags().StringVarP(&to, "output", "o", "", "write the limit file here (default: standard output)")
-	if err := cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
-	}
+	completeWords(cmd, "from", forms...)
 	return cmd
 }
 

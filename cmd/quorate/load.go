@@ -80,6 +80,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long, at most %v", maxLoadDuration))
 	f.IntVar(&l.keys, "keys", 1, fmt.Sprintf("number of keys, at most %d", maxLoadKeys))
 	f.StringVar(&l.dist, "dist", "uniform", "how often each key comes: uniform or zipf (s = 1.1)")
+	completeWords(cmd, "dist", "uniform", "zipf")
 	f.StringVar(&l.skew, "spread", "even", "weights of the nodes, such as 90/5/5, or even")
 	f.IntVar(&l.batch, "batch", 1, fmt.Sprintf("checks per call, 1 to %d; above 1 they go through AllowBatch", api.MaxBatch))
 	f.IntVar(&l.conns, "conns", 2, fmt.Sprintf("connections per node, 1 to %d", maxLoadConns))

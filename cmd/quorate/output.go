@@ -33,9 +33,7 @@ func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
 	}
 	slices.Sort(forms[len(own):])
 	cmd.Flags().StringVarP(to, "output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // invariant: the flag is there
-	}
+	completeWords(cmd, "output", forms...)
 	next := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -149,6 +149,7 @@ is the best single number, made so that the rule in force refuses what it did.`,
 	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as in force)")
 	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as in force)")
 	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as in force)")
+	completeWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
 	outputFlag(cmd, &o.output, "table", "csv", "json")
 	return cmd
 }

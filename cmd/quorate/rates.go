@@ -30,9 +30,7 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Int32Var(&r.top, "top", api.DefaultTop, fmt.Sprintf("how many keys, 1 to %d", api.MaxTop))
 	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
 	cmd.Flags().StringVar(&r.by, "by", "demand", "what is first: the most of "+strings.Join(orders, ", ")+" (of that the least)")
-	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
-	}
+	completeWords(cmd, "by", orders...)
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
 	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
 	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")

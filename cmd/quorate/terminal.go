@@ -51,9 +51,7 @@ func colours(cmd *cobra.Command) palette {
 func colourFlag(root *cobra.Command) {
 	modes := []string{"auto", "always", "never"}
 	root.PersistentFlags().Var(&oneWord{word: modes[0], of: modes}, "color", "colours: auto, always or never")
-	if err := root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // invariant: the flag is there
-	}
+	completeWords(root, "color", modes...)
 }
 
 // oneWord is a flag whose value is one of a few words.

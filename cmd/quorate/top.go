@@ -58,9 +58,7 @@ rest. --once prints one screen, and needs no terminal.`,
 	o.addFlags(cmd)
 	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
 	cmd.Flags().StringVar(&o.by, "by", "demand", "how keys are sorted at first: "+strings.Join(orders, ", "))
-	if err := cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there
-	}
+	completeWords(cmd, "by", orders...)
 	cmd.Flags().DurationVar(&o.every, "every", time.Second, "how often to ask, 200ms to 1h")
 	cmd.Flags().BoolVar(&o.once, "once", false, "print one screen of what happens in that time, and end")
 	return cmd
