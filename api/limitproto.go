@@ -76,7 +76,7 @@ func shortLimit(l *quota.Limit) *quoratev1.Limit {
 
 func tierProto(t *quota.Tier) *quoratev1.Tier {
 	out := &quoratev1.Tier{Kind: quoratev1.Kind(t.Kind + 1), Burst: t.Burst}
-	if t.Kind != quota.Concurrency {
+	if t.Rate != (quota.Rate{}) { // what counts what is in flight has none, nor has what is unlimited or banned
 		out.Rate = t.Rate.String()
 	}
 	if t.Kind == quota.CalendarWindow {

@@ -91,3 +91,12 @@ func TestTiersOfOneLimit(t *testing.T) {
 		t.Errorf("%v", r.pb.Tiers)
 	}
 }
+
+// TestLimitProtoWithoutRate: what has no rate is told with none, and 0/0s is none.
+func TestLimitProtoWithoutRate(t *testing.T) {
+	for _, l := range []quota.Limit{{Class: quota.Unlimited}, {Class: quota.Banned}, {Kind: quota.Concurrency, Burst: 3}} {
+		if got := LimitProto(&l).Rate; got != "" {
+			t.Errorf("%v %v: the rate is %q", l.Class, l.Kind, got)
+		}
+	}
+}

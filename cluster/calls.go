@@ -364,5 +364,9 @@ func limitProto(l *quota.Limit) *quoratev1.Limit {
 	if l.Ceiling == quota.Hard {
 		c = quoratev1.Ceiling_CEILING_HARD
 	}
-	return &quoratev1.Limit{Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Ceiling: c}
+	out := &quoratev1.Limit{Namespace: l.Namespace, Name: l.LimitName.Limit, Burst: l.Burst, Ceiling: c}
+	if l.Rate != (quota.Rate{}) { // what counts what is in flight has none
+		out.Rate = l.Rate.String()
+	}
+	return out
 }
