@@ -34,11 +34,17 @@ func Export(w io.Writer, format string, res *quoratev1.HistoryResponse) (bool, e
 	}
 	rows := make([]export.Row, 0, len(res.Points))
 	for _, p := range res.Points {
-		rows = append(rows, export.Row{
+		row := export.Row{
 			Namespace: res.Namespace, Limit: res.Limit, Key: res.Key, Start: p.Start.AsTime(), Seconds: p.Seconds,
-			Attempted: p.Attempted, Admitted: p.Admitted, Refused: p.Refused, Over: p.OverAdmitted, Needless: p.NeedlessRefusals,
-			Peak: p.Peak, Mean: p.Mean, P50: p.P50, P95: p.P95, P99: p.P99, Complete: p.Complete, Missing: strings.Join(p.Missing, " "),
-		})
+			Attempted: p.Attempted, Admitted: p.Admitted, Refused: p.Refused, Mean: p.Mean, Complete: p.Complete, Missing: strings.Join(p.Missing, " "),
+		}
+		if res.Key == "" {
+			row.Over, row.Needless = &p.OverAdmitted, &p.NeedlessRefusals
+			row.Peak, row.P50, row.P95, row.P99 = &p.Peak, &p.P50, &p.P95, &p.P99
+		} else {
+			row.More = &p.Error
+		}
+		rows = append(rows, row)
 	}
 	return true, form.write(w, rows)
 }

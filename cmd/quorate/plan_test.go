@@ -140,6 +140,11 @@ func TestKeyHistory(t *testing.T) {
 	if strings.Contains(b.String(), "in a second") {
 		t.Errorf("%s", b.String())
 	}
+	b.Reset()
+	const row = "web,login,acme,1970-01-01T00:00:00Z,60,120,90,30,,,,2,,,,true,,7\n"
+	if err := exported(&b, res, true); err != nil || !strings.HasSuffix(b.String(), "\n"+row) {
+		t.Errorf("%v %s\nwant %s", err, b.String(), row)
+	}
 }
 
 func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {

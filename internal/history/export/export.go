@@ -18,7 +18,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Row is a point of a limit's history. Amounts are tokens, demand is tokens per second.
+// Row is a point of a limit's history. Amounts are tokens, demand is tokens per second. What
+// is nil is not recorded: of one key its seconds are not; of all keys nothing is left to add.
 type Row struct {
 	Namespace string    `parquet:"namespace,dict"`
 	Limit     string    `parquet:"limit,dict"`
@@ -28,39 +29,56 @@ type Row struct {
 	Attempted int64     `parquet:"attempted"`
 	Admitted  int64     `parquet:"admitted"`
 	Refused   int64     `parquet:"refused"`
-	Over      float64   `parquet:"over_admitted"`
-	Needless  float64   `parquet:"needless_refusals"`
-	Peak      float64   `parquet:"peak"`
+	Over      *float64  `parquet:"over_admitted,optional"`
+	Needless  *float64  `parquet:"needless_refusals,optional"`
+	Peak      *float64  `parquet:"peak,optional"`
 	Mean      float64   `parquet:"mean"`
-	P50       float64   `parquet:"p50"`
-	P95       float64   `parquet:"p95"`
-	P99       float64   `parquet:"p99"`
+	P50       *float64  `parquet:"p50,optional"`
+	P95       *float64  `parquet:"p95,optional"`
+	P99       *float64  `parquet:"p99,optional"`
 	Complete  bool      `parquet:"complete"`
-	Missing   string    `parquet:"missing"` // nodes, separated by blanks
+	Missing   string    `parquet:"missing"`       // nodes, separated by blanks
+	More      *int64    `parquet:"more,optional"` // of a key: how much more it can have been asked for
 }
 
 // Header is the first line of the CSV, and the names of the Parquet columns.
 var Header = []string{
 	"namespace", "limit", "key", "start", "seconds", "attempted", "admitted", "refused", "over_admitted", "needless_refusals",
-	"peak", "mean", "p50", "p95", "p99", "complete", "missing",
+	"peak", "mean", "p50", "p95", "p99", "complete", "missing", "more",
 }
 
 // CSV writes rows as RFC 4180 has it, with Header first. Times are RFC 3339, UTC.
 func CSV(w io.Writer, rows []Row) error {
 	out := csv.NewWriter(w)
 	_ = out.Write(Header) // its error stays for Error
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	for i := range rows {
 		r := &rows[i]
 		_ = out.Write([]string{
 			r.Namespace, r.Limit, r.Key, r.Start.UTC().Format(time.RFC3339), strconv.Itoa(int(r.Seconds)),
 			strconv.FormatInt(r.Attempted, 10), strconv.FormatInt(r.Admitted, 10), strconv.FormatInt(r.Refused, 10),
-			number(r.Over), number(r.Needless), number(r.Peak), number(r.Mean), number(r.P50), number(r.P95), number(r.P99),
-			strconv.FormatBool(r.Complete), r.Missing,
+			known(r.Over), known(r.Needless), known(r.Peak), number(r.Mean), known(r.P50), known(r.P95), known(r.P99),
+			strconv.FormatBool(r.Complete), r.Missing, more(r),
 		})
 	}
 	out.Flush()
 	return out.Error()
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// known is a number, or nothing.
+func known(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return number(*v)
+}
+
+func more(r *Row) string {
+	if r.More == nil {
+		return ""
+	}
+	return strconv.FormatInt(*r.More, 10)
 }
 
 // Parquet writes rows as one file.
@@ -78,14 +96,14 @@ func Parquet(w io.Writer, rows []Row) error {
 // families are the metrics of OpenMetrics: gauges, each of the seconds before its timestamp.
 var families = []struct {
 	name, help string
-	value      func(*Row) float64
+	value      func(*Row) string // empty: it is not known
 }{
-	{"quorate_history_attempted_tokens", "Tokens asked for in the point.", func(r *Row) float64 { return float64(r.Attempted) }},
-	{"quorate_history_admitted_tokens", "Tokens admitted in the point.", func(r *Row) float64 { return float64(r.Admitted) }},
-	{"quorate_history_refused_tokens", "Tokens refused in the point.", func(r *Row) float64 { return float64(r.Refused) }},
-	{"quorate_history_demand_peak_tokens_per_second", "The highest demand of a second.", func(r *Row) float64 { return r.Peak }},
-	{"quorate_history_demand_mean_tokens_per_second", "The mean demand of a second.", func(r *Row) float64 { return r.Mean }},
-	{"quorate_history_demand_p99_tokens_per_second", "What 99 of 100 seconds did not exceed.", func(r *Row) float64 { return r.P99 }},
+	{"quorate_history_attempted_tokens", "Tokens asked for in the point.", func(r *Row) string { return strconv.FormatInt(r.Attempted, 10) }},
+	{"quorate_history_admitted_tokens", "Tokens admitted in the point.", func(r *Row) string { return strconv.FormatInt(r.Admitted, 10) }},
+	{"quorate_history_refused_tokens", "Tokens refused in the point.", func(r *Row) string { return strconv.FormatInt(r.Refused, 10) }},
+	{"quorate_history_demand_peak_tokens_per_second", "The highest demand of a second.", func(r *Row) string { return known(r.Peak) }},
+	{"quorate_history_demand_mean_tokens_per_second", "The mean demand of a second.", func(r *Row) string { return number(r.Mean) }},
+	{"quorate_history_demand_p99_tokens_per_second", "What 99 of 100 seconds did not exceed.", func(r *Row) string { return known(r.P99) }},
 }
 
 // OpenMetrics writes rows as OpenMetrics 1.0 text. A point's timestamp is its end. A key is in
@@ -96,12 +114,16 @@ func OpenMetrics(w io.Writer, rows []Row) error {
 		fmt.Fprintf(&b, "# TYPE %s gauge\n# HELP %s %s\n", f.name, f.name, f.help)
 		for i := range rows {
 			r := &rows[i]
+			value := f.value(r)
+			if value == "" {
+				continue
+			}
 			key := ""
 			if r.Key != "" {
 				key = `,key="` + escape(r.Key) + `"`
 			}
 			fmt.Fprintf(&b, "%s{namespace=\"%s\",limit=\"%s\"%s} %s %d\n", f.name, escape(r.Namespace), escape(r.Limit), key,
-				strconv.FormatFloat(f.value(r), 'f', -1, 64), r.Start.Unix()+int64(r.Seconds))
+				value, r.Start.Unix()+int64(r.Seconds))
 		}
 	}
 	b.WriteString("# EOF\n")
