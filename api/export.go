@@ -10,7 +10,10 @@ import (
 	"github.com/quorate/quorate/internal/history/export"
 )
 
-const exportPath = "/v1/history/export"
+const (
+	exportPath   = "/v1/history/export"
+	parquetMedia = "application/vnd.apache.parquet"
+)
 
 // exports are the forms of an export. JSON is that of all answers.
 var exports = map[string]struct {
@@ -18,7 +21,7 @@ var exports = map[string]struct {
 	write func(io.Writer, []export.Row) error
 }{
 	"csv":         {"text/csv; charset=utf-8", export.CSV},
-	"parquet":     {"application/vnd.apache.parquet", export.Parquet},
+	"parquet":     {parquetMedia, export.Parquet},
 	"openmetrics": {"application/openmetrics-text; version=1.0.0; charset=utf-8", export.OpenMetrics},
 }
 

@@ -38,7 +38,8 @@ func describe(routes []route) []byte {
 		},
 		"servers":    []object{{"url": "/"}},
 		"paths":      paths,
-		"components": object{"schemas": d.schemas},
+		"components": object{"schemas": d.schemas, "securitySchemes": waysIn},
+		"security":   anyWayIn,
 	})
 	if err != nil {
 		panic(err) // invariant: maps of strings have a JSON form
@@ -54,6 +55,16 @@ func (r *router) getOpenAPI(w http.ResponseWriter, req *http.Request) int {
 }
 
 type object = map[string]any
+
+// waysIn are how callers say who they are, and anyWayIn that one of them does, or
+// none where a cluster asks for none.
+var (
+	waysIn = object{
+		"token":       object{"type": "http", "scheme": "bearer", "description": "A bearer token of the cluster, or a JWT of an issuer that it trusts."},
+		"certificate": object{"type": "mutualTLS", "description": "A client certificate that the cluster's authority signed."},
+	}
+	anyWayIn = []object{{"token": []string{}}, {"certificate": []string{}}, {}}
+)
 
 var problemSchema = object{
 	"type": "object", "description": "An error, in the form of RFC 9457.", "required": []string{"type", "title", "status", "detail"},
@@ -124,6 +135,7 @@ func (d *document) responses(r *route) object {
 			name, _, _ := strings.Cut(form.media, ";")
 			media[name] = object{"schema": object{"type": "string"}}
 		}
+		media[parquetMedia] = object{"schema": object{"type": "string", "format": "binary"}}
 	case "/v1/plan/report":
 		media["text/html"] = object{"schema": object{"type": "string"}}
 		media["text/plain"] = object{"schema": object{"type": "string"}}
@@ -226,7 +238,7 @@ func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 	case protoreflect.MessageKind:
 		switch fd.Message().FullName() {
 		case "google.protobuf.Duration":
-			return object{"type": "number", "minimum": 0}
+			return object{"type": "number", "format": "double", "minimum": 0}
 		case "google.protobuf.Timestamp":
 			return object{"type": "string", "format": "date-time"}
 		}
@@ -240,15 +252,17 @@ func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 	case protoreflect.BoolKind:
 		return object{"type": "boolean"}
 	case protoreflect.DoubleKind:
-		return object{"type": "number"}
+		return object{"type": "number", "format": "double"}
 	case protoreflect.StringKind:
 		return object{"type": "string"}
 	case protoreflect.BytesKind:
 		return object{"type": "string", "contentEncoding": "base64"}
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
-		return object{"type": "integer", "minimum": 0}
+		return object{"type": "integer", "format": "int64", "minimum": 0}
+	case protoreflect.Int32Kind:
+		return object{"type": "integer", "format": "int32"}
 	}
-	return object{"type": "integer"}
+	return object{"type": "integer", "format": "int64"} // without it generated clients take 32 bits
 }
 
 // comments reads the comments of all messages, fields, services and calls, by

@@ -54,6 +54,32 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
+// TestOpenAPIForGenerators: what clients are generated from says how wide numbers are, and how a
+// credential is given.
+func TestOpenAPIForGenerators(t *testing.T) {
+	doc := loadOpenAPI(t)
+	for name, s := range doc.Components.Schemas {
+		for field, p := range s.Value.Properties {
+			if name != "Problem" && p.Value != nil && p.Value.Type.Includes("integer") && p.Value.Format == "" {
+				t.Errorf("%s.%s: a whole number without a format", name, field)
+			}
+		}
+	}
+	if f := doc.Components.Schemas["HistoryPoint"].Value.Properties["attempted"].Value.Format; f != "int64" {
+		t.Errorf("tokens are %s", f)
+	}
+	for _, one := range doc.Security {
+		for name := range one {
+			if doc.Components.SecuritySchemes[name] == nil {
+				t.Errorf("there is no credential %s", name)
+			}
+		}
+	}
+	if len(doc.Security) != 3 || doc.Components.SecuritySchemes["token"].Value.Scheme != "bearer" {
+		t.Errorf("%v", doc.Security)
+	}
+}
+
 // TestOpenAPIDescribesAnswers holds real answers against the schemas.
 func TestOpenAPIDescribesAnswers(t *testing.T) {
 	doc := loadOpenAPI(t)

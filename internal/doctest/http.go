@@ -161,6 +161,9 @@ func (s schema) name() string {
 	}
 	switch t := s.Type.(type) {
 	case string:
+		if t != "string" {
+			return t // how wide a number is matters to generated clients alone
+		}
 		return strings.TrimSuffix(t+", "+s.Format, ", ")
 	case []any:
 		words := make([]string, len(t))
