@@ -223,9 +223,9 @@ func planning() []Alert {
 	return []Alert{
 		{
 			Name: "QuorateLimitRefusesMuch", Severity: info, For: "30m", Expr: "namespace_limit:quorate_refused:ratio_rate5m > 0.2",
-			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} refuses more than a fifth of what is asked for",
+			Summary: "{{ $labels.namespace }}/{{ $labels.limit }} refuses more than a fifth of what is asked for, or would if it were enforced",
 			Means:   "Either it does what it is for, or it is too small.",
-			Do:      []string{"`quorate rates --limit NAMESPACE/LIMIT --by refusal_rate`: one key, or all?", "One key: an override, or a word with its owner. All: `quorate plan suggest` says what limit would do."},
+			Do:      []string{"Is it in shadow (`quorate limits get NAMESPACE/LIMIT`)? Then nobody is refused: it is what enforcing it would refuse.", "`quorate rates --limit NAMESPACE/LIMIT --by refusal_rate`: one key, or all?", "One key: an override, or a word with its owner. All: `quorate plan suggest` says what limit would do."},
 			Shown: Shown{
 				[]Series{{`quorate_attempted_tokens_total{instance="n1:7411",namespace="web",limit="login"}`, "0+60x60"}, {`quorate_admitted_tokens_total{instance="n1:7411",namespace="web",limit="login"}`, "0+60x5 300+30x60"}},
 				of("namespace", "web", "limit", "login"), "20m", "45m",

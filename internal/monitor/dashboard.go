@@ -37,7 +37,8 @@ const (
 	nodes  = `{instance=~"$instance"}`
 )
 
-// Rows returns the dashboard.
+// Rows returns the dashboard. A part of nothing, and a quantile of no calls, is not a number:
+// such queries have no answer then, which a panel shows as no data.
 func Rows() []Row {
 	return []Row{
 		{"Is it well?", []Panel{
@@ -45,20 +46,20 @@ func Rows() []Row {
 			number("Ranges without leader", "As the node sees it that sees most.", "short", "max(quorate_ranges_without_leader)"),
 			number("Faults", "quorate cluster status says what they are.", "short", "sum(quorate_faults)"),
 			number("Decisions", "A second, on all nodes.", "reqps", "sum(rate(quorate_decisions_total[$__rate_interval]))"),
-			number("Refused", "Of all decisions.", "percentunit", `sum(rate(quorate_decisions_total{result="refused"}[$__rate_interval])) / sum(rate(quorate_decisions_total[$__rate_interval]))`),
-			number("Slowest hundredth", "Of checks, over all protocols.", "s", `histogram_quantile(0.99, sum by (le) (rate(quorate_request_duration_seconds_bucket{method=~"POST /v1/allow.*|.*/Allow|.*/AllowBatch"}[$__rate_interval])))`),
+			number("Refused", "Of all decisions.", "percentunit", `sum(rate(quorate_decisions_total{result="refused"}[$__rate_interval])) / (sum(rate(quorate_decisions_total[$__rate_interval])) > 0)`),
+			number("Slowest hundredth", "Of checks over HTTP and gRPC.", "s", `histogram_quantile(0.99, sum by (le) (rate(quorate_request_duration_seconds_bucket{method=~"POST /v1/allow.*|.*/Allow|.*/AllowBatch"}[$__rate_interval]))) >= 0`),
 		}},
 		{"Limits", []Panel{
 			chart("Asked for", "Tokens, the ten limits with most.", "short", Query{`topk(10, sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
 			chart("Admitted", "Tokens, the ten limits with most.", "short", Query{`topk(10, sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
-			chart("Part refused", "The ten that refuse most.", "percentunit", Query{`topk(10, 1 - sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])) / sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
+			chart("Part refused", "The ten that refuse most; of limits in shadow, what they would have.", "percentunit", Query{`topk(10, 1 - sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}}"}),
 			chart("Decisions by reason", "What decided: held is a node's own share.", "reqps", Query{`sum by (result, why) (rate(quorate_decisions_total` + chosen + `[$__rate_interval]))`, "{{result}} {{why}}"}),
 			chart("Shadow", "What limits in shadow mode would have refused.", "reqps", Query{`sum by (namespace, limit) (rate(quorate_shadow_refusals_total` + chosen + `[$__rate_interval]))`, "{{namespace}}/{{limit}}"}),
 			chart("Nearly used up", "Decisions that left their limit nearly used up.", "reqps", Query{`topk(10, sum by (namespace, limit) (rate(quorate_near_limit_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
 		}},
 		{"How near the ideal", []Panel{
-			chart("Admitted beyond the limit", "Of what was admitted.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_over_admitted_tokens_total` + chosen + `[$__rate_interval])) / sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
-			chart("Refused without need", "Of what was asked for, at least.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_needless_refusals_total` + chosen + `[$__rate_interval])) / sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])))`, "{{namespace}}/{{limit}}"}),
+			chart("Admitted beyond the limit", "Of what was admitted.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_over_admitted_tokens_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}}"}),
+			chart("Refused without need", "Of what was asked for, at least.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_needless_refusals_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}}"}),
 			chart(
 				"Worst excess and its bound", "Of one key, in tokens. The excess must stay below the bound while nodes hear of each other.", "short",
 				Query{`max by (namespace, limit) (quorate_worst_excess_tokens` + chosen + `)`, "{{namespace}}/{{limit}}"}, Query{`max by (namespace, limit) (quorate_over_admission_bound_tokens` + chosen + `)`, "bound of {{namespace}}/{{limit}}"},
@@ -89,7 +90,7 @@ func Rows() []Row {
 		}},
 		{"Durable quotas", []Panel{
 			chart("Operations", "", "ops", Query{`sum by (outcome) (rate(quorate_account_ops_total` + nodes + `[$__rate_interval]))`, "{{outcome}}"}),
-			chart("Time of a commit", "", "s", Query{`histogram_quantile(0.5, sum by (le) (rate(quorate_account_commit_seconds_bucket` + nodes + `[$__rate_interval])))`, "half"}, Query{`histogram_quantile(0.99, sum by (le) (rate(quorate_account_commit_seconds_bucket` + nodes + `[$__rate_interval])))`, "slowest hundredth"}),
+			chart("Time of a commit", "", "s", Query{`histogram_quantile(0.5, sum by (le) (rate(quorate_account_commit_seconds_bucket` + nodes + `[$__rate_interval]))) >= 0`, "half"}, Query{`histogram_quantile(0.99, sum by (le) (rate(quorate_account_commit_seconds_bucket` + nodes + `[$__rate_interval]))) >= 0`, "slowest hundredth"}),
 			chart("Transactions", "", "ops", Query{`sum by (result) (rate(quorate_account_transactions_total` + nodes + `[$__rate_interval]))`, "{{result}}"}),
 			chart("Waiting", "", "short", Query{`quorate_account_queue` + nodes, "{{instance}}"}),
 		}},

@@ -176,6 +176,37 @@ func TestPromtool(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("check", "rules", path)
+	run("test", "rules", idleTest(t, fill))
+}
+
+// idleTest writes a test for promtool: of a cluster that nobody asks, no query that divides answers
+// NaN, which a panel would show, and topk take for one of the ten.
+func idleTest(t *testing.T, fill *strings.Replacer) string {
+	var series, tests []any
+	for _, name := range []string{
+		`quorate_attempted_tokens_total{instance="n1",namespace="web",limit="login"}`, `quorate_admitted_tokens_total{instance="n1",namespace="web",limit="login"}`,
+		`quorate_over_admitted_tokens_total{instance="n1",namespace="web",limit="login",cause="estimate"}`, `quorate_needless_refusals_total{instance="n1",namespace="web",limit="login"}`,
+		`quorate_decisions_total{instance="n1",namespace="web",limit="login",result="refused",why="over_limit"}`,
+		`quorate_request_duration_seconds_bucket{instance="n1",protocol="http",method="POST /v1/allow",code="200",le="0.001"}`,
+		`quorate_request_duration_seconds_bucket{instance="n1",protocol="http",method="POST /v1/allow",code="200",le="+Inf"}`,
+		`quorate_account_commit_seconds_bucket{instance="n1",le="0.001"}`, `quorate_account_commit_seconds_bucket{instance="n1",le="+Inf"}`,
+	} {
+		series = append(series, map[string]string{"series": name, "values": "5x40"})
+	}
+	for where, expr := range queries() {
+		if strings.HasPrefix(where, "panel") && (strings.Contains(expr, " / ") || strings.Contains(expr, "quantile")) {
+			tests = append(tests, map[string]any{"expr": fill.Replace(expr), "eval_time": "30m", "exp_samples": []any{}})
+		}
+	}
+	data, err := yaml.Marshal(map[string]any{"tests": []any{map[string]any{"interval": "1m", "input_series": series, "promql_expr_test": tests}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "idle.yaml")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestDashboard: it is JSON, no panel lies on another, and each asks for something.

@@ -21,7 +21,7 @@ func accuracy() Group {
 	cause := Label{"cause", 2, "estimate, cut_off"}
 	return Group{"How near the ideal", "As this node measured as a leader, of the ranges that it led: add nodes up. [accuracy.md](accuracy.md) says what is measured.", []Family{
 		perLimit(counter("quorate_attempted_tokens_total", "tokens", "Demand. With admitted tokens it is the share that is refused, over all nodes.")),
-		perLimit(counter("quorate_admitted_tokens_total", "tokens", "What passed.")),
+		perLimit(counter("quorate_admitted_tokens_total", "tokens", "What passed; of a limit in shadow, what it would have let pass.")),
 		perLimit(counter("quorate_over_admitted_tokens_total", "tokens", "Under soft a little is expected. `cut_off` counts what nodes admitted while they heard of no leader: look at the network."), cause),
 		perLimit(counter("quorate_needless_refusals_total", "tokens", "Rising: the limit is small for so many nodes, or requests come in clumps. See [accuracy.md](accuracy.md#9-where-it-is-not-perfect).")),
 		perLimit(counter("quorate_needless_refusals_at_most_total", "tokens", "The upper end of the same.")),
