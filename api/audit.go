@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -171,12 +170,10 @@ func cut(s string) string {
 	return s[:end] + "..."
 }
 
-// secret says whether a field must not be shown: it says so itself, or has the name
-// of one.
+// secret says whether a field must not be shown: it has the name of one. The option
+// debug_redact would say it too, and compilers of before 2023, as distributions have, do not
+// take protos that have it.
 func secret(fd protoreflect.FieldDescriptor) bool {
-	if o, ok := fd.Options().(*descriptorpb.FieldOptions); ok && o.GetDebugRedact() {
-		return true
-	}
 	switch fd.Name() {
 	case "token", "secret", "password", "handle":
 		return true

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/docs/schema"
@@ -133,7 +135,11 @@ func TestEveryElementHasAComment(t *testing.T) {
 			m := f.Messages().Get(i)
 			see(string(m.Name()))
 			for j := range m.Fields().Len() {
-				see(string(m.Name()) + "." + string(m.Fields().Get(j).Name()))
+				fd := m.Fields().Get(j)
+				see(string(m.Name()) + "." + string(fd.Name()))
+				if o, ok := fd.Options().(*descriptorpb.FieldOptions); ok && proto.Size(o) > 0 {
+					t.Errorf("%s has the options %v: compilers of distributions may not know them", fd.FullName(), o)
+				}
 			}
 		}
 		for i := range f.Services().Len() {

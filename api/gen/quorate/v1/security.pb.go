@@ -1100,9 +1100,9 @@ const file_quorate_v1_security_proto_rawDesc = "" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"]\n" +
-	"\x13CreateTokenResponse\x12\x19\n" +
-	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12+\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"X\n" +
+	"\x13CreateTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12+\n" +
 	"\x04info\x18\x02 \x01(\v2\x17.quorate.v1.BearerTokenR\x04info\"\xd1\x01\n" +
 	"\vBearerToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
