@@ -73,7 +73,12 @@ func TestPlanTables(t *testing.T) {
 			func() error { return printNoisy(&b, noisy, csv) },
 			func() error { return printUses(&b, uses, csv) },
 			func() error { return printUsed(&b, used, csv) },
-			func() error { return printGroups(&b, groups, csv) },
+			func() error {
+				if csv {
+					return printGroups(&csvOut{to: &b}, groups)
+				}
+				return printGroups(&b, groups)
+			},
 		} {
 			if err := part(); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
 	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
 	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
-	outputFlag(cmd, &r.output, "table", "csv", "json")
+	outputFlag(cmd, &r.output, "table", "json")
 }
 
 func newRatesCommand() *cobra.Command {
@@ -158,9 +158,9 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
 		return err
 	case r.group != "":
-		err = printGroups(cmd.OutOrStdout(), res, r.output == "csv")
+		err = printGroups(cmd.OutOrStdout(), res)
 	default:
-		err = printRates(cmd.OutOrStdout(), res, r.output == "csv")
+		err = printRates(cmd.OutOrStdout(), res)
 	}
 	if res.NextPageToken != "" && r.watch == 0 && r.output == "table" && r.group == "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: more with --page %s\n", res.NextPageToken)
@@ -168,13 +168,10 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 	return err
 }
 
-func printGroups(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
+func printGroups(w io.Writer, res *quoratev1.TopRatesResponse) error {
 	tbl := newTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING")
 	for _, g := range res.Groups {
 		tbl.row(orNothing(g.Value), num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), partCell(g.Utilisation), num(g.Attempted), num(g.Admitted), num(g.Refused), num(g.Remaining))
-	}
-	if csv {
-		return tbl.writeCSV(w)
 	}
 	if err := tbl.write(w); err != nil {
 		return err
@@ -203,21 +200,14 @@ func unrefused(limits []*quoratev1.LimitError) string {
 	return strings.Join(names, ", ")
 }
 
-func printRates(w io.Writer, res *quoratev1.TopRatesResponse, csv bool) error {
-	if len(res.Keys) == 0 && !csv {
-		_, err := fmt.Fprintln(w, "no traffic")
-		return err
-	}
+func printRates(w io.Writer, res *quoratev1.TopRatesResponse) error {
 	tbl := newTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING", "NODES", "RANGE", "LEADER")
 	for _, k := range res.Keys {
 		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling())+shadowMark(k.Rule),
 			perSecond(k.Rate), perSecond(k.Demand), partCell(k.Utilisation), num(k.Attempted), num(k.Admitted), num(k.Refused),
 			num(k.Remaining), num(k.Members), num(k.Range), orNothing(k.Leader))
 	}
-	if csv {
-		return tbl.writeCSV(w)
-	}
-	return tbl.write(w)
+	return tbl.writeOr(w, "no traffic")
 }
 
 // partCell is a part, which people see in per cent.

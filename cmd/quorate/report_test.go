@@ -71,7 +71,7 @@ func TestRatesUnrefused(t *testing.T) {
 		},
 	}
 	var b strings.Builder
-	if err := printGroups(&b, res, false); err != nil {
+	if err := printGroups(&b, res); err != nil {
 		t.Fatal(err)
 	}
 	if want := "REFUSED has what passed all the same, since it is not enforced or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
@@ -79,7 +79,7 @@ func TestRatesUnrefused(t *testing.T) {
 	}
 	b.Reset()
 	res.Limits = res.Limits[1:2]
-	if err := printGroups(&b, res, false); err != nil || strings.Contains(b.String(), "passed") {
+	if err := printGroups(&b, res); err != nil || strings.Contains(b.String(), "passed") {
 		t.Errorf("%v: %s", err, &b)
 	}
 }
