@@ -132,7 +132,7 @@ func printBackup(w io.Writer, c *cluster.BackupContent) error {
 	total := cluster.RangeContent{}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		row := []string{g.Name, num(g.Index), num(g.Term), num(g.Size), "-", "-", "-", "-", g.SHA256[:12]}
+		row := []string{g.Name, num(g.Index), num(g.Term), num(g.Size), "-", "-", "-", "-", both(g.SHA256[:12], g.SHA256)}
 		if i > 0 {
 			r := &c.Ranges[i-1]
 			copy(row[4:], []string{num(r.Accounts), num(r.Requests), num(r.Transactions), num(r.Levels)})
