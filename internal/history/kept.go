@@ -109,12 +109,28 @@ func (k *Kept) Open() Block { return k.oldest }
 func (k *Kept) missing(b Block, s *sum) []Process {
 	var out []Process
 	for p := range s.expected {
-		if !s.from[p] && !k.over(p, b) {
+		if !s.from[p] && !k.over(p, b) && !k.replaced(p, b) {
 			out = append(out, p)
 		}
 	}
 	slices.SortFunc(out, compareProcesses)
 	return out
+}
+
+// replaced reports whether a later process of the same node has told of the block and of the
+// one before it: then this one was dead. A leader that goes by lines of before the whole cluster
+// stopped expects those that lived then.
+func (k *Kept) replaced(p Process, b Block) bool {
+	s, before := k.blocks[b], k.blocks[b-1]
+	if s == nil || before == nil {
+		return false
+	}
+	for q := range s.from {
+		if q.Node == p.Node && q.Incarnation > p.Incarnation && before.from[q] {
+			return true
+		}
+	}
+	return false
 }
 
 // MaxGrace is for how many blocks more what is no longer open to additions can be read: so
