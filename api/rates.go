@@ -67,7 +67,7 @@ func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRa
 	if _, there := limits.Find(name); there {
 		return nil
 	}
-	return noSuchLimit(name, limits)
+	return s.noSuchLimit(name)
 }
 
 // completeLimits says of each limit whether what was not admitted was refused.
