@@ -80,6 +80,9 @@ func closeAll(b testing.TB, a *Aggregator, now quota.Time) quota.Time {
 // TestBytesPerKey: a key that is not in use takes little more than its name, whatever it
 // took before.
 func TestBytesPerKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	const n = 50_000
 	before := heapBytes()
 	a := idleTable(t, n)

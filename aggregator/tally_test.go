@@ -35,6 +35,9 @@ func (p *pair) tallyCheck(want sums) {
 // TestTally: what is told of every limit is what was decided, each once: over openings of
 // keys, frozen ones, ranges without a leader, limits that come and go.
 func TestTally(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	for seed := range uint64(40) {
 		p := newPair(t, seed, true, Config{Nodes: 3, MaxKeys: 1000, Sync: 100 * time.Millisecond, Idle: 20 * time.Second})
 		want, got := sums{}, sums{}

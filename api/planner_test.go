@@ -112,6 +112,9 @@ func TestWhatIfByMinutes(t *testing.T) {
 // within the bounds, of the rule in force and of others; and what the rule in force did
 // refuse makes them narrower, unless it has changed.
 func TestWhatIfByKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		p := newPast(t)
@@ -518,6 +521,9 @@ func TestNoisyOfMuch(t *testing.T) {
 
 // TestReportOfMany: the sums of a report are those of all limits that it counts.
 func TestReportOfMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	p := newPast(t)
 	p.with(t, "web/dark 10/s 20 shadow")
 	for i := range maxHeadroom + 50 {

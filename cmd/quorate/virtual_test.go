@@ -74,6 +74,9 @@ func TestVirtualNodes(t *testing.T) {
 
 // TestVirtualJSON: the parts add up, and a second run is the same.
 func TestVirtualJSON(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	const flags = "--log " + exampleLog + " --limits testdata/virtual.yaml --limit web/pages -o json --top 1000000"
 	out, messages, code := virtually(t, flags)
 	if code != exitOK {

@@ -268,6 +268,9 @@ func play(t *testing.T, seed uint64, faults fault) (complete, incomplete, killed
 // TestModel: what is called complete is exact, nothing is ever counted twice, replicas are
 // equal, and what is incomplete is so for a process that was killed.
 func TestModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	complete := 0
 	for seed := range uint64(*modelSeeds) {
 		c, _, _ := play(t, seed, all)
@@ -281,6 +284,9 @@ func TestModel(t *testing.T) {
 // TestNothingMissing: as long as nobody is killed everything becomes complete, whatever is
 // lost and whoever leads.
 func TestNothingMissing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	for seed := range uint64(*modelSeeds) {
 		if complete, incomplete, _ := play(t, seed, loss|cuts|moves|stops); incomplete > 0 {
 			t.Fatalf("seed %d: %d of %d blocks are incomplete", seed, incomplete, complete+incomplete)
@@ -291,6 +297,9 @@ func TestNothingMissing(t *testing.T) {
 // TestKilled: a process that is killed leaves two blocks incomplete at most: the one under
 // way, and the one before, of which it told in the next second.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	for seed := range uint64(*modelSeeds) {
 		if _, incomplete, killed := play(t, seed, kills); incomplete > 2*killed*len(modelLimits) {
 			t.Fatalf("seed %d: %d blocks are incomplete by %d killed processes", seed, incomplete, killed)

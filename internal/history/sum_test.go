@@ -11,6 +11,9 @@ import (
 // TestKeysSumLong: months of hours whose busiest keys are mostly others each time take little memory, and what is said
 // of each key holds.
 func TestKeysSumLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	const hours = 120 * 24
 	var sum KeysSum
 	for h := range hours {

@@ -111,6 +111,9 @@ func (c crowd) recorded(rng *rand.Rand, minutes, top int) ([]history.Point, []Pa
 // TestKeyed: whenever keys came, what a real meter of each refuses lies between the bounds of
 // every rule, and the bounds are not so wide as to say nothing.
 func TestKeyed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for seconds in one goroutine; left out by -short")
+	}
 	widths, errors := map[string][]float64{}, map[string][]float64{}
 	const minutes = 8
 	for seed := range uint64(*seeds / 10) {

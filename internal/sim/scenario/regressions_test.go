@@ -7,7 +7,12 @@ import (
 )
 
 // TestRegressions plays the scenarios that failed once: none does any more.
-func TestRegressions(t *testing.T) { playExamples(t, readAll(t, "regressions")) }
+func TestRegressions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("worlds of one goroutine each play for seconds; left out by -short")
+	}
+	playExamples(t, readAll(t, "regressions"))
+}
 
 // TestRegressionsKeepProperties holds them to the properties of random scenarios
 // as well, of which a file can expect only some.
