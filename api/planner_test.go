@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/limiter"
@@ -285,92 +283,6 @@ func TestSuggestRule(t *testing.T) {
 	}
 }
 
-// TestHeadroomRows: the fullest first, each by what its rule is about.
-func TestHeadroomRows(t *testing.T) {
-	p := newPast(t)
-	p.with(t, "web/login 10/s 20", "web/keys 10/s 20", "web/window 100/60s 100 fixed", "web/shadow 10/s 20 shadow")
-	for i := range int64(100) {
-		p.ask("web/login", "*", time.Duration(100-i)*time.Second, 8)
-		p.ask("web/shadow", "*", time.Duration(100-i)*time.Second, 15)
-		p.ask("web/keys", "a", time.Duration(100-i)*time.Second, 4)
-		p.ask("web/keys", "b", time.Duration(100-i)*time.Second, 1)
-		p.ask("web/window", "*", time.Duration(100-i)*time.Second, 1)
-		p.ask("web/gone", "*", time.Duration(100-i)*time.Second, 1)
-	}
-	res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * time.Second)})
-	if f != nil {
-		t.Fatal(f)
-	}
-	got := ""
-	for _, h := range res.Limits {
-		got += fmt.Sprintf("%s %.2f %.2f %s\n", h.Limit, h.Saturation, h.RefusedPart, h.Statement)
-	}
-	want := `shadow 1.50 0.33 99 of 100 seconds asked for at most 150% of the refill, the highest for 150%; 33.3% would have been refused, and all passed: it is not enforced
-login 0.80 0.00 99 of 100 seconds asked for at most 80% of the refill, the highest for 80%; 0% was refused
-window 0.60 0.00 its fullest window was asked for 60% of what it lets pass, on the average 60%; 0% was refused
-keys 0.40 0.00 its busiest key "a" was asked for 40% of what it may take; 0% was refused
-gone 0.00 0.00 there is no such limit any more; 0% was refused
-`
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
-}
-
-// TestHeadroomPeaks: a limit of many keys, and a window, that are idle most of a day are as full as their fullest
-// minute and window; a rule that looks at longer times than a minute, as what came in all of its time.
-func TestHeadroomPeaks(t *testing.T) {
-	p := newPast(t)
-	p.with(t, "web/keys 10/s 20", "web/slow 1/60s 100", "web/window 100/60s 100 fixed", "web/daily 1000/86400s 1000 fixed")
-	for i := range int64(60) {
-		p.ask("web/keys", "once", 10*hour-time.Duration(i)*time.Second, 8)
-		p.ask("web/slow", "once", 10*hour-time.Duration(i)*time.Second, 1)
-		p.ask("web/window", "*", 10*hour-time.Duration(i)*time.Second, 1)
-	}
-	for i := range 20 {
-		p.ask("web/keys", "often", time.Duration(20-i)*hour, 60)
-		p.ask("web/slow", "other", time.Duration(20-i)*hour, 1)
-		p.ask("web/window", "*", time.Duration(20-i)*hour, 30)
-		p.ask("web/daily", "a", time.Duration(20-i)*hour, 40)
-		p.ask("web/daily", "b", time.Duration(20-i)*hour, 1)
-	}
-	res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(20 * hour)})
-	if f != nil {
-		t.Fatal(f)
-	}
-	got := ""
-	for _, h := range res.Limits {
-		got += fmt.Sprintf("%s %.2f %s: %s\n", h.Limit, h.Saturation, h.BusiestKey, h.Statement)
-	}
-	want := `window 0.90 *: its fullest window was asked for 90% of what it lets pass, on the average 1%; 60.6% was refused
-keys 0.80 once: its key "once" was asked for 80% of what it may take in the busiest minute; 59.5% was refused
-daily 0.80 a: its busiest key "a" was asked for 80% of what it may take; 73.2% was refused
-slow 0.60 once: its key "once" was asked for 60% of what it may take in the busiest minute; 0% was refused
-`
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
-}
-
-// TestHeadroomIdle: a limit that is idle most of the time is as full as its busy seconds, and it is said how
-// many there are.
-func TestHeadroomIdle(t *testing.T) {
-	for _, back := range []time.Duration{30 * time.Minute, 20 * hour} {
-		p := newPast(t)
-		p.with(t, "web/login 10/s 20")
-		for i := range int64(30) {
-			p.ask("web/login", "*", 10*time.Minute-time.Duration(i)*time.Second, 8)
-		}
-		res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
-		if f != nil {
-			t.Fatal(f)
-		}
-		idle := 1 - 30/back.Seconds()
-		if h := res.Limits[0]; h.Saturation != .8 || h.Headroom > .21 || h.IdlePart < idle-.001 || h.IdlePart > idle+.001 || !strings.HasPrefix(h.Statement, "99 of 100 busy seconds asked for at most 80% of the refill, the highest for 80%; idle 9") {
-			t.Errorf("of %v: %v", back, h)
-		}
-	}
-}
-
 // TestForecastDays: growth is found, and what there is too little of is said.
 func TestForecastDays(t *testing.T) {
 	p := newPast(t)
@@ -449,64 +361,6 @@ func TestNoisyKeys(t *testing.T) {
 	}
 }
 
-// TestReport: both forms say the same; nothing that others chose is markup.
-func TestReport(t *testing.T) {
-	p := newPast(t)
-	p.with(t, "web/login 10/s 20", "web/shadow 10/s 20 shadow")
-	for i := range 9 {
-		p.ask("web/login", fmt.Sprint("k", i), time.Hour, 12)
-	}
-	p.ask("web/login", "<script>alert(1)</script>", time.Hour, 900_000)
-	p.ask("web/shadow", "*", time.Hour, 50)
-	s := p.service()
-	for format, want := range map[quoratev1.ReportFormat][]string{
-		quoratev1.ReportFormat_REPORT_FORMAT_TEXT: {"Limits of namespace web, 2026-11-15 12:00 to 2026-11-22 12:00 UTC", "900,158 tokens", "In shadow", "<script>", "Noisy keys", "a forecast needs 7"},
-		quoratev1.ReportFormat_REPORT_FORMAT_HTML: {"<!doctype html>", "900,158 tokens", "prefers-color-scheme: dark", "&lt;script&gt;", "<h2>Noisy keys</h2>", "a forecast needs 7"},
-	} {
-		res, f := s.planReport(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web", Format: format})
-		if f != nil {
-			t.Fatal(f)
-		}
-		for _, w := range want {
-			if !strings.Contains(res.Content, w) {
-				t.Errorf("%v has no %q:\n%s", format, w, res.Content)
-			}
-		}
-		if format == quoratev1.ReportFormat_REPORT_FORMAT_HTML && (strings.Contains(res.Content, "<script") || strings.Contains(res.Content, "http")) {
-			t.Errorf("a script, or something from elsewhere: %s", res.Content)
-		}
-	}
-	if _, f := s.planReport(t.Context(), &quoratev1.RateServiceReportRequest{From: timestamppb.New(noon)}); f == nil {
-		t.Error("a report on nothing")
-	}
-}
-
-// TestHeadroomWindows: a window is as full as it was, and not as what came at the end of one and at the beginning of the
-// next together; a sliding one is.
-func TestHeadroomWindows(t *testing.T) {
-	p := newPast(t)
-	p.with(t, "web/fixed 100/60s 100 fixed", "web/sliding 100/60s 100 sliding")
-	for _, limit := range []string{"web/fixed", "web/sliding"} {
-		p.ask(limit, "*", 65*time.Second, 90)
-		p.ask(limit, "*", 55*time.Second, 90)
-	}
-	for _, back := range []time.Duration{10 * time.Minute, 10 * hour} {
-		res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(back)})
-		if f != nil {
-			t.Fatal(f)
-		}
-		for _, h := range res.Limits {
-			want := .9
-			if h.Limit == "sliding" && back < hour {
-				want = 1.8
-			}
-			if h.Saturation != want {
-				t.Errorf("%s of %v: %v", h.Limit, back, h)
-			}
-		}
-	}
-}
-
 // TestNoisyOfMuch: what keys of bytes are asked for, times a thousand, is more than fits into a number.
 func TestNoisyOfMuch(t *testing.T) {
 	p := newPast(t)
@@ -516,23 +370,6 @@ func TestNoisyOfMuch(t *testing.T) {
 	}
 	if res, f := p.service().noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "bytes", Times: 1000}); f != nil || len(res.Keys) != 0 {
 		t.Errorf("keys that are alike are noisy: %v, %v", res, f)
-	}
-}
-
-// TestReportOfMany: the sums of a report are those of all limits that it counts.
-func TestReportOfMany(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs for seconds in one goroutine; left out by -short")
-	}
-	p := newPast(t)
-	p.with(t, "web/dark 10/s 20 shadow")
-	for i := range maxHeadroom + 50 {
-		p.ask(fmt.Sprint("web/l", i), "*", time.Hour, 20)
-	}
-	p.ask("web/dark", "*", time.Hour, 15)
-	res, f := p.service().planReport(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web"})
-	if want := "251 limits were asked for 5,015 tokens; 2,500 (49.9%) were refused."; f != nil || !strings.Contains(res.Content, want) {
-		t.Errorf("no %q: %v, %v", want, res, f)
 	}
 }
 
