@@ -55,45 +55,6 @@ func apiFiles(t *testing.T) []protoreflect.FileDescriptor {
 	return files
 }
 
-// TestProtosSaySo: every service, call, message, field, enum and value of the API is explained,
-// in a sentence.
-func TestProtosSaySo(t *testing.T) {
-	said := 0
-	says := func(d protoreflect.Descriptor) {
-		said++
-		if words := Comment(d); len(words) < 5 {
-			t.Errorf("%s: %s has the comment %q: say what it is", d.ParentFile().Path(), d.FullName(), words)
-		}
-	}
-	messages := map[string]protoreflect.MessageDescriptor{}
-	enums := map[string]protoreflect.EnumDescriptor{}
-	for _, f := range apiFiles(t) {
-		for s := range all(f.Services()) {
-			says(s)
-			for m := range all(s.Methods()) {
-				says(m)
-			}
-		}
-		collect(f, messages, enums)
-	}
-	for _, m := range messages {
-		says(m)
-		for f := range all(m.Fields()) {
-			says(f)
-		}
-	}
-	for _, e := range enums {
-		says(e)
-		for v := range all(e.Values()) {
-			says(v)
-		}
-	}
-	if said < 700 {
-		t.Errorf("%d descriptors were seen; there are more", said)
-	}
-	t.Logf("%d descriptors, each with a comment", said)
-}
-
 // TestHTTPReference: docs/reference/http.md says what docs/openapi.json says, which
 // api.TestOpenAPIPublished holds to what a node serves.
 func TestHTTPReference(t *testing.T) {
