@@ -38,7 +38,7 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist test race system headline proxies upgrade-test soak faults reach campaign lint site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
+.PHONY: help build static dist test test-full race system headline proxies soak faults reach campaign lint site generate verify bench bench-peers fuzz behaviour scale scale-real soak-load
 .PHONY: format check-format check-vet check-bench check-deploy check-tidy check-proto check-breaking check-generated check-dead check-arch check-goreleaser
 
 help: ## list the targets
@@ -75,26 +75,26 @@ dist: ## release archives for PLATFORMS in OUT, with bills of materials and chec
 	sha256sum -- *.tar.gz *.cdx.json > quorate_$(VERSION)_checksums.txt
 	cat quorate_$(VERSION)_checksums.txt
 
-test: ## run the tests (PKG=./leader for one package)
+test: ## run the quick tests (PKG=./leader for one package)
 	CI=true go test $(PKG)
 
-race: ## run the tests under the race detector; needs a C compiler
-	CI=true go test -race $(PKG)
+test-full: ## run all tests (PKG=./leader for one package); 15 minutes on 2 processors
+	CI=true TEST_SPEED=full go test -timeout 30m $(PKG)
+
+race: ## run all tests under the race detector; needs a C compiler
+	CI=true TEST_SPEED=full go test -race -timeout 60m $(PKG)
 
 system: ## run only the tests of whole nodes, with their figures, held to their targets of time; needs iproute2 and root
-	CI=true SOAK_TARGETS=1 go test -count=1 -v ./systemtest
+	CI=true TEST_SPEED=full SOAK_TARGETS=1 go test -count=1 -v ./systemtest
 
 headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
-	CI=true go test -count=1 -v -run 'TestHeadline' ./systemtest
+	CI=true TEST_SPEED=full go test -count=1 -v -run 'TestHeadline' ./systemtest
 
 proxies: ## put Caddy and HAProxy in front of a real node; needs both: apt-get install caddy haproxy
-	CI=true go test -tags proxies -count=1 -v -run 'TestProxies' ./systemtest
-
-upgrade-test: ## replace the nodes of the last version without a membership, one by one under load; half a minute
-	CI=true go test -tags upgrade -count=1 -v -run 'TestUpgrade' ./systemtest
+	CI=true TEST_SPEED=full go test -tags proxies -count=1 -v -run 'TestProxies' ./systemtest
 
 soak: ## kill leaders and whole clusters KILLS times, under counts and transfers, and change limits 1000 times, with the figures; minutes
-	CI=true SOAK_KILLS=$(KILLS) SOAK_CHANGES=1000 SOAK_BANK_SECONDS=60 go test -count=1 -timeout 1h -v -run 'TestDurable|TestThousandChanges|TestBank' ./systemtest
+	CI=true TEST_SPEED=full SOAK_KILLS=$(KILLS) SOAK_CHANGES=1000 SOAK_BANK_SECONDS=60 go test -count=1 -timeout 1h -v -run 'TestDurable|TestThousandChanges|TestBank' ./systemtest
 
 # A row is written when its fault is over. An interrupted run leaves the old table;
 # one in which a target was missed writes the new one, and fails.
@@ -102,7 +102,7 @@ faults: ## do every fault to real processes and write docs/faults.md; 25 minutes
 	@rows=$$(mktemp)
 	trap 'rm -f "$$rows"' EXIT
 	status=0
-	CI=true SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
+	CI=true TEST_SPEED=full SOAK_FAULTS=1 FAULTS_ROWS="$$rows" go test -count=1 -timeout 2h -v -run '^TestFault' ./systemtest || status=$$?
 	[[ -s $$rows ]] || exit "$$status"
 	cat systemtest/testdata/faults-head.md "$$rows" > docs/faults.md
 	exit "$$status"
@@ -155,7 +155,7 @@ check-format: ## Go files are formatted
 
 check-vet: ## go vet
 	go vet ./...
-	go vet -tags upgrade,proxies ./systemtest
+	go vet -tags proxies ./systemtest
 
 check-bench: ## vet and test the module of the bench suite, which is not in ./...
 	@cd bench
@@ -201,7 +201,7 @@ check-dead: ## every function is reached by a program, or tools/deadcode-allow.t
 		exit 1
 	fi
 
-check-arch: ## imports run one way, pure packages are pure
+check-arch: ## pure packages are pure, the client links no server
 	go test -count=1 ./internal/archtest
 
 bench: ## run benchmarks; compare two outputs with benchstat

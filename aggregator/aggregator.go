@@ -25,13 +25,20 @@ type Aggregator struct {
 // New returns an empty table.
 func New(cfg Config, now quota.Time) *Aggregator {
 	cfg = cfg.WithDefaults()
-	a := &Aggregator{cfg: cfg, born: now}
+	a := &Aggregator{cfg: cfg}
 	a.count.Store(int64(cfg.Nodes))
 	a.table.maxKeys, a.table.ranges, a.table.overrides = int64(cfg.MaxKeys), cfg.Ranges, cfg.Overrides
 	a.table.created, a.table.removed = cfg.Created, cfg.Removed
-	a.table.inline, a.table.cold.born = newInline(), now
-	a.member.init(cfg, now)
+	a.table.inline = newInline()
+	a.member.init(cfg)
+	a.SetClock(now)
 	return a
+}
+
+// SetClock says that the clock was set. Before any other call that has a time.
+func (a *Aggregator) SetClock(now quota.Time) {
+	a.born, a.table.cold.born = now, now
+	a.wheel.init(a.cfg.Sync, now)
 }
 
 // SetNodes says how many nodes the cluster has now: the share of a node that is
@@ -160,7 +167,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tallied = tallied{}
 	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
-	b.charged, b.unled = 0, 0
+	b.unpaid, b.charged, b.unled = 0, 0, 0
 	b.loans, b.unbacked, b.voids = 0, 0, 0
 	b.hot().held.Store(0)
 	b.tries = 0
@@ -168,7 +175,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.abandoned.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.estUsed, b.estBack, b.before, b.lastUse, b.dry = 0, 0, 0, now, false
-	b.saved, b.returned, b.ref = 0, 0, 0
+	b.saved, b.returned, b.unheard, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openPlace(b, l)
 	b.meet(now, l)
 	b.others, b.ceded = 0, 0
@@ -183,5 +190,5 @@ func (b *bucket) meet(now quota.Time, l *quota.Limit) {
 	}
 }
 
-// retryAfter is how long an unanswered report waits at most before it is sent again.
+// retryAfter is how long a leader has to answer when it is told everything, at first.
 func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }

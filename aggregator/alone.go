@@ -29,11 +29,13 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 		if l.MaxDebt > 0 {
 			return b.reserveAlone(now, t, l, est)
 		}
-		b.refused += cost
+		b.refused = b.refused.Count(cost)
 		return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 	}
-	b.refused += cost
-	return b.decided(now, l, quota.WhyCutOff, false, est, cost)
+	b.refused = b.refused.Count(cost)
+	d := b.decided(now, l, quota.WhyCutOff, false, est, cost)
+	d.RetryAfter = a.comeback(a.leaderless(now, b))
+	return d
 }
 
 // peekAlone says what decideAlone would say to one token.
@@ -62,7 +64,7 @@ func (b *bucket) inFlightAlone(now quota.Time, t *turn, l *quota.Limit, p quota.
 	}
 	left := most - b.inFlight
 	if left < t.cost {
-		b.refused += t.cost
+		b.refused = b.refused.Count(t.cost)
 		return b.decided(now, l, quota.WhyOverLimit, false, left, t.cost)
 	}
 	return b.overdraw(now, t, l, why, left)
@@ -80,7 +82,7 @@ func (b *bucket) alone(now quota.Time, t *turn, l *quota.Limit, why quota.Why, r
 	cost := t.cost
 	burst := b.setApart(now, l, rate, est)
 	if !b.apart.Take(now, rate, burst, cost) {
-		b.refused += cost
+		b.refused = b.refused.Count(cost)
 		d := b.decided(now, l, quota.WhyOverLimit, false, b.apart.Level(), cost)
 		d.RetryAfter = max(rate.TimeFor(cost-b.apart.Level()), spacing)
 		if cost > burst {

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -29,6 +30,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	at := g.At + quota.Time(off)
 	var ack quota.Seq
 	var lines []sentLine // of the report ack
+	var took time.Duration
 	for i := range g.Entries {
 		e := &g.Entries[i]
 		if e.Life != 0 {
@@ -36,13 +38,16 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 			continue
 		}
 		if e.Line > 0 && e.Ack != ack {
-			ack, lines = e.Ack, rt.sent.of(e.Ack)
+			if ack, lines = e.Ack, nil; rt.sent.of(ack) != nil {
+				r := rt.sent.of(ack)
+				lines, took = r.lines, now.Sub(r.at)
+			}
 		}
 		if i%warm == 0 {
 			warmLines(lines, g.Entries[i:min(i+warm, len(g.Entries))])
 		}
 		if b := a.meant(lines, e); b != nil {
-			a.apply(now, at, off, b, rt, e)
+			a.apply(now, at, off, b, rt, e, took)
 		}
 	}
 	rt.sent.answered(ack, &a.spare)
@@ -73,15 +78,17 @@ func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	return sum
 }
 
-// heard notes that the leader has been told everything: the grant answers the
-// report that ended it, which alone may be empty.
+// heard notes that the leader answers, and that it has been told everything if the grant answers
+// a report that ended that, which alone may be answered with nothing.
 func (rt *route) heard(g *quota.Grant) {
-	if len(g.Entries) == 0 || g.Entries[0].Ack == rt.told {
-		rt.told = 0
+	rt.asked = 0
+	rt.absent.end()
+	if rt.told.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.told.ends[:], g.Entries[0].Ack)) {
+		rt.told = telling{}
 	}
 }
 
-func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
+func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry, took time.Duration) {
 	b.lock()
 	defer b.unlock()
 	if b.dead || e.Epoch != b.epoch || b.phase == closed {
@@ -103,7 +110,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		}
 		return
 	}
-	b.answer(now, rt, e)
+	b.answer(now, rt, e, took)
 	if b.abandoned.any() {
 		a.urgent.push(b)
 	}
@@ -134,6 +141,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	b.regrant(now, at, off, e)
 	since := b.sinceTold(at)
 	b.anchor(now, at, e)
+	b.repay()
 	b.noteShare(b.limit(), e, since)
 	b.dry = e.Free < max(b.wanted, quota.Token)
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
@@ -143,13 +151,17 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	}
 }
 
-// answer notes that a report arrived, and how long the way took.
-func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry) {
+// answer notes that a report arrived, and how long it and its answer took.
+func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took time.Duration) {
+	if e.Ack != 0 && e.Ack < b.pending { // said again before this came: so long do answers take
+		rt.rtt = min(max(rt.rtt, took), time.Second)
+	}
 	if b.pending == 0 || e.Ack != b.pending {
 		return
 	}
 	b.pending, b.tries, b.acked, b.ackedOver, b.ackedBack = 0, 0, b.sent.spent(), b.sent.over, b.sent.back
 	b.abandoned.acknowledge()
+	b.heard()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
 	rt.shortest(now, now.Sub(b.sentAt))
@@ -180,10 +192,24 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 		b.in, b.base = b.in-over, b.base-over
 	}
 	b.rate, b.cap, b.offset = e.Rate, e.Cap, off
+	b.crowdOut(at, e)
 	b.from = max(b.from, at)
 	b.lease = at.Add(e.Lease)
 	b.put(e.Tokens)
 	b.accrue(now)
+}
+
+// crowdOut takes back what was accrued since a grant was made, as far as there was no room for
+// it beside the tokens of the grant: they stood with this member from then on.
+func (b *bucket) crowdOut(at quota.Time, e *quota.GrantEntry) {
+	if b.from <= at || e.Tokens == 0 {
+		return
+	}
+	most := quota.Units(b.hot().held.Load()) + b.loans + b.counts().spent() - b.acked // that was here since
+	if over := min(perSecond(e.Rate, b.from.Sub(at)), most.Plus(e.Tokens)-e.Cap); over > 0 {
+		b.hot().held.Add(int64(-over))
+		b.in, b.base = b.in-over, b.base-over
+	}
 }
 
 // anchor sets the estimate to what the leader told: the level at its moment,
@@ -193,7 +219,7 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.told, b.toldAt, b.level = true, at, level
 	b.est, b.estAt, b.others, b.ceded = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(known * e.Again)
-	b.credit, b.fresh = e.Credit, false
+	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
 	b.estUsed, b.estBack = b.acked, b.ackedBack
 }
 
@@ -240,7 +266,7 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closePlace()
-	b.apart, b.credit = nil, 0 // of this epoch
+	b.apart, b.credit, b.aside = nil, 0, 0 // of this epoch
 	if c == sent && b.inFlight == 0 && !b.abandoned.any() {
 		b.closedAt = now
 		a.unlist(b)

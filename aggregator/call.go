@@ -57,11 +57,11 @@ type answer struct {
 // taken is a cost that a counter has been charged with, so that it can be taken
 // back.
 type taken struct {
-	b     *bucket
-	cost  quota.Units
-	epoch quota.Seq
-	win   quota.Time // the window, by its start
-	over  bool       // beyond what was held
+	b      *bucket
+	cost   quota.Units
+	beyond quota.Units // part of cost that was not held
+	epoch  quota.Seq
+	win    quota.Time // the window, by its start
 }
 
 // Reset prepares the call for these requests. out has room for their decisions.
@@ -140,11 +140,15 @@ func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
 	return quota.Effective(r.limit, a.table.overrides, key)
 }
 
-// known decides what needs no counting.
+// known decides what changes no counter. A cost that never fits is demand all the same: the
+// tally counts it as refused, and reports do not, because no share of the limit would help.
 func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
 	d, ok := fixed(l, cost, acquires)
 	if !ok {
 		return d, false
+	}
+	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
+		addAtomic(&s.sum.unfit, quota.FromTokens(min(cost, quota.MaxTokens)))
 	}
 	if l.Class != quota.Counted {
 		d.Limit = r.limit // not a copy for every key that is banned
@@ -307,7 +311,7 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 		a.tallyAnswer(an, refused)
 		if an.is.Allowed && an.ask.Cost > 0 && (refused || !an.used) {
 			if !a.Abandon(clock, an.ask) {
-				a.refund(clock, an.ask.Key, an.ask.Cost)
+				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is not known
 			}
 		}
 	}
@@ -319,23 +323,20 @@ func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
-	if b.epoch != t.epoch || b.win != t.win || b.dead {
+	if b.epoch != t.epoch || b.dead || !b.sameWindow(b.limit(), t.win) {
 		return
 	}
+	// What was beyond what was held has been told as that, or paid for since: then it is held
+	// instead, and counted once as well.
+	beyond := min(t.beyond, max(0, b.over-b.sent.over))
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight -= t.cost
-		if t.over {
-			b.lent -= min(b.lent, t.cost)
-		}
+		b.lent -= min(b.lent, beyond)
 	}
-	if !t.over {
-		b.hot().held.Add(int64(t.cost))
-		b.note() // of a window what is held is not counted
-		return
-	}
-	b.over -= t.cost
-	b.est, b.estUsed = b.est+t.cost, b.estUsed-t.cost
-	b.note()
+	b.hot().held.Add(int64(t.cost - beyond))
+	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)
+	b.est, b.estUsed = b.est+beyond, b.estUsed-beyond
+	b.note() // of a window what is held is not counted
 }
 
 // waitOf is the longest wait that the request and the limit allow.

@@ -60,7 +60,7 @@ func (t *table) tell(gone goneKeys) {
 
 // forgotten notes that a key is not there any more.
 func (t *table) forgotten(of *slot, key []byte, gone *goneKeys) {
-	t.leave(of)
+	t.leave(of, string(key))
 	if t.removed != nil {
 		*gone = append(*gone, quota.Key{LimitName: of.name, Key: string(key)})
 	}
@@ -98,46 +98,56 @@ func (s *coldLog) entryOf(hash uint64, at int) int {
 	return i
 }
 
-// makeRoom drops the keys that have been frozen longest, while the table is nearly full.
+// makeRoom drops the keys that have been frozen longest, of limits that crowd, while the table is
+// nearly full.
 func (a *Aggregator) makeRoom() {
 	if !a.tight() || a.table.cold.size.Load() == 0 {
 		return
 	}
-	var oldest [coldShards]int64
-	for i := range oldest {
-		oldest[i] = a.dropFirst(i, 0)
+	var next [coldShards]oldest
+	for i := range next {
+		next[i] = a.findOldest(i, a.table.cold.shards[i].first, false)
 	}
 	for a.tight() {
 		first := 0
-		for i, at := range &oldest {
-			if at < oldest[first] {
+		for i := range next {
+			if next[i].since < next[first].since {
 				first = i
 			}
 		}
-		if oldest[first] == math.MaxInt64 {
+		if next[first].since == math.MaxInt64 {
 			return
 		}
-		oldest[first] = a.dropFirst(first, 1)
+		next[first] = a.findOldest(first, next[first].at, true)
 	}
 }
 
-// dropFirst drops so many of the oldest keys of a shard, and returns when the next was
-// closed.
-func (a *Aggregator) dropFirst(shard, n int) int64 {
+// oldest is where in a shard the next key to be dropped is, and when it was closed.
+type oldest struct {
+	at    int
+	since int64 // math.MaxInt64 if there is none
+}
+
+// findOldest returns the first key from a place on that is to be dropped; drop has the one that is
+// there dropped before.
+func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s := &a.table.cold.shards[shard]
 	var gone goneKeys
 	defer func() { a.table.tell(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, ok := s.next(s.first)
-	for ; ok && n > 0; n-- {
+	r, ok := s.next(at)
+	if ok && drop && r.at == at { // or it was thawed meanwhile
 		a.dropFrozen(s, &r, &gone)
 		r, ok = s.next(r.at + r.size)
 	}
-	if s.first = r.at; !ok {
-		return math.MaxInt64
+	for ok {
+		if s.kinds.list[r.kind].slot.crowds() {
+			return oldest{r.at, r.since}
+		}
+		r, ok = s.next(r.at + r.size)
 	}
-	return r.since
+	return oldest{since: math.MaxInt64}
 }
 
 // relimitFrozen applies changed limits and overrides to all that is frozen, as relimit

@@ -16,6 +16,7 @@ func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectIn
 // the room is used again.
 func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
 	room.reset(len(a.ranges))
+	a.notice(now)
 	a.tellAll(now, room)
 	room.reports = a.tellLives(now, room.reports)
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
@@ -23,7 +24,7 @@ func (a *Aggregator) CollectInto(now quota.Time, room *Room) []quota.Report {
 	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, room) })
 	for r := range room.lines {
 		if room.lines[r].begun {
-			a.finish(now, quota.RangeID(r), room, false)
+			a.finish(now, quota.RangeID(r), room, 0)
 		}
 	}
 	return room.reports
@@ -51,14 +52,15 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 }
 
 // tellAll reports all open keys of ranges that have a new leader, until it has
-// answered.
+// answered. It backs off: a leader that is slow to read everything would only fall further
+// behind if everything came again.
 func (a *Aggregator) tellAll(now quota.Time, room *Room) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
-		lost := rt.told > 0 && now.Sub(rt.toldAt) >= a.retryAfter()
-		if !rt.tell && !lost {
+		if lost := rt.told.times > 0 && now.Sub(rt.told.at) >= a.tellAgainAfter(rt); !rt.tell && !lost {
 			continue
 		}
+		first := rt.seq + 1
 		for _, b := range rt.open {
 			b.lock()
 			b.roll(now, b.limit())
@@ -66,9 +68,17 @@ func (a *Aggregator) tellAll(now quota.Time, room *Room) {
 			b.say(now, rt, a.line(now, b, room))
 			b.unlock()
 		}
-		a.finish(now, quota.RangeID(r), room, true)
-		rt.tell, rt.told, rt.toldAt = false, rt.seq, now
+		a.finish(now, quota.RangeID(r), room, first)
+		rt.tell = false
+		rt.told.again(now, rt.seq)
 	}
+}
+
+// tellAgainAfter returns how long a leader may take to answer a report of everything. The first
+// four waits are equal, because messages may have been lost: with 30 % loss, one report in two
+// gets no answer.
+func (a *Aggregator) tellAgainAfter(rt *route) time.Duration {
+	return min(max(a.retryAfter(), 4*rt.rtt)<<min(max(0, rt.told.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
 }
 
 // collectSoon reports urgent keys, or keeps them until the spacing is over.
@@ -139,7 +149,7 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent
 	}
 	if b.pending != 0 && !b.overdue && now.Sub(b.sentAt) < a.resendAfter(b, rt) {
 		b.hurry = b.hurry || urgent
-		a.wheel.add(b, b.sentAt.Add(a.resendAfter(b, rt)))
+		a.wheel.add(b, min(b.sentAt.Add(a.resendAfter(b, rt)), now.Add(a.retryAfter())))
 		return
 	}
 	b.overdue = false
@@ -152,14 +162,17 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Room, urgent
 }
 
 // resendAfter is how long an unanswered report of a key waits before the next: a
-// quarter of an interval, unless answers take longer, and each time twice as long.
-// Who has nothing gets nothing until it is heard. Held by b.mu.
+// quarter of an interval, and each time twice as long up to three intervals, but four
+// times what answers take, up to a lease: what is late is not lost, and a leader that is
+// late has no time to hear it twice. Who has nothing gets nothing until it is heard. Held
+// by b.mu.
 func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
-	if rt.told > 0 { // as a part of everything
-		return a.retryAfter()
+	most := max(a.cfg.Lease, a.retryAfter())
+	if b.pending != 0 && b.pending <= rt.told.last() { // it is said again as a part of everything
+		return a.tellAgainAfter(rt)
 	}
 	first := a.cfg.Sync / 4
-	return min(max(first<<min(b.tries, 4), 4*rt.rtt), a.retryAfter())
+	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.rtt, most))
 }
 
 // prepare decides whether a key reports now, what it keeps, and whether it
@@ -167,7 +180,7 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.counts()
 	changed := c != b.sent
-	if (changed || b.want > 0 || b.curious || b.abandoned.any()) && c.attempted() <= fullCounters {
+	if (changed || b.want > 0 || b.curious || b.abandoned.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
 		if b.phase == closing && b.limit().Endures() { // it waited for the log, and is used again
@@ -186,6 +199,10 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.stop()
 		return true
 	}
+	if b.loans == 0 && b.overfull() {
+		b.letGo()
+		return true
+	}
 	if b.inFlight > 0 { // or the leader takes it for released
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
@@ -193,9 +210,8 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		b.keep(0)
 		return true
 	}
-	if b.loans == 0 && (now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) || c.attempted() > fullCounters) {
-		b.phase = closing
-		b.expire()
+	if b.loans == 0 && now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) {
+		b.letGo()
 		return true
 	}
 	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.dry || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
@@ -203,6 +219,12 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		return true
 	}
 	return false
+}
+
+// letGo ends the epoch: what is reported next is final.
+func (b *bucket) letGo() {
+	b.phase = closing
+	b.expire()
 }
 
 // stop gives back what is held and the rate: nobody asks for it.
@@ -222,6 +244,12 @@ func (b *bucket) patience(sync time.Duration) time.Duration {
 // fullCounters is where a key begins a new epoch, with counters from 0: far
 // enough from overflow, and rarely reached.
 const fullCounters = quota.Most / 2
+
+// overfull reports whether a counter of the key is so large that the key is to begin a new epoch.
+// What it counts until then stays at quota.Most.
+func (b *bucket) overfull() bool {
+	return max(b.counts().attempted(), b.refunded) > fullCounters
+}
 
 // measure updates the key's own demand.
 func (b *bucket) measure(now quota.Time, c counts) {
@@ -270,16 +298,16 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	e.Key.LimitName, e.Key.Key, e.Epoch = b.slot.name, b.key, b.epoch
 	e.Charged, e.Alone = min(b.charged, c.over), min(b.unled, c.over) // a call that was refused may have taken some of it back
 	e.Used, e.Overdrawn, e.Refused, e.Refunded, e.InFlight = c.used, c.over, c.refused, c.back, b.inFlight
-	e.Held, e.Want, e.Window, e.Before = max(0, held)+b.loans, b.wants(), b.window(), b.before
-	e.Unreported, e.Returned, e.Saved = c.spent()-b.acked, b.returned, b.saved
+	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.loans), b.wants(), b.window(), min(b.before, quota.Most)
+	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
 	e.Final, e.Abandoned = b.phase == closing, b.abandoned.send()
 	switch {
 	case b.term == term && b.applied > 0:
 		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
 	case b.term != term && b.told:
-		e.Learn = &quota.Learn{Told: true, Level: b.level, Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
+		e.Learn = &quota.Learn{Told: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.toldAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
-	b.sent, b.sentAt, b.hurry = c, now, false
+	b.sent, b.sentAt, b.hurry, b.unpaid, b.sentBack = c, now, false, 0, b.returned
 	b.wanted, b.want, b.curious, b.news = b.want, 0, false, false
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // one report at a time

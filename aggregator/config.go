@@ -22,6 +22,8 @@ type Config struct {
 	Lease time.Duration
 	// MaxKeys bounds the table. Default 1,000,000.
 	MaxKeys int
+	// MaxEntries bounds the keys in one report. 1 to 4096, default 4096.
+	MaxEntries int
 	// Idle is how long an unused key is remembered at least. Default 10m.
 	Idle time.Duration
 	// Overrides of limits for single keys; nil is none.
@@ -51,6 +53,9 @@ func (c Config) WithDefaults() Config {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = 1_000_000
 	}
+	if c.MaxEntries <= 0 || c.MaxEntries > maxEntries {
+		c.MaxEntries = maxEntries
+	}
 	return c
 }
 
@@ -62,9 +67,12 @@ const (
 	// lull, in sync intervals, is how long a key that nobody uses keeps what it
 	// holds while the cluster has more.
 	lull = 3
-	// retry, in sync intervals, is when an unanswered report is sent again at the
-	// latest; see resendAfter.
+	// retry, in sync intervals, is how long a leader that has been told everything has to
+	// answer at least; see tellAgainAfter.
 	retry = 3
-	// maxEntries bounds one report.
+	// maxEntries bounds Config.MaxEntries.
 	maxEntries = 4096
+	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients
+	// of gRPC read 4 MiB, and the answer of a report is about as large.
+	maxReport = 3 << 20
 )

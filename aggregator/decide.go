@@ -15,6 +15,7 @@ type turn struct {
 	key      quota.Key
 	cost     quota.Units
 	maxWait  time.Duration
+	needs    bool // as in quota.Request.NeedsBucket
 	final    bool // as in Call
 	alone    bool
 	wanted   quota.Units // what the bucket wanted before
@@ -31,8 +32,11 @@ type turn struct {
 // counter charges one counter of a call.
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, key string) quota.Decision {
 	t := turn{
-		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait,
+		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
 		final: c.Final, alone: c.Alone,
+	}
+	if t.at = a.table.bucketOrOverflow(s, key); t.at != nil {
+		t.key.Key = t.at.key
 	}
 	t.waits = c.waits == t.key
 	an := c.answered(t.key, t.cost)
@@ -62,15 +66,17 @@ func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 			if s = a.table.inline.again(s); s == nil {
 				return quota.Decision{Why: quota.WhyNoLimit}
 			}
+			t.at = nil
 			continue
 		}
 		b := t.at
 		if t.at = nil; b == nil {
-			b = a.table.bucket(s, t.key.Key)
+			b = a.table.bucketOrOverflow(s, t.key.Key)
 		}
 		if b == nil {
 			l := s.rule.Load().limit
-			return quota.Decision{Why: quota.WhyTooManyKeys, Allowed: l.Ceiling == quota.Soft, Limit: l, RetryAfter: a.cfg.Sync}
+			refused := l.Ceiling == quota.Hard || t.needs && l.MaxKeys > 0 && l.Enforcement == quota.Enforce && l.Fraction == 0
+			return quota.Decision{Why: quota.WhyTooManyKeys, Allowed: !refused, Limit: l, RetryAfter: a.cfg.Sync}
 		}
 		if d, ok := a.decide(clock, t, b); ok {
 			return d
@@ -83,7 +89,7 @@ func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 // the leader has been asked in the meantime and has booked the cost.
 func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bool) {
 	l := b.limit()
-	quick := l.Kind == quota.TokenBucket && l.Decide == quota.Locally && t.cost > 0 && !t.answered
+	quick := l.Kind == quota.TokenBucket && !l.AsksLeader() && t.cost > 0 && !t.answered
 	taken := quick && b.take(int64(t.cost), &a.urgent)
 	var now quota.Time
 	if !taken {
@@ -95,21 +101,19 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 		return quota.Decision{}, false // what was taken here was void
 	}
 	if taken {
-		t.took(b, false)
+		t.took(b, 0)
 		return decision(l, quota.WhyHeld, true, b.hot().lastEstimate(), t.cost), true
 	}
 	return a.decideSlow(now, t, b, l), true
 }
 
-// took notes a charge of b, which is locked.
-func (t *turn) took(b *bucket, over bool) {
-	t.taken = taken{b, t.cost, b.epoch, b.win, over}
+// took notes a charge of b, which is locked. beyond is the part of it that was not held.
+func (t *turn) took(b *bucket, beyond quota.Units) {
+	t.taken = taken{b, t.cost, beyond, b.epoch, b.win}
 	b.note()
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight += t.cost
-		if over {
-			b.lent += t.cost
-		}
+		b.lent += beyond
 	}
 }
 
@@ -119,13 +123,13 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if t.answered && t.is.Why == quota.WhyNoLimit { // it has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
-	if l.Decide == quota.AtLeader || l.MaxDebt > 0 {
+	if l.AsksLeader() {
 		if d, ok := a.toldByLeader(now, t, b, l); ok {
 			t.told = true
 			return d
 		}
 	}
-	if l.Decide == quota.AtLeader && !t.alone {
+	if l.AsksLeader() && !t.alone {
 		return a.askLeader(t, b, l)
 	}
 	if b.phase == closed {
@@ -139,7 +143,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	}
 	if b.take(int64(cost), &a.urgent) {
 		est := b.estimate(now, l, cut)
-		t.took(b, false)
+		t.took(b, 0)
 		return b.decided(now, l, quota.WhyHeld, true, est, cost)
 	}
 	est := b.estimate(now, l, cut)
@@ -151,22 +155,20 @@ func (a *Aggregator) decideSlow(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	if cut {
 		return a.decideAlone(now, t, b, l, est)
 	}
-	if l.MaxDebt > 0 && est < cost && !t.alone {
-		return a.askLeader(t, b, l)
-	}
 	return a.decideOpen(now, t, b, l, est)
 }
 
 // decideOpen decides on the estimate, while there is a leader.
 func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	cost := t.cost
-	b.guessing = b.guesses(l, cost, a.nodes())
+	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
+	b.guessing = b.guesses(l, beyond, a.nodes())
 	// The others' demand is a guess too: a fraction of a token that they may have
 	// used refuses nobody, and what it alone would refuse is asked for.
 	if l.Ceiling == quota.Soft && est < cost && est > 0 && b.ceded < quota.Token/2 {
 		est = min(cost, est+b.ceded)
 	}
-	b.bound = l.Ceiling == quota.Soft && est >= cost && !b.mayGuess(now, l, cost, est, a.peers.Load())
+	b.bound = l.Ceiling == quota.Soft && est >= cost && !b.mayGuess(now, l, beyond, est, a.peers.Load())
 	doubt := est < cost && est+b.ceded >= cost && !b.dry
 	if !t.final && (est >= cost && b.guessing || b.bound || doubt) {
 		b.want = t.wanted
@@ -180,10 +182,10 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	}
 	if l.Ceiling == quota.Soft && est >= cost {
 		if b.bound {
-			b.refused += cost
-			return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+			b.refused = b.refused.Count(cost)
+			return a.notHeld(now, b, l, est, cost)
 		}
-		if !b.news && b.over-b.ackedOver+cost > max(b.part(l, a.nodes()), news) {
+		if !b.news && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), news) {
 			b.news = true
 			a.urgent.push(b)
 			a.urgent.wake.Store(true) // it may be waiting there for a later moment
@@ -196,17 +198,21 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 	}
 	// Nor does such a guess, when nobody has answered in time, say that a hard limit is used
 	// up: what others are refused is demand too.
-	if doubt && l.Ceiling == quota.Hard && l.MaxDebt == 0 {
+	absent := a.ranges[b.rng].absent.from() != 0
+	if (doubt || absent) && l.Ceiling == quota.Hard && l.MaxDebt == 0 {
 		est += b.ceded
 	}
 	if est >= cost {
-		b.refused += cost
-		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
+		b.refused = b.refused.Count(cost)
+		return a.notHeld(now, b, l, est, cost)
 	}
 	if l.MaxDebt > 0 {
 		return b.reserveAlone(now, t, l, est)
 	}
-	b.refused += cost
+	b.refused = b.refused.Count(cost)
+	if b.setAside(est, cost) {
+		return a.inFailover(now, b, l, est, cost)
+	}
 	b.shutOut(now, l, est, cost)
 	return b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 }
@@ -214,35 +220,45 @@ func (a *Aggregator) decideOpen(now quota.Time, t *turn, b *bucket, l *quota.Lim
 // news is how much overdraft is worth a report of its own.
 const news = quota.Token
 
-// overdraw admits on the estimate.
+// overdraw admits on the estimate what is more than this node holds. What it holds is a
+// part of the estimate, so that goes first: spent later, it would be admitted twice.
 func (b *bucket) overdraw(now quota.Time, t *turn, l *quota.Limit, why quota.Why, est quota.Units) quota.Decision {
 	cost := t.cost
-	b.over += cost
-	if why != quota.WhyEstimate { // the limit's when_cut_off
-		b.unled += cost
+	beyond := b.spend(cost)
+	if why == quota.WhyEstimate {
+		b.overdrawn(beyond)
+	} else { // the limit's when_cut_off
+		b.over, b.unled = b.over.Count(beyond), b.unled.Count(beyond)
 	}
-	b.est, b.estUsed = b.est-cost, b.estUsed+cost
-	t.took(b, true)
+	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
+	t.took(b, beyond)
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
-// peek tells whether a cost of one token would pass. A key of which no leader
-// has told anything waits for that.
+// peek tells whether a cost of one token would pass, by the rule's own path: out of what is
+// held, else on the estimate under soft. Under hard a check waits for a grant then, which a
+// leader with tokens left gives, and is decided out of that; the question asks for none. A
+// key of which no leader has told anything waits for that.
 func (a *Aggregator) peek(now quota.Time, t *turn, b *bucket, l *quota.Limit, cut bool) quota.Decision {
 	est := b.estimate(now, l, cut)
-	if cut {
+	held := quota.Units(b.hot().held.Load()) >= quota.Token
+	if cut && !held {
 		return a.peekAlone(now, t, b, l, est)
 	}
-	if !t.final && (!b.told || now.Sub(b.toldAt) > a.cfg.Sync) { // it may be old news
+	if !cut && !t.final && (!b.told || now.Sub(b.toldAt) > a.cfg.Sync) { // it may be old news
 		b.curious = true
 		a.urgent.push(b)
 		t.need = Grant
 	}
-	if est >= quota.Token {
+	switch {
+	case !held && l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 && est.Plus(b.ceded) >= quota.Token:
+		return a.inFailover(now, b, l, est.Plus(b.ceded), quota.Token)
+	case held, est >= quota.Token && l.Ceiling == quota.Hard:
+		return b.decided(now, l, quota.WhyHeld, true, est, 0)
+	case est >= quota.Token:
 		return b.decided(now, l, quota.WhyEstimate, true, est, 0)
-	}
-	if l.MaxDebt > 0 && !t.alone { // it may be worth waiting
-		return a.askLeader(t, b, l)
+	case b.setAside(est, quota.Token):
+		return a.inFailover(now, b, l, est, quota.Token)
 	}
 	return b.decided(now, l, quota.WhyOverLimit, false, est, quota.Token)
 }
@@ -280,6 +296,9 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 	if !an.Allowed && an.Why == quota.WhyLeader {
 		d.Why = quota.WhyOverLimit
 	}
+	if an.Why == quota.WhyFailover {
+		d.Remaining = min(max(0, an.Level.Plus(an.Aside).Tokens()), l.Burst)
+	}
 	return d, true
 }
 
@@ -290,7 +309,7 @@ func (b *bucket) reserveAlone(now quota.Time, t *turn, l *quota.Limit, est quota
 	m := limiter.RestoreMeter(&quota.Tier{Rate: l.Rate, Burst: l.Burst}, est, now, 0, 0, now)
 	v := m.Take(now, l, cost, waitOf(l, t.maxWait))
 	if !v.Allowed {
-		b.refused += cost
+		b.refused = b.refused.Count(cost)
 		d := b.decided(now, l, quota.WhyOverLimit, false, est, cost)
 		if v.TooLong {
 			d.Why = quota.WhyWaitTooLong

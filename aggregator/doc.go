@@ -10,11 +10,14 @@
 // for a window, is that one key locked, the clock read through the function that
 // the caller passed, and decided (decide.go):
 //
+//	the leader decides, or     ask the leader (reserved, leader)
+//	callers wait for tokens
 //	held >= cost               take it (held)
-//	soft, estimate >= cost     take it as overdraft (estimate)
-//	debt allowed, or the       ask the leader (reserved, leader)
-//	leader decides
-//	otherwise                  refuse (over_limit, not_held)
+//	soft, estimate >= cost     take what is held, and the rest as overdraft (estimate)
+//	otherwise                  refuse (over_limit, not_held, failover)
+//
+// What is held is a part of the estimate, so what comes first is spent first; and a grant
+// that was made before an overdraft was known pays for it, where it is more than is left.
 //
 // The estimate is the last global level that the leader told, less what the
 // others had probably used unseen, plus refill, less the others' demand, less own
@@ -79,6 +82,9 @@
 // At most MaxKeys keys, frozen or not. Of those at most 32 MiB in each of 64 parts are
 // frozen, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
 // tokens, and is dropped when it has been idle for Idle and its estimate is
-// full again; when the table is nearly full, the longest idle go first. When
-// none is idle a new key is not tracked: the decision says too_many_keys.
+// full again; when the table is nearly full, the longest idle go first, of limits that
+// have about their share or more. Namespaces have equal shares, and so have the limits of
+// each. The last sixteenth is for limits that have less than theirs. Keys for which there
+// is no room share one bucket of their limit, overflowKey, which takes no place; of what is
+// in flight, and beyond a limit's own max_keys, the decision says too_many_keys.
 package aggregator

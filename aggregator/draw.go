@@ -55,7 +55,7 @@ func (a *Aggregator) miss(clock Clock, s *slot, key string, cost quota.Units) {
 		a.openBucket(now, b, l)
 	}
 	b.roll(now, l)
-	b.refused += cost
+	b.refused = b.refused.Count(cost)
 }
 
 // Standing tells what is known of a key. It opens nothing: of a key that is not in

@@ -14,9 +14,9 @@ import (
 // before anybody looks, what a bucket at rest has not, and what another field tells.
 var notFrozen = []string{
 	"phase", "dead", "closedAt", "as", // of the record, and of being frozen
-	"ref", "in", "over", "charged", "unled", "refused", "want", "refunded", "returned", "estUsed", "estBack",
+	"ref", "in", "over", "unpaid", "charged", "unled", "refused", "want", "refunded", "returned", "unheard", "sentBack", "estUsed", "estBack",
 	"loans", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
-	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "lastUse", "due", "openIdx",
+	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
 	"abandoned", "apart", "tallied",
 }
 

@@ -34,7 +34,7 @@ func (b *bucket) hot() *line { return b.line.Load() }
 // lock begins what mu guards.
 func (b *bucket) lock() {
 	b.mu.Lock()
-	b.refused += b.shut.open()
+	b.refused = b.refused.Count(b.shut.open())
 }
 
 // unlock ends what mu guards: what is to be said without it follows.
@@ -113,6 +113,21 @@ func (l *line) take(cost int64, b *bucket, urgent *stack) bool {
 				urgent.push(b)
 			}
 			return true
+		}
+	}
+}
+
+// spend takes a cost out of what is held, as far as that goes, and returns the rest.
+func (b *bucket) spend(cost quota.Units) (rest quota.Units) {
+	l := b.hot()
+	for {
+		h := l.held.Load()
+		if h <= 0 {
+			return cost
+		}
+		paid := min(h, int64(cost))
+		if l.held.CompareAndSwap(h, h-paid) {
+			return cost - quota.Units(paid)
 		}
 	}
 }

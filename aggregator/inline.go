@@ -17,6 +17,8 @@ const maxInline = 10_000
 type inline struct {
 	slots *xsync.Map[quota.LimitName, *slot]
 	size  atomic.Int64
+	fair  atomic.Int64 // how many keys are the share of them all
+	keys  atomic.Int64 // how many they have
 }
 
 func newInline() inline {
@@ -46,7 +48,9 @@ func (t *inline) slot(n quota.LimitName) *slot {
 		t.size.Add(-1)
 		return nil
 	}
-	s := &slot{name: n, keys: newKeys(), sum: &tally{}}
+	s := newSlot(n)
+	s.all = &t.keys
+	s.fair.Store(t.fair.Load())
 	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
 	s.used.Store(true)
 	if there, loaded := t.slots.LoadOrStore(n, s); loaded {

@@ -15,7 +15,8 @@ type Journal interface {
 	// Slot returns a place for the counts of a key that has just been opened; nil
 	// when there is no room, and the key is then forgotten with the process. birth
 	// tells this life of the key from an earlier one in the same process; larger
-	// is later.
+	// is later. Until Set is called the place says that nothing was counted: what a
+	// leader grants comes back also if the process dies before it hears of it.
 	Slot(k quota.Key, birth quota.Seq) JournalSlot
 	// Settled says that a leader has committed what an earlier process had
 	// counted: its place is free.
@@ -65,7 +66,7 @@ func (b *bucket) note() {
 	if b.until == 0 {
 		win = 0
 	}
-	b.place.Set(quota.Counts{Total: total + b.over, Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
+	b.place.Set(quota.Counts{Total: min(total.Plus(b.over), quota.Most), Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
 }
 
 // windowed reports whether nobody takes what is held without the lock.
@@ -76,6 +77,7 @@ type lives struct {
 	list  []quota.Afterlife
 	index map[lifeKey]int
 	at    quota.Time // when to tell them again
+	tries int        // since one was committed
 }
 
 type lifeKey struct {
@@ -103,7 +105,8 @@ func (a *Aggregator) Afterlife(entries []quota.Afterlife) {
 	}
 }
 
-// lifeEvery is how often what no leader has committed is told again.
+// lifeEvery is when what no leader has committed is told again, at first: as long as none
+// of it has been, later and later, up to a lease.
 const lifeEvery = 500 * time.Millisecond
 
 // tellLives reports what earlier processes had counted, in reports of their own.
@@ -113,11 +116,12 @@ func (a *Aggregator) tellLives(now quota.Time, out []quota.Report) []quota.Repor
 		if len(rt.lives.list) == 0 || rt.leader == "" || now < rt.lives.at {
 			continue
 		}
-		rt.lives.at = now.Add(lifeEvery)
-		for from := 0; from < len(rt.lives.list); from += maxEntries {
+		rt.lives.at = now.Add(min(lifeEvery<<min(rt.lives.tries, 10), max(a.cfg.Lease, lifeEvery)))
+		rt.lives.tries++
+		for from := 0; from < len(rt.lives.list); from += a.cfg.MaxEntries {
 			rt.seq++
 			rep := quota.Report{Range: quota.RangeID(r), Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq}
-			for _, e := range rt.lives.list[from:min(from+maxEntries, len(rt.lives.list))] {
+			for _, e := range rt.lives.list[from:min(from+a.cfg.MaxEntries, len(rt.lives.list))] {
 				rep.Entries = append(rep.Entries, quota.ReportEntry{
 					Key: e.Key, Life: e.Life, Epoch: e.Birth, Overdrawn: e.Total, Refunded: e.Back,
 					Window: e.Window, Before: e.Before, Saved: e.Saved,
@@ -153,6 +157,7 @@ func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
 	l.index[lifeKey{moved.Key, moved.Life, moved.Birth}] = i
 	l.list[i], l.list = moved, l.list[:last]
 	delete(l.index, id)
+	l.tries = 0
 	if a.cfg.Journal != nil {
 		a.cfg.Journal.Settled(e.Key, e.Life, e.Epoch)
 	}

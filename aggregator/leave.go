@@ -22,13 +22,14 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		}
 		b.unlock()
 	}
-	room := &Room{}
+	room, first := &Room{}, rt.seq+1
 	room.reset(len(a.ranges))
 	for _, b := range rt.open {
 		a.leave(now, b, rt.term, room)
 	}
-	a.finish(now, r, room, true)
-	rt.leader, rt.tell, rt.told = "", false, 0
+	a.finish(now, r, room, first)
+	rt.leader, rt.tell, rt.told, rt.asked = "", false, telling{}, 0
+	a.LeaderLost(now, r)
 	return room.reports
 }
 

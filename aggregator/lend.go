@@ -42,6 +42,7 @@ type Loan struct {
 
 	Level  quota.Units // as GrantEntry.Level
 	Unseen quota.Units // as GrantEntry.Unseen, and what the others have probably used since
+	Aside  quota.Units // as GrantEntry.Aside; all of Level where no leader answers
 	Others quota.Units // demand of the other nodes
 	Dry    bool        // the leader had nothing left
 	Told   bool        // a leader has told the level
@@ -87,7 +88,7 @@ func (a *Aggregator) lender(k quota.Key) *bucket {
 
 // lends reports whether tokens of the limit may be spent one level below.
 func lends(l *quota.Limit) bool {
-	return l.Kind != quota.Concurrency && l.Decide == quota.Locally && l.MaxDebt == 0 && l.Class == quota.Counted
+	return l.Kind != quota.Concurrency && !l.AsksLeader() && l.Class == quota.Counted
 }
 
 // lend returns false when the bucket has just been dropped from the table.
@@ -107,7 +108,7 @@ func (a *Aggregator) lend(now quota.Time, b *bucket, w Wish) (Loan, bool) {
 	cut := b.cutOff(now, a.cfg.Lease)
 	est := b.estimate(now, l, cut)
 	loan := Loan{Limit: l}
-	if !w.Look && lends(l) && b.counts().attempted() <= fullCounters {
+	if !w.Look && lends(l) && !b.overfull() {
 		loan.Tokens = b.hand(w.Tokens, &a.urgent)
 		if missing := w.Tokens - loan.Tokens; cut && loan.Tokens == 0 && missing > 0 {
 			loan.Tokens, loan.Unbacked = b.lendAlone(now, l, missing, est, a.nodes()), true
@@ -160,6 +161,9 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Loan, est quota.U
 	loan.Gen = Generation{b.epoch, b.voids}
 	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.hot().held.Load())), b.rate, b.demand
 	loan.Level, loan.Unseen, loan.Others = est+b.ceded, b.ceded, b.others
+	if loan.Aside = b.aside; l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 {
+		loan.Aside = max(loan.Aside, loan.Level)
+	}
 	loan.Dry, loan.Told, loan.CutOff, loan.Slope = b.dry, b.told, cut, b.gains(l)
 	if loan.Window, loan.Since, loan.Until = b.win, b.since, b.until; b.until == 0 {
 		loan.Window, loan.Since = 0, 0
@@ -220,6 +224,7 @@ func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, loan *Loan, nodes
 	case quota.CutOffRate:
 		loan.Level, loan.Others = b.levelApart(loan.Level), max(0, whole-rate.PerSecond())
 	default:
+		loan.Aside = max(0, loan.Level)
 		loan.Level, loan.Others = min(0, loan.Level), whole
 	}
 }
@@ -242,6 +247,11 @@ type Settlement struct {
 	// Used was admitted out of what was lent, Overdrawn beyond it. The others are
 	// as in ReportEntry.
 	Used, Overdrawn, Refused, Refunded, Charged, Alone quota.Units
+	// Holders is how many of those below have the key, and Silent how long this one has said
+	// nothing of it: each may have overdrawn a burst, and what refilled since, before it heard
+	// of the others.
+	Holders int
+	Silent  time.Duration
 	// Late is the part of Used and Overdrawn that was for a window that has ended.
 	Late quota.Units
 }
@@ -251,11 +261,14 @@ func (s *Settlement) counts() bool {
 }
 
 // Settle books what has become of loans. What was counted is the node's own from
-// now on; what neither was used nor is void is held here again. Any goroutine may
+// now on; what neither was used nor is void is held here again. What was used beyond
+// loans, or overdrawn, is booked down to quota.Limit.OwedUnits below zero, once for the
+// node and once for each holder, and no further: those below are trusted less than
+// members. Any goroutine may
 // call it. It returns false if there is no such limit, or no room for the key:
 // then nothing is booked.
 func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
-	if s == (Settlement{Gen: s.Gen}) {
+	if s == (Settlement{Gen: s.Gen, Holders: s.Holders, Silent: s.Silent}) {
 		return true
 	}
 	for {
@@ -284,17 +297,31 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.roll(now, l)
 	b.accrue(now)
 	cut := b.cutOff(now, a.cfg.Lease)
+	s.bound(b.lentFor(s), b.estimate(now, l, cut), l)
 	b.takeBack(now, s)
+	unreached := quota.Units(0) // admitted below while this node could not be reached
 	if cut {
+		if l.Ceiling == quota.Soft {
+			unreached = max(0, s.Alone-s.Void)
+		}
 		s.Alone = s.Overdrawn
 	}
-	b.over, b.refused, b.refunded = b.over+s.Overdrawn, b.refused+s.Refused, b.refunded+s.Refunded
-	b.charged, b.unled = b.charged+s.Charged, b.unled+s.Alone
-	if late := min(s.Late, s.Used+s.Overdrawn); late > 0 && b.until != 0 {
-		b.before, b.estUsed = b.before+late, b.estUsed+late
+	late := min(s.Late, s.Used+s.Overdrawn)
+	// What those below admitted on the estimate, of which what is held here is a part, is
+	// paid out of that first: as in overdraw.
+	past := min(late, s.Overdrawn)
+	beyond := b.spend(s.Overdrawn - past)
+	alone := min(s.Alone, beyond)
+	b.overdrawn(beyond - alone)
+	b.over, b.unled, b.charged = b.over.Count(past+alone), b.unled.Count(alone), b.charged.Count(min(s.Charged, past+beyond))
+	b.refused, b.refunded = b.refused.Count(s.Refused), b.refunded.Count(s.Refunded)
+	// How much refilled meanwhile is not known here: the leader sets that against it, and tells the level.
+	b.estUsed += min(unreached, alone)
+	if late > 0 && b.until != 0 {
+		b.before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
 	}
 	b.note()
-	if s.Overdrawn > 0 && !b.news && b.over-b.ackedOver > max(b.part(l, a.nodes()), news) {
+	if beyond > 0 && !b.news && b.over-b.ackedOver > max(b.part(l, a.nodes()), news) {
 		b.news = true
 		a.urgent.push(b)
 		a.urgent.wake.Store(true)
@@ -305,20 +332,45 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	return true
 }
 
+// lentFor is how much of what is lent a settlement ends.
+func (b *bucket) lentFor(s *Settlement) quota.Units {
+	if s.Gen != (Generation{b.epoch, b.voids}) {
+		return 0
+	}
+	return min(s.Back, b.loans)
+}
+
+// bound drops what was spent beyond loans and beyond what may be owed, when so much is
+// left. A window that has ended owes nothing.
+func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
+	if l.Class != quota.Counted || l.Kind == quota.Concurrency {
+		return
+	}
+	each := l.OwedUnits().Plus(perSecond(l.Rate.PerSecond(), s.Silent))
+	owed := quota.Units(quota.MulDiv(int64(each), int64(1+s.Holders), 1))
+	room := max(0, left.Plus(min(owed, quota.Most))).Plus(s.Late)
+	beyond := max(0, s.Used-lent)
+	excess := beyond.Plus(s.Overdrawn) - room
+	if excess <= 0 {
+		return
+	}
+	over := min(excess, s.Overdrawn)
+	s.Overdrawn -= over
+	s.Used -= min(excess-over, beyond)
+	s.Charged, s.Alone = min(s.Charged, s.Overdrawn), min(s.Alone, s.Overdrawn)
+}
+
 // takeBack ends loans: what was used of them is used here.
 func (b *bucket) takeBack(now quota.Time, s *Settlement) {
-	back, void := min(s.Back, b.loans), s.Void
-	if s.Gen != (Generation{b.epoch, b.voids}) {
-		back, void = 0, 0
-	}
-	void = min(void, back, b.unbacked)
+	back := b.lentFor(s)
+	void := min(s.Void, back, b.unbacked)
 	b.loans, b.unbacked = b.loans-back, b.unbacked-void
 	b.in -= void
 	switch rest := back - void - s.Used; {
 	case rest > 0 && b.phase == open && now < b.lease:
 		b.hot().held.Add(int64(rest))
 	case rest > 0:
-		b.in, b.returned = b.in-rest, b.returned+rest
+		b.giveBack(rest)
 	default: // it had been taken for lost, or void
 		b.in -= rest
 	}
@@ -331,19 +383,13 @@ func (b *bucket) voidLoans() {
 	b.loans, b.unbacked = 0, 0
 }
 
-// goesOn reports whether the window of a periodic limit only seems to begin anew:
-// the leader knows of no use in it, but of what is lent some may be used.
-func (b *bucket) goesOn(l *quota.Limit, e *quota.GrantEntry) bool {
-	return l.Kind == quota.PeriodicRefill && b.loans > 0 && e.WindowStart < b.win.Add(l.Rate.Per)
-}
-
 // wants is what the leader is to be asked for: beyond what is lent, since that
 // counts as held.
 func (b *bucket) wants() quota.Units {
 	if b.want == 0 {
 		return 0
 	}
-	return b.want + b.loans
+	return b.want.Count(b.loans)
 }
 
 // maxRecalled bounds the keys that Recalls returns; who is short asks again.

@@ -33,23 +33,49 @@ type route struct {
 	term   quota.Term
 	seq    quota.Seq // of the last report
 	tell   bool      // a new leader has to be told everything
-	told   quota.Seq // of the report that ended it, until that is answered
-	toldAt quota.Time
+	told   telling
 	open   []*bucket
 	sent   sent
 	rtt    time.Duration // averaged
 	least  time.Duration // shortest lately, from since on
 	since  quota.Time
-	lives  lives // of earlier processes, not committed by a leader yet
+	lives  lives      // of earlier processes, not committed by a leader yet
+	asked  quota.Time // the first report that nothing has been answered since; 0 is none
+
+	absent absence
 }
 
-func (m *member) init(cfg Config, now quota.Time) {
+// telling is a report of everything that the leader has not answered. It is repeated after
+// tellAgainAfter, and an answer to any repetition counts.
+type telling struct {
+	ends  [maxTellings]quota.Seq // the reports that ended it each time, the newest ones
+	times int
+	at    quota.Time // the last time
+}
+
+// maxTellings bounds the times that may still be answered: about ten leases.
+const maxTellings = 16
+
+// last is the report that ended it the last time; 0 is that nothing waits for an answer.
+func (t *telling) last() quota.Seq {
+	if t.times == 0 {
+		return 0
+	}
+	return t.ends[(t.times-1)%maxTellings]
+}
+
+func (t *telling) again(now quota.Time, end quota.Seq) {
+	t.ends[t.times%maxTellings] = end
+	t.times++
+	t.at = now
+}
+
+func (m *member) init(cfg Config) {
 	m.ranges = make([]route, cfg.Ranges)
 	for i := range m.ranges {
 		m.ranges[i].rtt = 2 * time.Millisecond
 	}
 	m.offsets = map[quota.NodeID]*offset{}
-	m.wheel.init(cfg.Sync, now)
 	m.scratch, m.freezeIn = &bucket{}, freezeAfter
 	m.scratch.line.Store(&line{})
 }
@@ -62,8 +88,8 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 		return
 	}
 	rt.leader, rt.term = leader, term
-	rt.tell, rt.told = leader != "", 0
-	rt.lives.at, rt.since = 0, 0
+	rt.tell, rt.told = leader != "", telling{}
+	rt.lives.at, rt.lives.tries, rt.since = 0, 0, 0
 }
 
 // Leader returns who leads a range as far as the member knows.
@@ -222,10 +248,21 @@ func (w *wheel) wake() quota.Time {
 	return w.next.Add(time.Duration(n) * w.step)
 }
 
-// turn passes every bucket that is due to f.
+// turn passes every bucket that is due to f. When nothing was due for a whole turn the wheel
+// is empty, and the rest of a long pause is passed over in whole turns.
 func (w *wheel) turn(now quota.Time, f func(*bucket)) {
+	empty := 0
 	for w.next <= now {
+		if empty == len(w.slots) {
+			whole := time.Duration(len(w.slots)) * w.step
+			w.next = w.next.Add(now.Sub(w.next) / whole * whole)
+			empty = 0
+			continue
+		}
 		due, at := w.slots[w.pos], w.next
+		if empty++; len(due) > 0 {
+			empty = 0
+		}
 		w.slots[w.pos] = nil
 		w.pos = (w.pos + 1) % len(w.slots)
 		w.next = w.next.Add(w.step)

@@ -22,6 +22,7 @@ const maxRoom = 64
 type lines struct {
 	begun   bool
 	entries []quota.ReportEntry
+	bytes   int
 	sent    *sentReport
 }
 
@@ -53,13 +54,15 @@ func (room *Room) take() []quota.ReportEntry {
 // one if there is none: rt.seq is its number.
 func (a *Aggregator) line(now quota.Time, b *bucket, room *Room) *quota.ReportEntry {
 	l := &room.lines[b.rng]
-	if len(l.entries) == maxEntries {
-		a.finish(now, b.rng, room, false)
+	bytes := quota.EntrySize(b.slot.name, b.key)
+	if len(l.entries) == a.cfg.MaxEntries || l.bytes+bytes > maxReport {
+		a.finish(now, b.rng, room, 0)
 	}
 	if !l.begun {
-		a.begin(b.rng, room)
+		a.begin(now, b.rng, room)
 	}
-	l.sent.lines = append(l.sent.lines, sentLine{b, b.epoch})
+	l.bytes += bytes
+	a.ranges[b.rng].sent.add(l.sent, sentLine{b, b.epoch})
 	n := len(l.entries)
 	if n == cap(l.entries) {
 		l.entries = append(l.entries, quota.ReportEntry{})
@@ -69,24 +72,31 @@ func (a *Aggregator) line(now quota.Time, b *bucket, room *Room) *quota.ReportEn
 	return &l.entries[n]
 }
 
-func (a *Aggregator) begin(r quota.RangeID, room *Room) {
+func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Room) {
 	rt, l := &a.ranges[r], &room.lines[r]
 	rt.seq++
-	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(rt.seq, &a.spare)}
+	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
 }
 
-// finish ends the report of a range that is being made. Full begins one if there is
-// none, and says that it is the last of all that is open.
-func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Room, full bool) {
+// finish ends the report of a range that is being made. If first is not 0 it begins one
+// if there is none, and says that those from first to this one are about all that is open.
+func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Room, first quota.Seq) {
 	rt, l := &a.ranges[r], &room.lines[r]
 	if !l.begun {
-		a.begin(r, room)
+		a.begin(now, r, room)
+	}
+	parts := quota.Seq(0)
+	if first != 0 {
+		parts = rt.seq - first + 1
 	}
 	room.reports = append(room.reports, quota.Report{
 		Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
-		Full: full, Age: a.accounted(now, rt), Entries: l.entries,
+		Full: first != 0, Parts: uint32(parts), Age: a.accounted(now, rt), Entries: l.entries,
 	})
 	*l = lines{}
+	if rt.asked == 0 {
+		rt.asked = now
+	}
 }
 
 // accounted is for how long all that this node used in the range is known to its leader,

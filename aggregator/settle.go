@@ -1,6 +1,9 @@
 package aggregator
 
 import (
+	"slices"
+	"time"
+
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -50,7 +53,7 @@ func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64
 
 // owable is how many tokens can still be booked on a key.
 func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
-	b := a.table.bucket(s, key)
+	b := a.table.bucketOrOverflow(s, key)
 	if b == nil {
 		return 0
 	}
@@ -69,7 +72,7 @@ func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
 // was left before; nil when the table is full.
 func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
-		b := a.table.bucket(s, key)
+		b := a.table.bucketOrOverflow(s, key)
 		if b == nil || s.gone.Load() {
 			return nil, 0
 		}
@@ -97,20 +100,78 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *turn) (was quota.
 	b.roll(now, l)
 	b.accrue(now)
 	was = b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
-	over := !b.take(int64(cost), &a.urgent)
-	if over {
-		b.over, b.charged = b.over+cost, b.charged+cost
-		b.est, b.estUsed = b.est-cost, b.estUsed+cost
+	beyond := quota.Units(0)
+	if !b.take(int64(cost), &a.urgent) {
+		beyond = b.spend(cost)
+		b.overdrawn(beyond)
+		b.charged = b.charged.Count(beyond)
+		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 		a.urgent.push(b)
 	}
-	t.took(b, over)
+	t.took(b, beyond)
 	return was, true
 }
 
-// Refund gives tokens back that a request took and did not use. It counts at
+// Refund gives tokens back that a request took just now and did not use. It counts at
 // once here, and for everybody after the next report. It never raises a level
 // above the burst. What is in flight is released, not refunded: nothing happens.
 func (a *Aggregator) Refund(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
+	return a.giveBackOf(clock, n, key, cost, nil)
+}
+
+// Taken says in which windows a call was charged. What is given back of it by
+// RefundTaken counts in these alone. The zero value is of no window.
+type Taken struct {
+	At      quota.Time // a moment before the decision
+	windows []takenIn
+}
+
+// takenIn is the window of one counter.
+type takenIn struct {
+	slot  *slot
+	key   string
+	start quota.Time // on the leader's clock
+}
+
+// Taken returns the windows that an admitted call was charged in. since is a moment before
+// its decision: of what a leader has decided, a window that has begun after it may not be the one.
+func (a *Aggregator) Taken(clock Clock, since quota.Time, c *Call) *Taken {
+	out := &Taken{At: since}
+	for _, t := range c.taken {
+		if t.win != 0 {
+			out.windows = append(out.windows, takenIn{t.b.slot, t.b.key, t.win})
+		}
+	}
+	charged := len(out.windows)
+	for i := range c.Requests {
+		s, key := a.table.resolve(c.Requests[i].Key.LimitName, c.Requests[i].Key.Key)
+		if s == nil {
+			continue
+		}
+		for _, ch := range s.rule.Load().charges {
+			b := a.table.known(ch.slot, quota.ParentKey(key, ch.up))
+			if b == nil || slices.ContainsFunc(out.windows[:charged], func(w takenIn) bool { return w.slot == b.slot && w.key == b.key }) {
+				continue
+			}
+			b.lock()
+			if l := b.limit(); l.Kind.Windowed() && !b.dead {
+				if b.roll(clock(), l); b.since <= since {
+					out.windows = append(out.windows, takenIn{b.slot, b.key, b.win})
+				}
+			}
+			b.unlock()
+		}
+	}
+	return out
+}
+
+// RefundTaken is Refund of what was taken a while ago: each counter gets it back unless it
+// was charged in a window that has ended.
+func (a *Aggregator) RefundTaken(clock Clock, n quota.LimitName, key string, cost int64, t *Taken) quota.Decision {
+	return a.giveBackOf(clock, n, key, cost, t)
+}
+
+func (a *Aggregator) giveBackOf(clock Clock, n quota.LimitName, key string, cost int64, taken *Taken) quota.Decision {
 	s, key := a.table.resolve(n, key)
 	if s == nil {
 		return quota.Decision{Why: quota.WhyNoLimit}
@@ -122,15 +183,16 @@ func (a *Aggregator) Refund(clock Clock, n quota.LimitName, key string, cost int
 	}
 	for _, c := range r.charges {
 		if !c.floor && cost > 0 && l.Kind != quota.Concurrency {
-			a.refund(clock, quota.Key{LimitName: c.slot.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost))
+			a.refund(clock, quota.Key{LimitName: c.slot.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost), taken)
 		}
 	}
 	d, _ := a.check(clock, n, key, 0, true)
 	return d
 }
 
-// refund gives a cost back to one counter.
-func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units) {
+// refund gives a cost back to one counter, unless that was taken in a window that has ended;
+// nil is just now.
+func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *Taken) {
 	s := a.table.find(k.LimitName)
 	if s == nil {
 		return
@@ -149,11 +211,39 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units) {
 		a.openBucket(now, b, l)
 	}
 	b.roll(now, l)
-	b.refunded += cost
+	if taken != nil && !b.goesOnSince(l, taken) {
+		return
+	}
+	b.refunded = b.refunded.Count(cost)
 	b.note()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	a.urgent.push(b)
 }
+
+// goesOnSince reports whether the window goes on that a request was charged in. Where that is
+// not certain it does not under hard. A periodic window begins with the first use that the
+// leader hears of: there a soft one goes by the time, and by how late that may be heard.
+func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
+	if !l.Kind.Windowed() {
+		return true
+	}
+	for _, w := range taken.windows {
+		if w.slot == b.slot && w.key == b.key && b.sameWindow(l, w.start) {
+			return true
+		}
+	}
+	switch {
+	case l.Ceiling == quota.Hard:
+		return false
+	case l.Kind == quota.PeriodicRefill:
+		return taken.At >= b.since.Add(-heardWithin)
+	}
+	return taken.At >= b.since
+}
+
+// heardWithin is how long it takes at most, mostly, until a leader hears of the first use of
+// a window.
+const heardWithin = time.Second
 
 // Release ends what was acquired of a limit that counts what is in flight.
 func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count int64) {
@@ -173,7 +263,7 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	}
 	now, l := clock(), b.limit()
 	b.inFlight -= u
-	b.refunded += u
+	b.refunded = b.refunded.Count(u)
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	paid := min(u, b.lent)
 	b.lent -= paid

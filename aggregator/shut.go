@@ -25,8 +25,18 @@ func (s *shut) refuses(clock Clock, cost quota.Units) bool {
 	if until == 0 || int64(cost) < s.cost.Load() || int64(clock()) >= until {
 		return false
 	}
-	s.refused.Add(int64(cost))
+	countAtomic(&s.refused, cost)
 	return true
+}
+
+// countAtomic is [quota.Units.Count] of a counter that is read without a lock.
+func countAtomic(n *atomic.Int64, u quota.Units) {
+	for {
+		was := n.Load()
+		if n.CompareAndSwap(was, int64(quota.Units(was).Count(u))) {
+			return
+		}
+	}
 }
 
 // open ends it, and returns what was refused. Held by bucket.mu.

@@ -28,6 +28,7 @@ type state struct {
 
 	in      quota.Units // everything put into held in this epoch, less returns
 	over    quota.Units // admitted beyond held
+	unpaid  quota.Units // part of over since the last report that what is granted pays for
 	charged quota.Units // part of over that callers charged after the fact
 	unled   quota.Units // part of over that was admitted while cut off
 	refused quota.Units
@@ -38,7 +39,8 @@ type state struct {
 	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
 
 	refunded quota.Units // given back by callers, or released
-	returned quota.Units // of what was held in this epoch
+	returned quota.Units // of what was held in this epoch, as far as there was room for it since
+	unheard  quota.Units // part of that which no report told that was answered
 	inFlight quota.Units // Concurrency: acquired and not released
 	lent     quota.Units // part of it that was beyond held: what is released pays it back first
 
@@ -81,6 +83,7 @@ type state struct {
 	tries     int       // reports before that one that were not either
 	sentAt    quota.Time
 	sent      counts      // as of the last report
+	sentBack  quota.Units // returned as of then
 	acked     quota.Units // used+over as of the last answered report
 	ackedOver quota.Units // over as of then
 	ackedBack quota.Units // refunded as of then
@@ -88,6 +91,7 @@ type state struct {
 	news      bool        // much was overdrawn since the last report
 	curious   bool        // somebody waits to be told the level
 	credit    quota.Units // as told
+	aside     quota.Units // as told
 	bound     bool        // it has used that up, while the cluster may have more
 	fresh     bool        // it was idle here, and nobody has told anything since
 	lastUse   quota.Time  // last report that found a change
@@ -105,8 +109,8 @@ type state struct {
 // counts are the cumulative counters at one moment.
 type counts struct{ used, over, refused, back quota.Units }
 
-func (c counts) spent() quota.Units     { return c.used + c.over }
-func (c counts) attempted() quota.Units { return c.used + c.over + c.refused }
+func (c counts) spent() quota.Units     { return c.used.Plus(c.over) }
+func (c counts) attempted() quota.Units { return c.spent().Plus(c.refused) }
 
 func (b *bucket) counts() counts {
 	return counts{b.in - quota.Units(b.hot().held.Load()) - b.loans, b.over, b.refused, b.refunded}
@@ -148,12 +152,35 @@ func (b *bucket) earn(until quota.Time) bool {
 	got, from := earned(b.rate, b.from, end)
 	b.from = from
 	b.put(min(got, max(0, b.cap-b.base)))
+	b.crowd()
 	return true
 }
 
-// put adds to held, never a negative amount.
+// crowd gives up what was given back, and not heard by a leader yet, as far as what has been
+// accrued since leaves no room for it: the leader has set no more aside than the cap, so what
+// is beyond it may have overflowed.
+func (b *bucket) crowd() {
+	if over := b.unheard - max(0, b.cap-b.base); over > 0 && b.unheard > 0 {
+		over = min(over, b.unheard)
+		b.returned, b.unheard = b.returned-over, b.unheard-over
+	}
+}
+
+// giveBack notes that so much of what was put into held is no more there, and not used either.
+func (b *bucket) giveBack(u quota.Units) {
+	b.in -= u
+	b.returned, b.unheard = b.returned.Count(u), b.unheard.Count(u)
+}
+
+// heard notes that a leader has booked what the last report told of what was given back.
+func (b *bucket) heard() {
+	b.returned = max(b.returned, b.sentBack)
+	b.unheard = b.returned - b.sentBack
+}
+
+// put adds to held, never a negative amount, nor more than counters can count.
 func (b *bucket) put(u quota.Units) {
-	if u > 0 {
+	if u = min(u, quota.Most-b.in); u > 0 {
 		b.in, b.base = b.in+u, b.base+u
 		if b.place != nil && !b.windowed() {
 			b.note() // before anybody can take it
@@ -165,6 +192,31 @@ func (b *bucket) put(u quota.Units) {
 	}
 }
 
+// overdrawn counts what was admitted beyond what is held. The leader does not know of it
+// when it grants: what it grants may be more than is left (repay).
+func (b *bucket) overdrawn(u quota.Units) { b.over, b.unpaid = b.over.Count(u), b.unpaid.Count(u) }
+
+// repay pays for what was overdrawn since the last report out of what is held, as far as
+// that is more than the estimate says is left: it would be admitted on top.
+func (b *bucket) repay() {
+	left := b.est - (b.counts().spent() - b.estUsed) + b.refunded - b.estBack
+	due := min(b.unpaid, quota.Units(b.hot().held.Load())+b.loans-max(0, left))
+	if due <= 0 {
+		return
+	}
+	paid := due - b.spend(due)
+	b.unpaid -= paid
+	b.over -= paid
+	b.lent -= min(b.lent, paid)
+}
+
+// void ends what is held or lent for a window that has ended.
+func (b *bucket) void() {
+	b.keep(0)
+	b.voidLoans()
+	b.unpaid = 0
+}
+
 // keep returns everything above u to the leader: the next report shows it.
 func (b *bucket) keep(u quota.Units) {
 	for {
@@ -173,8 +225,7 @@ func (b *bucket) keep(u quota.Units) {
 			return
 		}
 		if b.hot().held.CompareAndSwap(h, int64(u)) {
-			b.in -= quota.Units(h) - u
-			b.returned += quota.Units(h) - u
+			b.giveBack(quota.Units(h) - u)
 			b.base = u + b.loans
 			b.note()
 			return
@@ -192,8 +243,7 @@ func (b *bucket) expire() {
 // estimate brings the estimated global level to now and returns it.
 func (b *bucket) estimate(now quota.Time, l *quota.Limit, cut bool) quota.Units {
 	spent := b.counts().spent()
-	b.est -= spent - b.estUsed
-	b.est += b.refunded - b.estBack
+	b.est = b.est.Plus(b.estUsed - spent).Plus(b.refunded - b.estBack)
 	b.estUsed, b.estBack = spent, b.refunded
 	if cut { // nobody knows what the others used since: the limit is all ours
 		b.est += b.ceded
@@ -226,13 +276,13 @@ func (b *bucket) advanceEst(now quota.Time, rate quota.Units) {
 	before, since := b.est, b.estAt
 	if slope := rate - b.others; slope >= 0 {
 		got, at := earned(slope, b.estAt, now)
-		b.est, b.estAt = b.est+got, at
+		b.est, b.estAt = b.est.Plus(got), at
 	} else {
 		lost, at := earned(-slope, b.estAt, now)
 		b.est, b.estAt = max(b.est-lost, min(b.est, 0)), at
 	}
 	if b.others > 0 {
-		b.ceded += before + perSecond(rate, b.estAt.Sub(since)) - b.est
+		b.ceded += before.Plus(perSecond(rate, b.estAt.Sub(since))) - b.est
 	}
 }
 
@@ -249,32 +299,32 @@ func (b *bucket) refillExactly(now quota.Time, r quota.Rate) {
 	b.estAt = b.estAt.Add(time.Duration(quota.MulDivCeil(got, int64(r.Per), tokens)))
 }
 
-// guesses reports whether admitting the cost on the estimate of a soft limit
+// guesses reports whether admitting so much on the estimate of a soft limit
 // would be a mere guess: since the leader last told the level, this node has
 // overdrawn what would be its part if all nodes saw the same burst, and there
 // is something to ask for.
-func (b *bucket) guesses(l *quota.Limit, cost quota.Units, nodes int) bool {
-	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+cost > b.part(l, nodes)
+func (b *bucket) guesses(l *quota.Limit, beyond quota.Units, nodes int) bool {
+	return l.Ceiling == quota.Soft && (!b.dry || l.Kind == quota.Concurrency) && b.over-b.ackedOver+beyond > b.part(l, nodes)
 }
 
-// mayGuess reports whether a member one level below may admit the cost on the estimate
+// mayGuess reports whether a member one level below may admit so much on the estimate
 // although that is a guess and there is no time to ask: of peers that all do so at once,
 // few may be right. Who has heard nothing lately admits one request in any case: it may
 // be alone.
-func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, cost, est quota.Units, peers int64) bool {
+func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Units, peers int64) bool {
 	if peers == 0 {
 		return true
 	}
 	out := b.over - b.ackedOver
 	if b.applied == 0 || b.fresh {
-		return out <= 0 || out+cost <= (est+out)/quota.Units(peers)
+		return out <= 0 || out+beyond <= (est+out)/quota.Units(peers)
 	}
 	part := 1 / float64(peers)
 	if all := float64(b.demand + b.others); all > 0 {
 		part = max(part, float64(b.demand)/all)
 	}
 	since := perSecond(b.gains(l), max(0, now.Sub(b.toldAt)))
-	return out+cost <= b.credit+quota.Units(part*float64(since))
+	return out+beyond <= b.credit+quota.Units(part*float64(since))
 }
 
 // part is what this node may overdraw if all nodes see the same burst, and

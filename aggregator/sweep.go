@@ -15,7 +15,8 @@ type idleBucket struct {
 }
 
 // Sweep freezes keys that are closed, drops those that have been idle long enough and
-// are full again, and the longest idle when the table is nearly full. Call it about
+// are full again, and when the table is nearly full the longest idle of limits that have
+// more than their share. Call it about
 // once a second.
 func (a *Aggregator) Sweep(now quota.Time) {
 	a.table.inline.sweep()
@@ -68,8 +69,11 @@ func (a *Aggregator) freezeIdle(now quota.Time) {
 
 // sweepIdle drops what is idle and has not been frozen.
 func (a *Aggregator) sweepIdle(now quota.Time) {
+	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
+		return a.tight() && e.b.slot.crowds() && a.idleDone(now, e, true)
+	})
 	n := 0
-	for n < len(a.idle) && a.idleDone(now, a.idle[n]) {
+	for n < len(a.idle) && a.idleDone(now, a.idle[n], false) {
 		n++
 	}
 	// One that stays, because it is not full for long, must not keep those behind
@@ -78,7 +82,7 @@ func (a *Aggregator) sweepIdle(now quota.Time) {
 	to := min(len(a.idle), from+max(leastLooked, len(a.idle)/60+1))
 	kept := copy(a.idle, a.idle[n:from])
 	for _, e := range a.idle[from:to] {
-		if !a.idleDone(now, e) {
+		if !a.idleDone(now, e, false) {
 			a.idle[kept] = e
 			kept++
 		}
@@ -95,15 +99,16 @@ func (a *Aggregator) sweepIdle(now quota.Time) {
 // leastLooked is how many idle keys a sweep looks at, if there are that many.
 const leastLooked = 4096
 
-// idleDone reports whether the entry may leave the queue of idle keys.
-func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
+// idleDone reports whether the entry may leave the queue of idle keys. pressed says that its
+// place is needed.
+func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	b := e.b
 	b.lock()
 	if b.phase != closed || b.closedAt != e.at || b.dead {
 		b.unlock()
 		return true // used again since, or frozen
 	}
-	if !a.tight() && (now.Sub(e.at) < a.idleFor(b.limit()) || !b.full(now)) {
+	if !pressed && (now.Sub(e.at) < a.idleFor(b.limit()) || !b.full(now)) {
 		b.unlock()
 		return false
 	}
@@ -116,7 +121,7 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket) bool {
 
 // tight reports whether the table is nearly full.
 func (a *Aggregator) tight() bool {
-	return a.table.size.Load() > a.table.maxKeys-a.table.maxKeys/16
+	return a.table.size.Load() > a.table.maxKeys-a.table.reserve()
 }
 
 // idleFor is how long an unused key of a limit is remembered at least.

@@ -16,8 +16,16 @@ type slot struct {
 	gone atomic.Bool // the limit was removed
 	used atomic.Bool // inline: looked up since the last sweep
 	size atomic.Int64
+	fair atomic.Int64  // how many keys are its share of the table
+	all  *atomic.Int64 // how many count against that: its own, or those of all inline limits
 	keys *keys
 	sum  *tally
+}
+
+func newSlot(n quota.LimitName) *slot {
+	s := &slot{name: n, keys: newKeys(), sum: &tally{}}
+	s.all = &s.size
+	return s
 }
 
 // rule is what a slot serves until the limits change.
@@ -95,7 +103,7 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 	limits.Meters(func(l *quota.Limit) {
 		s := t.find(l.LimitName)
 		if s == nil {
-			s = &slot{name: l.LimitName, keys: newKeys(), sum: &tally{}}
+			s = newSlot(l.LimitName)
 		}
 		next[l.LimitName], rules[l.LimitName] = s, &rule{limit: l}
 	})
@@ -115,7 +123,50 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 		}
 	}
 	t.slots.Store(&next)
+	t.share(next)
 	return ended
+}
+
+// share divides the table among namespaces, of which the inline limits are one, and what a
+// namespace has among its limits.
+func (t *table) share(slots map[quota.LimitName]*slot) {
+	of := map[string]int64{}
+	for n := range slots {
+		of[n.Namespace]++
+	}
+	for n, s := range slots {
+		s.fair.Store(t.maxKeys / int64(len(of)) / of[n.Namespace])
+	}
+	t.inline.fair.Store(t.maxKeys / int64(len(of)+1))
+}
+
+// reserve is the part of the table for limits that have less than their share.
+func (t *table) reserve() int64 { return t.maxKeys / 16 }
+
+// room reports whether a limit may have one more key, with which the table has size keys.
+func (t *table) room(s *slot, size int64) bool {
+	return size <= t.maxKeys && (size <= t.maxKeys-t.reserve() || s.all.Load() <= s.fair.Load())
+}
+
+// crowds reports whether a limit has to let go of keys when the table is nearly full: it has
+// about its share, or more. There always is one then.
+func (s *slot) crowds() bool {
+	fair := s.fair.Load()
+	return s.all.Load() > fair-fair/8
+}
+
+// overflowKey is the bucket of a limit in which all keys count for which there is no room.
+const overflowKey = "@overflow"
+
+// bucketOrOverflow returns the bucket of a key, or the one that keys share for which the table has no
+// room. It is nil if the limit itself has as many keys as it may, and for what is in flight, which is
+// given back by its key.
+func (t *table) bucketOrOverflow(s *slot, key string) *bucket {
+	b := t.bucket(s, key)
+	if l := s.rule.Load().limit; b == nil && (l.MaxKeys == 0 || s.size.Load() < l.MaxKeys) && l.Kind != quota.Concurrency {
+		b = t.bucket(s, overflowKey)
+	}
+	return b
 }
 
 // plain reports whether tokens that are held decide alone, whatever the time.
@@ -130,13 +181,14 @@ func (t *table) bucket(s *slot, key string) *bucket {
 		return b
 	}
 	l := s.rule.Load().limit
-	if size, own := t.size.Add(1), s.size.Add(1); size > t.maxKeys || l.MaxKeys > 0 && own > l.MaxKeys {
-		t.leave(s)
+	size, own := t.enter(s, key)
+	if !t.room(s, size) || l.MaxKeys > 0 && own > l.MaxKeys {
+		t.leave(s, key)
 		return nil
 	}
 	b, loaded := s.keys.LoadOrStore(t.fresh(s, key), &t.cold)
 	if loaded {
-		t.leave(s)
+		t.leave(s, key)
 		return b
 	}
 	b.relock(t.overrides)
@@ -177,16 +229,35 @@ func (b *bucket) relock(all quota.Overrides) {
 	b.mu.Unlock()
 }
 
+// enter takes the place of one bucket, and returns how many the table and the slot have with it.
+// The one that keys share takes no place.
+func (t *table) enter(s *slot, key string) (size, own int64) {
+	if key == overflowKey {
+		return 0, 0
+	}
+	size, own = t.size.Add(1), s.size.Add(1)
+	if s.all != &s.size {
+		s.all.Add(1)
+	}
+	return size, own
+}
+
 // leave gives back the place of one bucket.
-func (t *table) leave(s *slot) {
+func (t *table) leave(s *slot, key string) {
+	if key == overflowKey {
+		return
+	}
 	t.size.Add(-1)
 	s.size.Add(-1)
+	if s.all != &s.size {
+		s.all.Add(-1)
+	}
 }
 
 // drop removes a bucket that is marked dead.
 func (t *table) drop(b *bucket) {
 	if b.slot.keys.Delete(b) {
-		t.leave(b.slot)
+		t.leave(b.slot, b.key)
 		if t.removed != nil {
 			t.removed(quota.Key{LimitName: b.slot.name, Key: b.key})
 		}

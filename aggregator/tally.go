@@ -11,7 +11,8 @@ import (
 type tally struct {
 	_                [64]byte
 	admitted, failed atomic.Int64 // Units
-	_                [48]byte
+	unfit            atomic.Int64 // refused like failed, as it costs more than can ever pass
+	_                [40]byte
 }
 
 // tallied is what of a bucket's counters is in there.
@@ -36,17 +37,27 @@ func (b *bucket) skipTally() {
 
 func (t *tally) add(admitted, refused quota.Units) {
 	if admitted != 0 {
-		t.admitted.Add(int64(admitted))
+		addAtomic(&t.admitted, admitted)
 	}
 	if refused != 0 {
-		t.failed.Add(int64(refused))
+		addAtomic(&t.failed, refused)
+	}
+}
+
+// addAtomic adds what may be below 0, up to the ends of the range.
+func addAtomic(n *atomic.Int64, u quota.Units) {
+	for {
+		was := n.Load()
+		if n.CompareAndSwap(was, int64(quota.Units(was).Plus(u))) {
+			return
+		}
 	}
 }
 
 // take returns what was added, and begins anew. Of what was taken back more than was
 // added since, the rest is kept for the next time.
 func (t *tally) take() (admitted, refused quota.Units) {
-	return takeAbove(&t.admitted), takeAbove(&t.failed)
+	return takeAbove(&t.admitted), takeAbove(&t.failed).Plus(takeAbove(&t.unfit))
 }
 
 func takeAbove(sum *atomic.Int64) quota.Units {
@@ -96,6 +107,36 @@ func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota
 	}
 	clear(a.tallies.left)
 	a.tallies.left = a.tallies.left[:0]
+}
+
+// TallyUnfit calls f for every limit of which something was refused since it was last called
+// because it costs more than can ever pass, with how much, until f returns false: what it did not
+// take is told the next time. It is for who does not call Tally. One goroutine at a time.
+func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Units) bool) {
+	more := true
+	tell := func(s *slot) bool {
+		if u := takeAbove(&s.sum.unfit); u > 0 {
+			base, _ := s.name.Base()
+			if more = f(base, u); !more {
+				addAtomic(&s.sum.unfit, u)
+			}
+		}
+		return more
+	}
+	for _, s := range a.slots() {
+		if !tell(s) {
+			return
+		}
+	}
+	a.table.inline.slots.Range(func(_ quota.LimitName, s *slot) bool { return tell(s) })
+}
+
+// Unfit counts what others refused because it costs more than can ever pass, for Tally. Of a limit
+// that is not known nothing is counted. Safe for concurrent use.
+func (a *Aggregator) Unfit(limit quota.LimitName, refused quota.Units) {
+	if s := a.table.find(limit); s != nil && refused > 0 {
+		addAtomic(&s.sum.unfit, refused)
+	}
 }
 
 func (s *slot) tell(f func(limit quota.LimitName, admitted, refused quota.Units)) {

@@ -97,3 +97,35 @@ func TestTallyAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations; want none", n)
 	}
 }
+
+// TestTallyOfCostsThatNeverFit: a request that costs more than the burst, or than max_cost, is
+// counted as refused, once, however it is asked.
+func TestTallyOfCostsThatNeverFit(t *testing.T) {
+	l := quota.Limit{
+		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20, MaxCost: 30,
+	}
+	limits, err := quota.NewLimits(1, []quota.Limit{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := quota.Time(time.Hour)
+	clock := func() quota.Time { return now }
+	a := New(Config{Self: "a", Incarnation: 1, Nodes: 1}, now)
+	a.SetLimits(now, limits)
+	want := quota.Units(0)
+	for _, cost := range []int64{21, 30, 31, quota.MaxTokens} {
+		if d := a.Check(clock, l.LimitName, "k", cost); d.Allowed {
+			t.Fatalf("a cost of %d was admitted", cost)
+		}
+		c := Call{Requests: []quota.Request{{Key: quota.Key{LimitName: l.LimitName, Key: "k"}, Cost: cost}}, Out: make([]quota.Decision, 1)}
+		if a.Decide(clock, &c) {
+			t.Fatalf("a call with a cost of %d was admitted", cost)
+		}
+		want += 2 * quota.FromTokens(cost)
+	}
+	got := quota.Units(0)
+	a.Tally(func(_ quota.LimitName, _, refused quota.Units) { got += refused })
+	if got != want {
+		t.Errorf("%v were refused by the tally, want %v", got, want)
+	}
+}

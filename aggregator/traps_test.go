@@ -275,7 +275,7 @@ func TestTrapJoinedKeys(t *testing.T) {
 
 // TestTrapManyNames: quotaservice keeps statistics of every name for ever. Here
 // a million keys and dynamic names are as many buckets as max_keys allows; the
-// rest is refused or let pass as its ceiling says, and nothing is kept of it.
+// rest share one bucket of each limit.
 func TestTrapManyNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine asks a million times; left out by -short")
@@ -284,18 +284,22 @@ func TestTrapManyNames(t *testing.T) {
 	r := newRig(t, Config{MaxKeys: most})
 	template := limit(quota.LimitName{Namespace: "n", Limit: quota.Template}, 20, quota.Hard)
 	r.limits(template, limit(softName, 20, quota.Soft))
+	beyond := 0
 	for i := range 1_000_000 {
 		n, key := softName, fmt.Sprint("key", i)
 		if i%2 == 0 {
 			n, key = quota.LimitName{Namespace: "n", Limit: key}, "*"
 		}
 		d := r.Check(r.clock, n, key, 1)
-		if i >= most && (d.Why != quota.WhyTooManyKeys || d.Allowed != (n == softName)) {
-			t.Fatalf("name %d: %+v", i, d)
+		if i >= most && d.Allowed {
+			beyond++
 		}
 	}
-	if r.Len() != most || len(r.slots()) != 2 {
-		t.Errorf("%d buckets and %d limits are kept; want %d and 2", r.Len(), len(r.slots()), most)
+	if beyond > 20 { // the burst of what the keys beyond share
+		t.Errorf("%d keys beyond pass; want at most 20", beyond)
+	}
+	if n := r.Len(); n < most-most/16 || n > most || len(r.slots()) != 2 {
+		t.Errorf("%d buckets and %d limits are kept; want about %d and 2", n, len(r.slots()), most)
 	}
 	for n := range r.slots() {
 		if strings.HasPrefix(n.Limit, "key") {

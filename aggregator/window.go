@@ -49,8 +49,7 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.level += m.Level() - est
 	b.keep(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
-		b.keep(0)
-		b.voidLoans()
+		b.void()
 		b.firstWindow(now, l)
 	}
 }
@@ -71,10 +70,14 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 		b.slide(now, l)
 		return
 	}
-	b.keep(0)
-	b.voidLoans()
+	b.void()
 	ended := b.win
-	if b.firstWindow(now, l); b.win == ended {
+	b.firstWindow(now, l)
+	if l.Kind == quota.PeriodicRefill && b.sameWindow(l, ended) {
+		off := quota.Time(b.offset)
+		b.win, b.since, b.until = ended, ended+off, ended.Add(l.Rate.Per)+off
+	}
+	if b.win == ended {
 		return // it has been ended early (reframe): what was used is still of it
 	}
 	b.est, b.estAt, b.estUsed, b.estBack = l.BurstUnits(), now, spent, b.refunded
@@ -145,13 +148,26 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	if now >= until || b.told && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
 		return false
 	}
-	if e.WindowStart > b.win && b.told && !b.goesOn(l, e) { // a new one
+	switch {
+	case e.WindowStart < b.win: // it was ended here too early, or others began it: what is not acknowledged may be of it
+		b.before = min(b.before, b.acked)
+	case b.told && !b.sameWindow(l, e.WindowStart):
 		spent := b.counts().spent()
-		b.keep(0)
-		b.voidLoans()
+		b.void()
 		b.before, b.estUsed = spent, spent
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
 	b.note()
 	return true
+}
+
+// sameWindow reports whether a window that began at start, on the leader's clock, is the
+// bucket's. The leader moves the start of a periodic window until it hears of a use in it: what
+// is held for it stays, and what was used since any of the starts is of it. The next one begins
+// a period after the last of them at the earliest.
+func (b *bucket) sameWindow(l *quota.Limit, start quota.Time) bool {
+	if l.Kind != quota.PeriodicRefill {
+		return start == b.win
+	}
+	return max(start, b.win) < min(start, b.win).Add(l.Rate.Per)
 }

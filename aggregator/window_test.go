@@ -41,3 +41,70 @@ func (b *bucket) entry(now quota.Time, term quota.Term) (e quota.ReportEntry) {
 	b.fill(&e, now, term)
 	return e
 }
+
+// TestPeriodBeginsAnew: a leader that has not heard of a use yet tells a later start of the same
+// period. What was used since the earlier start counts in it, what is held stays, and what is
+// given back comes back.
+func TestPeriodBeginsAnew(t *testing.T) {
+	const per = time.Minute
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		t.Run(c.String(), func(t *testing.T) {
+			r := newRig(t, Config{})
+			l := ruleOf("l", quota.Window(quota.PeriodicRefill, 10, per), func(l *quota.Limit) { l.Ceiling = c })
+			r.limits(l)
+			b := func() *bucket { b, _ := r.find(key("l", "k")); return b }
+			told := func(begins quota.Time, more quota.Units) quota.GrantEntry {
+				return quota.GrantEntry{Tokens: more, Cap: 10 * tokens, Level: 10 * tokens, WindowStart: begins, WindowEnd: begins.Add(per)}
+			}
+			r.check(l.LimitName, "k", 0)
+			first := r.now
+			r.answer(r.collect(), told(first, 2*tokens))
+			r.want(l.LimitName, 2, true, quota.WhyHeld)
+			rep := r.collect()
+			pushed := rep
+			pushed.Seq = 0 // answers nothing
+			r.answer(pushed, told(first, 3*tokens))
+			before := r.now
+			r.want(l.LimitName, 1, true, quota.WhyHeld) // its leader hears of the two, and not yet of this one
+			taken := &Taken{At: before, windows: []takenIn{{b().slot, "k", b().win}}}
+			r.now = r.now.Add(time.Millisecond)
+			begins := r.now
+			r.answer(rep, told(begins, 0))
+			if e := b().entry(r.now, 1); e.Window != begins || e.Used != 3*tokens || e.Before != 0 || e.Held != 2*tokens {
+				t.Errorf("%d used, %d of them before the window at %d, %d held; want 3, 0 and 2 tokens, in the one at %d", e.Used, e.Before, e.Window, e.Held, begins)
+			}
+			r.RefundTaken(r.clock, l.LimitName, "k", 1, taken)
+			if e := b().entry(r.now, 1); e.Refunded != tokens {
+				t.Errorf("%d refunded in the period it was taken in, want a token", e.Refunded)
+			}
+		})
+	}
+}
+
+// TestPeriodEndsEarly: what was used in a hard period that ends here before it does at the leader
+// is of it until it has ended there too, and what is used after is of the next.
+func TestPeriodEndsEarly(t *testing.T) {
+	const per = time.Minute
+	r := newRig(t, Config{})
+	l := ruleOf("l", quota.Window(quota.PeriodicRefill, 10, per), hard)
+	r.limits(l)
+	r.check(l.LimitName, "k", 1)
+	begins := r.now
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: begins.Add(per)})
+	b, _ := r.find(key("l", "k"))
+	b.lease = begins.Add(2 * per)
+	r.want(l.LimitName, 2, true, quota.WhyHeld)
+	ends := b.since.Add(per)
+	for _, at := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} {
+		r.now = at
+		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
+		if e := b.entry(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
+			t.Errorf("%v before the end: %d held, %d used, %d of them before the window at %d; want 2 tokens used in the one at %d", ends.Sub(at), e.Held, e.Used, e.Before, e.Window, begins)
+		}
+	}
+	r.now = ends
+	r.check(l.LimitName, "k", 0)
+	if e := b.entry(r.now, 1); e.Window != begins.Add(per) || e.Before != 2*tokens {
+		t.Errorf("%d used before the window at %d; want 2 tokens before the one at %d", e.Before, e.Window, begins.Add(per))
+	}
+}

@@ -13,8 +13,6 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-const keepAccounts = "keep accounts"
-
 // applyOps is AccountService.ApplyOps: the application has checked who may.
 func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, *fault) {
 	by, ttl, ops, f := s.opsCall(ctx, req)
@@ -26,9 +24,6 @@ func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) 
 
 // opsCall reads who calls for what, and validates it.
 func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f *fault) {
-	if s.accounts == nil {
-		return "", 0, nil, notServed(keepAccounts)
-	}
 	if ttl, f = requestID(req); f != nil {
 		return "", 0, nil, f
 	}
@@ -40,7 +35,7 @@ func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (
 }
 
 func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, *fault) {
-	out, err := s.accounts.ApplyOps(ctx, by, id, ttl, ops)
+	out, err := s.node.ApplyOps(ctx, by, id, ttl, ops)
 	if err != nil {
 		return nil, fromApply(err, id)
 	}
@@ -116,9 +111,6 @@ func asType[T any](err error) (as T, ok bool) {
 
 // accountIDs validates the accounts of a call.
 func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, *fault) {
-	if s.accounts == nil {
-		return nil, notServed(keepAccounts)
-	}
 	if n := len(req.Accounts); n < 1 || n > maxAccounts {
 		return nil, badField("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
 	}
@@ -141,7 +133,7 @@ func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsReq
 }
 
 func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, *fault) {
-	states, at, err := s.accounts.GetAccounts(ctx, ids, stale)
+	states, at, err := s.node.GetAccounts(ctx, ids, stale)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}

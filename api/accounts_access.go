@@ -144,7 +144,7 @@ func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (m
 		}
 		out[ops[i].Account] = out[ops[i].Account] || yes
 	}
-	states, _, err := s.accounts.GetAccounts(ctx, ids, false)
+	states, _, err := s.node.GetAccounts(ctx, ids, false)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
@@ -159,13 +159,13 @@ func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (m
 // setsAbsolute says whether a policy that an operation sets is of an absolute
 // resource. One that is not there fails later, as any operation with it.
 func (s *service) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, *fault) {
-	if ref == nil || s.policies == nil {
+	if ref == nil {
 		return false, nil
 	}
 	c, seen := configs[ref.Config]
 	if !seen {
 		var err error
-		if c, err = s.policies.Policies(ctx, ref.Config); err != nil {
+		if c, err = s.node.Policies(ctx, ref.Config); err != nil {
 			return false, fromAccounts(err)
 		}
 		configs[ref.Config] = c

@@ -29,9 +29,6 @@ func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccoun
 }
 
 func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, *fault) {
-	if s.accounts == nil {
-		return nil, notServed(keepAccounts)
-	}
 	id, f := accountID("account_id", req.AccountId)
 	if f != nil {
 		return nil, f
@@ -43,7 +40,7 @@ func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountH
 	if f := s.may(ctx, who, access.AccountsRead, "account_id", aboutAccount(who, id)); f != nil {
 		return nil, f
 	}
-	state, err := s.accounts.AccountHistory(ctx, id)
+	state, err := s.node.AccountHistory(ctx, id)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
@@ -55,9 +52,6 @@ func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountH
 }
 
 func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, *fault) {
-	if s.accounts == nil {
-		return nil, notServed(keepAccounts)
-	}
 	filter, f := accountFilter(req)
 	if f != nil {
 		return nil, f
@@ -77,7 +71,7 @@ func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsR
 	if f := s.may(ctx, who, access.AccountsList, "", aboutList(filter)); f != nil {
 		return nil, f
 	}
-	states, err := s.accounts.ListAccounts(ctx, filter, after, size)
+	states, err := s.node.ListAccounts(ctx, filter, after, size)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -39,9 +40,6 @@ type memberServer struct {
 
 // Attach serves one attachment. The goroutine that calls it sends; another one reads.
 func (s *memberServer) Attach(stream quoratev1.MemberService_AttachServer) error {
-	if s.host == nil {
-		return notServed("let client processes attach").status()
-	}
 	a := &attachment{service: s.service, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
 	go func() { a.read <- a.reads() }()
 	return a.serve()
@@ -146,7 +144,7 @@ func (a *attachment) begin() *fault {
 	if f := a.greet(h); f != nil {
 		return f
 	}
-	a.session, err = a.host.Attach(a.hello, a.out)
+	a.session, err = a.node.Attach(a.hello, a.out)
 	return attachFault(err)
 }
 
@@ -175,6 +173,9 @@ func (a *attachment) greet(h *quoratev1.ClientHello) *fault {
 	a.named, a.allowed = slices.Clone(h.GetNamespaces()), map[permitted]time.Time{}
 	slices.Sort(a.named)
 	a.hello = &attach.Hello{Client: a.name(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
+	if v := visitOf(a.ctx); a.guard != nil && v != nil {
+		a.hello.Owner = v.caller.Identity
+	}
 	if len(a.named) > 0 || a.guard != nil {
 		a.hello.May = a.uses
 	}
@@ -238,10 +239,12 @@ func (a *attachment) take(m *quoratev1.AttachRequest) *fault {
 			return f
 		}
 		a.session.Settle(s)
+	case *quoratev1.AttachRequest_Refusals:
+		return a.refused(b.Refusals.GetLimits())
 	case *quoratev1.AttachRequest_Hello:
 		return badField("hello", "is there again; an attachment has one")
 	default:
-		return badField("body", "is missing, or of a later version; must be a report or a settlement")
+		return badField("body", "is missing, or of a later version; must be a report, a settlement or refusals")
 	}
 	return nil
 }
@@ -264,10 +267,18 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *f
 	if n := len(m.GetAcknowledged()); n != len(r.Entries) {
 		return nil, badField("settlement.acknowledged", "%d amounts for %d entries", n, len(r.Entries))
 	}
+	part, parts := m.GetPart(), m.GetParts()
+	switch {
+	case parts > attach.MaxParts:
+		return nil, badField("settlement.parts", "%d; at most %d", parts, attach.MaxParts)
+	case part == 0 || part > parts:
+		return nil, badField("settlement.part", "%d of %d; must be 1 to %d", part, parts, max(1, parts))
+	}
+	r.Full = part == parts
 	if f := a.permit(r.Entries); f != nil {
 		return nil, f
 	}
-	r.Incarnation, r.Term, r.Full = a.hello.Incarnation, quota.Term(m.GetAttachment()), true
+	r.Incarnation, r.Term = a.hello.Incarnation, quota.Term(m.GetAttachment())
 	for i := range r.Entries {
 		e, known := &r.Entries[i], quota.Units(m.Acknowledged[i])
 		spent := e.Used.Plus(e.Overdrawn)
@@ -276,7 +287,39 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *f
 		}
 		e.Unreported, e.Final = spent-known, true
 	}
-	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Life: quota.Incarnation(m.GetNodeIncarnation()), Report: r}, nil
+	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Life: quota.Incarnation(m.GetNodeIncarnation()), Part: int(part), Parts: int(parts), Report: r}, nil
+}
+
+// refused takes what the process refused whatever is left: all of it, or nothing.
+func (a *attachment) refused(limits []*quoratev1.LimitRefusals) *fault {
+	if n := len(limits); n > attach.MaxRefused {
+		return badField("refusals.limits", "%d; at most %d", n, attach.MaxRefused)
+	}
+	for i, l := range limits {
+		field := fmt.Sprintf("refusals.limits[%d].", i)
+		if u := l.GetRefused(); u <= 0 || u > int64(quota.Most) {
+			return badField(field+"refused", "%d; must be 1 to %d", u, int64(quota.Most))
+		}
+		if l.GetNamespace() == quota.Global.Namespace && l.GetLimit() == quota.Global.Limit {
+			continue // as in permit
+		}
+		if err := quota.CheckName("limit", l.GetLimit()); err != nil {
+			return badName(field+"limit", err)
+		}
+		if err := quota.CheckName("namespace", l.GetNamespace()); err != nil {
+			return badName(field+"namespace", err)
+		}
+		if !a.names(l.GetNamespace()) {
+			return badField(field+"namespace", "%q is none that the attachment named", l.GetNamespace())
+		}
+		if f := a.has(l.GetNamespace(), rbac.Check); f != nil {
+			return f
+		}
+	}
+	for _, l := range limits {
+		a.session.Refused(quota.LimitName{Namespace: l.GetNamespace(), Limit: l.GetLimit()}, quota.Units(l.GetRefused()))
+	}
+	return nil
 }
 
 // permit refuses entries of namespaces that the process has no permission in, or that
@@ -284,8 +327,11 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *f
 func (a *attachment) permit(entries []quota.ReportEntry) *fault {
 	for i := range entries {
 		e := &entries[i]
-		if e.Key.Namespace == quota.Global.Namespace {
-			continue // the default of last resort is for whoever may check anything
+		if e.Key.Namespace == quota.Global.Namespace { // the default of last resort is that of all namespaces
+			if (e.Charged > 0 || e.Refunded > 0) && !a.reportsSomewhere() {
+				return a.denied(e.Key.Namespace, rbac.Report)
+			}
+			continue
 		}
 		if !a.names(e.Key.Namespace) {
 			return badField("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
@@ -300,6 +346,12 @@ func (a *attachment) permit(entries []quota.ReportEntry) *fault {
 		}
 	}
 	return nil
+}
+
+// reportsSomewhere says whether the process may report use in any namespace.
+func (a *attachment) reportsSomewhere() bool {
+	v := visitOf(a.ctx)
+	return a.guard == nil || v != nil && a.guard.Somewhere(v.caller, rbac.Report)
 }
 
 // has asks for a permission, and believes the answer for a while.
@@ -323,7 +375,7 @@ func attachFault(err error) *fault {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, attach.ErrFull):
+	case errors.Is(err, attach.ErrFull), errors.Is(err, attach.ErrShare):
 		return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_CLIENTS", detail: err.Error()}
 	case errors.Is(err, attach.ErrStopping):
 		return &fault{code: codes.Unavailable, http: http.StatusServiceUnavailable, reason: "STOPPING", detail: err.Error()}

@@ -10,9 +10,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -68,6 +70,41 @@ func TestAttachAuth(t *testing.T) {
 				t.Errorf("client %q: others may have that name", got)
 			}
 		})
+	}
+}
+
+// TestAttachGlobal checks the permissions for the global default limit: a process may use it with the permission
+// check in any namespace, and may charge it or give tokens back with the permission report.
+func TestAttachGlobal(t *testing.T) {
+	role := func(p ...string) rbac.Binding { return rbac.Binding{Permissions: p, Scope: rbac.Namespace("web")} }
+	bindings := map[string]rbac.Binding{"checks": role(rbac.Check.String()), "reports": role(rbac.Check.String(), rbac.Report.String())}
+	for _, c := range []struct {
+		caller string
+		entry  *peerv1.ReportEntry
+		code   codes.Code
+	}{
+		{"checks", &peerv1.ReportEntry{Overdrawn: 7}, codes.OK},
+		{"checks", &peerv1.ReportEntry{Overdrawn: 7, Charged: 7}, codes.PermissionDenied},
+		{"checks", &peerv1.ReportEntry{Refunded: 7}, codes.PermissionDenied},
+		{"reports", &peerv1.ReportEntry{Overdrawn: 7, Charged: 7, Refunded: 7}, codes.OK},
+	} {
+		h := securedHost{newSecured(t, bindings), newFakeHost(t)}
+		stream, err := quoratev1.NewMemberServiceClient(dialGRPC(t, h, h.opts)).Attach(h.as(t.Context(), c.caller))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.entry.Namespace, c.entry.Limit, c.entry.Key, c.entry.Epoch = quota.Global.Namespace, quota.Global.Limit, "k", 1
+		report := clientReport()
+		report.Entries = []*peerv1.ReportEntry{c.entry}
+		_, _ = stream.Send(asks(clientHello())), stream.Send(asks(report)) // Recv returns the error
+		for range 2 {
+			if _, err = stream.Recv(); err != nil {
+				break
+			}
+		}
+		if status.Code(err) != c.code {
+			t.Errorf("%s says %v: %v; want %v", c.caller, c.entry, err, c.code)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +29,7 @@ type fakeHost struct {
 	out     *attach.Outbox
 	reports []quota.Report
 	settled []attach.Settlement
+	refused []string
 	ended   chan struct{}
 }
 
@@ -54,6 +57,12 @@ func (s *fakeAttached) Report(r *quota.Report) {
 	s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Grant{Grant: &peerv1.Grant{Term: uint64(r.Term)}}})
 }
 
+func (s *fakeAttached) Refused(l quota.LimitName, u quota.Units) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = append(s.refused, fmt.Sprintf("%s %d", l, u))
+}
+
 func (s *fakeAttached) Settle(m *attach.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +83,7 @@ func clientReport() *peerv1.Report {
 func clientSettlement() *quoratev1.Settlement {
 	r := clientReport()
 	r.Term, r.Full = 2, true
-	return &quoratev1.Settlement{Node: "n2", NodeIncarnation: 9, Attachment: 2, Report: r, Acknowledged: []int64{3}}
+	return &quoratev1.Settlement{Node: "n2", NodeIncarnation: 9, Attachment: 2, Part: 1, Parts: 1, Report: r, Acknowledged: []int64{3}}
 }
 
 func asks(body any) *quoratev1.AttachRequest {
@@ -83,6 +92,8 @@ func asks(body any) *quoratev1.AttachRequest {
 		return &quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Hello{Hello: b}}
 	case *peerv1.Report:
 		return &quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Report{Report: b}}
+	case []*quoratev1.LimitRefusals:
+		return &quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Refusals{Refusals: &quoratev1.Refusals{Limits: b}}}
 	case *quoratev1.Settlement:
 		return &quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Settlement{Settlement: b}}
 	}
@@ -99,7 +110,8 @@ func TestAttach(t *testing.T) {
 	}
 	hello := clientHello()
 	hello.Namespaces = []string{"web", "api"}
-	for _, m := range []any{hello, clientReport(), clientSettlement()} {
+	refusals := []*quoratev1.LimitRefusals{{Namespace: "web", Limit: "login", Refused: 7}, {Namespace: quota.Global.Namespace, Limit: quota.Global.Limit, Refused: 1}}
+	for _, m := range []any{hello, refusals, clientReport(), clientSettlement()} {
 		if err := stream.Send(asks(m)); err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +128,9 @@ func TestAttach(t *testing.T) {
 	h.mu.Lock()
 	if h.hello.Client != "svc" || !h.hello.May("web") || h.hello.May("other") {
 		t.Errorf("hello %+v", h.hello)
+	}
+	if got := strings.Join(h.refused, ", "); got != "web/login 7, "+quota.Global.String()+" 1" {
+		t.Errorf("refused: %s", got)
 	}
 	if r := h.reports[0]; r.From != "svc" || r.Entries[0].Used != 7 {
 		t.Errorf("report %+v", r)
@@ -138,6 +153,40 @@ func TestAttach(t *testing.T) {
 	case <-h.ended:
 	case <-time.After(time.Minute):
 		t.Error("the node was not told that the stream is over")
+	}
+}
+
+// TestAttachParts checks that a settlement in parts is complete with the part numbered last.
+func TestAttachParts(t *testing.T) {
+	part := func(seq uint64, full bool, part, parts uint32) *quoratev1.Settlement {
+		s := clientSettlement()
+		s.Report.Seq, s.Report.Full, s.Part, s.Parts = seq, full, part, parts
+		return s
+	}
+	for what, parts := range map[string][2]*quoratev1.Settlement{
+		"in order":          {part(1, false, 1, 2), part(2, true, 2, 2)},
+		"full without need": {part(1, true, 1, 2), part(2, false, 2, 2)}, // Part decides which is the last
+	} {
+		h := newFakeHost(t)
+		stream, err := quoratev1.NewMemberServiceClient(dialGRPC(t, h, Options{})).Attach(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []any{clientHello(), parts[0], parts[1]} {
+			if err := stream.Send(asks(m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.mu.Lock()
+		if len(h.settled) != 2 || h.settled[0].Report.Full || !h.settled[1].Report.Full {
+			t.Errorf("%s: parts came to the node as %+v; want the second to be the last", what, h.settled)
+		}
+		h.mu.Unlock()
 	}
 }
 
@@ -164,11 +213,19 @@ func TestAttachRefused(t *testing.T) {
 		"report.term: 4":                        {clientHello(), report(func(r *peerv1.Report) { r.Term = 4 })},
 		"report.incarnation: 6":                 {clientHello(), report(func(r *peerv1.Report) { r.Incarnation = 6 })},
 		"report: entries[0].namespace: \"web\"": {web, clientReport()},
+		"refusals.limits: 1001":                 {clientHello(), make([]*quoratev1.LimitRefusals, 1001)},
+		"refusals.limits[1].refused: 0":         {clientHello(), []*quoratev1.LimitRefusals{refusal("web", "login", 1), refusal("web", "login", 0)}},
+		"refusals.limits[0].refused: 92":        {clientHello(), []*quoratev1.LimitRefusals{refusal("web", "login", math.MaxInt64)}},
+		"refusals.limits[0].limit: ":            {clientHello(), []*quoratev1.LimitRefusals{refusal("web", "", 1)}},
+		"refusals.limits[0].namespace: \"web\"": {web, []*quoratev1.LimitRefusals{refusal("web", "login", 1)}},
 		"settlement.report: ":                   {clientHello(), settle(func(s *quoratev1.Settlement) { s.Report = nil })},
 		"settlement.node: ":                     {clientHello(), settle(func(s *quoratev1.Settlement) { s.Node = "" })},
 		"settlement.node_incarnation: 0":        {clientHello(), settle(func(s *quoratev1.Settlement) { s.NodeIncarnation = 0 })},
 		"settlement.attachment: 3":              {clientHello(), settle(func(s *quoratev1.Settlement) { s.Attachment = 3 })},
 		"settlement.acknowledged: 0 amounts":    {clientHello(), settle(func(s *quoratev1.Settlement) { s.Acknowledged = nil })},
+		"settlement.parts: 25":                  {clientHello(), settle(func(s *quoratev1.Settlement) { s.Part, s.Parts = 1, 25 })},
+		"settlement.part: 3 of 2":               {clientHello(), settle(func(s *quoratev1.Settlement) { s.Part, s.Parts = 3, 2 })},
+		"settlement.part: 0 of 2":               {clientHello(), settle(func(s *quoratev1.Settlement) { s.Part, s.Parts = 0, 2 })},
 		"settlement.acknowledged: 8 of":         {clientHello(), settle(func(s *quoratev1.Settlement) { s.Acknowledged[0] = 8 })},
 	} {
 		attachFails(t, newFakeHost(t), codes.InvalidArgument, want, messages...)
@@ -180,7 +237,10 @@ func TestAttachRefused(t *testing.T) {
 		h.err = err
 		attachFails(t, h, code, err.Error(), clientHello())
 	}
-	attachFails(t, newFake(t), codes.Unimplemented, "does not", clientHello())
+}
+
+func refusal(namespace, limit string, u int64) *quoratev1.LimitRefusals {
+	return &quoratev1.LimitRefusals{Namespace: namespace, Limit: limit, Refused: u}
 }
 
 func attachFails(t *testing.T, n Node, code codes.Code, want string, messages ...any) {

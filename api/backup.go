@@ -38,15 +38,11 @@ type backupServer struct {
 // Backup implements the service. The backup is made on a goroutine of its own, so
 // that a caller who takes nothing can be left: a Send that waits ends with the stream.
 func (s *backupServer) Backup(_ *quoratev1.BackupRequest, stream quoratev1.BackupService_BackupServer) error {
-	from, ok := s.node.(Backuper)
-	if !ok {
-		return notServed("make backups").status()
-	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	out := &backupStream{send: stream.Send}
 	done := make(chan error, 1)
-	go func() { done <- out.make(ctx, from) }()
+	go func() { done <- out.make(ctx, s.node) }()
 	tick := time.NewTicker(s.stall / 4)
 	defer tick.Stop()
 	for seen, since := int64(0), time.Now(); ; {
@@ -113,13 +109,9 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 	if _, f := query(req); f != nil {
 		return writeFault(w, f)
 	}
-	from, ok := r.node.(Backuper)
-	if !ok {
-		return writeFault(w, notServed("make backups"))
-	}
 	out := &backupBody{w: w, conn: http.NewResponseController(w)}
 	b := bufio.NewWriterSize(out, backupPiece)
-	err := from.Backup(req.Context(), b, func(int, int) {})
+	err := r.node.Backup(req.Context(), b, func(int, int) {})
 	if err == nil {
 		err = b.Flush()
 	}

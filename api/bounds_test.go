@@ -3,11 +3,13 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,16 +350,63 @@ func mapValues(m map[string]string) (out []string) {
 	return out
 }
 
+// readAudit returns the lines of an audit log, changes and attempts, in order of time.
 func readAudit(t *testing.T, path string) (lines []string) {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	for _, p := range []string{path, audit.AttemptsPath(path)} {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			lines = append(lines, line)
+		}
+	}
+	at := func(line string) time.Time {
+		var e audit.Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		return e.Time
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return at(a).Compare(at(b)) })
+	return lines
+}
+
+// TestStrangersDoNotEraseTheAuditLog checks that failed calls, many and with long texts, leave the entries of changes
+// in the log.
+func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path, MaxBytes: 4 << 10, Keep: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(data)) {
-		lines = append(lines, line)
+	defer log.Close()
+	s := newSecured(t, everyRole())
+	s.opts.Audit, s.opts.Self = log, "n1"
+	h := NewHTTP(s, s.opts).Handler
+	if w := s.do(h, "admin", "POST", "/v1/tokens", `{"name":"evidence"}`); w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body)
 	}
-	return lines
+	for range 500 {
+		req := httptest.NewRequest(http.MethodPost, "/v1/cluster/join", strings.NewReader(`{"node":"`+strings.Repeat("x", 1000)+`"}`))
+		req.Header.Set("X-Request-Id", strings.Repeat("x", 8000))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code < 400 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if w := s.do(h, "stranger", "POST", "/v1/cluster/join", `{}`); w.Code < 400 { // authenticated, without permissions
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(data), "evidence") || strings.Count(string(data), "\n") != 1 {
+		t.Errorf("what the log has of what was done: %v %s", err, data)
+	}
+	if _, err := os.Stat(path + ".1"); err == nil {
+		t.Error("the log was rotated")
+	}
 }
 
 // TestSummary: in bounds, without secrets.

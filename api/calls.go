@@ -28,7 +28,7 @@ func (s *service) decideOne(c *check) (quota.Decision, *rule, *fault) {
 	if len(p.reqs) == 0 {
 		return quota.Decision{Allowed: true, Why: quota.WhyNoLimit}, noRule, nil
 	}
-	allowed := s.decider.Decide(p.reqs, p.out)
+	allowed := s.node.Decide(p.reqs, p.out)
 	if f := s.noLimitIn(p); f != nil {
 		return quota.Decision{}, nil, f
 	}
@@ -39,9 +39,6 @@ func (s *service) decideOne(c *check) (quota.Decision, *rule, *fault) {
 // plan validates checks and makes their requests. Faults name the check if
 // there are several.
 func (s *service) plan(checks []check, several bool) (*plan, *fault) {
-	if s.decider == nil {
-		return nil, notServed("decide several limits, waits or questions at once")
-	}
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
 		f := s.appendRequests(p, &checks[i])
@@ -173,7 +170,7 @@ func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*
 	if f != nil {
 		return nil, f
 	}
-	allowed := len(p.reqs) == 0 || s.decider.Decide(p.reqs, p.out)
+	allowed := len(p.reqs) == 0 || s.node.Decide(p.reqs, p.out)
 	if f := s.noLimitIn(p); f != nil {
 		return nil, f
 	}
@@ -224,9 +221,6 @@ func keyOf(m named) quota.Key {
 // charged validates the key and the tokens of a call that changes a level.
 func (s *service) charged(m named, field string, n int64) (quota.Key, *fault) {
 	k := keyOf(m)
-	if s.decider == nil {
-		return k, notServed("take tokens back, or book them later")
-	}
 	if f := checkNamed(&k); f != nil {
 		return k, f
 	}
@@ -258,7 +252,7 @@ func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quor
 	if f != nil {
 		return nil, f
 	}
-	d := s.decider.Refund(k, oneOr(req.Cost))
+	d := s.node.Refund(k, oneOr(req.Cost))
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
@@ -275,7 +269,7 @@ func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quor
 	if f != nil {
 		return nil, f
 	}
-	booked, d := s.decider.Charge(k, req.Used) // not counted: it was no decision
+	booked, d := s.node.Charge(k, req.Used) // not counted as a decision
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}

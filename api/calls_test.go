@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -194,68 +193,5 @@ func TestGRPCReservations(t *testing.T) {
 	n.full = true
 	if _, err = c.Acquire(t.Context(), &quoratev1.AcquireRequest{Namespace: "web", Limit: "none", Key: "k"}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("too many: %v", err)
-	}
-}
-
-// TestBareNode: what the node cannot do is said, on both wires.
-func TestBareNode(t *testing.T) {
-	n := bare{newFake(t)}
-	key := `{"namespace":"web","limit":"login","key":"k"`
-	var steps []step
-	for _, c := range [][3]string{
-		{"POST", "/v1/allow", key + `,"cost":0}`},
-		{"POST", "/v1/allow:all", `{"checks":[` + key + `}]}`},
-		{"POST", "/v1/refund", key + `}`},
-		{"POST", "/v1/report", key + `,"used":1}`},
-		{"POST", "/v1/reserve", `{"checks":[` + key + `}]}`},
-		{"POST", "/v1/settle", `{"handle":"h"}`},
-		{"POST", "/v1/renew", `{"handle":"h"}`},
-		{"POST", "/v1/acquire", key + `}`},
-		{"POST", "/v1/release", `{"handle":"h"}`},
-		{"GET", "/v1/limits?version=3", ""},
-		{"GET", "/v1/limits/versions", ""},
-		{"PUT", "/v1/limits?comment=x", "web/a 1/s 1"},
-		{"POST", "/v1/limits:rollback", `{"version":1}`},
-		{"DELETE", "/v1/limits/web/login", ""},
-		{"GET", "/v1/overrides", ""},
-		{"PUT", "/v1/overrides", `{"overrides":[]}`},
-		{"DELETE", "/v1/overrides?key=k", ""},
-		{"GET", "/v1/overrides:get?key=k", ""},
-		{"GET", "/v1/keys", ""},
-		{"POST", "/v1/keys:reset", key + `}`},
-		{"GET", "/v1/events", ""},
-		{"POST", "/v1/accounts:apply", "{}"},
-		{"POST", "/v1/accounts:get", "{}"},
-		{"POST", "/v1/policies:load", "{}"},
-		{"GET", "/v1/admin/accounts", ""},
-		{"POST", "/v1/admin/accounts:get", "{}"},
-		{"POST", "/v1/admin/accounts:apply", "{}"},
-		{"GET", "/v1/admin/accounts:history", ""},
-		{"GET", "/v1/admin/policies", ""},
-		{"PUT", "/v1/admin/policies", "{}"},
-		{"GET", "/v1/admin/policies:get", ""},
-		{"DELETE", "/v1/admin/policies", ""},
-		{"POST", "/v1/cluster/join-tokens", "{}"},
-		{"GET", "/v1/cluster/join-tokens", ""},
-		{"GET", "/v1/cluster/plan", ""},
-		{"POST", "/v1/cluster/nodes:change", "{}"},
-		{"POST", "/v1/cluster/ranges:transfer", "{}"},
-		{"POST", "/v1/cluster/certificates", "{}"},
-		{"POST", "/v1/cluster/authority:rotate", "{}"},
-	} {
-		steps = append(steps, step{c[0], c[1], c[2], http.StatusNotImplemented, `"detail":"this node does not `, ""})
-	}
-	steps = append(steps, step{"PUT", "/v1/limits", "web/a 1/s 1", 200, `"version":8,"changed":true`, ""})
-	walk(t, n, steps)
-	conn := dialGRPC(t, n, Options{})
-	if _, err := quoratev1.NewKeyServiceClient(conn).GetKey(t.Context(), &quoratev1.GetKeyRequest{}); status.Code(err) != codes.Unimplemented {
-		t.Errorf("GetKey: %v", err)
-	}
-	stream, err := quoratev1.NewEventServiceClient(conn).Watch(t.Context(), &quoratev1.WatchRequest{})
-	if err == nil {
-		_, err = stream.Recv()
-	}
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("Watch: %v", err)
 	}
 }

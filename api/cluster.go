@@ -25,8 +25,6 @@ type Operator interface {
 	FullStatus(ctx context.Context) *quoratev1.GetStatusResponse
 }
 
-const changeCluster = "change who is in the cluster"
-
 // Bounds of calls about the cluster.
 const (
 	maxJoinToken = 512      // bytes
@@ -53,22 +51,16 @@ func (r *router) clusterRoutes() []route {
 }
 
 func (s *service) status(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, *fault) {
-	if s.operator != nil {
-		return s.operator.FullStatus(ctx), nil
-	}
-	return s.node.Status(), nil
+	return s.node.FullStatus(ctx), nil
 }
 
 // operate passes a call on to the node.
 func operate[R proto.Message](ctx context.Context, s *service, req proto.Message) (res R, f *fault) {
-	if s.operator == nil {
-		return res, notServed(changeCluster)
-	}
 	by, f := s.caller(ctx)
 	if f != nil {
 		return res, f
 	}
-	out, err := s.operator.ChangeCluster(ctx, by, req)
+	out, err := s.node.ChangeCluster(ctx, by, req)
 	if err != nil {
 		return res, fromOperator(err, req)
 	}

@@ -70,12 +70,12 @@ var clusterCalls = []struct {
 	{
 		"POST", "/v1/cluster/nodes:change", `{"node":"n2","change":"remove","force":true}`,
 		&quoratev1.ChangeNodeRequest{Node: "n2", Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE, Force: true},
-		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_LEAVING, Moves: 9}, `{"state":"leaving","moves":9}`,
+		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_LEAVING, Moves: 9}, `{"state":"leaving","moves":9,"warning":""}`,
 	},
 	{
 		"POST", "/v1/cluster/nodes:change", `{"change":"drain"}`, // the node that is asked
 		&quoratev1.ChangeNodeRequest{Node: "n1", Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN},
-		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_DRAINING}, `{"state":"draining","moves":0}`,
+		&quoratev1.ChangeNodeResponse{State: quoratev1.NodeState_NODE_STATE_DRAINING}, `{"state":"draining","moves":0,"warning":""}`,
 	},
 	{
 		"POST", "/v1/cluster/ranges:transfer", `{"ranges":[3,4],"from":"n1","to":"n2"}`,
@@ -90,7 +90,7 @@ var clusterCalls = []struct {
 	{
 		"POST", "/v1/cluster/authority:rotate", `{"finish":true}`, &quoratev1.RotateAuthorityRequest{Finish: true},
 		&quoratev1.RotateAuthorityResponse{Phase: "steady", Fingerprint: "ab", Trust: []byte("CA")},
-		`{"phase":"steady","waits_for":"","fingerprint":"ab","trust":"Q0E=","seen":[]}`,
+		`{"phase":"steady","waits_for":"","fingerprint":"ab","trust":"Q0E=","seen":[],"lost_join_tokens":0}`,
 	},
 }
 
@@ -193,5 +193,41 @@ func TestFullStatus(t *testing.T) {
 	a := call(t, "GET", serveHTTP(t, n).URL+"/v1/status", "")
 	if !strings.Contains(a.body, `"step":"add n3: it is missing","lag":7}`) {
 		t.Error(a.body)
+	}
+}
+
+// TestJSONOfProtos checks that JSON in the form of protobuf libraries is accepted and means the same.
+func TestJSONOfProtos(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		asked              proto.Message
+		res                proto.Message
+	}{
+		{
+			"POST", "/v1/cluster/nodes:change", `{"node":"n1","change":"NODE_CHANGE_LEAVE"}`,
+			&quoratev1.ChangeNodeRequest{Node: "n1", Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE}, &quoratev1.ChangeNodeResponse{},
+		},
+		{
+			"POST", "/v1/cluster/join", `{"node":"n9","peerAddress":"h:1","grpcAddress":"h:2","http_address":"h:3","joinId":"AQI="}`,
+			&quoratev1.JoinRequest{Node: "n9", PeerAddress: "h:1", GrpcAddress: "h:2", HttpAddress: "h:3", JoinId: []byte{1, 2}}, &quoratev1.JoinResponse{},
+		},
+	} {
+		n := &operated{fakeNode: newFake(t), res: c.res}
+		if a := call(t, c.method, serveHTTP(t, n).URL+c.path, c.body); a.code != 200 || !proto.Equal(n.req, c.asked) {
+			t.Errorf("%s: %d %s; the node was asked for %v", c.body, a.code, a.body, n.req)
+		}
+	}
+	url := serveHTTP(t, newFake(t)).URL + "/v1/allow"
+	for body, want := range map[string]int{
+		`{"namespace":"web","limit":"login","key":"k","maxWait":0.5}`:            200,
+		`{"namespace":"web","limit":"login","key":"k","maxWait":1,"max_wait":1}`: 400,
+		`{"namespace":"web","limit":"login","key":"k","cost":1}`:                 200,
+		`{"namespace":"web","limit":"login","key":"k","maxwait":1}`:              400,
+		`{"namespace":"web","limit":"login","key":"k","max_Wait":1}`:             400,
+	} {
+		a := call(t, "POST", url, body)
+		if a.code != want {
+			t.Errorf("%s: %d %s, want %d", body, a.code, a.body, want)
+		}
 	}
 }

@@ -96,7 +96,11 @@ func network(a net.Addr) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	ip, bits := ap.Addr().Unmap().WithZone(""), 32
+	return networkOf(ap.Addr())
+}
+
+func networkOf(ip netip.Addr) netip.Prefix {
+	ip, bits := ip.Unmap().WithZone(""), 32
 	if ip.Is6() {
 		bits = 64
 	}

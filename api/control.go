@@ -55,9 +55,6 @@ func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest
 		out.Limits = append(out.Limits, LimitProto(&list[i]))
 	}
 	if req.File {
-		if s.opts.FormatLimits == nil {
-			return nil, notServed("write limit files")
-		}
 		out.Yaml = string(s.opts.FormatLimits(list))
 	}
 	return out, nil
@@ -129,10 +126,7 @@ func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quot
 	if version == nil || *version == set.Version {
 		return set.Version, set.All(), nil
 	}
-	if s.life == nil {
-		return 0, nil, notServed("keep earlier versions of the limits")
-	}
-	v, list, err := s.life.LimitsAt(ctx, *version)
+	v, list, err := s.node.LimitsAt(ctx, *version)
 	if err != nil {
 		return 0, nil, fromError(err)
 	}
@@ -188,33 +182,19 @@ func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quorate
 
 // madeBy is who made a version, "" if that is not known.
 func (s *service) madeBy(ctx context.Context, version uint64) string {
-	if s.life == nil {
-		return ""
-	}
-	last, err := s.life.LimitVersions(ctx, version+1, 1)
+	last, err := s.node.LimitVersions(ctx, version+1, 1)
 	if err != nil || len(last) == 0 {
 		return ""
 	}
 	return last[0].By
 }
 
-// change makes a change, in the simple way if the node keeps no history.
 func (s *service) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f *fault) {
-	if s.life != nil {
-		v, changed, err := s.life.ChangeLimits(ctx, c)
-		if err != nil {
-			return 0, false, fromError(err)
-		}
-		return v.Number, changed, nil
-	}
-	if c.Expect != quota.AnyVersion || c.By != "" || c.Comment != "" || c.RollbackTo != 0 {
-		return 0, false, notServed("keep versions of the limits")
-	}
-	version, changed, err := s.node.SetLimits(ctx, c.Limits)
+	v, changed, err := s.node.ChangeLimits(ctx, c)
 	if err != nil {
 		return 0, false, fromError(err)
 	}
-	return version, changed, nil
+	return v.Number, changed, nil
 }
 
 func (s *service) lint(limits []quota.Limit) []string {

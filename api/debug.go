@@ -19,12 +19,16 @@ const (
 func NewDebug(n Node, o Options) *http.Server {
 	s := newService(n, o)
 	r := &router{service: s}
+	r.hosts.names = o.Hosts
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	h := r.guardedRoute("/debug", func(w http.ResponseWriter, req *http.Request) int {
+		if f := r.hostFault(req); f != nil {
+			return writeFault(w, f)
+		}
 		if text := req.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || n <= 0 || n > maxProfile {
 				return writeFault(w, badField("seconds", "is %q; must be more than 0 and at most %d", clip(text), maxProfile))

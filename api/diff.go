@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -28,13 +29,31 @@ func diffLimits(from, to []quota.Limit) []*quoratev1.LimitChange {
 			out = append(out, changeOf(quoratev1.ChangeKind_CHANGE_KIND_ADDED, &quota.Limit{LimitName: to[0].LimitName}, &to[0]))
 			to = to[1:]
 		default:
-			if !from[0].Equal(&to[0]) {
+			if !alike(&from[0], &to[0]) {
 				out = append(out, changeOf(quoratev1.ChangeKind_CHANGE_KIND_CHANGED, &from[0], &to[0]))
 			}
 			from, to = from[1:], to[1:]
 		}
 	}
 	return out
+}
+
+// alike reports whether two limits decide alike. Equal rates of buckets may be written differently,
+// such as 10/h and 240/d. For windows these differ: the period is the window.
+func alike(from, to *quota.Limit) bool {
+	same := func(kind quota.Kind, a, b quota.Rate) bool { return kind == quota.TokenBucket && a.Same(b) }
+	as := *from
+	if as.Kind == to.Kind && same(as.Kind, as.Rate, to.Rate) {
+		as.Rate = to.Rate
+	}
+	if as.More = slices.Clone(as.More); len(as.More) == len(to.More) {
+		for i := range as.More {
+			if t := &as.More[i]; t.Kind == to.More[i].Kind && same(t.Kind, t.Rate, to.More[i].Rate) {
+				t.Rate = to.More[i].Rate
+			}
+		}
+	}
+	return as.Equal(to)
 }
 
 // compareFirst compares the names at the beginning of two lists; a list that

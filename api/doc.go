@@ -13,8 +13,8 @@
 //
 // What comes in is decoded strictly: unknown, repeated or misspelt fields,
 // wrong types, trailing data and broken UTF-8 are refused, and the error names
-// the field, the value and what would be right. Numbers of 64 bits may come in
-// strings, as libraries for protos write them.
+// the field, the value and what would be right. 64-bit numbers may be strings, as
+// protobuf libraries write them.
 //
 // AllowStream, MemberService, by which client processes attach to a node, and the protocols of
 // others (packages envoy, rlqs, gubernator, resp, quotaservice; forward.go) are on one
@@ -124,5 +124,7 @@
 // 1000 checks, a call that stands or falls together 16 limits, a list of
 // overrides, keys, versions, accounts or operations 1000 items, a policy config
 // 10,000 policies; headers are at most 16 KiB and must arrive
-// within 5 s; a gRPC connection has at most 1024 calls open.
+// within 5 s; a gRPC connection has at most 1024 open calls. A call without a credential
+// may send at most 32 KiB (strangers.go). The request bodies in memory are bounded per
+// caller and in total (bodies.go).
 package api

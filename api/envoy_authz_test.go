@@ -26,7 +26,7 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 		"stranger":   {},
 	})
 	front := envoy.New(s, envoy.Options{})
-	s.opts.Register = func(srv *grpc.Server, _ func(*quota.Decision, uint64)) { front.Register(srv) }
+	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) { front.Register(srv) }
 	s.opts.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler(Permitted)}
 	client := ratelimitv3.NewRateLimitServiceClient(dialGRPC(t, s, s.opts))
 	srv := NewHTTP(s, s.opts)

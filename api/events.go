@@ -52,14 +52,17 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, *fault) {
 // watch sends events and signs of life until ctx ends or send fails. flush is
 // called when there is nothing more to send just now.
 func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) *fault {
-	if s.events == nil {
-		return notServed("tell events")
-	}
 	filter, f := filterOf(req)
 	if f != nil {
 		return f
 	}
-	events, lost, stop := s.events.Watch(filter, int(req.Buffer))
+	room := max(int64(req.Buffer), usualEventRoom)
+	give, f := takeShare(ctx, s.eventRoom, room, "watchers of events, or such large buffers of theirs,")
+	if f != nil {
+		return f
+	}
+	defer give()
+	events, lost, stop := s.node.Watch(filter, int(req.Buffer))
 	defer stop()
 	if flush() != nil { // the headers: so that the caller knows that it watches
 		return nil
@@ -118,7 +121,8 @@ func eventProto(e *quota.Event) *quoratev1.Event {
 	}
 	return &quoratev1.Event{
 		At: timeProto(e.At), Kind: quoratev1.EventKind(e.Kind), Namespace: namespace, Limit: limit.Limit, Key: e.Key.Key, Dynamic: e.Dynamic,
-		Cost: e.Cost, Wait: pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
+		Bucket: e.Bucket(),
+		Cost:   e.Cost, Wait: pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
 	}
 }
 

@@ -52,7 +52,7 @@ func TestEventsOverHTTP(t *testing.T) {
 		}
 		n.events <- testEvent("k")
 		line, err := bufio.NewReader(res.Body).ReadString('\n')
-		want := c.prefix + `{"event":{"at":"2027-01-15T08:00:00Z","kind":"tokens_served","namespace":"web","limit":"@template","key":"k","dynamic":true,"cost":3,"wait":1.5,"why":"reserved","shadow":false,"near":true},"lost":0}` + "\n"
+		want := c.prefix + `{"event":{"at":"2027-01-15T08:00:00Z","kind":"tokens_served","namespace":"web","limit":"@template","key":"k","dynamic":true,"cost":3,"wait":1.5,"why":"reserved","shadow":false,"near":true,"bucket":"login"},"lost":0}` + "\n"
 		if err != nil || line != want {
 			t.Errorf("got  %s\nwant %s (%v)", line, want, err)
 		}

@@ -21,12 +21,13 @@ var exports = map[string]struct {
 	write func(io.Writer, []export.Row) error
 }{
 	"csv":         {"text/csv; charset=utf-8", export.CSV},
+	"csv_raw":     {"text/csv; charset=utf-8", export.RawCSV},
 	"parquet":     {parquetMedia, export.Parquet},
 	"openmetrics": {"application/openmetrics-text; version=1.0.0; charset=utf-8", export.OpenMetrics},
 }
 
 // exportFormats are the words of the parameter format.
-var exportFormats = []string{"csv", "json", "parquet", "openmetrics"}
+var exportFormats = []string{"csv", "csv_raw", "json", "parquet", "openmetrics"}
 
 // Export writes a history as a file of other programs: csv, parquet or openmetrics. It
 // reports false if there is no such format.
@@ -42,7 +43,7 @@ func Export(w io.Writer, format string, res *quoratev1.HistoryResponse) (bool, e
 			Attempted: p.Attempted, Admitted: p.Admitted, Refused: p.Refused, Mean: p.Mean, Complete: p.Complete, Missing: strings.Join(p.Missing, " "),
 		}
 		if res.Key == "" {
-			row.Over, row.Needless = &p.OverAdmitted, &p.NeedlessRefusals
+			row.Over, row.Needless, row.NeedlessAtMost = &p.OverAdmitted, &p.NeedlessRefusals, &p.NeedlessRefusalsAtMost
 			row.Peak, row.P50, row.P95, row.P99 = &p.Peak, &p.P50, &p.P95, &p.P99
 		} else {
 			row.More = &p.Error

@@ -11,9 +11,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bare is a node that can do nothing but what every node can.
-type bare struct{ Node }
-
 func (n *fakeNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,6 +82,19 @@ func (n *fakeNode) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.
 		n.open[r.Handle] = reqs
 	}
 	return r, allowed, nil
+}
+
+func (n *fakeNode) ReservedIn(_ context.Context, handle string) (out []string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	reqs, ok := n.open[handle]
+	if !ok {
+		return nil, quota.ErrNoReservation
+	}
+	for i := range reqs {
+		out = append(out, reqs[i].Key.Namespace)
+	}
+	return out, nil
 }
 
 func (n *fakeNode) Settle(_ context.Context, handle string, used int64) error {

@@ -34,6 +34,7 @@ type fakePast struct {
 	unlisted history.Second                  // a minute of which there is no list of keys, as the list of the next one says
 	err      error
 	calls    int
+	admits   bool // admits everything; else ten tokens per second and key
 }
 
 var _ HistoryStore = (*fakePast)(nil)
@@ -52,7 +53,11 @@ func (p *fakePast) service() *service {
 func (p *fakePast) ask(name, key string, ago time.Duration, tokens ...int64) {
 	limit, _ := quota.ParseLimitName(name)
 	for i, n := range tokens {
-		p.all = append(p.all, asked{history.Second(noon.Add(-ago).Unix() + int64(i)), limit, key, n, min(n, 10)})
+		admitted := n
+		if !p.admits {
+			admitted = min(n, 10)
+		}
+		p.all = append(p.all, asked{history.Second(noon.Add(-ago).Unix() + int64(i)), limit, key, n, admitted})
 	}
 }
 

@@ -14,15 +14,18 @@ import (
 
 // fakeNode admits burst checks of every key, then refuses for 1.5 s.
 type fakeNode struct {
-	mu      sync.Mutex
-	limits  *quota.Limits
-	used    map[quota.Key]int64
-	setErr  error
-	rateErr error
-	reason  string // why it is not ready
-	asked   *quoratev1.TopRatesRequest
-	idle    bool // no key has a rate
-	errors  []*quoratev1.LimitError
+	fakeRest
+
+	mu         sync.Mutex
+	limits     *quota.Limits
+	used       map[quota.Key]int64
+	setErr     error
+	rateErr    error
+	reason     string // why it is not ready
+	leaderless string
+	asked      *quoratev1.TopRatesRequest
+	idle       bool // no key has a rate
+	errors     []*quoratev1.LimitError
 
 	open      map[string][]quota.Request // reservations
 	settled   map[string]int64
@@ -39,17 +42,6 @@ type fakeNode struct {
 
 	accounts fakeAccounts
 }
-
-var (
-	_ Node          = (*fakeNode)(nil)
-	_ Decider       = (*fakeNode)(nil)
-	_ LimitLife     = (*fakeNode)(nil)
-	_ OverrideStore = (*fakeNode)(nil)
-	_ Keys          = (*fakeNode)(nil)
-	_ EventSource   = (*fakeNode)(nil)
-	_ Accounts      = (*fakeNode)(nil)
-	_ PolicyStore   = (*fakeNode)(nil)
-)
 
 func newFake(t testing.TB) *fakeNode {
 	t.Helper()
@@ -205,7 +197,7 @@ func (n *fakeNode) TopRates(_ context.Context, req *quoratev1.TopRatesRequest) (
 
 func (n *fakeNode) Status() *quoratev1.GetStatusResponse {
 	return &quoratev1.GetStatusResponse{
-		Ready: n.reason == "", Reason: n.reason, Cluster: "test", Node: "n1",
+		Ready: n.reason == "", Reason: n.reason, Leaderless: n.leaderless, Cluster: "test", Node: "n1",
 		Nodes:  []*quoratev1.NodeStatus{{Id: "n1", PeerAddress: "127.0.0.1:7413", Connected: true, Leads: 1}},
 		Ranges: []*quoratev1.RangeStatus{{Id: 0, Leader: "n1", Term: 3, Replicas: []string{"n1", "n2"}}},
 	}
@@ -215,3 +207,5 @@ type noLeader struct{}
 
 func (noLeader) Error() string  { return "the meta group has no leader" }
 func (noLeader) NoLeader() bool { return true }
+
+func (n *fakeNode) FullStatus(context.Context) *quoratev1.GetStatusResponse { return n.Status() }

@@ -56,11 +56,6 @@ func tooLarge(limit int64) *fault {
 	}
 }
 
-// notServed is the fault of a call that needs what the node does not have.
-func notServed(what string) *fault {
-	return &fault{code: codes.Unimplemented, http: http.StatusNotImplemented, reason: "NOT_SERVED", detail: "this node does not " + what}
-}
-
 // fromError maps an error of a Node to a fault.
 func fromError(err error) *fault {
 	var f *fault
@@ -83,6 +78,8 @@ func fromError(err error) *fault {
 			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_RESERVATIONS", retry: time.Second,
 			detail: err.Error() + "; settle some, or give them a shorter ttl",
 		}
+	case outcomeUnknown(err):
+		return &fault{code: codes.Unknown, http: http.StatusGatewayTimeout, reason: "OUTCOME_UNKNOWN", detail: err.Error()}
 	case IsNoLeader(err):
 		return &fault{
 			code: codes.Unavailable, http: http.StatusServiceUnavailable, reason: "NO_LEADER", retry: time.Second,
@@ -98,6 +95,13 @@ func fromError(err error) *fault {
 		return &fault{code: codes.InvalidArgument, http: http.StatusBadRequest, reason: "INVALID", detail: err.Error()}
 	}
 	return &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: err.Error()}
+}
+
+// outcomeUnknown says of an error that the call may have been carried out, and that a repetition could
+// do it twice. Those of accounts have a request id, and are NO_LEADER.
+func outcomeUnknown(err error) bool {
+	e, ok := asType[interface{ MayBeDone() bool }](err)
+	return ok && e.MayBeDone() && !IsNoLeader(err)
 }
 
 // status returns the fault as gRPC sends it.

@@ -200,6 +200,7 @@ func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string,
 		return "fault", f.undecided(w, fa)
 	}
 	setRateLimit(w.Header(), rule, &d)
+	setXRateLimit(w.Header(), rule, &d)
 	if d.Allowed {
 		w.WriteHeader(http.StatusOK)
 		return "allowed", http.StatusOK

@@ -163,3 +163,20 @@ func TestForwardMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestForwardOlderHeaders checks that answers to proxies also have the X-RateLimit headers.
+func TestForwardOlderHeaders(t *testing.T) {
+	srv := forwardServer(t, newFake(t))
+	var got []string
+	for range 6 {
+		res := forward(t, srv.URL+"/v1/forward-auth?namespace=web&limit=login&key=ann")
+		h := res.Header
+		got = append(got, res.Status[:3]+" "+h.Get("X-RateLimit-Limit")+" "+h.Get("X-RateLimit-Remaining"))
+		if h.Get("X-RateLimit-Reset") == "" || !strings.Contains(h.Get("RateLimit"), ";t="+h.Get("X-RateLimit-Reset")) {
+			t.Errorf("reset %q, RateLimit %q", h.Get("X-RateLimit-Reset"), h.Get("RateLimit"))
+		}
+	}
+	if want := []string{"200 5 4", "200 5 3", "200 5 2", "200 5 1", "200 5 0", "429 5 0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -20,8 +20,10 @@ import (
 const (
 	maxGRPCMessage   = MaxLimitsFile + 64<<10 // a limit file and its envelope
 	maxGRPCStreams   = 1024                   // calls open on one connection
-	minKeepalive     = 5 * time.Second        // clients may not ping more often
-	keepaliveTime    = 5 * time.Second        // pings to silent clients: one that has vanished is missed soon
+	grpcStreamWindow = 64 << 10
+	grpcConnWindow   = 1 << 20
+	minKeepalive     = 5 * time.Second // shortest allowed interval of client pings
+	keepaliveTime    = 5 * time.Second // ping interval for silent clients, to detect dead ones soon
 	keepaliveTimeout = 5 * time.Second
 	connectTimeout   = 5 * time.Second
 	maxGRPCHeader    = 16 << 10
@@ -33,10 +35,16 @@ const (
 	streamWorkers = 32
 )
 
-// HealthReady is the health service name that is SERVING only while the cluster
-// is ready, as GET /readyz. The empty name is SERVING while the node runs: it
-// decides locally, leaders or not.
+// HealthReady is the health service name that is SERVING while the node can decide, like GET
+// /readyz. The empty name is SERVING while the process runs.
 const HealthReady = "ready"
+
+// HealthCluster is SERVING while the node can decide and all ranges have leaders, like GET
+// /readyz/cluster.
+const HealthCluster = "cluster"
+
+// HealthRateLimit equals HealthReady under the name that probes of envoyproxy/ratelimit use.
+const HealthRateLimit = "ratelimit"
 
 // NewGRPC returns a server of all services of quorate.v1, health and reflection. The caller serves and stops it; extra
 // options, such as credentials, come last and win. Interceptors among them see all calls but
@@ -51,17 +59,20 @@ func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
 		grpc.NumStreamWorkers(uint32(streamWorkers * runtime.GOMAXPROCS(0))),
 		grpc.MaxRecvMsgSize(maxGRPCMessage),
 		grpc.MaxConcurrentStreams(maxGRPCStreams),
+		grpc.StaticStreamWindowSize(grpcStreamWindow), // bytes that a call may send before the server reads them
+		grpc.StaticConnWindowSize(grpcConnWindow),
 		grpc.MaxHeaderListSize(maxGRPCHeader),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxGRPCIdle, Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.ChainUnaryInterceptor(s.measure, s.guarded),
+		grpc.UnaryInterceptor(s.measuredAndGuarded),
 		grpc.ChainStreamInterceptor(s.guardedStream),
 	}
 	if s.guard != nil {
 		options = append(options, grpc.InTapHandle(s.tapped))
 	}
-	srv := grpc.NewServer(append(options, extra...)...)
+	server := grpc.NewServer(append(options, extra...)...)
+	srv := openCalls{server, s, s.measuredAndGuarded}
 	srv.RegisterService(quotaDesc(), &quotaServer{service: s})
 	quoratev1.RegisterMemberServiceServer(srv, &memberServer{service: s})
 	s.registerControl(srv)
@@ -71,8 +82,13 @@ func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
 	if s.opts.Register != nil {
 		s.opts.Register(srv, s.seen)
 	}
-	reflection.Register(srv)
-	return srv
+	reflection.Register(server)
+	return server
+}
+
+// measuredAndGuarded chains the interceptors of unary calls.
+func (s *service) measuredAndGuarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return s.measure(ctx, req, info, func(ctx context.Context, req any) (any, error) { return s.guarded(ctx, req, info, handler) })
 }
 
 func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -95,12 +111,12 @@ type healthServer struct {
 }
 
 func (s *healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
-	if req.Service != HealthReady {
+	if req.Service != HealthReady && req.Service != HealthRateLimit && req.Service != HealthCluster {
 		return s.Server.Check(ctx, req)
 	}
-	st := healthv1.HealthCheckResponse_NOT_SERVING
-	if s.node.Status().GetReady() {
-		st = healthv1.HealthCheckResponse_SERVING
+	st, answer := s.node.Status(), healthv1.HealthCheckResponse_NOT_SERVING
+	if st.GetReady() && (req.Service != HealthCluster || st.GetLeaderless() == "") {
+		answer = healthv1.HealthCheckResponse_SERVING
 	}
-	return &healthv1.HealthCheckResponse{Status: st}, nil
+	return &healthv1.HealthCheckResponse{Status: answer}, nil
 }

@@ -92,13 +92,13 @@ type heldChecks struct {
 // decided by itself.
 func (h *heldChecks) appendRun(b []byte, s *service, n quota.LimitName, spends []quota.Spend) []byte {
 	first := check{key: quota.Key{LimitName: n}}
-	known := s.held != nil && first.validateNames() == nil
+	known := first.validateNames() == nil
 	for len(spends) > 0 {
 		some := spends[:min(len(spends), heldAtOnce)]
 		spends = spends[len(some):]
 		decisions := h.decisions[:len(some)]
 		if known {
-			s.held.CheckHeld(n, some, decisions)
+			s.node.CheckHeld(n, some, decisions)
 		}
 		for i := range some {
 			d := &decisions[i]

@@ -127,14 +127,17 @@ func TestGRPCFaults(t *testing.T) {
 func TestGRPCHealth(t *testing.T) {
 	n := newFake(t)
 	c := healthv1.NewHealthClient(dialGRPC(t, n, Options{}))
-	for _, reason := range []string{"", "no leader"} {
-		n.reason = reason
+	for _, is := range [][2]string{{"", ""}, {"", "1 of 4 ranges have no leader"}, {"the node stops", ""}} {
+		n.reason, n.leaderless = is[0], is[1]
+		serving := map[bool]healthv1.HealthCheckResponse_ServingStatus{true: 1, false: 2}
+		ready := serving[is[0] == ""]
 		for service, want := range map[string]healthv1.HealthCheckResponse_ServingStatus{
-			"": healthv1.HealthCheckResponse_SERVING, HealthReady: map[bool]healthv1.HealthCheckResponse_ServingStatus{true: 1, false: 2}[reason == ""],
+			"": healthv1.HealthCheckResponse_SERVING, HealthReady: ready, "ratelimit": ready, // the name in envoyproxy/ratelimit
+			HealthCluster: serving[is == [2]string{}],
 		} {
 			res, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
 			if err != nil || res.Status != want {
-				t.Errorf("%q with reason %q: %v %v, want %v", service, reason, res, err, want)
+				t.Errorf("%q with reason %q: %v %v, want %v", service, is, res, err, want)
 			}
 		}
 	}

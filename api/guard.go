@@ -37,6 +37,14 @@ type visit struct {
 	failed  *fault
 }
 
+// owner returns the owner that the call counts for: the identity if proven, else the address.
+func (v *visit) owner() string {
+	if v.caller.Proven() {
+		return v.caller.Identity
+	}
+	return ownerOf(v.address)
+}
+
 type visitKey struct{}
 
 // visitContext carries a call, and its caller where that is proven: one value for
@@ -150,6 +158,10 @@ func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, 
 		return ctx, f.status()
 	}
 	if c == nil {
+		ctx, f := s.awaitVerification(ctx)
+		if f != nil {
+			return ctx, f.status()
+		}
 		return ctx, nil
 	}
 	return auth.With(ctx, c), nil
@@ -175,7 +187,9 @@ func (s *service) arrive(ctx context.Context, method string) (*visit, *fault) {
 	switch {
 	case s.guard != nil && v.caller == nil:
 		var err error
-		if v.caller, err = v.identify(ctx); err != nil {
+		v.caller, err = v.identify(ctx)
+		verified(ctx)
+		if err != nil {
 			v.caller = orAnonymous(nil)
 			return v, fromAuth(err)
 		}
@@ -227,7 +241,7 @@ func (s *service) passes(method string) bool {
 
 // guardedStream is the interceptor of streams.
 func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.passes(info.FullMethod) {
+	if s.passes(info.FullMethod) || forEverybody(info.FullMethod) { // see openCalls
 		return next(srv, stream)
 	}
 	ctx := stream.Context()
@@ -324,7 +338,15 @@ func (r *route) name() string {
 // guardedRoute is what interceptors are for gRPC.
 func (r *router) guardedRoute(name string, next handler) handler {
 	if r.passes(name) {
-		return next
+		return func(w http.ResponseWriter, req *http.Request) int {
+			if f := fromHere(req, name, r.guard != nil); f != nil && name != Console { // the console answers with a page
+				return writeFault(w, f)
+			}
+			if r.bodies.counts(req, false) {
+				defer r.bodies.hold(w, req, ownerOf(host(req.RemoteAddr)), false)()
+			}
+			return next(w, req)
+		}
 	}
 	return func(w http.ResponseWriter, req *http.Request) int {
 		v := &visit{service: r.service, method: name, address: host(req.RemoteAddr), id: req.Header.Get("X-Request-Id"), http: req}
@@ -333,12 +355,15 @@ func (r *router) guardedRoute(name string, next handler) handler {
 			ctx, f = r.enter(ctx, v)
 		}
 		if f == nil {
-			f = fromHere(req, v.rule)
+			f = fromHere(req, name, r.guard != nil)
 		}
 		if f != nil {
 			v.failed = f
 			r.note(v)
 			return writeFault(w, f)
+		}
+		if stranger := r.guard != nil && v.caller.Credential == auth.None; r.bodies.counts(req, stranger) {
+			defer r.bodies.hold(w, req, v.owner(), stranger)()
 		}
 		code := next(w, req.WithContext(ctx))
 		if code >= http.StatusBadRequest && v.failed == nil {

@@ -21,14 +21,11 @@ const (
 )
 
 func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, *fault) {
-	if s.life == nil {
-		return nil, notServed("keep versions of the limits")
-	}
 	most, f := pageSize(req.Max, defaultVersions)
 	if f != nil {
 		return nil, f
 	}
-	list, err := s.life.LimitVersions(ctx, req.Before, most)
+	list, err := s.node.LimitVersions(ctx, req.Before, most)
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -69,9 +66,6 @@ func timeProto(t quota.Time) *timestamppb.Timestamp {
 }
 
 func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, *fault) {
-	if s.life == nil {
-		return nil, notServed("keep versions of the limits")
-	}
 	if req.Version == 0 {
 		return nil, badField("version", "is 0; must be the version to bring back, 1 or more")
 	}
@@ -79,7 +73,7 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 	if f != nil {
 		return nil, f
 	}
-	_, list, err := s.life.LimitsAt(ctx, req.Version)
+	_, list, err := s.node.LimitsAt(ctx, req.Version)
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -101,9 +95,6 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 // deleteLimits takes limits out of what is in force. Unless a version was
 // expected, it starts again when somebody else was quicker.
 func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, *fault) {
-	if s.life == nil {
-		return nil, notServed("delete single limits")
-	}
 	if n := len(req.Limits); n < 1 || n > MaxList {
 		return nil, badField("limits", "%d limits; must be 1 to %d", n, MaxList)
 	}
@@ -124,7 +115,7 @@ func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsR
 		if e := req.ExpectedVersion; e != nil {
 			version = *e
 		}
-		v, _, err := s.life.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
+		v, _, err := s.node.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
 		var conflict *quota.ConflictError
 		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < maxConflicts {
 			if !s.catchUp(ctx, conflict.Current) {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -79,6 +80,7 @@ func (s *served) observe(m *meter, code int, start time.Time, trace string) {
 type router struct {
 	*service
 	metrics http.Handler
+	hosts   hosts
 	byPath  map[string]map[string]*served // path, method
 	paths   []string
 	openAPI func() []byte // made when it is first asked for
@@ -86,6 +88,7 @@ type router struct {
 
 func newRouter(s *service) *router {
 	r := &router{service: s, byPath: make(map[string]map[string]*served)}
+	r.hosts.names = s.opts.Hosts
 	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
 	routes := r.routes()
 	r.openAPI = sync.OnceValue(func() []byte { return describe(routes) })
@@ -117,6 +120,10 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	start := time.Now()
 	var route string
 	var code int
+	if f := r.hostFault(req); f != nil {
+		r.meter.observe("http", other, strconv.Itoa(writeFault(w, f)), start, "")
+		return
+	}
 	method := req.Method
 	if method == http.MethodHead {
 		method = http.MethodGet // net/http drops the body
@@ -207,6 +214,6 @@ func writeFault(w http.ResponseWriter, f *fault) int {
 		h.Set("Retry-After", strconv.FormatInt(wholeSeconds(f.retry), 10))
 	}
 	w.WriteHeader(f.http)
-	w.Write(append(body, '\n')) //nolint:errcheck // as in writeJSON
+	w.Write(append(jsontext.Escape(body), '\n')) //nolint:errcheck // as in writeJSON
 	return f.http
 }

@@ -37,9 +37,12 @@ func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) *f
 	s.in.Reset()
 	_, err := s.in.ReadFrom(http.MaxBytesReader(w, req.Body, limit))
 	var large *http.MaxBytesError
+	var f *fault
 	switch {
 	case errors.As(err, &large):
-		return tooLarge(limit)
+		return tooLarge(large.Limit)
+	case errors.As(err, &f):
+		return f
 	case err != nil:
 		return badField("body", "could not be read: %v", err)
 	}
@@ -124,6 +127,20 @@ func setRateLimit(h http.Header, r *rule, d *quota.Decision) {
 		}
 	}
 	h["Ratelimit"] = []string{string(b)}
+}
+
+// setXRateLimit sets the X-RateLimit headers, which many older clients behind proxies read: limit, remaining
+// tokens, and seconds until the next token.
+func setXRateLimit(h http.Header, r *rule, d *quota.Decision) {
+	if d.Limit == nil || d.Limit.Class != quota.Counted {
+		return
+	}
+	at := r.decided(d)
+	h["X-Ratelimit-Limit"] = []string{strconv.FormatInt(at.tier.Burst, 10)}
+	h["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(max(0, d.Remaining), 10)}
+	if wait := moreAfter(&at.tier, d); wait != never {
+		h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(wholeSeconds(wait), 10)}
+	}
 }
 
 // moreAfter is when there is more quota; never if nobody knows.

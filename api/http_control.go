@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/missing"
 )
 
@@ -14,18 +16,49 @@ func getHealth(w http.ResponseWriter, _ *http.Request) int {
 	return http.StatusOK
 }
 
-// getReady is 503 with the reason while the node is not ready, as its status says.
+// getReady answers 503 with the reason while the node is not ready.
 func (r *router) getReady(w http.ResponseWriter, _ *http.Request) int {
+	return writeReady(w, "not ready: ", unready(r.node.Status()))
+}
+
+// getClusterReady answers like getReady, and also 503 while this node sees a group without a leader.
+func (r *router) getClusterReady(w http.ResponseWriter, _ *http.Request) int {
 	st := r.node.Status()
-	if !st.GetReady() {
-		reason := st.GetReason()
-		if reason == "" {
-			reason = "the node does not say why"
-		}
-		return writeFault(w, &fault{http: http.StatusServiceUnavailable, reason: "NOT_READY", detail: "not ready: " + reason, retry: time.Second})
+	return writeReady(w, "the cluster is not ready: ", cmp.Or(unready(st), st.GetLeaderless()))
+}
+
+// unready returns the reason why a node is not ready; empty if it is ready.
+func unready(st *quoratev1.GetStatusResponse) string {
+	if st.GetReady() {
+		return ""
+	}
+	return cmp.Or(st.GetReason(), "the node does not say why")
+}
+
+// writeReady answers a probe. why is the reason for not being ready; empty if ready.
+func writeReady(w http.ResponseWriter, what, why string) int {
+	if why != "" {
+		return writeFault(w, &fault{http: http.StatusServiceUnavailable, reason: "NOT_READY", detail: what + why, retry: time.Second})
 	}
 	w.Header()["Content-Type"] = textType
 	w.Write([]byte("ready\n")) //nolint:errcheck // as in writeJSON
+	return http.StatusOK
+}
+
+// clusterReadyPath is the readiness probe of the cluster; /readyz is that of the node.
+const clusterReadyPath = "/readyz/cluster"
+
+// envoyHealthPath is the path of envoyproxy/ratelimit's health check.
+const envoyHealthPath = "/healthcheck"
+
+// getEnvoyHealth answers like envoyproxy/ratelimit: OK, or 500 without a body.
+func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
+	w.Header()["Content-Type"] = textType
+	if !r.node.Status().GetReady() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return http.StatusInternalServerError
+	}
+	w.Write([]byte("OK")) //nolint:errcheck // as in writeJSON
 	return http.StatusOK
 }
 

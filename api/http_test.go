@@ -191,6 +191,8 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/healthz", "", 200, "ok\n"},
 		{"HEAD", "/healthz", "", 200, ""},
 		{"GET", "/readyz", "", 200, "ready\n"},
+		{"GET", "/readyz/cluster", "", 200, "ready\n"},
+		{"GET", "/healthcheck", "", 200, "OK"}, // as envoyproxy/ratelimit
 		{"GET", "/v1/status", "", 200, `"ranges":[{"id":0,"leader":"n1","term":3,"replicas":["n1","n2"],"former":[],"step":"","lag":null}]`},
 		{"GET", "/v1/status?x=1", "", 400, "unknown query parameter; none are"},
 		{"GET", "/v1/rates", "", 200, `"rate":9.5,"demand":31.25,"attempted":1152921504606846976,`},
@@ -245,9 +247,19 @@ func TestClusterFaults(t *testing.T) {
 	if a := put(); a.code != 500 || !strings.Contains(a.body, "disk full") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	n.reason = "range 3 has no leader"
+	n.leaderless = "1 of 4 ranges have no leader"
+	for path, code := range map[string]int{"/readyz": 200, "/healthcheck": 200, "/readyz/cluster": 503} {
+		a := call(t, "GET", srv.URL+path, "")
+		if a.code != code || code == 503 && (!strings.Contains(a.body, "the cluster is not ready: "+n.leaderless) || a.header.Get("Retry-After") != "1") {
+			t.Errorf("%s of a node that decides and sees no leader: %d %s; want %d", path, a.code, a.body, code)
+		}
+	}
+	n.reason = "the node stops"
+	if a := call(t, "GET", srv.URL+"/healthcheck", ""); a.code != 500 {
+		t.Errorf("/healthcheck of a node that is not ready: %+v", a)
+	}
 	a := call(t, "GET", srv.URL+"/readyz", "")
-	if a.code != 503 || !strings.Contains(a.body, "range 3 has no leader") || a.header.Get("Retry-After") != "1" {
+	if a.code != 503 || !strings.Contains(a.body, "not ready: the node stops") || a.header.Get("Retry-After") != "1" {
 		t.Errorf("readyz: %d %s", a.code, a.body)
 	}
 	if a := call(t, "GET", srv.URL+"/healthz", ""); a.code != 200 {

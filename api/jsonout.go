@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -175,7 +176,7 @@ func appendString(b []byte, s string) []byte {
 	if err != nil {
 		panic(err) // invariant: every string has a JSON form
 	}
-	return append(b, quoted...)
+	return append(b, jsontext.Escape(quoted)...)
 }
 
 func appendFloat(b []byte, f float64) []byte {

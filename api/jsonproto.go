@@ -222,7 +222,7 @@ func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 	return empty, r.message(path, empty.Message())
 }
 
-// enumNumber reads a word as FormatJSON writes it.
+// enumNumber parses an enum value as FormatJSON writes it, or its name in the proto.
 func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, *fault) {
 	var words []string
 	for i := range d.Values().Len() {
@@ -231,7 +231,7 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 			continue
 		}
 		w := enumWord(d, n)
-		if w == word {
+		if w == word || string(d.Values().Get(i).Name()) == word {
 			return n, nil
 		}
 		words = append(words, w)
@@ -247,7 +247,9 @@ func decodeQuery(q url.Values, m proto.Message) *fault {
 		fd := pm.Descriptor().Fields().Get(i)
 		name := string(fd.Name())
 		if !q.Has(name) {
-			continue
+			if name = fd.JSONName(); !q.Has(name) {
+				continue
+			}
 		}
 		text := q.Get(name)
 		if !fd.IsList() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/missing"
@@ -44,7 +45,9 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			if name, f = r.str(orBody(path)); f != nil {
 				return f
 			}
-			n = index(fields, name)
+			if n = index(fields, name); n < 0 { // the form of protobuf libraries
+				n = slices.IndexFunc(fields, func(f string) bool { return isCamel(f, name) })
+			}
 		}
 		if n < 0 {
 			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
@@ -61,6 +64,26 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			return f
 		}
 	}
+}
+
+// isCamel reports whether name is the protobuf JSON form of a field, such as maxWait for
+// max_wait.
+func isCamel(field, name string) bool {
+	i, upper := 0, false
+	for _, c := range []byte(field) {
+		if c == '_' {
+			upper = true
+			continue
+		}
+		if upper && 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if upper = false; i == len(name) || name[i] != c {
+			return false
+		}
+		i++
+	}
+	return i == len(name)
 }
 
 // known takes a name that is one of fields, as it stands there. It returns -1, and

@@ -14,19 +14,16 @@ func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*qu
 	if f != nil {
 		return nil, f
 	}
-	counters, err := s.keys.Key(ctx, k)
+	counters, err := s.node.Key(ctx, k)
 	if err != nil {
 		return nil, fromError(err)
 	}
 	s.completeRules(counters)
 	out := &quoratev1.GetKeyResponse{Counters: counters}
-	if s.overrides != nil {
-		// Overrides are kept under the names of limits, not under what finds them.
-		l, key := s.node.Limits().Resolve(k.LimitName, k.Key)
-		if l != nil {
-			if o := s.overrides.Override(quota.Key{LimitName: l.LimitName, Key: key}); o != nil {
-				out.Override = overrideProto(o)
-			}
+	// Overrides are stored under the limit's name, not under the name in the request.
+	if l, key := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil {
+		if o := s.node.Override(quota.Key{LimitName: l.LimitName, Key: key}); o != nil {
+			out.Override = overrideProto(o)
 		}
 	}
 	return out, nil
@@ -37,7 +34,7 @@ func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) 
 	if f != nil {
 		return nil, f
 	}
-	if err := s.keys.ResetKey(ctx, k); err != nil {
+	if err := s.node.ResetKey(ctx, k); err != nil {
 		return nil, fromError(err)
 	}
 	s.log.InfoContext(ctx, "key reset", "limit", k.LimitName.String())
@@ -48,9 +45,6 @@ func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) 
 // what is done to that is not for who has the permission in one of them.
 func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, *fault) {
 	k := keyOf(m)
-	if s.keys == nil {
-		return k, notServed("show or reset single keys")
-	}
 	if f := checkLimitKey(&k); f != nil {
 		return k, f
 	}

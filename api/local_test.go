@@ -54,7 +54,7 @@ func TestLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _, err := audit.Newest(path, audit.Place{}, 10, nil)
+	entries, _, err := audit.NewestOfAll(path, audit.Start(), 10, nil)
 	if err != nil || len(entries) != 4 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}

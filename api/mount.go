@@ -22,12 +22,18 @@ func (r *router) mountedAt(p string) (h http.Handler, at string) {
 	return h, at
 }
 
+// strictTransport makes browsers return over TLS only.
+var strictTransport = []string{"max-age=31536000"}
+
 // other is the route of what has none, in metrics.
 const other = "other"
 
 // serveOther serves what is no route of ours. It returns what metrics call it,
 // and the status it sent.
 func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route string, code int) {
+	if req.TLS != nil { // routes for browsers are served here
+		w.Header()["Strict-Transport-Security"] = strictTransport
+	}
 	h, at := r.mountedAt(req.URL.Path)
 	if h == nil && r.toConsole(w, req) {
 		return other, http.StatusSeeOther

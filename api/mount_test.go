@@ -24,7 +24,7 @@ func TestOtherProtocols(t *testing.T) {
 	}
 	o := Options{
 		Registry: prometheus.NewRegistry(),
-		Register: func(_ *grpc.Server, seen func(*quota.Decision, uint64)) {
+		Register: func(_ grpc.ServiceRegistrar, seen func(*quota.Decision, uint64)) {
 			limit, _ := n.limits.Find(quota.LimitName{Namespace: "web", Limit: "login"})
 			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
 			seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
@@ -61,6 +61,20 @@ func TestOtherProtocols(t *testing.T) {
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+// TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and others do not.
+func TestStrictTransport(t *testing.T) {
+	h := NewHTTP(newFake(t), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}}).Handler
+	for target, want := range map[string]string{"https://n1/console/": "max-age=31536000", "https://n1/": "max-age=31536000", "http://n1/console/": ""} {
+		w := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodGet, target, nil)
+		req.Header.Set("Accept", "text/html")
+		h.ServeHTTP(w, req)
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("%s: %q; want %q", target, got, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,21 +20,31 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/series"
+	"github.com/quorate/quorate/internal/share"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
 // Node is what the servers need of a node. All methods are called concurrently.
-// What else a node can do it says by the interfaces below; calls that need one
-// which it lacks are answered with UNIMPLEMENTED.
 type Node interface {
+	HeldChecker
+	Decider
+	LimitLife
+	OverrideStore
+	Keys
+	SecurityStore
+	EventSource
+	Accounts
+	PolicyStore
+	HistoryStore
+	Operator
+	Backuper
+	attach.Host
+
 	// Check decides and charges one request of at least one token, with the
 	// limit's own wait. It must not block, but for a limit that its leader decides.
 	Check(k quota.Key, cost int64) quota.Decision
 	// Limits returns the limits in force; never changed in place.
 	Limits() *quota.Limits
-	// SetLimits replaces the cluster's limits. Without a leader to take them it
-	// returns an error for which [IsNoLeader] is true.
-	SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error)
 	// TopRates asks the leaders of all ranges. req.Top is 1 to MaxTop.
 	TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error)
 	// Status returns the cluster as this node sees it.
@@ -65,6 +74,8 @@ type Decider interface {
 	// limits' own lease) or until settled. It returns
 	// quota.ErrTooManyReservations when the node holds too many.
 	Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error)
+	// ReservedIn returns the namespaces of a reservation, each once. It returns the errors of Settle.
+	ReservedIn(ctx context.Context, handle string) ([]string, error)
 	// Settle ends a reservation, of which used was used; below 0, all of it. It
 	// returns quota.ErrNoReservation when there is none.
 	Settle(ctx context.Context, handle string, used int64) error
@@ -74,7 +85,8 @@ type Decider interface {
 
 // LimitLife keeps the history of the cluster's limits.
 type LimitLife interface {
-	// ChangeLimits replaces the limits, or returns a *quota.ConflictError.
+	// ChangeLimits replaces the limits, or returns a *quota.ConflictError. If no leader
+	// answers, [IsNoLeader] is true of the error.
 	ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error)
 	// LimitVersions returns up to max versions below before (0: all), newest first.
 	LimitVersions(ctx context.Context, before uint64, max int) ([]quota.Version, error)
@@ -126,10 +138,10 @@ type EventSource interface {
 
 // Options are what the servers need besides a node.
 type Options struct {
-	// ParseLimits reads a limit file; its error carries all faults. Without it,
-	// limits cannot be applied through the API.
+	// ParseLimits reads a limit file; its error carries all faults. Required for calls that
+	// contain one.
 	ParseLimits func(source string, data []byte) ([]quota.Limit, error)
-	// FormatLimits writes a limit file. Without it, limits are not shown as files.
+	// FormatLimits writes a limit file. Required for calls that return one.
 	FormatLimits func(limits []quota.Limit) []byte
 	// Lint returns what is probably not meant in limits that are valid; nil finds
 	// nothing.
@@ -158,6 +170,9 @@ type Options struct {
 	Guard *auth.Guard
 	// Audit takes what was changed, and what was denied; nil: nothing is written.
 	Audit *audit.Log
+	// Hosts are the names that HTTP callers may use for a node without a guard, besides
+	// addresses and names outside the public DNS; nil accepts any name.
+	Hosts []string
 	// Self is the node's id, for the audit log.
 	Self string
 	// Version of the software, for quorate_build_info.
@@ -165,7 +180,7 @@ type Options struct {
 	// Register adds services of other protocols to the gRPC server, perhaps nil.
 	// They call seen with every decision, so that it is counted in the metrics, and
 	// how many times it was made.
-	Register func(srv *grpc.Server, seen func(d *quota.Decision, times uint64))
+	Register func(srv grpc.ServiceRegistrar, seen func(d *quota.Decision, times uint64))
 	// Mount serves paths of other protocols over HTTP: a handler has its path,
 	// such as /api, and all that is below it. Routes of this package go first.
 	Mount map[string]http.Handler
@@ -202,22 +217,9 @@ func IsNoLeader(err error) bool {
 	return err != nil && status.Code(err) == codes.Unavailable
 }
 
-// service is what both servers share. What the node cannot do is nil.
+// service is the state that both servers share.
 type service struct {
-	node      Node
-	held      HeldChecker
-	decider   Decider
-	life      LimitLife
-	overrides OverrideStore
-	keys      Keys
-	events    EventSource
-	accounts  Accounts
-	policies  PolicyStore
-	security  SecurityStore
-	operator  Operator
-	host      attach.Host
-	past      HistoryStore
-
+	node       Node
 	guard      *auth.Guard // nil: authentication is off
 	self       string
 	identifier access.Identifier
@@ -237,8 +239,11 @@ type service struct {
 	local bool
 	// clock is now, for questions about the past.
 	clock func() time.Time
-	// watchers are those of rates.
-	watchers atomic.Int64
+	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
+	watchers, eventRoom *share.Pool
+	// bodies and strangers bound the memory of calls before they are served.
+	bodies    *bodies
+	strangers *strangers
 	// closing ends event streams when the HTTP server shuts down.
 	closing chan struct{}
 }
@@ -251,19 +256,7 @@ func newService(n Node, o Options) *service {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, again: identifyAgain, closing: make(chan struct{})}
-	s.held, _ = n.(HeldChecker)
-	s.decider, _ = n.(Decider)
-	s.life, _ = n.(LimitLife)
-	s.overrides, _ = n.(OverrideStore)
-	s.keys, _ = n.(Keys)
-	s.events, _ = n.(EventSource)
-	s.accounts, _ = n.(Accounts)
-	s.policies, _ = n.(PolicyStore)
-	s.security, _ = n.(SecurityStore)
-	s.operator, _ = n.(Operator)
-	s.host, _ = n.(attach.Host)
-	s.past, _ = n.(HistoryStore)
+	s := &service{guard: o.Guard, self: o.Self, identifier: o.Identifier, grants: o.Grants, node: n, opts: o, log: log, meter: registerMeter(o), heartbeat: heartbeatTime, clock: time.Now, stuck: eventWriteTimeout, again: identifyAgain, closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard), bodies: newBodies(), strangers: newStrangers()}
 	if s.guard != nil {
 		s.identifier, s.grants = byGuard{}, s.guard.Grants()
 	}

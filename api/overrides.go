@@ -16,9 +16,6 @@ import (
 const defaultOverrides = 100 // on a page
 
 func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesRequest) (*quoratev1.SetOverridesResponse, *fault) {
-	if s.overrides == nil {
-		return nil, notServed("keep overrides")
-	}
 	if n := len(req.Overrides); n < 1 || n > MaxList {
 		return nil, badField("overrides", "%d overrides; must be 1 to %d", n, MaxList)
 	}
@@ -31,7 +28,7 @@ func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesR
 		}
 		list[i] = o
 	}
-	if err := s.overrides.SetOverrides(ctx, list); err != nil {
+	if err := s.node.SetOverrides(ctx, list); err != nil {
 		return nil, fromError(err)
 	}
 	return &quoratev1.SetOverridesResponse{Set: int32(len(list))}, nil
@@ -137,9 +134,6 @@ func overrideProto(o *quota.Override) *quoratev1.Override {
 }
 
 func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOverridesRequest) (*quoratev1.DeleteOverridesResponse, *fault) {
-	if s.overrides == nil {
-		return nil, notServed("keep overrides")
-	}
 	if n := len(req.Keys); n < 1 || n > MaxList {
 		return nil, badField("keys", "%d keys; must be 1 to %d", n, MaxList)
 	}
@@ -151,7 +145,7 @@ func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOver
 			return nil, f
 		}
 	}
-	n, err := s.overrides.DeleteOverrides(ctx, keys)
+	n, err := s.node.DeleteOverrides(ctx, keys)
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -159,9 +153,6 @@ func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOver
 }
 
 func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, *fault) {
-	if s.overrides == nil {
-		return nil, notServed("keep overrides")
-	}
 	most, f := pageSize(req.Max, defaultOverrides)
 	if f != nil {
 		return nil, f
@@ -179,7 +170,7 @@ func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesR
 	if f != nil {
 		return nil, f
 	}
-	list, total := s.overrides.ListOverrides(name, after, most)
+	list, total := s.node.ListOverrides(name, after, most)
 	out := &quoratev1.ListOverridesResponse{Total: int32(total)}
 	for i := range list {
 		out.Overrides = append(out.Overrides, overrideProto(&list[i]))
@@ -203,14 +194,11 @@ func parseAfter(s string) (quota.Key, *fault) {
 }
 
 func (s *service) getOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, *fault) {
-	if s.overrides == nil {
-		return nil, notServed("keep overrides")
-	}
 	k := keyOf(req)
 	if f := checkLimitKey(&k); f != nil {
 		return nil, f
 	}
-	o := s.overrides.Override(k)
+	o := s.node.Override(k)
 	if o == nil {
 		return nil, &fault{code: codes.NotFound, http: 404, reason: "NO_SUCH_OVERRIDE", field: "key", detail: fmt.Sprintf("%v has no override for %q", k.LimitName, clip(k.Key))}
 	}

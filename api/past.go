@@ -75,14 +75,6 @@ func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration
 
 func shortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// nodeHistory is the fault of a node that keeps no history, if it does not.
-func (s *service) nodeHistory() *fault {
-	if s.past == nil {
-		return notServed("keep the history of the limits")
-	}
-	return nil
-}
-
 // pastLimit validates which limit's past is asked for. The limit need not exist any more.
 func (s *service) pastLimit(m interface {
 	GetNamespace() string
@@ -90,9 +82,6 @@ func (s *service) pastLimit(m interface {
 },
 ) (quota.LimitName, *fault) {
 	name := quota.LimitName{Namespace: m.GetNamespace(), Limit: m.GetLimit()}
-	if f := s.nodeHistory(); f != nil {
-		return name, f
-	}
 	if !ofAccounts(name) {
 		return name, checkLimitName(name)
 	}
@@ -141,7 +130,7 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	if req.Key != "" {
 		return s.keyHistory(ctx, name, t, step, out)
 	}
-	a, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -220,9 +209,6 @@ func (s *service) historyLimits(ctx context.Context, req *quoratev1.HistoryLimit
 
 // used returns the limits of a namespace that were asked for, most first.
 func (s *service) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, *fault) {
-	if f := s.nodeHistory(); f != nil {
-		return nil, history.Answer{}, stretch{}, f
-	}
 	if namespace != "" && namespace != quota.AccountNamespace {
 		if err := quota.CheckName("namespace", namespace); err != nil {
 			return nil, history.Answer{}, stretch{}, badName("namespace", err)
@@ -232,7 +218,7 @@ func (s *service) used(ctx context.Context, namespace string, from, to *timestam
 	if f != nil {
 		return nil, history.Answer{}, t, f
 	}
-	list, a, err := s.past.HistoryLimits(ctx, t.from, t.end)
+	list, a, err := s.node.HistoryLimits(ctx, t.from, t.end)
 	if err != nil {
 		return nil, a, t, fromError(err)
 	}
@@ -336,7 +322,7 @@ func pointProto(p *history.Point) *quoratev1.HistoryPoint {
 	return &quoratev1.HistoryPoint{
 		Start: secondProto(p.Start), Seconds: int32(min(p.Seconds, math.MaxInt32)),
 		Attempted: p.Attempted.Tokens(), Admitted: p.Admitted.Tokens(), Refused: p.Refused().Tokens(),
-		OverAdmitted: inTokens(p.Over), NeedlessRefusals: inTokens(p.Needless),
+		OverAdmitted: inTokens(p.Over), NeedlessRefusals: inTokens(p.Needless), NeedlessRefusalsAtMost: inTokens(max(p.Needless, p.NeedlessAtMost)),
 		Peak: inTokens(p.Peak), Mean: inTokens(p.Mean), P50: inTokens(p.P50), P95: inTokens(p.P95), P99: inTokens(p.P99),
 		Complete: p.Complete, Missing: withNames(nil, p.Missing),
 	}

@@ -16,7 +16,7 @@ func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 	if n := t.points(step); n > mostOfKey {
 		return nil, badField("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
 	}
-	all, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
+	all, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -25,7 +25,7 @@ func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 	var more []int64
 	for i := range all.Points {
 		of := &all.Points[i]
-		a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: of.Start, End: of.Start + history.Second(step), Top: MaxTop})
+		a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: of.Start, End: of.Start + history.Second(step), Top: MaxTop})
 		if err != nil {
 			return nil, fromError(err)
 		}
@@ -75,7 +75,7 @@ func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	if f != nil {
 		return nil, f
 	}
-	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
+	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
 	if err != nil {
 		return nil, fromError(err)
 	}

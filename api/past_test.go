@@ -178,9 +178,6 @@ func TestHistoryFaults(t *testing.T) {
 	if _, f := p.service().history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "NO_LEADER" {
 		t.Errorf("without a replica: %v", f)
 	}
-	if _, f := newService(newFake(t), Options{}).history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "NOT_SERVED" {
-		t.Errorf("without a history: %v", f)
-	}
 }
 
 // TestHistoryKeysAndLimits: the most first, and the rest is bounded.
@@ -293,12 +290,12 @@ func TestWatchRates(t *testing.T) {
 	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || f.field != "interval" {
 		t.Errorf("every millisecond: %v", f)
 	}
-	s.watchers.Store(maxRateWatchers)
-	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || f.reason != "TOO_MANY_WATCHERS" || s.watchers.Load() != maxRateWatchers {
+	s.watchers.Take("", maxRateWatchers)
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || f.reason != "TOO_MANY_WATCHERS" || s.watchers.Held() != maxRateWatchers {
 		t.Errorf("one too many: %v", f)
 	}
-	s.watchers.Store(0)
-	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || f.field != "label" || s.watchers.Load() != 0 {
+	s.watchers.Give("", maxRateWatchers)
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || f.field != "label" || s.watchers.Held() != 0 {
 		t.Errorf("a bad label: %v", f)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +343,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("parquet: %q", body)
 		}
 	}
-	if a := call(t, "GET", path+"xls", ""); a.code != 400 || !strings.Contains(a.body, "must be one of csv, json, parquet, openmetrics") {
+	if a := call(t, "GET", path+"xls", ""); a.code != 400 || !strings.Contains(a.body, "must be one of csv, csv_raw, json, parquet, openmetrics") {
 		t.Errorf("xls: %d %s", a.code, a.body)
 	}
 }

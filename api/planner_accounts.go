@@ -26,17 +26,17 @@ const lookedAtConfigs = 16
 // refills. Of the versions that are loaded it is the newest.
 func (s *service) accountRule(name quota.LimitName) *quota.Limit {
 	parts := strings.Split(name.Limit, "~")
-	if s.policies == nil || len(parts) != 5 {
+	if len(parts) != 5 {
 		return nil
 	}
 	ctx := context.Background() // what is loaded is on this node
-	configs, err := s.policies.ListPolicies(ctx, parts[0], parts[1], "", MaxList)
+	configs, err := s.node.ListPolicies(ctx, parts[0], parts[1], "", MaxList)
 	if err != nil {
 		return nil
 	}
 	slices.SortFunc(configs, func(a, b account.Config) int { return cmp.Compare(b.At, a.At) })
 	for i := range configs[:min(len(configs), lookedAtConfigs)] {
-		c, err := s.policies.Policies(ctx, configs[i].ID)
+		c, err := s.node.Policies(ctx, configs[i].ID)
 		if err != nil || c == nil {
 			continue
 		}
@@ -73,15 +73,16 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 	out.Rule, out.Refill = LimitProto(l), refill(l)
 	together := inTokens(u.Attempted) / capacity(l, u.Seconds)
 	text := fmt.Sprintf("all accounts together were asked for %.0f%% of what one may take in the time", 100*together)
-	used := "; none was used up"
-	if u.Refused() > 0 {
-		out.Saturation, used = 1, "; at least one was used up"
-	}
 	if together <= 1 {
 		out.Saturation = together
 		text += ", so none for more than that on the average"
 	}
-	text += used
+	if u.Refused() > 0 {
+		out.Saturation = 1
+		text += "; at least one was used up"
+	} else {
+		text += "; none was used up"
+	}
 	out.ManyKeys, out.Headroom = together > 1, 1-out.Saturation
 	out.Statement = text + "; what each was asked for is not recorded; " + refusedText(out)
 }

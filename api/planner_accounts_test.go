@@ -84,7 +84,7 @@ func TestHeadroomAccounts(t *testing.T) {
 	}{
 		{daily, 28, 8, 3600, 1, "asked for 280% of what one may take in the time; at least one was used up"},
 		{daily, 28, 0, 3600, 0, "280% of what one may take in the time; none was used up"},
-		{daily, 28, 8, 7 * 86400, .4, "40% of what one may take in the time, so none for more than that on the average; at least one was used up"},
+		{daily, 28, 8, 7 * 86400, 1, "40% of what one may take in the time, so none for more than that on the average; at least one was used up"},
 		{nil, 28, 8, 3600, 0, "no policy of this name is loaded"},
 	} {
 		u := &history.UsedLimit{}

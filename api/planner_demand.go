@@ -29,7 +29,7 @@ type demand struct {
 // recorded reads the demand of a limit.
 func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, *fault) {
 	d := &demand{stretch: t, step: s.stepFor(t, MaxPoints)}
-	all, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
+	all, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !IsNoLeader(err) { // without the keys there is something to say all the same
 		return nil, fromError(err)
 	}
@@ -62,7 +62,7 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *demand) *fault {
 	q := history.Query{Limit: name, From: d.from, End: d.end, Step: d.step}
 	var err error
-	if d.answer, err = s.past.History(ctx, q); err != nil {
+	if d.answer, err = s.node.History(ctx, q); err != nil {
 		return fromError(err)
 	}
 	if q.Step = 3600; d.step != 60 || d.begins() < d.from+3600 {
@@ -70,7 +70,7 @@ func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *deman
 	}
 	hours := *d
 	hours.step = q.Step
-	if hours.answer, err = s.past.History(ctx, q); err != nil {
+	if hours.answer, err = s.node.History(ctx, q); err != nil {
 		return fromError(err)
 	}
 	if hours.begins()+3600 <= d.begins() {
@@ -109,7 +109,7 @@ func (s *service) listed(ctx context.Context, name quota.LimitName, d *demand, a
 	}
 	var out []planning.Part
 	for at := d.from; at+d.part <= end; at += d.part {
-		a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + d.part, Top: plannedKeys})
+		a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + d.part, Top: plannedKeys})
 		if err != nil {
 			return nil, fromError(err)
 		}
@@ -133,12 +133,12 @@ func (s *service) observed(ctx context.Context, name quota.LimitName, d *demand)
 		back *= float64(t.Burst) / float64(max(1, t.Rate.Tokens))
 	}
 	before := stretch{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
-	a, err := s.past.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
 	if err != nil {
 		return nil, fromError(err)
 	}
 	return &planning.Observed{
-		Rule: t, Attempted: total.Attempted, Admitted: total.Admitted, Over: total.Over, Needless: total.Needless,
+		Rule: t, Attempted: total.Attempted, Admitted: total.Admitted, Over: total.Over, Needless: max(total.Needless, total.NeedlessAtMost),
 		Before: totalOf(a.Points).Admitted,
 	}, nil
 }
@@ -149,20 +149,15 @@ const seenVersions = 8
 // unchanged reports whether a rule was in force all the time since a moment, or nothing, and no key had
 // another one. What cannot be found out counts as a change.
 func (s *service) unchanged(ctx context.Context, now *quota.Limit, from history.Second) bool {
-	if s.life == nil {
+	if list, _ := s.node.ListOverrides(now.LimitName, quota.Key{}, 1); len(list) > 0 {
 		return false
 	}
-	if s.overrides != nil {
-		if list, _ := s.overrides.ListOverrides(now.LimitName, quota.Key{}, 1); len(list) > 0 {
-			return false
-		}
-	}
-	versions, err := s.life.LimitVersions(ctx, 0, seenVersions)
+	versions, err := s.node.LimitVersions(ctx, 0, seenVersions)
 	if err != nil {
 		return false
 	}
 	for _, v := range versions {
-		_, list, err := s.life.LimitsAt(ctx, v.Number)
+		_, list, err := s.node.LimitsAt(ctx, v.Number)
 		if err != nil || !sameRule(list, now) {
 			return false
 		}

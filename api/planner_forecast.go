@@ -40,7 +40,7 @@ func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	}
 	today := s.clock().UTC().Truncate(day)
 	t := stretch{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
-	a, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: 3600})
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: 3600})
 	if err != nil {
 		return nil, fromError(err)
 	}

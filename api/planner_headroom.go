@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
@@ -21,7 +23,7 @@ type fullest struct {
 
 // busiest asks what is known of a limit's busiest keys.
 func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f *fault) {
-	a, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
+	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !IsNoLeader(err) { // as in recorded
 		return k, fromError(err)
 	}
@@ -109,9 +111,16 @@ func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 		text = "it refills nothing by the second"
 	case k.many:
 		text = ofKeys(out, l, u, k)
+		if u.Refused() > 0 && out.Saturation < 1 { // some key was full for longer than a minute
+			fuller, f := s.ofPeriods(ctx, out, l, u, t)
+			if f != nil {
+				return f
+			}
+			text = cmp.Or(fuller, text)
+		}
 	default:
 		step := s.stepFor(t, usualPoints)
-		a, err := s.past.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
+		a, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
 		switch {
 		case err != nil:
 			return fromError(err)
@@ -121,6 +130,7 @@ func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 			text = ofSeconds(out, u, a.Points)
 		}
 	}
+	text = fullIfRefused(out, text)
 	if out.Refill > 0 {
 		out.Headroom = max(0, 1-out.Saturation)
 	}
@@ -145,6 +155,76 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 	}
 	out.BusiestKey, out.Saturation = k.peak.Key, peak
 	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", clip(out.BusiestKey), 100*peak, part)
+}
+
+// maxPeriods bounds the periods of a limit that headroom examines individually.
+const maxPeriods = 200
+
+// ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. Of more than
+// maxPeriods periods it examines those with the most refusals. It returns no text if the saturation did not rise.
+func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, *fault) {
+	step := s.stepFor(t, usualPoints)
+	points, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
+	if err != nil {
+		return "", fromError(err)
+	}
+	text := ""
+	for _, tier := range l.Tiers() {
+		span := history.Second(tier.Rate.Per.Seconds())
+		if fill := history.Second(min(float64(tier.Burst)/max(out.Refill, 1e-9), 1e9)); !tier.Kind.Windowed() {
+			span = max(span, fill)
+		}
+		if span <= 60 || span >= t.end-t.from {
+			continue
+		}
+		if n := history.Second(step); span < n { // points cannot resolve shorter periods
+			span = (n + span - 1) / span * span
+		}
+		for _, from := range refusing(points.Points, span) {
+			a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: u.Limit, From: max(from, t.from), End: min(from+span, t.end), Top: 1})
+			if err != nil && !IsNoLeader(err) {
+				return "", fromError(err)
+			}
+			if len(a.Keys) == 0 {
+				continue
+			}
+			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
+				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
+				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+			}
+		}
+	}
+	return text, nil
+}
+
+// refusing returns the starts of periods with refusals, those with the most first, at most maxPeriods.
+func refusing(points []history.Point, span history.Second) []history.Second {
+	refused := map[history.Second]quota.Units{}
+	for i := range points {
+		p := &points[i]
+		if p.Refused() > 0 {
+			from := p.Start - p.Start%span
+			refused[from] = refused[from].Plus(p.Refused())
+		}
+	}
+	out := slices.SortedFunc(maps.Keys(refused), func(a, b history.Second) int {
+		return cmp.Or(cmp.Compare(refused[b], refused[a]), cmp.Compare(b, a))
+	})
+	return out[:min(maxPeriods, len(out))]
+}
+
+// fewRefused is the largest refused part of the demand at which a limit may still be reported as less than full. It
+// matches the busiest 1% of seconds that a bucket's saturation leaves out.
+const fewRefused = .01
+
+// fullIfRefused reports a limit that refused more than fewRefused as full, even if the recorded keys and points do not
+// show it.
+func fullIfRefused(out *quoratev1.LimitHeadroom, text string) string {
+	if out.RefusedPart <= fewRefused || out.Saturation >= 1 {
+		return text
+	}
+	out.Saturation = 1
+	return "it was full at times: what it refused came faster than is recorded, above its burst, or to keys with a rule of their own; " + text
 }
 
 // ofWindows goes by the fullest window. Where points do not tell windows apart, or windows slide, it goes by the points

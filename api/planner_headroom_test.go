@@ -44,6 +44,7 @@ gone 0.00 0.00 there is no such limit any more; 0% was refused
 // minute and window; a rule that looks at longer times than a minute, as what came in all of its time.
 func TestHeadroomPeaks(t *testing.T) {
 	p := newPast(t)
+	p.admits = true
 	p.with(t, "web/keys 10/s 20", "web/slow 1/60s 100", "web/window 100/60s 100 fixed", "web/daily 1000/86400s 1000 fixed")
 	for i := range int64(60) {
 		p.ask("web/keys", "once", 10*hour-time.Duration(i)*time.Second, 8)
@@ -65,9 +66,9 @@ func TestHeadroomPeaks(t *testing.T) {
 	for _, h := range res.Limits {
 		got += fmt.Sprintf("%s %.2f %s: %s\n", h.Limit, h.Saturation, h.BusiestKey, h.Statement)
 	}
-	want := `window 0.90 *: its fullest window was asked for 90% of what it lets pass, on the average 1%; 60.6% was refused
-keys 0.80 once: its key "once" was asked for 80% of what it may take in the busiest minute; 59.5% was refused
-daily 0.80 a: its busiest key "a" was asked for 80% of what it may take; 73.2% was refused
+	want := `window 0.90 *: its fullest window was asked for 90% of what it lets pass, on the average 1%; 0% was refused
+keys 0.80 once: its key "once" was asked for 80% of what it may take in the busiest minute; 0% was refused
+daily 0.80 a: its busiest key "a" was asked for 80% of what it may take; 0% was refused
 slow 0.60 once: its key "once" was asked for 60% of what it may take in the busiest minute; 0% was refused
 `
 	if got != want {
@@ -99,6 +100,7 @@ func TestHeadroomIdle(t *testing.T) {
 // next together; a sliding one is.
 func TestHeadroomWindows(t *testing.T) {
 	p := newPast(t)
+	p.admits = true
 	p.with(t, "web/fixed 100/60s 100 fixed", "web/sliding 100/60s 100 sliding")
 	for _, limit := range []string{"web/fixed", "web/sliding"} {
 		p.ask(limit, "*", 65*time.Second, 90)
@@ -118,5 +120,26 @@ func TestHeadroomWindows(t *testing.T) {
 				t.Errorf("%s of %v: %v", h.Limit, back, h)
 			}
 		}
+	}
+}
+
+// TestHeadroomOfDays checks that a daily limit with refusals is reported as full even if no minute was busy.
+func TestHeadroomOfDays(t *testing.T) {
+	p := newPast(t)
+	p.with(t, "web/daily 500/86400s 500")
+	for i := range 7 * 24 {
+		tokens := int64(1)
+		if i/24 == 3 {
+			tokens = 45 // 24*45 = 1080 tokens that day
+		}
+		p.ask("web/daily", "a", time.Duration(7*24-i)*hour, tokens)
+		p.ask("web/daily", "b", time.Duration(7*24-i)*hour, 1)
+	}
+	res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(7 * 24 * hour)})
+	if f != nil {
+		t.Fatal(f)
+	}
+	if h := res.Limits[0]; h.RefusedPart == 0 || h.Saturation < 1 || h.BusiestKey != "a" || !strings.Contains(h.Statement, "in 24h0m0s") {
+		t.Errorf("refused %.2f, %.2f full of %s: %s", h.RefusedPart, h.Saturation, h.BusiestKey, h.Statement)
 	}
 }

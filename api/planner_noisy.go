@@ -36,11 +36,11 @@ func (s *service) noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quor
 }
 
 func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, times int) (*quoratev1.NoisyResponse, *fault) {
-	keys, err := s.past.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: MaxTop})
+	keys, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: MaxTop})
 	if err != nil {
 		return nil, fromError(err)
 	}
-	a, err := s.past.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: s.stepFor(t, usualPoints)})
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: s.stepFor(t, usualPoints)})
 	if err != nil {
 		return nil, fromError(err)
 	}

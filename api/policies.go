@@ -13,8 +13,6 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-const keepPolicies = "keep policies of accounts"
-
 // loadPolicies is AccountService.LoadPolicies: the application has checked who may.
 func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, *fault) {
 	id, policies, f := s.loadCall(req)
@@ -47,9 +45,6 @@ func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPolicies
 // loadCall validates policies to be stored. The version of those that have a
 // hash for it is empty.
 func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f *fault) {
-	if s.policies == nil {
-		return id, nil, notServed(keepPolicies)
-	}
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
 	if f := inRealm(id.App, id.Realm); f != nil {
 		return id, nil, f
@@ -68,7 +63,7 @@ func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.Confi
 }
 
 func (s *service) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, *fault) {
-	stored, created, err := s.policies.LoadPolicies(ctx, by, id, policies)
+	stored, created, err := s.node.LoadPolicies(ctx, by, id, policies)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
@@ -89,9 +84,6 @@ func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permissi
 
 // policiesCall validates a call about one config.
 func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, *fault) {
-	if s.policies == nil {
-		return account.ConfigID{}, "", notServed(keepPolicies)
-	}
 	id, f := configID("id", p)
 	if f != nil {
 		return id, "", f
@@ -105,7 +97,7 @@ func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesReq
 	if f != nil {
 		return nil, f
 	}
-	c, err := s.policies.Policies(ctx, id)
+	c, err := s.node.Policies(ctx, id)
 	switch {
 	case err != nil:
 		return nil, fromAccounts(err)
@@ -119,9 +111,6 @@ func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesReq
 }
 
 func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, *fault) {
-	if s.policies == nil {
-		return nil, notServed(keepPolicies)
-	}
 	if f := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); f != nil {
 		return nil, f
 	}
@@ -132,7 +121,7 @@ func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesR
 	if _, f := s.mayPolicies(ctx, account.ConfigID{App: req.AppId, Realm: req.Realm}, access.PoliciesRead); f != nil {
 		return nil, f
 	}
-	list, err := s.policies.ListPolicies(ctx, req.AppId, req.Realm, req.PageToken, size)
+	list, err := s.node.ListPolicies(ctx, req.AppId, req.Realm, req.PageToken, size)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
@@ -152,7 +141,7 @@ func (s *service) purgePolicies(ctx context.Context, req *quoratev1.PurgePolicie
 	if f != nil {
 		return nil, f
 	}
-	purged, err := s.policies.PurgePolicies(ctx, id)
+	purged, err := s.node.PurgePolicies(ctx, id)
 	if err != nil {
 		return nil, fromAccounts(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -134,6 +133,7 @@ func group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
 		g.Refused += k.Refused
 		g.OverAdmitted += k.OverAdmitted
 		g.NeedlessRefusals += k.NeedlessRefusals
+		g.NeedlessRefusalsAtMost += k.NeedlessRefusalsAtMost
 		g.Utilisation = max(g.Utilisation, k.Utilisation)
 		g.Remaining = min(g.Remaining, k.Remaining)
 	}
@@ -163,14 +163,11 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 			return badField("interval", "%v; must be %v to %v", pause, minWatchPause, maxWatchPause)
 		}
 	}
-	if s.watchers.Add(1) > maxRateWatchers {
-		s.watchers.Add(-1)
-		return &fault{
-			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_WATCHERS", retry: time.Second,
-			detail: "this node has 64 watchers of rates already; watch another node, or ask for the rates now and then",
-		}
+	stop, f := takeShare(ctx, s.watchers, 1, "watchers of rates")
+	if f != nil {
+		return f
 	}
-	defer s.watchers.Add(-1)
+	defer stop()
 	ask := &quoratev1.TopRatesRequest{
 		Top: req.Top, Namespace: req.Namespace, Limit: req.Limit, Order: req.Order, KeyPrefix: req.KeyPrefix, Label: req.Label, GroupBy: req.GroupBy,
 	}

@@ -9,6 +9,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Bounds of the time that a reservation lasts, and of its handle.
@@ -57,7 +58,7 @@ func (s *service) reserve(_ context.Context, req *quoratev1.ReserveRequest) (*qu
 }
 
 func (s *service) reserved(p *plan, ttl time.Duration) (quota.Reservation, bool, *fault) {
-	made, allowed, err := s.decider.Reserve(p.reqs, ttl, p.out)
+	made, allowed, err := s.node.Reserve(p.reqs, ttl, p.out)
 	if err != nil {
 		return made, false, fromError(err)
 	}
@@ -99,16 +100,27 @@ func kindWords(k quota.Kind) string {
 	return k.String() + " window"
 }
 
-// checkHandle refuses what no node has ever given out.
-func (s *service) checkHandle(handle string) *fault {
-	if s.decider == nil {
-		return notServed("keep reservations")
-	}
+// checkHandle refuses malformed handles, and callers who lack the permission in a namespace of
+// the reservation.
+func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle string) *fault {
 	ok := func(c rune) bool {
 		return c < 0x80 && (c == '.' || c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')
 	}
 	if n := len(handle); n == 0 || n > maxHandleLen || strings.ContainsFunc(handle, func(c rune) bool { return !ok(c) }) {
 		return badField("handle", "is %q; must be what Reserve or Acquire returned", clip(handle))
+	}
+	v := visitOf(ctx)
+	if v == nil || v.guard == nil {
+		return nil
+	}
+	namespaces, err := s.node.ReservedIn(ctx, handle)
+	if err != nil {
+		return fromError(err)
+	}
+	for _, ns := range namespaces {
+		if err := v.guard.Check(v.caller, p, rbac.Namespace(ns), v.method); err != nil {
+			return fromAuth(err)
+		}
 	}
 	return nil
 }
@@ -120,32 +132,32 @@ func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*qu
 			return nil, badField("used", "%d; must be 0 to %d, or absent for all that was reserved", used, quota.MaxTokens)
 		}
 	}
-	return &quoratev1.SettleResponse{}, s.end(ctx, req.Handle, used)
+	return &quoratev1.SettleResponse{}, s.end(ctx, rbac.Report, req.Handle, used)
 }
 
 func (s *service) release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, *fault) {
-	return &quoratev1.ReleaseResponse{}, s.end(ctx, req.Handle, 0)
+	return &quoratev1.ReleaseResponse{}, s.end(ctx, rbac.Check, req.Handle, 0)
 }
 
-func (s *service) end(ctx context.Context, handle string, used int64) *fault {
-	if f := s.checkHandle(handle); f != nil {
+func (s *service) end(ctx context.Context, p rbac.Permission, handle string, used int64) *fault {
+	if f := s.checkHandle(ctx, p, handle); f != nil {
 		return f
 	}
-	if err := s.decider.Settle(ctx, handle, used); err != nil {
+	if err := s.node.Settle(ctx, handle, used); err != nil {
 		return fromError(err)
 	}
 	return nil
 }
 
 func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, *fault) {
-	if f := s.checkHandle(req.Handle); f != nil {
+	if f := s.checkHandle(ctx, rbac.Report, req.Handle); f != nil {
 		return nil, f
 	}
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
 	}
-	if err := s.decider.Renew(ctx, req.Handle, ttl); err != nil {
+	if err := s.node.Renew(ctx, req.Handle, ttl); err != nil {
 		return nil, fromError(err)
 	}
 	return &quoratev1.RenewResponse{}, nil

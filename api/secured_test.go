@@ -107,7 +107,7 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 		t.Fatal(err)
 	}
 	s.opts = Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
-	s.opts.Register = func(srv *grpc.Server, _ func(*quota.Decision, uint64)) {
+	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) {
 		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
 		gubernatorpb.RegisterV1Server(srv, gubernatorpb.UnimplementedV1Server{})
 	}

@@ -16,10 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-const (
-	keepSecurity = "keep roles and tokens"
-	maxTokenTTL  = 3650 * 24 * time.Hour
-)
+const maxTokenTTL = 3650 * 24 * time.Hour
 
 func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, *fault) {
 	if s.guard == nil {
@@ -52,9 +49,6 @@ func bindingProto(b *rbac.Binding, in auth.Kept) *quoratev1.Binding {
 }
 
 func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -67,10 +61,10 @@ func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingReque
 	if f := badAt("binding", b.Validate()); f != nil {
 		return nil, f
 	}
-	if len(s.security.Security().Bindings()) >= rbac.MaxBindings {
+	if len(s.node.Security().Bindings()) >= rbac.MaxBindings {
 		return nil, storeFull("there are 10000 bindings already; give roles to groups, or take some away")
 	}
-	changed, err := s.security.SetBinding(ctx, b)
+	changed, err := s.node.SetBinding(ctx, b)
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -86,11 +80,8 @@ func scopeOf(text string) rbac.Scope {
 }
 
 func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
 	b := rbac.Binding{Identity: req.Identity, Role: req.Role, Scope: scopeOf(req.Scope)}
-	was, err := s.security.DeleteBinding(ctx, b)
+	was, err := s.node.DeleteBinding(ctx, b)
 	if err != nil {
 		return nil, fromError(err)
 	}
@@ -122,14 +113,11 @@ func (s *service) noBinding(b *rbac.Binding) *fault {
 func quoted(s string) string { return `"` + clip(s) + `"` }
 
 func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
 	var list []auth.KeptBinding
 	if s.guard != nil {
 		list = s.guard.Bindings(nil)
 	} else {
-		for _, b := range s.security.Security().Bindings() {
+		for _, b := range s.node.Security().Bindings() {
 			list = append(list, auth.KeptBinding{Binding: b, In: auth.InCluster})
 		}
 	}
@@ -146,9 +134,6 @@ func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsReq
 }
 
 func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -166,10 +151,10 @@ func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenReq
 	if f := badAt("", t.Validate()); f != nil {
 		return nil, f
 	}
-	if tokens := s.security.Security().Tokens(); len(tokens) >= rbac.MaxTokens && !slices.ContainsFunc(tokens, func(o rbac.Token) bool { return o.Expired(t.At) }) {
+	if tokens := s.node.Security().Tokens(); len(tokens) >= rbac.MaxTokens && !slices.ContainsFunc(tokens, func(o rbac.Token) bool { return o.Expired(t.At) }) {
 		return nil, storeFull("there are 10000 tokens already; revoke some")
 	}
-	if err := s.security.AddToken(ctx, t); err != nil {
+	if err := s.node.AddToken(ctx, t); err != nil {
 		return nil, fromError(err)
 	}
 	s.log.InfoContext(ctx, "bearer token made", "id", id, "name", t.Name, "by", by)
@@ -181,10 +166,7 @@ func tokenProto(t *rbac.Token) *quoratev1.BearerToken {
 }
 
 func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
-	tokens := slices.Clone(s.security.Security().Tokens())
+	tokens := slices.Clone(s.node.Security().Tokens())
 	slices.SortStableFunc(tokens, func(a, b rbac.Token) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
 			return c
@@ -199,16 +181,13 @@ func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*qu
 }
 
 func (s *service) revokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, *fault) {
-	if s.security == nil {
-		return nil, notServed(keepSecurity)
-	}
 	if strings.HasPrefix(req.Id, "quorate1t.") {
 		return nil, badField("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
 	}
 	if req.Id == "" {
 		return nil, badField("id", "is empty; must be the id of a token, as quorate tokens list shows them")
 	}
-	was, err := s.security.RevokeToken(ctx, req.Id)
+	was, err := s.node.RevokeToken(ctx, req.Id)
 	if err != nil {
 		return nil, fromError(err)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -25,7 +24,7 @@ func (s *service) throttle(v *visit) *fault {
 		return nil
 	}
 	key := v.caller.Identity
-	if v.caller.Credential == auth.None || v.caller.Credential == auth.Said {
+	if !v.caller.Proven() {
 		key = "address:" + v.address
 	}
 	d := s.node.Check(quota.Key{LimitName: APILimit, Key: key}, 1)

@@ -23,9 +23,11 @@ type Trunk interface {
 var (
 	// ErrFull says that the node has as many clients as it may.
 	ErrFull = errors.New("too many clients; attach to another node")
-	// ErrUnknown says that the attachment is not known here, nor that it was settled:
-	// as if its node had died.
+	// ErrUnknown says that there was no such attachment here.
 	ErrUnknown = errors.New("unknown attachment")
+	// ErrForgotten says that the attachment was here, and waited too long to be settled:
+	// as if its node had died.
+	ErrForgotten = errors.New("the attachment has been forgotten")
 )
 
 // Branch is the book of a node's clients. One goroutine at a time uses it.
@@ -38,6 +40,7 @@ type Branch struct {
 	clients   map[quota.NodeID]*client // those whose stream lives
 	parted    map[attachment]*client   // those whose stream broke, until they are settled
 	settled   memory[attachment]       // those that are
+	forgotten memory[attachment]       // those that never were
 	inherited memory[inherited]        // last reports of attachments to dead nodes
 	keys      map[quota.Key]*account
 	holders   int // of all clients
@@ -77,6 +80,7 @@ func New(cfg Config, t Trunk) *Branch {
 		clients: map[quota.NodeID]*client{}, parted: map[attachment]*client{}, keys: map[quota.Key]*account{},
 	}
 	b.settled.init()
+	b.forgotten.init()
 	b.inherited.init()
 	b.clock = func() quota.Time { return b.now }
 	return b
@@ -140,8 +144,9 @@ func (b *Branch) part(c *client) {
 }
 
 // end forgets an attachment, with what it was lent. Should its last report come all
-// the same, it is that of an unknown one.
+// the same, it is booked as that of an attachment to a dead node.
 func (b *Branch) end(c *client) {
+	b.forgotten.add(b.now, c.attachment)
 	for _, h := range c.keys {
 		b.lose(h)
 		b.drop(h)
@@ -167,6 +172,7 @@ func (b *Branch) Sweep(now quota.Time) {
 		b.sweep(c)
 	}
 	b.settled.forget(now)
+	b.forgotten.forget(now)
 	b.inherited.forget(now)
 }
 

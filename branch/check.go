@@ -23,13 +23,16 @@ func (b *Branch) Check(now quota.Time) error {
 		var lent, spoken, wait, credit quota.Units
 		for i, h := range a.holders {
 			h.void()
-			lent, spoken, wait, credit = lent+h.lent, spoken+h.spoken, wait+h.wait, credit+h.credit
+			lent, spoken, wait, credit = lent+h.lent, spoken+h.beyond, wait+h.wait, credit+h.credit
 			if h.lent < 0 || h.unbacked < 0 || h.unbacked > h.lent || h.lost < 0 || h.at != i {
 				return fmt.Errorf("%v: %s has %d lent, of it %d unbacked, and %d lost", k, h.c.id, h.lent, h.unbacked, h.lost)
 			}
 		}
 		if t, ok := b.trunk.(lentOf); ok && t.Lent(k) != lent {
 			return fmt.Errorf("%v: clients were lent %d, and the table has lent %d", k, lent, t.Lent(k))
+		}
+		if lent != a.lent {
+			return fmt.Errorf("%v: clients were lent %d, and the sum is %d", k, lent, a.lent)
 		}
 		if credit != a.credit {
 			return fmt.Errorf("%v: clients were promised %d, and the sum is %d", k, credit, a.credit)

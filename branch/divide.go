@@ -17,7 +17,8 @@ type account struct {
 	holders []*holder
 
 	demand float64     // of all clients, Units per second
-	spoken quota.Units // of the level: what callers are about to use
+	lent   quota.Units // to all clients
+	spoken quota.Units // of the level: what callers are about to use, under soft beyond what was lent
 	credit quota.Units // of the level: what clients may overdraw until they hear again
 	wait   quota.Units // what callers wait for
 	queue  []*holder   // who waits for tokens, longest first
@@ -26,7 +27,8 @@ type account struct {
 	usual   float64 // demand, averaged over some intervals
 	usualAt quota.Time
 
-	level    float64 // the most that anyone's demand is served, per second
+	level    float64     // the most that anyone's demand is served, per second
+	spare    quota.Units // lent, and more than is foreseen to be used
 	levelAt  quota.Time
 	recalled quota.Time
 }
@@ -35,6 +37,9 @@ const (
 	// ahead is how many intervals of demand a client is lent: more than one, so
 	// that a late report does not starve it.
 	ahead = 1.5
+	// little is what a client may have although others were promised it: who asks now and then
+	// needs that, and that many do so at once is rare.
+	little = 4 * quota.Token
 	// deviations of a count are lent on top where there is enough.
 	deviations = 3
 	// calm is how many intervals a client may be silent while the use is far below
@@ -80,14 +85,33 @@ func (a *account) ask(h *holder, demand float64) {
 
 // speak books what of the level a client's callers are about to use.
 func (a *account) speak(h *holder, u quota.Units) {
-	a.spoken += u - h.spoken
-	h.spoken = u
+	beyond := u
+	if a.limit != nil && a.limit.Ceiling == quota.Soft {
+		beyond = max(0, u-h.lent)
+	}
+	a.spoken += beyond - h.beyond
+	h.spoken, h.beyond = u, beyond
 }
 
 // promise books what of the level a client may overdraw.
 func (a *account) promise(h *holder, u quota.Units) {
 	a.credit += u - h.credit
-	h.credit = u
+	h.credit, h.last = u, u
+}
+
+// extend promises a client what a grant tells. Until the client has applied the grant, it may
+// go by an earlier one that told more.
+func (h *holder) extend(u quota.Units) {
+	h.a.promise(h, max(u, h.credit))
+	h.last = u
+}
+
+// redeem ends the promises of earlier grants, if the client has applied the last one: what it
+// has overdrawn by them is in its report.
+func (h *holder) redeem(applied quota.Seq) {
+	if applied >= h.grants {
+		h.a.promise(h, h.last)
+	}
 }
 
 // observe averages what a client attempts. A count that differs from what was
@@ -154,15 +178,30 @@ func (b *Branch) grant(h *holder, e *quota.ReportEntry, before *aggregator.Loan,
 	return g, true
 }
 
+// lendable is how much of what the node holds may be lent to a client: under soft only a little
+// of what others have been promised.
+func (b *Branch) lendable(h *holder) quota.Units {
+	a, loan := h.a, b.look(h.a.key)
+	if loan.Limit == nil || loan.Limit.Ceiling == quota.Hard {
+		return quota.Most
+	}
+	elsewhere := max(0, loan.Level-loan.Unseen-loan.Held-a.lent)
+	return max(little, loan.Held-max(0, a.credit-h.credit-elsewhere))
+}
+
 // lend hands tokens to a client.
 func (b *Branch) lend(h *holder, tokens, wait quota.Units) aggregator.Loan {
+	if tokens > little && h.a.credit > h.credit {
+		tokens = min(tokens, b.lendable(h))
+	}
 	loan := b.trunk.Lend(b.clock, h.a.key, aggregator.Wish{Tokens: tokens, Wait: wait})
 	if loan.Limit == nil {
 		return loan
 	}
 	h.a.learn(&loan)
 	h.void()
-	h.lent += loan.Tokens
+	h.owe(h.lent + loan.Tokens)
+	h.given = h.given.Plus(loan.Tokens)
 	if loan.Unbacked {
 		h.unbacked += loan.Tokens
 	}
@@ -179,9 +218,9 @@ func (b *Branch) tell(h *holder, loan *aggregator.Loan, tokens, want quota.Units
 	h.again = b.again(h.a, loan)
 	g := b.told(h, loan)
 	if loan.Limit.Ceiling == quota.Soft {
-		h.a.promise(h, b.creditOf(h, loan, want))
-		if g.Credit = h.credit; h.a.settle(b.now, b.cfg.Sync) {
-			g.Credit = max(0, g.Level)
+		h.extend(b.creditOf(h, loan, want))
+		if g.Credit = h.last; h.a.settle(b.now, b.cfg.Sync) {
+			g.Credit = max(g.Credit, min(g.Level-g.Unseen, little))
 		}
 	}
 	if loan.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
@@ -203,15 +242,24 @@ func (b *Branch) told(h *holder, loan *aggregator.Loan) quota.GrantEntry {
 	if loan.Limit.Ceiling == quota.Hard { // what the node holds is there, whatever its leader has set aside of the rest
 		level = max(level, loan.Held)
 	}
+	unseen := loan.Unseen
+	if loan.Limit.Ceiling == quota.Soft { // others may use what they were lent, and a recall may bring it back
+		unseen, free = unseen.Plus(a.lent-h.lent), free.Plus(max(0, a.spare-b.spare(h)))
+	}
 	g := quota.GrantEntry{
 		Key: a.key, Epoch: h.epoch, Seq: h.grants, Lease: h.lease.Sub(b.now), Cap: h.lent,
-		Level: level - (a.spoken - h.spoken), Unseen: loan.Unseen, Free: free, Others: a.others(h, loan), Again: h.again,
+		Level: level - (a.spoken - h.beyond), Unseen: unseen, Aside: loan.Aside, Free: free, Others: a.others(h, loan), Again: h.again,
 		Slope: loan.Slope, Burst: loan.Limit.BurstUnits(), WindowStart: a.win,
 	}
 	if loan.Until != 0 {
 		g.WindowEnd = loan.Until
 	}
 	return g
+}
+
+// spare is what a client was lent and is not foreseen to use.
+func (b *Branch) spare(h *holder) quota.Units {
+	return max(0, h.lent-quota.Units(h.demand*ahead*b.cfg.Sync.Seconds()))
 }
 
 // creditOf is what a client may overdraw until it hears again: half of this node's part
@@ -222,8 +270,9 @@ func (b *Branch) creditOf(h *holder, loan *aggregator.Loan, want quota.Units) qu
 	if here := max(a.demand, float64(loan.Demand)); loan.Told && here > 0 {
 		part = max(part, here/(here+float64(loan.Others)))
 	}
-	free := max(0, part*float64(loan.Level-loan.Unseen)-float64(max(a.credit-h.credit, a.spoken-h.spoken))) / 2
-	return quota.Units(min(free, max(float64(want), h.demand*ahead*b.cfg.Sync.Seconds(), free/float64(len(a.holders)))))
+	free := max(0, part*float64(loan.Level-loan.Unseen-a.lent)-float64(max(a.credit-h.credit, a.spoken-h.beyond))) / 2
+	credit := quota.Units(min(free, max(float64(want), h.demand*ahead*b.cfg.Sync.Seconds(), free/float64(len(a.holders)))))
+	return credit - credit%quota.Token
 }
 
 // settle follows the demand of all, and reports whether it is as it was: then what clients
@@ -281,7 +330,7 @@ func (b *Branch) share(h *holder, loan *aggregator.Loan, want quota.Units) quota
 
 // waterLevel is the most that anyone gets per second when what the node has is
 // divided max-min fairly by demand; infinite when there is enough for all. It is
-// computed anew four times an interval.
+// computed anew four times an interval, and with it what of the loans is spare.
 func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 	if a.levelAt > 0 && b.now.Sub(a.levelAt) < b.cfg.Sync/4 {
 		return a.level
@@ -289,6 +338,12 @@ func (b *Branch) waterLevel(a *account, loan *aggregator.Loan) float64 {
 	a.levelAt = b.now
 	horizon := ahead * b.cfg.Sync.Seconds()
 	a.level = waterLevel(a.holders, a.demand, float64(loan.Rate)+float64(loan.Held)/horizon)
+	a.spare = 0
+	for _, h := range a.holders {
+		if h.c.since == 0 { // it can be recalled
+			a.spare += b.spare(h)
+		}
+	}
 	return a.level
 }
 

@@ -21,9 +21,13 @@
 // Clients get whole tokens and no rates: what refills does so at the node. A client
 // that uses 20/s has a few tokens of its own, one that uses 1/s asks for each.
 // Under soft it overdraws on the level that the grant tells (Level, less what the
-// other clients' callers are about to overdraw; Others is the demand of everybody
-// else in the cluster), under hard it spends only what it was lent. A client's lease
-// is never longer than the node's.
+// other clients' callers are about to overdraw, and less, as Unseen, what other clients
+// were lent; Others is the demand of everybody else in the cluster), under hard it spends
+// only what it was lent. A client's lease is never longer than the node's.
+//
+// How much a client may overdraw until it hears again is promised to it (Credit), out of
+// what is neither lent nor promised to others; and what others were promised is not lent,
+// but for a little (little).
 //
 // # Division
 //
@@ -63,6 +67,14 @@
 //
 // If the node itself is dead, its clients' next nodes book what it had not acknowledged
 // (Inherit). What it had lent counts as spent then, as all that it held.
+//
+// # What is believed
+//
+// A client has used no more than it was lent in an epoch, and what it says beyond is not
+// booked. What it has overdrawn, or used after its lease, is booked as far as it may be
+// owed: the limit's OwedUnits, and what refilled while it was silent, once for each
+// client of the key and five times besides. So whoever lies takes a bucket from the others for as
+// long as it takes to refill some bursts. An attachment that never was is not settled.
 //
 // # Cut off
 //

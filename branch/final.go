@@ -13,8 +13,8 @@ import (
 // used. Repeated, it changes nothing. Several reports may make up the last one:
 // Full is set in the one that ends it, and then the attachment is settled.
 //
-// It returns ErrUnknown if the attachment is not known: then it is booked as one
-// of a dead node (Inherit).
+// It returns ErrForgotten if the attachment has waited too long: then it is booked as
+// one of a dead node (Inherit). ErrUnknown says that it never was, and nothing is booked.
 func (b *Branch) Final(now quota.Time, r *quota.Report) error {
 	b.now = now
 	at := attachment{r.From, r.Incarnation, r.Term}
@@ -26,8 +26,11 @@ func (b *Branch) Final(now quota.Time, r *quota.Report) error {
 	}
 	c := b.parted[at]
 	if c == nil {
-		if b.settled.has(at) {
+		switch {
+		case b.settled.has(at):
 			return nil
+		case b.forgotten.has(at):
+			return fmt.Errorf("%v: %w", at, ErrForgotten)
 		}
 		return fmt.Errorf("%v: %w", at, ErrUnknown)
 	}
@@ -69,7 +72,8 @@ func (b *Branch) finish(c *client) {
 	for _, h := range c.keys {
 		h.void()
 		b.trunk.Settle(b.clock, h.a.key, aggregator.Settlement{Gen: h.gen, Back: h.lent, Void: h.unbacked, Refunded: h.lost})
-		h.lent, h.unbacked, h.lost = 0, 0, 0
+		h.owe(0)
+		h.unbacked, h.lost = 0, 0
 		b.drop(h)
 	}
 	delete(b.parted, c.attachment)
@@ -94,7 +98,7 @@ func (b *Branch) Inherit(now quota.Time, r *quota.Report) {
 		fresh := min(e.Unreported, e.Used.Plus(e.Overdrawn))
 		over := min(fresh, e.Overdrawn)
 		b.trunk.Settle(b.clock, e.Key, aggregator.Settlement{
-			Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: b.ended(e, fresh),
+			Holders: b.sharers(b.keys[e.Key]), Silent: b.cfg.Lease, Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: b.ended(e, fresh),
 		})
 	}
 	if b.inherited.add(now, inherited{at, r.Seq}); r.Full {

@@ -21,6 +21,7 @@ type holder struct {
 	// Counters as last reported in this epoch.
 	used, over, refused, refunded, charged, alone quota.Units
 
+	given    quota.Units           // lent in this epoch, all together: more it cannot have used
 	gen      aggregator.Generation // of lent; void when the account's is another
 	lent     quota.Units
 	unbacked quota.Units // part of it that no leader has granted
@@ -39,7 +40,9 @@ type holder struct {
 	waitAt   quota.Time
 	queued   bool        // in a.queue
 	spoken   quota.Units // of the level, what its callers are about to use
-	credit   quota.Units // of the level, what it may overdraw
+	beyond   quota.Units // what of that is booked in a.spoken
+	credit   quota.Units // of the level, the most that it may overdraw by any grant that it may go by
+	last     quota.Units // what it may by the last one
 	recalled quota.Time
 }
 
@@ -96,11 +99,18 @@ func (h *holder) quiet() {
 	h.a.leave(h)
 }
 
+// owe sets what is lent.
+func (h *holder) owe(u quota.Units) {
+	h.a.lent += u - h.lent
+	h.lent = u
+}
+
 // void ends what was lent in another generation: the window is over, or the node
 // has opened the key anew.
 func (h *holder) void() {
 	if h.gen != h.a.gen {
-		h.gen, h.lent, h.unbacked, h.lost, h.held, h.flight = h.a.gen, 0, 0, 0, 0, h.flight[:0]
+		h.owe(0)
+		h.gen, h.unbacked, h.lost, h.held, h.flight = h.a.gen, 0, 0, 0, h.flight[:0]
 	}
 }
 
@@ -120,18 +130,19 @@ func (b *Branch) settle(h *holder, e *quota.ReportEntry) (d booked, ok bool) {
 		b.lose(h)
 		h.begin(e.Epoch)
 	}
-	used, over := max(0, e.Used-h.used), max(0, e.Overdrawn-h.over)
+	total := min(e.Used, h.given)
+	used, over := max(0, total-h.used), max(0, e.Overdrawn-h.over)
 	s := aggregator.Settlement{
-		Gen: h.gen, Overdrawn: over,
+		Gen: h.gen, Holders: b.sharers(h.a), Silent: b.silent(h), Overdrawn: over,
 		Refused: max(0, e.Refused-h.refused), Refunded: max(0, e.Refunded-h.refunded),
 		Charged: min(over, max(0, e.Charged-h.charged)), Alone: min(over, max(0, e.Alone-h.alone)),
 	}
-	d.attempted = used + over + s.Refused
-	s.Late = h.late(e, used+over)
+	d.attempted = (used + over).Plus(s.Refused)
+	s.Late = h.late(e, used, over)
 	if s.Late == used+over && s.Late > 0 {
 		s.Refunded = 0 // of a window that is over
 	}
-	h.used, h.over, h.refused, h.refunded = max(h.used, e.Used), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
+	h.used, h.over, h.refused, h.refunded = max(h.used, total), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
 	h.charged, h.alone = max(h.charged, e.Charged), max(h.alone, e.Alone)
 	h.acknowledge(e.Applied)
 	h.held = e.Held
@@ -144,26 +155,50 @@ func (b *Branch) settle(h *holder, e *quota.ReportEntry) (d booked, ok bool) {
 	return d, true
 }
 
+// sharers is how many clients may have overdrawn a key that knew nothing of each other: those
+// that have it open, and a few that have begun a new attachment since. a may be nil.
+func (b *Branch) sharers(a *account) int {
+	if a == nil {
+		return newlyAttached
+	}
+	return newlyAttached + len(a.holders)
+}
+
+const newlyAttached = 4
+
+// silent is how long a client has said nothing of a key, a lease if it never did.
+func (b *Branch) silent(h *holder) time.Duration {
+	if h.reported == 0 {
+		return b.cfg.Lease
+	}
+	return min(b.now.Sub(h.reported), remember)
+}
+
 // begin starts an epoch: its counters are from 0.
 func (h *holder) begin(epoch quota.Seq) {
 	h.epoch = epoch
+	h.a.promise(h, 0)
 	h.used, h.over, h.refused, h.refunded, h.charged, h.alone = 0, 0, 0, 0, 0, 0
-	h.grants, h.flight, h.lost, h.held = 0, h.flight[:0], 0, 0
+	h.grants, h.flight, h.given, h.lost, h.held = 0, h.flight[:0], 0, 0, 0
 }
 
 // reckon says what of the loan is over now that so much more was used.
 func (h *holder) reckon(used quota.Units, s *aggregator.Settlement) {
-	known := min(h.lost, max(0, used-h.lent)) // it has been booked
+	live := used // of what is lent now: loans end with the window, but for a sliding one
+	if l := h.a.limit; l == nil || l.Kind != quota.SlidingWindow {
+		live -= min(live, s.Late)
+	}
+	known := min(h.lost, max(0, live-h.lent)) // it has been booked
 	h.lost -= known
 	s.Used = used - known
-	out := min(s.Used, h.lent)
+	out := min(live-known, h.lent)
 	stands := min(h.held.Plus(h.flying()), h.lent-out)
 	s.Back = h.lent - stands
 	mine := min(h.unbacked, out)
 	s.Void = min(h.unbacked, s.Back)
 	s.Used, s.Overdrawn, s.Alone = s.Used-mine, s.Overdrawn+mine, s.Alone+mine
 	h.unbacked -= s.Void
-	h.lent = stands
+	h.owe(stands)
 	// What was taken for lost, and neither was used nor is there, was not used.
 	if back := h.lost - min(h.lost, h.held.Plus(h.flying())); back > 0 {
 		h.lost -= back
@@ -172,14 +207,21 @@ func (h *holder) reckon(used quota.Units, s *aggregator.Settlement) {
 }
 
 // late is the part of what was spent that was for a window that has ended.
-func (h *holder) late(e *quota.ReportEntry, spent quota.Units) quota.Units {
+func (h *holder) late(e *quota.ReportEntry, used, over quota.Units) quota.Units {
+	before := min(max(0, e.Before-h.used-h.over), used+over)
 	switch win := h.a.win; {
-	case e.Window == 0 || win == 0 || e.Window > win:
+	case e.Window == 0 || win == 0:
 		return 0
 	case e.Window < win:
-		return spent
+		return used + over
+	case e.Window == win:
+		return before
+	case h.a.limit != nil && h.a.limit.Kind == quota.PeriodicRefill && e.Window < win.Add(h.a.limit.Rate.Per):
+		// The client ended its window later than this node, which voided the loans of it, and
+		// so began the same one later; or it ended it earlier: then its loans go on.
+		return min(before, max(0, used-h.lent-h.lost))
 	}
-	return min(max(0, e.Before-h.used-h.over), spent)
+	return 0
 }
 
 // lose ends what was lent to a client that has not said what became of it: under
@@ -191,7 +233,8 @@ func (b *Branch) lose(h *holder) {
 		s.Used = h.lent - h.unbacked
 		h.lost += s.Used
 	}
-	h.lent, h.unbacked, h.flight = 0, 0, h.flight[:0]
+	h.owe(0)
+	h.unbacked, h.flight = 0, h.flight[:0]
 	b.trunk.Settle(b.clock, h.a.key, s)
 }
 

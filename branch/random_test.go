@@ -38,9 +38,16 @@ type storm struct {
 	lasts  []quota.Report // of attachments that broke, until they are settled
 	bad    float64        // part of messages that something happens to
 	sum    int64
-	most   limiter.Meter // what may be admitted
+	most   limiter.Meter // what may be admitted, but for periodic limits
+	uses   []use         // of a periodic limit
 	tier   quota.Tier
 	limit  quota.Limit
+}
+
+// use is what was admitted at a moment.
+type use struct {
+	at   quota.Time
+	cost int64
 }
 
 func newStorm(t testing.TB, l quota.Limit, seed uint64, clients int) *storm {
@@ -48,6 +55,7 @@ func newStorm(t testing.TB, l quota.Limit, seed uint64, clients int) *storm {
 	s.spy = &spy{Aggregator: s.node}
 	s.b = New(Config{Self: "n"}, s.spy)
 	s.bad = []float64{0, 0.05, 0.3}[s.rng.IntN(3)]
+	s.most = limiter.NewMeter(&s.tier, s.now)
 	for i := range clients {
 		p := &proc{id: quota.NodeID(fmt.Sprintf("c%d", i))}
 		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: 1000, Ranges: 1}, s.now)
@@ -135,7 +143,7 @@ func (s *storm) settle() {
 			return false
 		}
 		for range 1 + s.rng.IntN(2) {
-			if err := s.b.Final(s.now, &r); err != nil && !errors.Is(err, ErrUnknown) {
+			if err := s.b.Final(s.now, &r); err != nil && !errors.Is(err, ErrForgotten) {
 				s.t.Fatal(err)
 			}
 		}
@@ -152,14 +160,41 @@ func (s *storm) ask(p *proc) {
 		return
 	}
 	p.sum += cost
-	if s.sum += cost; s.sum == cost {
-		s.most = limiter.NewMeter(&s.tier, s.now) // periods begin with the first use
+	s.sum += cost
+	if s.tier.Kind == quota.PeriodicRefill {
+		s.uses = append(s.uses, use{s.now, cost})
+		return
 	}
 	s.most.Advance(s.now, &s.tier)
 	s.most.Add(-quota.FromTokens(cost))
 	if level := s.most.Level(); s.limit.Ceiling == quota.Hard && level < -quota.Token/100 {
 		s.t.Fatalf("%v: hard, and %d units too much are admitted", s.now.Sub(start), -level)
 	}
+}
+
+// fits reports whether windows of a periodic limit explain all uses. A window ends a
+// period after its leader heard of its first use: so it takes in a period from that use
+// and a while more, and within it no more than the count is admitted.
+func fits(uses []use, t *quota.Tier) bool {
+	begins := make([]bool, len(uses)) // whether a window may begin with this use
+	for i := range uses {
+		if i > 0 && !begins[i] {
+			continue
+		}
+		var sum int64
+		for j := i; ; j++ {
+			if j == len(uses) {
+				return true
+			}
+			if uses[j].at >= uses[i].at.Add(t.Rate.Per) {
+				begins[j] = true
+			}
+			if sum += uses[j].cost; sum > t.Burst {
+				break
+			}
+		}
+	}
+	return len(uses) == 0
 }
 
 func (s *storm) play(d time.Duration) {
@@ -210,7 +245,7 @@ func stormLimits() []quota.Limit {
 // step, hard is never exceeded, and in the end everything is counted once.
 func TestStorms(t *testing.T) {
 	for i, l := range stormLimits() {
-		for seed := range uint64(5) {
+		for _, seed := range []uint64{0, 1, 2, 3, 4, 93, 161, 220, 242, 601, 826, 1958} {
 			t.Run(fmt.Sprintf("%v-%v-%d-%d", l.Ceiling, l.Kind, i, seed), func(t *testing.T) {
 				s := newStorm(t, l, seed, 1+int(seed)*5%31)
 				s.play(3 * time.Second)
@@ -226,6 +261,9 @@ func TestStorms(t *testing.T) {
 				}
 				if s.b.holders != 0 || len(s.b.parted) != 0 {
 					t.Errorf("%d keys of clients and %d broken attachments are left", s.b.holders, len(s.b.parted))
+				}
+				if l.Ceiling == quota.Hard && !fits(s.uses, &s.tier) {
+					t.Error("hard, and no windows explain what was admitted")
 				}
 				if s.sum == 0 {
 					t.Error("nothing was admitted")

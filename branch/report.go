@@ -61,6 +61,7 @@ func (b *Branch) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 		return quota.GrantEntry{}, false
 	}
 	loan.Held += d.back
+	h.redeem(e.Applied)
 	h.a.observe(b.now, h, d.attempted, b.cfg.Sync)
 	if e.Final {
 		g := b.told(h, &loan)
@@ -78,7 +79,8 @@ func (b *Branch) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 // abandon forgets a key whose limit is gone: the node has forgotten its loans.
 func (b *Branch) abandon(c *client, k quota.Key) {
 	if h := c.keys[k]; h != nil {
-		h.lent, h.unbacked = 0, 0
+		h.owe(0)
+		h.unbacked = 0
 		b.drop(h)
 	}
 }

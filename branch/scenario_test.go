@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestScenarios plays the files of testdata: one leader, one node, its clients, and no
+// TestScenarios plays the files of testdata/scenarios: one leader, one node, its clients, and no
 // network between them.
 //
 //	world rate=10 burst=10 [hard] [window] clients=2
@@ -23,7 +23,7 @@ import (
 //	final client=0                       its last report comes; inherit books it as of a dead node
 //	show                                 what the node holds and has lent, and what is booked
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &scene{t: t}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()

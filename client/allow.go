@@ -19,12 +19,12 @@ func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost i
 		c.stats.errors.Add(1)
 		return Result{}, err
 	}
-	return c.allow(ctx, k, cost)
+	return c.allow(ctx, k, cost, nil)
 }
 
 // allow decides a check that is in order.
-func (c *Client) allow(ctx context.Context, k quota.Key, cost int64) (Result, error) {
-	res, err := c.decide(ctx, k, cost)
+func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *taken) (Result, error) {
+	res, err := c.decide(ctx, k, cost, t)
 	if err == nil && res.Why == WhyUseAcquire {
 		err = c.inFlight(k.LimitName)
 	}
@@ -36,9 +36,12 @@ func (c *Client) allow(ctx context.Context, k quota.Key, cost int64) (Result, er
 	return res, nil
 }
 
-func (c *Client) decide(ctx context.Context, k quota.Key, cost int64) (Result, error) {
+func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *taken) (Result, error) {
 	if c.closed.Load() {
 		return Result{}, errClosed()
+	}
+	if err := ended(ctx); err != nil {
+		return Result{}, err
 	}
 	m := c.member
 	if m == nil {
@@ -48,7 +51,7 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64) (Result, e
 	if r == nil {
 		return c.fallback.decide(k, cost), nil
 	}
-	d, asks := m.one(ctx, r, k, cost)
+	d, asks := m.one(ctx, r, k, cost, t)
 	if !asks {
 		return c.resultOf(r, k, &d)
 	}

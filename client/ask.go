@@ -13,7 +13,7 @@ import (
 type call func(context.Context, quoratev1.QuotaServiceClient) error
 
 // ask calls f with one node after the other until one answers, unless the
-// circuit is open.
+// circuit is open. What must not be carried out twice says so by [once].
 func (c *Client) ask(ctx context.Context, f call) error {
 	if c.closed.Load() {
 		return errClosed()
@@ -76,6 +76,9 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 			return fromError(err, n.addr)
 		}
 		last = fromError(err, n.addr)
+		if twice := (*countsTwice)(nil); errors.As(err, &twice) {
+			break
+		}
 		if ctx.Err() != nil {
 			c.nodes.current.CompareAndSwap(first, (at+1)%uint32(len(all)))
 			break

@@ -33,6 +33,9 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 	if c.closed.Load() {
 		return nil, errClosed()
 	}
+	if err := ended(ctx); err != nil {
+		return nil, err
+	}
 	if len(checks) == 0 || len(checks) > MaxBatch {
 		return nil, invalid("checks", fmt.Sprintf("checks: %d; must be 1 to %d in one call", len(checks), MaxBatch))
 	}
@@ -69,7 +72,7 @@ func (c *Client) near(ctx context.Context, k quota.Key, cost int64) (Result, far
 	if r == nil {
 		return c.fallback.decide(k, cost), false, nil
 	}
-	d, asks := c.member.one(ctx, r, k, cost)
+	d, asks := c.member.one(ctx, r, k, cost, nil)
 	if asks {
 		return Result{}, true, nil
 	}
@@ -159,6 +162,9 @@ func (c *Client) AllowAll(ctx context.Context, checks []Check) (All, error) {
 func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
 	if c.closed.Load() {
 		return All{}, errClosed()
+	}
+	if err := ended(ctx); err != nil {
+		return All{}, err
 	}
 	m := c.member
 	if m == nil {

@@ -3,40 +3,83 @@ package client
 import (
 	"context"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // Refund gives back tokens that were taken and not used: 1 or more. The level never
-// rises above the burst. While the limit is not known nothing happens.
+// rises above the burst. While the limit is not known nothing happens. Where a node does it and
+// its answer is lost, no other is asked: after [ErrUnavailable] it may have been done.
 func (c *Client) Refund(ctx context.Context, namespace, limit, key string, tokens int64) error {
 	k, err := c.booking(namespace, limit, key, tokens)
 	if err != nil {
 		return err
 	}
-	return c.refund(ctx, k, tokens)
+	return c.refund(ctx, k, tokens, nil)
 }
 
-func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64) error {
+// taken says when tokens were taken that may be given back later, and in which windows.
+type taken struct {
+	at      quota.Time
+	windows *aggregator.Taken
+	res     Result
+}
+
+// over reports whether the window has ended that a node has charged.
+func (t *taken) over(now quota.Time) bool {
+	for _, p := range t.res.Policies {
+		if p.Windowed && now.Sub(t.at) >= t.res.ResetAfter {
+			return true
+		}
+	}
+	return false
+}
+
+// take is Check, and says what is to be known to give the tokens back later.
+func (b *Bucket) take(ctx context.Context, n int64) (Result, *taken, error) {
+	at := b.c.clock.now()
+	t := &taken{at: at, windows: &aggregator.Taken{At: at}}
+	var err error
+	t.res, err = b.check(ctx, n, t)
+	return t.res, t, err
+}
+
+// refund gives tokens back; t is nil if they were taken just now. What was taken in a window
+// that has ended is not given back: it would raise the next one.
+func (c *Client) refund(ctx context.Context, k quota.Key, tokens int64, t *taken) error {
 	if r, asks := c.limits(k); !asks {
 		if r == nil {
 			return nil
 		}
 		agg := c.member.agg.Load()
-		d := agg.Refund(c.clock.now, k.LimitName, k.Key, tokens)
+		var d quota.Decision
+		if t == nil {
+			d = agg.Refund(c.clock.now, k.LimitName, k.Key, tokens)
+		} else {
+			d = agg.RefundTaken(c.clock.now, k.LimitName, k.Key, tokens, t.windows)
+		}
 		c.member.poke()
 		_, err := c.resultOf(r, k, &d)
 		return err
 	}
+	if t != nil && t.over(c.clock.now()) {
+		return nil
+	}
 	return c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
-		_, err := q.Refund(ctx, &quoratev1.RefundRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: &tokens})
-		return err
+		var sent peer.Peer
+		_, err := q.Refund(ctx, &quoratev1.RefundRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: &tokens}, grpc.Peer(&sent))
+		return once(err, &sent)
 	})
 }
 
 // Report books what has been used already, 1 token or more, whatever the level is:
 // it can fall below zero, down to a bound of the limit. It returns how many tokens
-// were booked; 0 while the limit is not known.
+// were booked; 0 while the limit is not known. After [ErrUnavailable] it may have been booked, as
+// with Refund.
 func (c *Client) Report(ctx context.Context, namespace, limit, key string, used int64) (booked int64, err error) {
 	k, err := c.booking(namespace, limit, key, used)
 	if err != nil {
@@ -56,9 +99,10 @@ func (c *Client) report(ctx context.Context, k quota.Key, used int64) (booked in
 		return booked, err
 	}
 	err = c.ask(ctx, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
-		res, err := q.Report(ctx, &quoratev1.ReportRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Used: used})
+		var sent peer.Peer
+		res, err := q.Report(ctx, &quoratev1.ReportRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Used: used}, grpc.Peer(&sent))
 		booked = res.GetBooked()
-		return err
+		return once(err, &sent)
 	})
 	return booked, err
 }

@@ -35,8 +35,8 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // AllowN decides whether n tokens may be taken now, and takes them if so. It may
 // wait for a grant, where that would tell, as long as [WithGrantWait] says.
 //
-// Where there is no decision it fails open: the client's own limits count if there
-// are any, else it is true. That is so while nobody has answered yet, if there is no
+// Where there is no decision it fails open, unless [WithFailClosed] says otherwise: the
+// client's own limits count if there are any, else it is true. That is so while nobody has answered yet, if there is no
 // such limit, of names that cannot be, and after Close. Use Check to tell. A limit of what is
 // in flight admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
@@ -51,13 +51,15 @@ func (b *Bucket) AllowN(n int64) bool {
 	}
 	res, err := b.Check(context.Background(), n)
 	if err != nil {
-		return b.fault != nil || !errors.Is(err, ErrUseAcquire) && b.c.fallback.decide(b.key, n).Allowed
+		return b.c.fallback.passes(b.key, n, b.fault != nil, err)
 	}
 	return res.Allowed && res.Wait == 0
 }
 
 // Check decides as Client.Allow does.
-func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) {
+func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) { return b.check(ctx, n, nil) }
+
+func (b *Bucket) check(ctx context.Context, n int64, t *taken) (Result, error) {
 	if b.fault == nil && n < 0 {
 		_, err := checked(b.key.Namespace, b.key.LimitName.Limit, b.key.Key, n)
 		return Result{}, err
@@ -66,7 +68,7 @@ func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) {
 		b.c.stats.errors.Add(1)
 		return Result{}, b.fault
 	}
-	res, err := b.c.allow(ctx, b.key, n)
+	res, err := b.c.allow(ctx, b.key, n, t)
 	b.find()
 	return res, err
 }
@@ -86,7 +88,7 @@ func (b *Bucket) Refund(ctx context.Context, n int64) error {
 	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {
 		return err
 	}
-	return b.c.refund(ctx, b.key, n)
+	return b.c.refund(ctx, b.key, n, nil)
 }
 
 // Report books n tokens that have been used already. See Client.Report.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -37,7 +36,7 @@ func (b *Buckets) AllowN(key string, n int64) bool {
 	}
 	res, err := b.Check(context.Background(), key, n)
 	if err != nil {
-		return b.fault != nil || checkKey(&key, n) != nil || !errors.Is(err, ErrUseAcquire) && b.c.fallback.decide(quota.Key{LimitName: b.name, Key: key}, n).Allowed
+		return b.c.fallback.passes(quota.Key{LimitName: b.name, Key: key}, n, b.fault != nil || checkKey(&key, n) != nil, err)
 	}
 	return res.Allowed && res.Wait == 0
 }
@@ -52,7 +51,7 @@ func (b *Buckets) Check(ctx context.Context, key string, n int64) (Result, error
 		b.c.stats.errors.Add(1)
 		return Result{}, fault
 	}
-	res, err := b.c.allow(ctx, quota.Key{LimitName: b.name, Key: key}, n)
+	res, err := b.c.allow(ctx, quota.Key{LimitName: b.name, Key: key}, n, nil)
 	b.find()
 	return res, err
 }

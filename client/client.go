@@ -107,7 +107,7 @@ func assemble(o options) (*Client, error) {
 	c.stats.whyRefused = o.whyRefused
 	c.queues.most, c.notices.logger = int64(o.maxWaiting), o.logger
 	var err error
-	c.fallback, err = newFallback(o.defaults, c.clock)
+	c.fallback, err = newFallback(o.defaults, o.failClosed, c.clock)
 	return c, err
 }
 

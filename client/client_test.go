@@ -301,7 +301,7 @@ func TestWhyWords(t *testing.T) {
 	known := map[Why]bool{
 		WhyHeld: true, WhyEstimate: true, WhyLocal: true, WhyOverLimit: true, WhyOverBurst: true, WhyNotHeld: true, WhyCutOff: true, WhyTooManyKeys: true, WhyNoLimit: true,
 		WhyReserved: true, WhyWaitTooLong: true, WhyOverMaxCost: true, WhyUnlimited: true, WhyBanned: true, WhyLeader: true, WhyShare: true,
-		WhyOpen: true, WhyFixedRate: true, WhyNotEnforced: true, WhyFloor: true, WhyParentOverLimit: true, WhyUseAcquire: true,
+		WhyOpen: true, WhyFixedRate: true, WhyNotEnforced: true, WhyFloor: true, WhyParentOverLimit: true, WhyUseAcquire: true, WhyFailover: true,
 	}
 	for _, w := range whys {
 		if !known[w] {

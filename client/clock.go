@@ -1,15 +1,14 @@
 package client
 
 import (
-	"time"
-
+	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// clock is the process's time: the wall clock when it began, and monotonic from
-// there.
-type clock struct{ start time.Time }
+// clock is the process's time: the wall clock when it began, and from there what has
+// passed, in suspend too: leases run out meanwhile.
+type clock struct{ *elapsed.Clock }
 
-func newClock() *clock { return &clock{time.Now()} }
+func newClock() *clock { return &clock{elapsed.New()} }
 
-func (c *clock) now() quota.Time { return quota.Time(c.start.UnixNano() + int64(time.Since(c.start))) }
+func (c *clock) now() quota.Time { return quota.Time(c.Start().UnixNano() + int64(c.Since())) }

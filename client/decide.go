@@ -38,21 +38,26 @@ func (p *pooled) free() {
 type far bool
 
 // one decides one check. It is far if the node has to.
-func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64) (quota.Decision, far) {
+func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *taken) (quota.Decision, far) {
 	agg := m.agg.Load()
 	if r.isFar(k.LimitName) {
 		return quota.Decision{}, true
 	}
-	d, need, simple := agg.TrySimple(m.clock.now, k.LimitName, k.Key, cost)
-	m.urge(agg)
-	if simple && need == aggregator.Nothing {
-		return d, false
+	if t == nil {
+		d, need, simple := agg.TrySimple(m.clock.now, k.LimitName, k.Key, cost)
+		m.urge(agg)
+		if simple && need == aggregator.Nothing {
+			return d, false
+		}
 	}
 	p := calls.Get().(*pooled)
 	defer p.free()
 	p.begin()
 	p.add(k, cost)
-	_, asks := m.decide(ctx, agg, p)
+	ok, asks := m.decide(ctx, agg, p)
+	if t != nil && ok && !bool(asks) {
+		t.windows = agg.Taken(m.clock.now, t.at, &p.Call)
+	}
 	return p.out[0], asks
 }
 

@@ -4,7 +4,7 @@
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422"})
 //	...
 //	defer c.Close()
-//	<-c.Ready() // until a node has told its limits, requests pass
+//	<-c.Ready() // until a node has told its limits, requests pass, unless WithFailClosed is given
 //	res, err := c.Allow(ctx, "web", "per_client", "203.0.113.7", 1)
 //	switch {
 //	case err != nil: // no decision: let it pass, or not; yours to say
@@ -33,7 +33,7 @@
 //
 // [New] waits for nobody. Until a node has told its limits, decisions follow
 // [WithDefaults]: buckets of this process alone, or refusal. Where no default fits,
-// requests pass. Result.Mode says [ModeFallback] then, and what passes is reported to
+// requests pass, or with [WithFailClosed] are refused. Result.Mode says [ModeFallback] then, and what passes is reported to
 // nobody. [Client.Ready] says when that is over.
 //
 // When the stream breaks, another node is attached to at once: chance decides which,

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -22,7 +23,7 @@ var (
 	// ErrUseAcquire: the limit counts what is in flight, so Allow and its like admit nothing:
 	// take places with Acquire, and give them back with Cancel.
 	ErrUseAcquire = errors.New("the limit counts what is in flight")
-	// ErrUnavailable: no node answered in time.
+	// ErrUnavailable: no node answered in time, or the context had ended before the call.
 	ErrUnavailable = errors.New("no node answered")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
@@ -65,10 +66,33 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.cause}
 }
 
+// ended is the error of a call whose context has ended before; nil if it has not.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &Error{Kind: ErrUnavailable, Detail: "the context has ended (" + err.Error() + "); nothing was decided or charged", cause: err}
+	}
+	return nil
+}
+
 // worthAnother says whether another node may answer what this one did not.
 func worthAnother(err error) bool {
 	c := status.Code(err)
 	return c == codes.Unavailable || c == codes.DeadlineExceeded
+}
+
+// countsTwice is the error of a call that may have been carried out, and would count twice if
+// another node was asked.
+type countsTwice struct{ error }
+
+func (e *countsTwice) Unwrap() error { return e.error }
+
+// once makes a countsTwice of the error of a call that was sent and not answered: an answer of a
+// node has details.
+func once(err error, sent *peer.Peer) error {
+	if err == nil || sent.Addr == nil || !worthAnother(err) || len(status.Convert(err).Details()) > 0 {
+		return err
+	}
+	return &countsTwice{err}
 }
 
 func fromError(err error, addr string) *Error {

@@ -43,10 +43,11 @@ type fakeMember struct {
 	version uint64
 
 	mu        sync.Mutex
-	up        bool        // the node answers
-	dead      bool        // and never will again
-	deaf      bool        // it takes streams and answers nothing
-	full      bool        // it takes no more streams, and says so
+	up        bool // the node answers
+	dead      bool // and never will again
+	deaf      bool // it takes streams and answers nothing
+	full      bool // it takes no more streams, and says so
+	refused   map[string]int64
 	peers     uint64      // as it says to each new client
 	taken     quota.Units // booked for nodes that are dead
 	settled   map[string]bool
@@ -64,7 +65,7 @@ func newCluster(t *testing.T, names []string, limits ...quota.Limit) *fakeCluste
 	t.Cleanup(c.work.Wait)
 	for _, name := range names {
 		c.nodes[name] = &fakeMember{
-			cluster: c, name: name, version: 1, up: true, settled: map[string]bool{}, streams: map[*fakeStream]bool{},
+			cluster: c, name: name, version: 1, up: true, settled: map[string]bool{}, refused: map[string]int64{}, streams: map[*fakeStream]bool{},
 			ledger: leader.New(leader.Config{First: true}, 0, 1, quota.NodeID(name), nil, set, nil, wall()),
 		}
 	}
@@ -276,6 +277,10 @@ func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []*quorat
 		return n.book(s.term, r)
 	case *quoratev1.AttachRequest_Settlement:
 		return n.settle(s, body.Settlement)
+	case *quoratev1.AttachRequest_Refusals:
+		for _, l := range body.Refusals.Limits {
+			n.refused[l.Namespace+"/"+l.Limit] += l.Refused
+		}
 	}
 	return nil
 }

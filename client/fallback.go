@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 // under it is reported to nobody.
 //
 // The most specific one that fits counts: of the limit, of its namespace, of all.
-// Where none fits, requests pass.
+// Where none fits, requests pass, or with [WithFailClosed] are refused.
 type Default struct {
 	Namespace string // "" is all
 	Limit     string // "" is all of the namespace
@@ -32,8 +33,9 @@ const maxFallbackKeys = 10_000
 
 // fallback decides by the client's own limits.
 type fallback struct {
-	rules map[quota.LimitName]*ownRule
-	clock *clock
+	rules  map[quota.LimitName]*ownRule
+	closed bool // what no rule decides is refused
+	clock  *clock
 
 	mu   sync.Mutex
 	keys map[quota.Key]*ownBucket
@@ -50,9 +52,9 @@ type ownBucket struct {
 	rule *ownRule
 }
 
-// newFallback returns the client's own limits; nil if there are none.
-func newFallback(defaults []Default, c *clock) (*fallback, error) {
-	f := &fallback{rules: map[quota.LimitName]*ownRule{}, clock: c, keys: map[quota.Key]*ownBucket{}}
+// newFallback returns the client's own limits.
+func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
+	f := &fallback{rules: map[quota.LimitName]*ownRule{}, closed: closed, clock: c, keys: map[quota.Key]*ownBucket{}}
 	for i, d := range defaults {
 		r, err := d.rule()
 		if err != nil {
@@ -63,6 +65,9 @@ func newFallback(defaults []Default, c *clock) (*fallback, error) {
 			return nil, &Error{Kind: ErrInvalid, Field: "defaults", Detail: fmt.Sprintf("defaults[%d]: %q/%q is there twice", i, d.Namespace, d.Limit)}
 		}
 		f.rules[n] = r
+	}
+	if everything := (quota.LimitName{}); closed && f.rules[everything] == nil {
+		f.rules[everything] = &ownRule{Default: Default{Hard: true}}
 	}
 	return f, nil
 }
@@ -133,6 +138,15 @@ func (f *fallback) decide(k quota.Key, cost int64) Result {
 	return res
 }
 
+// passes decides for a caller that asks for yes or no, and for whom there is an error
+// instead. fault says that the check cannot be.
+func (f *fallback) passes(k quota.Key, cost int64, fault bool, err error) bool {
+	if fault {
+		return !f.closed
+	}
+	return !errors.Is(err, ErrUseAcquire) && f.decide(k, cost).Allowed
+}
+
 func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
 	now, burst := f.clock.now(), quota.FromTokens(r.Burst)
 	f.mu.Lock()
@@ -140,9 +154,13 @@ func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
 	b := f.keys[k]
 	if b == nil {
 		b = &ownBucket{limiter.NewBucket(burst, now), r}
-		if len(f.keys) < maxFallbackKeys || f.dropFull(now) {
+		switch {
+		case len(f.keys) < maxFallbackKeys || f.dropFull(now):
 			k.Key = strings.Clone(k.Key) // the caller's may share a large buffer
 			f.keys[k] = b
+		case f.closed:
+			res.Allowed, res.Why, res.RetryAfter = false, WhyTooManyKeys, time.Second
+			return
 		}
 	}
 	res.Why = WhyFixedRate

@@ -57,6 +57,9 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 	if c.closed.Load() {
 		return Result{}, errClosed()
 	}
+	if err := ended(ctx); err != nil {
+		return Result{}, err
+	}
 	m := c.member
 	if m == nil {
 		return c.httpFar(ctx, check)

@@ -146,6 +146,7 @@ func (m *member) step(now quota.Time) {
 	if now.Sub(m.swept) >= time.Second {
 		m.swept = now
 		agg.Sweep(now)
+		m.tellRefused(at)
 	}
 }
 
@@ -181,6 +182,28 @@ func (m *member) send(now quota.Time, at *attachment, reports []quota.Report) {
 		if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Report{Report: peerproto.EncodeReport(&reports[i])}}) {
 			m.stats.unsent.Add(1)
 		}
+	}
+}
+
+// maxRefused bounds the limits of one message of refusals; nodes take no more.
+const maxRefused = 1000
+
+// tellRefused tells the node what was refused here because it costs more than can ever pass: no
+// report has it. What finds no room stays for the next time.
+func (m *member) tellRefused(at *attachment) {
+	if at == nil || at.shut || len(at.out) == cap(at.out) {
+		return
+	}
+	var list []*quoratev1.LimitRefusals
+	m.agg.Load().TallyUnfit(func(l quota.LimitName, u quota.Units) bool {
+		if len(list) == maxRefused {
+			return false
+		}
+		list = append(list, &quoratev1.LimitRefusals{Namespace: l.Namespace, Limit: l.Limit, Refused: int64(min(u, quota.Most))})
+		return true
+	})
+	if len(list) > 0 {
+		at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Refusals{Refusals: &quoratev1.Refusals{Limits: list}}})
 	}
 }
 

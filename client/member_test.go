@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,49 @@ func TestLocal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTellsHopeless: what a process refuses by itself since it costs more than the burst is told to
+// its node once, also what was refused while there was no node.
+func TestTellsHopeless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "100/s", 50, quota.Soft), bucketLimit("m", "100/s", 50, quota.Hard))
+		c := attachTo(t, cl)
+		ready(t, c)
+		refuse := func(limit string, cost int64) {
+			t.Helper()
+			if res, err := c.Allow(t.Context(), "web", limit, "k", cost); err != nil || res.Allowed || res.Why != WhyOverBurst {
+				t.Fatalf("cost %d: %+v, %v", cost, res, err)
+			}
+		}
+		told := func(want map[string]int64) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			n := cl.node("a")
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if !maps.Equal(n.refused, want) {
+				t.Errorf("told %v; want %v", n.refused, want)
+			}
+		}
+		refuse("l", 51)
+		refuse("l", 60)
+		refuse("m", 400)
+		told(map[string]int64{"web/l": int64(quota.FromTokens(111)), "web/m": int64(quota.FromTokens(400))})
+		cl.node("a").set(false)
+		time.Sleep(3 * time.Second)
+		refuse("m", 100)
+		time.Sleep(3 * time.Second)
+		cl.node("a").set(true)
+		time.Sleep(10 * time.Second) // it looks for a node after a pause
+		want := map[string]int64{"web/l": int64(quota.FromTokens(111)), "web/m": int64(quota.FromTokens(500))}
+		told(want)
+		told(want)
+		refuse("l", 70)
+		c.Close()
+		want["web/l"] += int64(quota.FromTokens(70))
+		told(want)
+	})
 }
 
 // TestStartsBeforeTheCluster: until the limits are there the client's own count;
@@ -152,6 +196,7 @@ func TestSurvivesTheCluster(t *testing.T) {
 			}
 		}
 		cl.node("a").set(true)
+		time.Sleep(10 * time.Second) // it looks for a node after a pause
 		time.Sleep(lastPause + time.Second)
 		c.Allow(t.Context(), "web", "hard", "k", 1)
 		time.Sleep(100 * time.Millisecond)
@@ -305,7 +350,7 @@ func TestClosesInTime(t *testing.T) {
 }
 
 // TestGrantWait: of a hard limit that this process holds nothing of, a decision
-// waits for the grant; a caller whose context has ended does not.
+// waits for the grant; a caller whose context has ended does not, and has no decision.
 func TestGrantWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/s", 100, quota.Hard))
@@ -315,7 +360,7 @@ func TestGrantWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		if res, err := c.Allow(ctx, "web", "l", "gone", 1); err != nil || res.Allowed || res.Why != WhyNotHeld || time.Since(start) != 0 {
+		if res, err := c.Allow(ctx, "web", "l", "gone", 1); !errors.Is(err, context.Canceled) || time.Since(start) != 0 {
 			t.Errorf("with a context that has ended: %+v %v after %v", res, err, time.Since(start))
 		}
 		start = time.Now()

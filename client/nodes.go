@@ -15,6 +15,9 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
+// maxMessage bounds what a node may say at once: all limits of a file of 4 MiB are the most.
+const maxMessage = 16 << 20
+
 // nodes are the nodes that the client knows: those it was given, and those it was
 // told of. At most MaxAddresses.
 type nodes struct {
@@ -35,6 +38,7 @@ type node struct {
 func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
 	n := &nodes{dial: append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,

@@ -54,6 +54,7 @@ type options struct {
 	name       string
 	namespaces []string
 	defaults   []Default
+	failClosed bool
 	maxKeys    int
 	maxWaiting int
 	grantWait  time.Duration
@@ -101,6 +102,13 @@ func WithNamespaces(names ...string) Option {
 func WithDefaults(defaults ...Default) Option {
 	return func(o *options) { o.defaults = append(o.defaults, defaults...) }
 }
+
+// WithFailClosed refuses what otherwise passes for want of an answer, where none of
+// [WithDefaults] fits: every check before the first node has told its limits, and, in
+// [Remote] mode, while no node answers; and what Bucket.AllowN cannot decide: a limit that
+// does not exist, names that cannot be, a closed client. It is for limits that must not be
+// exceeded. Limits that are known are decided by their own when_cut_off all the same.
+func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 
 // WithMaxKeys bounds the keys in the memory of the process, 1 or more. When all
 // of them are in use, further keys are not tracked: soft limits pass them, hard

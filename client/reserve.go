@@ -23,6 +23,7 @@ type Reservation struct {
 	b      *Bucket // of what this process keeps
 	c      *Client
 	n      int64
+	taken  *taken // by this process
 	handle string // of what a node keeps
 	places bool   // they are released, not settled
 	over   atomic.Bool
@@ -45,8 +46,8 @@ func (r *Reservation) Delay() time.Duration {
 // Cancel gives everything back. Only the first Cancel or Settle counts.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// Settle says how many tokens were used: the rest is given back, and what was used
-// beyond it is booked as Report does. A reservation of several checks counts it for
+// Settle says how many tokens were used: the rest is given back, except to windows that have
+// ended, and what was used beyond it is booked as Report does. A reservation of several checks counts it for
 // each of them. Only the first Cancel or Settle counts; places that were acquired
 // are released, whatever was used.
 func (r *Reservation) Settle(ctx context.Context, used int64) error {
@@ -75,7 +76,10 @@ func (r *Reservation) settleNear(ctx context.Context, used int64) (err error) {
 	case r.Shadow || r.Mode == ModeFallback || r.Why == WhyUnlimited || r.Why == WhyNotEnforced || r.Why == WhyOpen || r.Why == WhyTooManyKeys:
 		return nil // nothing was taken
 	case used < r.n:
-		return r.b.Refund(ctx, r.n-used)
+		if err := r.c.bookable(r.n - used); err != nil {
+			return err
+		}
+		return r.c.refund(ctx, r.b.key, r.n-used, r.taken)
 	case used > r.n:
 		_, err = r.b.Report(ctx, used-r.n)
 	}
@@ -147,11 +151,11 @@ func (b *Bucket) ReserveN(ctx context.Context, n int64) (*Reservation, error) {
 	if b.c.member == nil && b.fault == nil {
 		return b.c.reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{request(b.key, n)}}, n)
 	}
-	res, err := b.Check(ctx, n)
+	res, t, err := b.take(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	return &Reservation{Result: res, b: b, c: b.c, n: n}, nil
+	return &Reservation{Result: res, b: b, c: b.c, n: n, taken: t}, nil
 }
 
 // Reserve sets the tokens of up to MaxAll checks aside on a node, all or nothing:

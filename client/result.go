@@ -76,6 +76,7 @@ const (
 	WhyNotEnforced     Why = "not_enforced"      // enforcement is off
 	WhyFloor           Why = "floor"             // admitted out of the floor although a parent is used up
 	WhyParentOverLimit Why = "parent_over_limit" // refused: a parent is used up
+	WhyFailover        Why = "failover"          // refused: the key's range is between two leaders; see Result.RetryAfter
 	WhyUseAcquire      Why = "use_acquire"       // refused for ever: what counts what is in flight is acquired and released
 
 	WhyUnknown Why = "unknown" // the node says something newer than this client

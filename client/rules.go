@@ -26,7 +26,7 @@ func newRules(limits *quota.Limits) *rules {
 		l := &all[i]
 		r.said[l] = say(l)
 		for _, c := range limits.Charges(l.LimitName) {
-			if c.Limit.Decide == quota.AtLeader || c.Limit.Kind == quota.Concurrency {
+			if c.Limit.AsksLeader() || c.Limit.Kind == quota.Concurrency {
 				r.far[l.LimitName] = true
 			}
 		}

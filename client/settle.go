@@ -14,9 +14,12 @@ const (
 	// maxUnsettled bounds the attachments that are not settled yet; beyond it the
 	// oldest are dropped.
 	maxUnsettled = 16
-	// maxParts bounds the messages of one, of at most 4096 keys each: a node takes no
-	// more. Of more keys those go first that have the least to tell.
-	maxParts = 8
+	// maxLastKeys and maxLast bound the keys of one, and their bytes: a node takes no more.
+	// Of more keys those go first that have the least to tell.
+	maxLastKeys = 8 * peerproto.MaxEntries
+	maxLast     = 36 << 20
+	// maxPart bounds the bytes of one part. A node reads messages of 4 MiB.
+	maxPart = 3 << 20
 	// settleAgain and settleLate bound how long an answer is waited for before a
 	// settlement is sent again: twice as long each time.
 	settleAgain = time.Second
@@ -31,7 +34,7 @@ type settlements struct {
 
 type settlement struct {
 	attachment uint64
-	parts      []*quoratev1.Settlement // in this order; the last says so
+	parts      []*quoratev1.Settlement // in this order
 	by         uint64                  // attachment that it was sent by last; 0 is none
 	again      quota.Time
 	tries      int
@@ -48,6 +51,7 @@ func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64)
 	for i := range lasts {
 		msg := &quoratev1.Settlement{
 			Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number, Report: peerproto.EncodeReport(&lasts[i]),
+			Part: uint32(i + 1), Parts: uint32(len(lasts)),
 		}
 		for _, e := range lasts[i].Entries {
 			msg.Acknowledged = append(msg.Acknowledged, int64(e.Used+e.Overdrawn-e.Unreported))
@@ -63,26 +67,54 @@ func (s *settlements) add(at *attachment, lasts []quota.Report) (dropped uint64)
 }
 
 // inParts prepares last reports to be settled: the last of them is full, none is
-// empty, and there are no more than a node takes.
+// empty, and there is no more in them than a node takes.
 func inParts(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
-	lasts = slices.DeleteFunc(lasts, func(r quota.Report) bool { return len(r.Entries) == 0 })
-	if len(lasts) > maxParts {
-		var all []quota.ReportEntry
-		for i := range lasts {
-			all = append(all, lasts[i].Entries...)
-		}
-		slices.SortStableFunc(all, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
-		lasts = lasts[:maxParts]
-		for i := range lasts {
-			n := min(len(all), peerproto.MaxEntries)
-			lasts[i].Entries, all = all[:n:n], all[n:]
-		}
-		dropped = uint64(len(all))
-	}
+	keys, bytes := 0, 0
 	for i := range lasts {
-		lasts[i].Full = i == len(lasts)-1
+		keys += len(lasts[i].Entries)
+		bytes += sizeOf(lasts[i].Entries)
 	}
-	return lasts, dropped
+	if keys > maxLastKeys || bytes > maxLast {
+		lasts, dropped = leastDropped(lasts)
+	}
+	parts = slices.DeleteFunc(lasts, func(r quota.Report) bool { return len(r.Entries) == 0 })
+	for i := range parts {
+		parts[i].Full = i == len(parts)-1
+	}
+	return parts, dropped
+}
+
+// leastDropped makes parts of the entries that have the most to tell, as many as there is
+// room for.
+func leastDropped(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
+	var all []quota.ReportEntry
+	for i := range lasts {
+		all = append(all, lasts[i].Entries...)
+	}
+	slices.SortStableFunc(all, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
+	part, size, bytes := lasts[0], 0, 0
+	part.Entries = nil
+	for i := range all {
+		n := sizeOf(all[i : i+1])
+		if i == maxLastKeys || bytes+n > maxLast {
+			dropped = uint64(len(all) - i)
+			break
+		}
+		if len(part.Entries) == peerproto.MaxEntries || size+n > maxPart {
+			parts = append(parts, part)
+			part.Seq, part.Entries, size = part.Seq+1, nil, 0
+		}
+		part.Entries = append(part.Entries, all[i])
+		size, bytes = size+n, bytes+n
+	}
+	return append(parts, part), dropped
+}
+
+func sizeOf(entries []quota.ReportEntry) (bytes int) {
+	for i := range entries {
+		bytes += quota.EntrySize(entries[i].Key.LimitName, entries[i].Key.Key)
+	}
+	return bytes
 }
 
 // answered forgets the report of that attachment.
@@ -139,6 +171,7 @@ func (m *member) part(now quota.Time) {
 		return
 	}
 	m.parting = lasts
+	m.tellRefused(at)
 	m.send(now, at, lasts)
 }
 

@@ -148,7 +148,7 @@ func (c *Client) Stats() Stats {
 		Attempts: s.attempts.Load(), Lost: s.lost.Load(), Reattached: s.reattached.Load(),
 		Reports: s.reports.Load(), Unsent: s.unsent.Load(), Grants: s.grants.Load(), Bad: s.bad.Load(),
 		GrantWaits: s.grantWaits.Load(), Dropped: s.dropped.Load(), Waiting: int(c.queues.waiting.Load()), WaitsRefused: s.waitsRefused.Load(),
-		Up: time.Since(c.clock.start),
+		Up: c.clock.Since(),
 	}
 	if why := s.lastErr.Load(); why != nil {
 		out.LastError = *why

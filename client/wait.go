@@ -36,7 +36,10 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	}
 	defer b.c.leave(b.key, turn)
 	for {
-		res, err := b.Check(ctx, n)
+		if ctx.Err() != nil {
+			return waitEnded(ctx)
+		}
+		res, taken, err := b.take(ctx, n)
 		switch {
 		case err != nil:
 			return err
@@ -44,7 +47,7 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 			return nil
 		case res.Allowed:
 			if err = b.c.sleep(ctx, res.Wait); err != nil {
-				_ = b.Refund(context.WithoutCancel(ctx), n) // tokens to come that nobody waits for
+				_ = b.c.refund(context.WithoutCancel(ctx), b.key, n, taken) // tokens to come that nobody waits for
 			}
 			return err
 		case res.RetryAfter == Never:
@@ -73,10 +76,14 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: ctx.Err()}
+		return waitEnded(ctx)
 	case <-c.ended:
 		return errClosed()
 	}
+}
+
+func waitEnded(ctx context.Context) error {
+	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: ctx.Err()}
 }
 
 // queues are those who wait for tokens, by key: one of each key asks, the others

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // cutOff loses everything between a node and the others, without a word; healed by
@@ -34,6 +35,7 @@ func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 // what was asked for before it ended. It goes on until enough was seen: a slow machine only
 // takes longer.
 func TestAccountsNeverStale(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newTrio(t, 1, quick)
 	id := accountIn(t, 0, 1, 0)

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func newTestRange() *rangeFSM { return newRangeFSM(func() time.Duration { return 0 }) }
@@ -61,13 +62,14 @@ func randomAccountCommand(rng *rand.Rand, i int) account.Command {
 		deposit(accountID(strconv.Itoa(rng.IntN(30))), rng.Int64N(100)-50), create(accountID(strconv.Itoa(rng.IntN(30))), 5),
 	}}
 	tx := account.Tx{ID: account.TxID{byte(i / 10), byte(rng.IntN(4))}, Home: quota.RangeID(rng.IntN(2))}
+	more := []account.Request{{By: "me", Ops: []account.Op{deposit(accountID(strconv.Itoa(rng.IntN(30))), 1)}}}[rng.IntN(2):]
 	switch rng.IntN(9) {
 	case 0:
-		return account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: []quota.RangeID{7}, Part: request}}
+		return account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: []quota.RangeID{7}, Part: request, More: more}}
 	case 1:
-		return account.Command{Prepare: &account.Prepare{Tx: tx, Part: request}}
+		return account.Command{Prepare: &account.Prepare{Tx: tx, Part: request, More: more}}
 	case 2:
-		return account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: rng.IntN(2) == 0, Results: make([]account.Result, 2)}}
+		return account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: rng.IntN(2) == 0, Results: make([]account.Result, 2), More: make([][]account.Result, len(more))}}
 	case 3:
 		return account.Command{Finish: &account.Finish{Tx: tx.ID, Commit: rng.IntN(2) == 0}}
 	case 4:
@@ -76,29 +78,6 @@ func randomAccountCommand(rng *rand.Rand, i int) account.Command {
 		return account.Command{Collect: &account.Collect{Max: 3}}
 	}
 	return account.Command{Apply: &request}
-}
-
-// TestRangeRestoresOldSnapshot reads what was written before there were accounts.
-func TestRangeRestoresOldSnapshot(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 5))
-	old := newLevelsFSM(func() time.Duration { return 0 })
-	f := newTestRange()
-	for range 20 {
-		old.Apply(1, 1, levelEntry(rng, 1000))
-	}
-	f.Apply(1, 1, accountEntry(t, 1, account.Command{Apply: &account.Request{Ops: []account.Op{create(accountID("a"), 1)}}}))
-	if err := f.Restore(bytes.NewReader(snapshot(t, old))); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := snapshot(t, f.levels), snapshot(t, old); !bytes.Equal(got, want) {
-		t.Errorf("the levels are others: %d and %d bytes", len(got), len(want))
-	}
-	if n := f.accounts.Stats().Accounts; n != 0 {
-		t.Errorf("%d accounts are left", n)
-	}
-	if err := f.Restore(bytes.NewReader(nil)); err != nil { // an empty state was written so
-		t.Error(err)
-	}
 }
 
 // FuzzRangeRestore reads what is no snapshot: an error changes nothing, and what is read
@@ -133,6 +112,7 @@ func FuzzRangeRestore(f *testing.F) {
 // TestAccountsSnapshotWhileWriting takes snapshots of all replicas under load, and restarts
 // all nodes from them: nothing that was answered is lost, and all replicas are the same.
 func TestAccountsSnapshotWhileWriting(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 1)
 	var ids []account.ID
 	for i := range 40 {
@@ -201,6 +181,7 @@ func (c *trio) sameReplicas(r quota.RangeID) {
 
 // TestAccountsStale reads replicas that cannot be sure: only the stale reading answers.
 func TestAccountsStale(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	ids := []account.ID{accountIn(t, 0, 2, 0), accountIn(t, 1, 2, 0)}
 	mustApply(t, c.nodes["n1"], "", create(ids[0], 3), create(ids[1], 4))

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func accountID(name string) account.ID {
@@ -163,6 +164,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 
 // TestAccountsEnd ends a node while calls wait: none hangs.
 func TestAccountsEnd(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 1)
 	id := accountIn(t, 0, 1, 0)
 	mustApply(t, c.nodes["n1"], "", create(id, 0))
@@ -200,5 +202,32 @@ func TestRangeOfGolden(t *testing.T) {
 		if got := accounts.RangeOf(id, 256); got != want {
 			t.Errorf("%+v is in range %d, want %d", id, got, want)
 		}
+	}
+}
+
+// TestStaleReadElsewhere: a node that has no replica of an account's range answers stale reads too.
+func TestStaleReadElsewhere(t *testing.T) {
+	const ranges = 3
+	c := newTrio(t, ranges, func(cfg *Config) { cfg.Replicas = 1 })
+	nodes, without := c.running(), 0
+	for r := range quota.RangeID(ranges) {
+		id := accountIn(t, r, ranges, 0)
+		mustApply(t, nodes[0], "", create(id, 7))
+		for _, n := range nodes {
+			if n.host.Group(group(r)) == nil {
+				without++
+			}
+			for _, stale := range []bool{false, true} {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				states, _, err := n.GetAccounts(ctx, []account.ID{id}, stale)
+				cancel()
+				if err != nil || states[0].Balance != 7 {
+					t.Errorf("range %d on %s, stale %v: %+v, %v; want a balance of 7", r, n.cfg.Self, stale, states, err)
+				}
+			}
+		}
+	}
+	if without != 2*ranges {
+		t.Errorf("%d times a node had no replica; want %d", without, 2*ranges)
 	}
 }

@@ -12,12 +12,14 @@ import (
 
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestAccountsCoordinatorStops ends the coordinator after every step of a transaction.
 // The others bring it to its end: all of it or nothing, within seconds, and nothing
 // stays held or remembered as under way.
 func TestAccountsCoordinatorStops(t *testing.T) {
+	testspeed.Full(t)
 	type stop struct {
 		step  string
 		after int // steps of that name that are carried out
@@ -99,6 +101,7 @@ func (c *trio) nothingPending() error {
 // reads them all the while: the sum never differs, also when the leader of some ranges is
 // killed, or cut off.
 func TestAccountsBank(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	t.Run("killed", func(t *testing.T) { bank(t, func(c *trio) { c.kill("n3") }) })
 	t.Run("cut off", func(t *testing.T) {
@@ -197,6 +200,7 @@ func bank(t *testing.T, fault func(c *trio)) {
 // TestAccountsOnceThroughElections sends each request through two nodes while leaders
 // die: each is applied once.
 func TestAccountsOnceThroughElections(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	id := accountIn(t, 0, 2, 0)
 	far := accountIn(t, 1, 2, 0)

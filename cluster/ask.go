@@ -8,7 +8,6 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
@@ -147,7 +146,7 @@ func (n *Node) askLeader(r quota.RangeID, batch []*question) ([]*peerv1.AskAnswe
 	defer cancel()
 	c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Ask{Ask: msg}})
 	switch {
-	case errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrBusy), errors.Is(err, wire.ErrTooLarge):
+	case err != nil && unsent(err):
 		return nil, errNotAsked
 	case err != nil:
 		return nil, errAskLost
@@ -243,13 +242,13 @@ func decodeAsk(a *peerv1.Ask) quota.Ask {
 func encodeAnswer(a quota.Answer) *peerv1.AskAnswer {
 	return &peerv1.AskAnswer{
 		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
-		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter),
+		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside),
 	}
 }
 
 func decodeAnswer(a *peerv1.AskAnswer) quota.Answer {
 	return quota.Answer{
 		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
-		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()),
+		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()), Aside: quota.Units(min(max(0, a.GetAside()), int64(quota.Most))),
 	}
 }

@@ -11,11 +11,13 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestDecideLeader: one login, whichever node is asked, however many at once; it
 // is told where it was decided.
 func TestDecideLeader(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4)
 	soft, hard := limit("soft", 3, quota.Soft), limit("hard", 3, quota.Hard)
 	soft.Decide, hard.Decide = quota.AtLeader, quota.AtLeader
@@ -102,6 +104,7 @@ func TestDecideAlone(t *testing.T) {
 // decides alone, or refuses; once the path is whole, the leader has booked what
 // callers were told, once, and what they were refused is there again.
 func TestAnswerLost(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
 	soft, hard := limit("soft", 20, quota.Soft), limit("hard", 20, quota.Hard)
 	waits := limit("waits", 20, quota.Soft)
@@ -190,5 +193,40 @@ func TestWaitForTokensToCome(t *testing.T) {
 	out := make([]quota.Decision, 1)
 	if n.Decide([]quota.Request{{Key: k, Cost: 3, MaxWait: time.Second}}, out) || out[0].Why != quota.WhyWaitTooLong {
 		t.Errorf("who waits a second at most: %+v", out[0])
+	}
+}
+
+// TestRefundToLeader: what is given back of a limit that its leader decides is there for the next
+// check on every node, and the refund says what remains. One whose answer is lost counts once.
+func TestRefundToLeader(t *testing.T) {
+	testspeed.Full(t)
+	c := newTrio(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
+	l := limit("soft", 20, quota.Soft)
+	l.Decide = quota.AtLeader
+	c.apply(l)
+	for i := range 4 {
+		k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)} // some led by each node
+		use(t, c.nodes["n1"], k, 18)
+		if d := c.nodes["n2"].Refund(k, 5); d.Remaining != 7 || d.Limit == nil {
+			t.Errorf("%v: a refund says %+v; want 7 remaining", k, d)
+		}
+		if d := c.nodes["n3"].Check(k, 7); !d.Allowed || d.Remaining != 0 {
+			t.Errorf("%v: behind the refund, elsewhere: %+v; want 7 to pass and none to remain", k, d)
+		}
+		if d := c.nodes["n1"].Refund(k, 99); d.Remaining != 20 {
+			t.Errorf("%v: a refund of more than there is says %+v; want 20 remaining", k, d)
+		}
+	}
+	member, lead := c.nodes["n2"], c.nodes["n1"]
+	k := c.keyLedBy(l.LimitName, "n1", "k")
+	use(t, member, k, 18)
+	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) wire.Fault {
+		return wire.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+	})
+	member.Refund(k, 5)
+	lead.net.SetFault(nil)
+	for range 2 { // twice: what is right too early may become wrong
+		c.awaitRemaining(k, 7)
+		time.Sleep(3 * member.cfg.Sync) // no condition: a change for the worse is not to come
 	}
 }

@@ -81,9 +81,6 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, tota
 		return &BackupBusyError{}
 	}
 	defer n.backups.busy.Unlock()
-	if old := n.earlier(); len(old) > 0 {
-		return tooEarly("a backup needs this version or a later one on every node: upgrade %v first", old)
-	}
 	ctx, cancel := context.WithTimeout(ctx, maxBackup)
 	defer cancel()
 	began := time.Now()

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +20,9 @@ import (
 // certificates, and a restore too, so that this holds of any file.
 func restoredMeta(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
-	if head, _ := in.Peek(len(metaMagic)); !bytes.Equal(head, []byte(metaMagic)) {
-		return errors.New("meta snapshot: it does not begin as one")
+	if err := readMagic(in, metaMagic); err != nil {
+		return fmt.Errorf("meta snapshot: %w", err)
 	}
-	_, _ = in.Discard(len(metaMagic))
 	_, _ = out.WriteString(metaMagic) // errors of a bufio.Writer stay until Flush
 	from, to := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}, protodelim.MarshalOptions{MarshalOptions: canonical}
 	head := &raftlogv1.MetaSnapshot{}
@@ -68,24 +66,23 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 // they used of it after the backup is as unknown as all else that happened then.
 func restoredRange(w io.Writer, r io.Reader) error {
 	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
-	head, _ := in.Peek(len(rangeMagic))
-	if magic := string(head); magic != rangeMagic && magic != historyMagic {
-		return errors.New("range snapshot: it does not begin as one")
+	if err := readMagic(in, rangeMagic); err != nil {
+		return fmt.Errorf("range snapshot: %w", err)
 	}
-	_, _ = out.Write(head)
-	_, _ = in.Discard(len(rangeMagic))
+	_, _ = out.WriteString(rangeMagic) // errors of a bufio.Writer stay until Flush
 	for n := 0; ; n++ {
 		part := &raftlogv1.RangeSnapshot{}
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
 			return fmt.Errorf("range snapshot: levels, part %d: %w", n, noEnd(err))
 		}
+		part.Term, part.LastUnixNanos = 0, 0 // terms begin anew
 		for _, l := range part.Levels {
 			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
 		}
 		if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
 			return err
 		}
-		if len(part.Levels) < levelsPerPart {
+		if partEnds(part) {
 			break
 		}
 	}

@@ -245,7 +245,7 @@ func (n *Node) backupHold(ctx context.Context, g *multiraft.Group, id string, gr
 	}
 	if group != metaGroup {
 		if s := n.seats[rangeOf(group)]; s != nil {
-			s.checkpoint(ctx)
+			s.checkpoint(ctx, true)
 		}
 		if err := n.accounts.Hold(rangeOf(group), id, holdLimit); err != nil {
 			return nil, err

@@ -19,12 +19,14 @@ import (
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestBackupBank makes backups while units are moved between accounts of all ranges:
 // in each the sum is right, once what is under way has been brought to its end, and what
 // was acknowledged before is there.
 func TestBackupBank(t *testing.T) {
+	testspeed.Full(t)
 	const ranges, count, each = 8, 64, 1000
 	c := newTrio(t, ranges)
 	var ids []account.ID
@@ -167,6 +169,7 @@ func settle(stores []*accounts.Replica) {
 // TestRestore restores a backup that was made under transfers: everything is there,
 // and nothing of the old cluster's members.
 func TestRestore(t *testing.T) {
+	testspeed.Full(t)
 	const ranges, count, each = 4, 12, 1000
 	c := newTrio(t, ranges)
 	c.apply(limit("a", 10, quota.Hard), limit("b", 20, quota.Soft))

@@ -15,6 +15,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/leader"
@@ -29,6 +30,15 @@ func (e *NoLeaderError) Error() string { return "no leader: " + e.Reason }
 // NoLeader marks the error for package api.
 func (e *NoLeaderError) NoLeader() bool { return true }
 
+// UnknownError says that a call may have been carried out: its answer was lost, and a repetition
+// could do it twice.
+type UnknownError struct{ Reason string }
+
+func (e *UnknownError) Error() string { return "the outcome is not known: " + e.Reason }
+
+// MayBeDone marks the error for package api.
+func (e *UnknownError) MayBeDone() bool { return true }
+
 const callTimeout = 2 * time.Second
 
 // unknownCall is what every version answers to calls of later ones.
@@ -40,12 +50,10 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 	switch b := f.Body.(type) {
 	case *peerv1.Frame_Raft:
 		n.host.HandleFrame(from, f, answer)
-	case *peerv1.Frame_Reports:
-		n.onReports(from, b.Reports)
+	case *peerv1.Frame_Reports, *peerv1.Frame_PackedReports:
+		n.onReports(from, f)
 	case *peerv1.Frame_Grants:
 		n.onGrants(from, b.Grants)
-	case *peerv1.Frame_PackedReports:
-		n.onPackedReports(from, b.PackedReports)
 	case *peerv1.Frame_PackedGrants:
 		n.onPackedGrants(from, b.PackedGrants)
 	case *peerv1.Frame_Beacon:
@@ -94,7 +102,7 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 	case *peerv1.Call_Ask:
 		out.Body = &peerv1.Call_AskResult{AskResult: n.answerAsks(from, b.Ask)}
 	case *peerv1.Call_Settle:
-		out.Body = &peerv1.Call_SettleResult{SettleResult: &peerv1.CallSettleResult{Found: n.settle(b.Settle) == nil}}
+		out.Body = &peerv1.Call_SettleResult{SettleResult: n.onSettle(b.Settle)}
 	case *peerv1.Call_Keys:
 		out.Body = &peerv1.Call_KeysResult{KeysResult: n.ownCounters(b.Keys)}
 	case *peerv1.Call_Replica:
@@ -165,9 +173,6 @@ func (n *Node) serveMeta(ctx context.Context, c *peerv1.Call) (*peerv1.Call, err
 		}
 		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
 	case *peerv1.Call_Security:
-		if !n.levelled() { // who passed it on has applied what is not committed yet
-			return nil, errors.New("the feature level is not raised yet")
-		}
 		res, err := n.applyMeta(ctx, b.Security.Command)
 		if err != nil {
 			return nil, err
@@ -192,6 +197,12 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *pe
 	took := n.clock.now().Sub(start)
 	n.routes.peer(to, func(p *peer) { p.took(took) })
 	return f.GetCall(), nil
+}
+
+// unsent says of the error of a call to another node that the call was not sent. Any other error
+// proves nothing: what the other node answers with may be about an answer that it could not send.
+func unsent(err error) bool {
+	return errors.Is(err, wire.ErrUnreachable) || errors.Is(err, wire.ErrBusy) || errors.Is(err, wire.ErrTooLarge)
 }
 
 // replica is how far this node's replica of a group is.
@@ -355,7 +366,7 @@ func (n *Node) keyRate(s *seat, term quota.Term, k *quota.KeyRate) *quoratev1.Ke
 		Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
 		Remaining: k.Remaining, Range: uint32(s.id), Leader: string(n.cfg.Self), Term: uint64(term),
 		Rule: limitProto(k.Limit), Members: int32(k.Members), Utilisation: k.Utilisation,
-		OverAdmitted: tokens(k.OverAdmitted), NeedlessRefusals: tokens(k.Needless),
+		OverAdmitted: tokens(k.OverAdmitted), NeedlessRefusals: tokens(k.Needless), NeedlessRefusalsAtMost: tokens(k.NeedlessAtMost),
 	}
 }
 

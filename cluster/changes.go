@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -30,40 +31,65 @@ const changeLimit = 10 * time.Second
 // ChangeCluster carries out a call of ClusterService that the leader of the meta
 // group has to: req is its request, what it returns is its response. by is the
 // caller's identity. A refusal is a *members.Error, the lack of a leader a
-// NoLeaderError. It tries again until ctx ends, for at most ten seconds; all calls
-// may be repeated.
+// NoLeaderError, an answer that was lost may be an UnknownError. It tries again until ctx ends,
+// for at most ten seconds; what a repetition would do twice it does not repeat.
 func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
-	if err := n.awaitLevel(ctx, methodOf(req)); err != nil {
+	if err := n.awaitMembership(ctx, methodOf(req)); err != nil {
 		return nil, err
 	}
+	seed, doubt := pki.NewSeed(), false
 	for {
-		res, err := n.changeOnce(ctx, by, req)
+		res, err := n.changeOnce(ctx, by, req, seed)
 		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
 			n.addSeen(r)
 		}
-		if refusal := (*members.Error)(nil); err == nil || errors.As(err, &refusal) {
+		refusal := (*members.Error)(nil)
+		if errors.As(err, &refusal) && refusal.Kind == members.Missing && doubt {
+			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // by the try whose answer was lost
+				return &quoratev1.RevokeJoinTokenResponse{}, nil
+			}
+		}
+		if err == nil || refusal != nil {
 			return res, err
+		}
+		doubt = doubt || errors.Is(err, errInDoubt)
+		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a repetition may be the next step
+			return nil, &UnknownError{fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
 		}
 		select {
 		case <-ctx.Done():
+			if doubt {
+				return nil, &UnknownError{fmt.Sprintf("the change of the cluster may have been made: %v", err)}
+			}
 			return nil, &NoLeaderError{fmt.Sprintf("the change of the cluster was not made: %v", err)}
 		case <-time.After(retryPause):
 		}
 	}
 }
 
-func (n *Node) changeOnce(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
+// errInDoubt says that a change of the cluster may have been made.
+var errInDoubt = errors.New("the outcome is not known")
+
+// changeOnce makes one try. After errInDoubt it may have been carried out, or may yet be.
+func (n *Node) changeOnce(ctx context.Context, by string, req proto.Message, seed pki.Seed) (proto.Message, error) {
 	if n.leadsMeta() {
-		return n.change(ctx, by, req)
+		res, err := n.change(ctx, by, req, seed)
+		if errors.Is(err, multiraft.ErrUncertain) {
+			err = fmt.Errorf("%w: %w", errInDoubt, err)
+		}
+		return res, err
 	}
 	to := n.routes.metaLeader()
 	if to == "" || to == n.cfg.Self {
 		return nil, errors.New("the meta group has no leader")
 	}
-	msg := &peerv1.CallCluster{Method: methodOf(req), Request: encode(req), By: by}
+	msg := &peerv1.CallCluster{Method: methodOf(req), Request: encode(req), By: by, Seed: seed[:]}
 	c, err := accountsNode{n}.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Cluster{Cluster: msg}}) // waits for a disk
+	if err != nil && !unsent(err) {
+		err = fmt.Errorf("%w: %w", errInDoubt, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,16 +136,24 @@ func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
 	if !n.leadsMeta() {
 		return failedChange(multiraft.ErrNotLeader)
 	}
-	res, err := n.change(ctx, c.GetBy(), req)
+	var seed pki.Seed
+	if copy(seed[:], c.GetSeed()) != len(seed) {
+		return failedChange(invalid("seed: %d bytes; must be %d", len(c.GetSeed()), len(seed)))
+	}
+	res, err := n.change(ctx, c.GetBy(), req, seed)
 	if err != nil {
 		return failedChange(err)
 	}
 	return &peerv1.CallClusterResult{Response: encode(res)}
 }
 
-// failedChange keeps a refusal what it is; anything else is worth another try.
+// failedChange keeps a refusal what it is; anything else is worth another try, if a repetition does
+// no harm: it says whether nothing was done for certain.
 func failedChange(err error) *peerv1.CallClusterResult {
 	st := &spb.Status{Code: int32(codes.Unavailable), Message: err.Error()}
+	if errors.Is(err, multiraft.ErrUncertain) {
+		st.Code = int32(codes.Unknown)
+	}
 	if refusal := (*members.Error)(nil); errors.As(err, &refusal) {
 		st.Code = int32(refusal.Kind.Code())
 	}
@@ -132,8 +166,11 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 		if err := proto.Unmarshal(r.Status, &st); err != nil {
 			return nil, err
 		}
-		if st.Code == int32(codes.Unavailable) {
+		switch codes.Code(st.Code) { //nolint:exhaustive // the others are refusals
+		case codes.Unavailable:
 			return nil, errors.New(st.Message)
+		case codes.Unknown:
+			return nil, fmt.Errorf("%w: %s", errInDoubt, st.Message)
 		}
 		return nil, &members.Error{Kind: members.KindOf(codes.Code(st.Code)), Text: st.Message}
 	}
@@ -142,9 +179,9 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 }
 
 // change carries a call out as the leader of the meta group.
-func (n *Node) change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
-	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !n.meta.members.Load().Seeded() { // a moment after the first start, or for as long as a node is of an earlier version
-		return nil, errors.New("the cluster has no membership yet: it makes one when all its nodes are up and of a version that knows what that is")
+func (n *Node) change(ctx context.Context, by string, req proto.Message, seed pki.Seed) (proto.Message, error) {
+	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !n.meta.members.Load().Seeded() { // a moment after the first start
+		return nil, errors.New("the cluster has no membership yet: it makes one once all its nodes are connected")
 	}
 	switch r := req.(type) {
 	case *quoratev1.GetStatusRequest:
@@ -152,7 +189,7 @@ func (n *Node) change(ctx context.Context, by string, req proto.Message) (proto.
 	case *quoratev1.JoinRequest:
 		return n.join(ctx, by, r)
 	case *quoratev1.CreateJoinTokenRequest:
-		return n.createToken(ctx, by, r)
+		return n.createToken(ctx, by, r, seed)
 	case *quoratev1.ListJoinTokensRequest:
 		return n.listTokens(), nil
 	case *quoratev1.RevokeJoinTokenRequest:
@@ -214,7 +251,7 @@ func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (_
 			return nil, nil // the same join, repeated
 		}
 		if !reached { // not while others wait for the log
-			if err := reach(ctx, m.Peer); err != nil {
+			if err := n.reach(ctx, m, r.GetCsr()); err != nil {
 				return nil, err
 			}
 			reached = true
@@ -264,7 +301,7 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 	}
 	if r.GetToken() == "" {
 		if by == "node:"+r.GetNode() {
-			return "", nil
+			return "", t.NeedsToken(quota.NodeID(r.GetNode()))
 		}
 		return "", &members.Error{Kind: members.Denied, Text: "token: is missing; \"quorate join-token create\" makes one"}
 	}
@@ -294,19 +331,37 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 // that is used up: its id is no secret for longer.
 const joinAgain = 10 * time.Minute
 
-// reach refuses an address that nobody listens at: the node would be a member that
-// no other can talk to.
-func reach(ctx context.Context, addr string) error {
-	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
-		return invalid("peer_address %q: must be host:port that the other nodes reach", addr)
+// reach refuses an address at which the new node does not answer itself: nobody else would
+// be a member that others can talk to, and what an address names is not the caller's to choose. Without TLS
+// anybody who listens will do.
+func (n *Node) reach(ctx context.Context, m *members.Member, csr []byte) error {
+	if _, port, err := net.SplitHostPort(m.Peer); err != nil || port == "" {
+		return invalid("peer_address %q: must be host:port that the other nodes reach", m.Peer)
 	}
-	d := net.Dialer{Timeout: 2 * time.Second}
-	c, err := d.DialContext(ctx, "tcp", addr)
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.Peer)
 	if err != nil {
-		return invalid("peer_address %s: the cluster cannot reach the new node there: %v", addr, err)
+		return invalid("peer_address %s: the cluster cannot reach the new node there: %v", m.Peer, err)
 	}
-	return c.Close()
+	defer c.Close() //nolint:errcheck // it only asked who is there
+	if n.cfg.TLS == nil {
+		return nil
+	}
+	config := n.cfg.TLS.Client(m.ID)
+	if len(csr) > 0 {
+		if config, err = pki.ProbeConfig(csr); err != nil {
+			return invalid("csr: %v", err)
+		}
+	}
+	if err := tls.Client(c, config).HandshakeContext(ctx); err != nil {
+		return invalid("peer_address %s: the cluster reaches it, but the new node does not answer there: %v", m.Peer, pki.Explain(err))
+	}
+	return nil
 }
+
+// reachLimit bounds the look at an address.
+const reachLimit = 2 * time.Second
 
 // Bounds of join tokens.
 const (
@@ -314,7 +369,8 @@ const (
 	maxTokenTTL     = 30 * 24 * time.Hour
 )
 
-func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
+// createToken makes the token of a seed, unless it is there: a call that is repeated makes one.
+func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJoinTokenRequest, seed pki.Seed) (*quoratev1.CreateJoinTokenResponse, error) {
 	ttl := defaultTokenTTL
 	if r.Ttl != nil {
 		ttl = r.Ttl.AsDuration()
@@ -334,22 +390,25 @@ func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJo
 		if t.Authority() != nil && err != nil {
 			return nil, err
 		}
+		ca := &x509.Certificate{} // the hash of nothing: the joiner has no authority to check
+		if len(certs) > 0 {
+			ca = certs[0]
+		}
 		var id string
 		var hash pki.Hash
-		if len(certs) > 0 {
-			token, id, hash = pki.NewJoinToken(certs[0])
-		} else {
-			token, id, hash = pki.NewJoinToken(&x509.Certificate{}) // the hash of nothing: the joiner has no authority to check
+		token, id, hash = pki.NewJoinToken(ca, seed)
+		if stored = t.Token(id); stored != nil {
+			return nil, nil
 		}
 		stored = &raftlogv1.StoredJoinToken{
-			Id: id, Hash: hash[:], UsesLeft: uses, By: by, CreatedUnixNanos: now.UnixNano(), ExpiresUnixNanos: now.Add(ttl).UnixNano(),
+			Id: id, Hash: hash[:], UsesLeft: uses, By: by, Authority: fingerprint(t.Authority().GetCertificate()), CreatedUnixNanos: now.UnixNano(), ExpiresUnixNanos: now.Add(ttl).UnixNano(),
 		}
 		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Token{Token: stored}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := &quoratev1.CreateJoinTokenResponse{Token: token, Info: publicToken(stored)}
+	out := &quoratev1.CreateJoinTokenResponse{Token: token, Info: publicToken(t, stored)}
 	for _, id := range t.IDs() {
 		if a := t.Member(id).GRPC; a != "" {
 			out.Addresses = append(out.Addresses, a)
@@ -358,18 +417,41 @@ func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJo
 	return out, nil
 }
 
-func publicToken(t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
-	return &quoratev1.JoinToken{
+func publicToken(in *members.Table, t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
+	out := &quoratev1.JoinToken{
 		Id: t.GetId(), UsesLeft: t.GetUsesLeft(), By: t.GetBy(),
 		CreatedAt: timestamppb.New(time.Unix(0, t.GetCreatedUnixNanos())), ExpiresAt: timestamppb.New(time.Unix(0, t.GetExpiresUnixNanos())),
 	}
+	if !namesAuthority(in.Authority(), t) {
+		out.Unusable = "it names an authority that was replaced since: revoke it and make a new one"
+	}
+	return out
+}
+
+// namesAuthority says whether a join token names the authority that signs: who joins with
+// it trusts no other.
+func namesAuthority(a *raftlogv1.StoredAuthority, t *raftlogv1.StoredJoinToken) bool {
+	return t.GetAuthority() == fingerprint(a.GetCertificate())
+}
+
+// lostTokens counts the join tokens that name another authority than the one that signs, or
+// is going to.
+func lostTokens(t *members.Table) (lost uint32) {
+	a := t.Authority()
+	for _, token := range t.Tokens() {
+		if token.GetExpiresUnixNanos() > time.Now().UnixNano() && (len(a.GetNextCertificate()) > 0 || !namesAuthority(a, token)) {
+			lost++
+		}
+	}
+	return lost
 }
 
 func (n *Node) listTokens() *quoratev1.ListJoinTokensResponse {
 	out := &quoratev1.ListJoinTokensResponse{}
-	for _, t := range n.meta.members.Load().Tokens() {
+	in := n.meta.members.Load()
+	for _, t := range in.Tokens() {
 		if t.GetExpiresUnixNanos() > time.Now().UnixNano() {
-			out.Tokens = append(out.Tokens, publicToken(t))
+			out.Tokens = append(out.Tokens, publicToken(in, t))
 		}
 	}
 	return out

@@ -150,11 +150,49 @@ func (n *Node) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 }
 
 // Refund gives back tokens that a request took and did not use. Limit is nil in
-// the decision if there is no such limit.
+// the decision if there is no such limit. To a leader that decides the limit itself they go
+// at once, so that what the decision says remains is what the next check finds.
 func (n *Node) Refund(k quota.Key, cost int64) quota.Decision {
+	if d, ok := n.refundAtLeader(k, cost); ok {
+		return d
+	}
 	d := n.agg.Refund(n.clock.now, k.LimitName, k.Key, cost)
 	n.poke()
 	return d
+}
+
+// refundAtLeader returns false where the refund has to be booked here: the limit is decided
+// here, or has several counters, or no leader could be asked.
+func (n *Node) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
+	limits := n.Limits()
+	l, _ := limits.Resolve(k.LimitName, k.Key)
+	if l == nil || l.Decide != quota.AtLeader || cost <= 0 || cost > quota.MaxTokens || len(limits.Charges(l.LimitName)) != 1 {
+		return quota.Decision{}, false
+	}
+	c := calls.Get().(*pooled)
+	defer calls.Put(c)
+	c.reqs[0] = quota.Request{Key: k} // a question what remains, which carries the refund
+	clear(c.out[:])
+	c.Reset(c.reqs[:], c.out[:])
+	n.agg.Decide(n.clock.now, &c.Call)
+	if c.Need != aggregator.Leader {
+		return quota.Decision{}, false
+	}
+	q := c.Ask
+	q.Cost = -quota.FromTokens(cost)
+	a, err := n.ask(q)
+	switch {
+	case errors.Is(err, errAskLost): // it may have been booked: it is taken back, and booked here
+		if !n.agg.Abandon(n.clock.now, q) {
+			return quota.Decision{Limit: l, Why: quota.WhyUnknown}, true
+		}
+		return quota.Decision{}, false
+	case err != nil || a.Why == quota.WhyNoLimit || !a.Allowed:
+		return quota.Decision{}, false
+	}
+	c.Answer(a)
+	n.agg.Decide(n.clock.now, &c.Call)
+	return c.out[0], true
 }
 
 // Charge books what has been used already, however little is left, down to

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
@@ -15,6 +16,10 @@ import (
 
 // MaxClients is the most client processes that attach to one node.
 const MaxClients = 20_000
+
+// maxClientTold bounds one message to a client in bytes, its limits apart: clients of earlier
+// versions read 4 MiB.
+const maxClientTold = 3 << 20
 
 // clientsGo bounds how long a node that stops waits for its clients to take up with
 // another one, and settle what they had here.
@@ -30,10 +35,13 @@ type clients struct {
 	mu       sync.Mutex // also of the branch; taken before that of a session
 	branch   *branch.Branch
 	sessions map[quota.NodeID]*session
+	owners   map[string]int // sessions of each identity that is known
 	stopping bool
 	// inheriting are the attachments of dead nodes that are being settled here.
 	inheriting map[inheritance]struct{}
 	ended      chan struct{} // closed when the last session ends while the node stops
+
+	settling atomic.Int64 // bytes of settlements that wait
 
 	peers   int // as all sessions were told
 	news    clientNews
@@ -54,6 +62,7 @@ const maxNews = 4096
 
 func (c *clients) init(n *Node) {
 	c.node, c.wake, c.sessions, c.inheriting = n, make(chan struct{}, 1), map[quota.NodeID]*session{}, map[inheritance]struct{}{}
+	c.owners = map[string]int{}
 	c.branch = branch.New(branch.Config{
 		Self: n.cfg.Self, Sync: n.sync(), Lease: n.lease(), MaxClients: MaxClients, MaxKeys: n.cfg.MaxKeys,
 	}, trunk{n.agg, &c.news})
@@ -103,12 +112,15 @@ func (c *clients) count() (clients, keys int) {
 // Attach begins an attachment of a client process; see attach.Host.
 func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
 	c := &n.clients
-	s := &session{clients: c, id: h.Client, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]overrideTold{}}
-	s.settling.init()
+	s := &session{clients: c, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]overrideTold{}}
+	s.settling.init(&c.settling)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopping {
 		return nil, attach.ErrStopping
+	}
+	if c.sessions[s.id] == nil && !c.mayOwn(s.owner) {
+		return nil, attach.ErrShare
 	}
 	switch err := c.branch.Attach(n.clock.now(), s.id, s.inc, s.term); {
 	case errors.Is(err, branch.ErrFull):
@@ -118,13 +130,30 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	}
 	if was := c.sessions[s.id]; was != nil {
 		was.out.End(goodbye("the process has attached again"))
+		c.disown(was.owner)
 	}
 	c.sessions[s.id] = s
+	c.owners[s.owner]++
 	c.poke()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: n.nodeHello()}})
 	c.tellPeers()
 	s.tellLimits(n.meta.current(), limitsCache{})
 	return s, nil
+}
+
+// sharePerFree is how many clients one identity may have at a node for each place that is free: so it
+// has seven eighths of them at most, and however many identities take what they can, one more finds places.
+const sharePerFree = 7
+
+// mayOwn says whether an identity may have one more client here. c.mu is held.
+func (c *clients) mayOwn(owner string) bool {
+	return owner == "" || c.owners[owner] < sharePerFree*(MaxClients-len(c.sessions))
+}
+
+func (c *clients) disown(owner string) {
+	if c.owners[owner]--; c.owners[owner] <= 0 {
+		delete(c.owners, owner)
+	}
 }
 
 func (n *Node) nodeHello() *quoratev1.NodeHello {
@@ -207,19 +236,29 @@ func (c *clients) push(now quota.Time) {
 	if len(pushed) == 0 {
 		return
 	}
-	merged := map[quota.NodeID]*quota.Grant{}
+	type message struct {
+		grant *quota.Grant
+		bytes int
+	}
+	merged := map[quota.NodeID]message{}
 	for i := range pushed {
 		g := &pushed[i]
+		size := 0
+		for j := range g.Entries {
+			size += quota.EntrySize(g.Entries[j].Key.LimitName, g.Entries[j].Key.Key)
+		}
 		m := merged[g.To]
-		if m != nil && m.Term == g.Term && m.At == g.At && len(m.Entries)+len(g.Entries) <= peerproto.MaxEntries {
-			m.Entries = append(m.Entries, g.Entries...)
+		if m.grant != nil && m.grant.Term == g.Term && m.grant.At == g.At && len(m.grant.Entries)+len(g.Entries) <= peerproto.MaxEntries && m.bytes+size <= maxClientTold {
+			m.grant.Entries = append(m.grant.Entries, g.Entries...)
+			m.bytes += size
+			merged[g.To] = m
 			continue
 		}
-		c.send(m)
-		merged[g.To] = g
+		c.send(m.grant)
+		merged[g.To] = message{g, size}
 	}
-	for _, g := range merged {
-		c.send(g)
+	for _, m := range merged {
+		c.send(m.grant)
 	}
 }
 

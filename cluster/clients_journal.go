@@ -36,6 +36,7 @@ type clientJournal struct {
 	list    []quota.Afterlife // of earlier, until it is forgotten
 	opened  quota.Time
 	debts   []*clientDebt
+	owed    int64 // bytes of debts
 	askAt   quota.Time
 }
 
@@ -64,11 +65,13 @@ type clientDebt struct {
 	node quota.NodeID
 	attach.Settlement
 	since quota.Time
+	size  int64
 }
 
 const (
-	// maxDebts bounds those, and debtFor how long the node is waited for.
+	// maxDebts bounds those, maxOwed their bytes, and debtFor how long the node is waited for.
 	maxDebts = 4096
+	maxOwed  = 64 << 20
 	debtFor  = 10 * time.Minute
 	// placesFor is how long what was noted of an attachment is kept after the last
 	// report of it; longer than a broken one waits to be settled. Of a key that was
@@ -245,8 +248,14 @@ func (c *clientJournal) know(m *attach.Settlement) {
 func (c *clientJournal) owe(now quota.Time, m *attach.Settlement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.debts) < maxDebts {
-		c.debts = append(c.debts, &clientDebt{node: m.Node, Settlement: *m, since: now})
+	c.oweAgain(&clientDebt{node: m.Node, Settlement: *m, since: now, size: settlementSize(&m.Report)})
+}
+
+// oweAgain adds a debt if there is room. mu is held.
+func (c *clientJournal) oweAgain(d *clientDebt) {
+	if len(c.debts) < maxDebts && c.owed+d.size <= maxOwed {
+		c.owed += d.size
+		c.debts = append(c.debts, d)
 	}
 }
 
@@ -259,12 +268,14 @@ func (c *clientJournal) due(now quota.Time, present func(quota.NodeID) bool) (ou
 	}
 	c.askAt = now.Add(100 * time.Millisecond)
 	kept := c.debts[:0]
+	c.owed = 0
 	for _, d := range c.debts {
 		switch {
 		case present(d.node):
 			out = append(out, d)
 		case now.Sub(d.since) < debtFor:
 			kept = append(kept, d)
+			c.owed += d.size
 		}
 	}
 	clear(c.debts[len(kept):])
@@ -293,7 +304,7 @@ func (n *Node) correct() {
 			if err := n.correctOne(ctx, d); err != nil {
 				n.log.Debug("an inherited attachment cannot be compared yet", "node", d.node, "err", err)
 				c.mu.Lock()
-				c.debts = append(c.debts, d)
+				c.oweAgain(d)
 				c.mu.Unlock()
 			}
 		}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/branch"
-	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -21,56 +22,95 @@ import (
 type settling struct {
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
+	all    *atomic.Int64 // bytes of all sessions
 
 	mu    sync.Mutex
 	list  []*last // complete; the first is under way
-	parts map[quota.Term]*last
+	begun *last   // whose last part has not come
+	bytes int64   // of all of them
 }
 
-// last is the last report of an attachment, of one or several messages.
+// last is the last report of an attachment.
 type last struct {
-	attach.Settlement
-	messages int
+	term   quota.Term
+	parts  []attach.Settlement // in order
+	bytes  int64
+	spoilt bool // a part is missing, or had no room: what follows is dropped too
 }
 
-// maxLastKeys bounds the keys of one attachment that are settled.
-const maxLastKeys = attach.MaxSettling * peerproto.MaxEntries
+// Bounds of settlements that wait, in bytes: those of one session, and of all. What finds no
+// room is repeated by the process.
+const (
+	maxSettling    = 64 << 20
+	maxAllSettling = 512 << 20
+)
 
-func (q *settling) init() {
+func (q *settling) init(all *atomic.Int64) {
+	q.all = all
 	q.ctx, q.cancel = context.WithCancel(context.Background())
-	q.parts = map[quota.Term]*last{}
 }
 
-// add takes a message, and reports whether somebody has to begin with the list.
+// add takes a part, and reports whether somebody has to begin with the list.
 func (q *settling) add(m *attach.Settlement) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.parts[m.Report.Term]
-	switch {
-	case l == nil:
-		l = &last{Settlement: *m}
-	case m.Report.Seq <= l.Report.Seq: // it is repeated, from the first
-		l = &last{Settlement: *m}
-	case len(l.Report.Entries)+len(m.Report.Entries) <= maxLastKeys:
-		l.Report.Entries = append(l.Report.Entries, m.Report.Entries...)
-		l.Report.Seq, l.Report.Full = m.Report.Seq, m.Report.Full
-	default:
+	r, l := &m.Report, q.begun
+	if m.Part == 1 { // maybe again, from the first
+		q.free(l)
+		l = &last{term: r.Term}
+		q.begun = l
+	}
+	if l == nil || l.term != r.Term {
 		return false
 	}
-	l.messages++
-	if !l.Report.Full {
-		if len(q.parts) < attach.MaxSettling {
-			q.parts[m.Report.Term] = l
-		}
+	if l.spoilt = l.spoilt || m.Part != len(l.parts)+1 || !q.book(l, settlementSize(r)); l.spoilt {
+		q.free(l)
+	} else {
+		l.parts = append(l.parts, *m)
+	}
+	if !r.Full {
 		return false
 	}
-	delete(q.parts, m.Report.Term)
-	same := func(o *last) bool { return o.Report.Term == l.Report.Term }
-	if len(q.list) >= attach.MaxSettling || slices.ContainsFunc(q.list, same) {
+	q.begun = nil
+	same := func(o *last) bool { return o.term == l.term }
+	if l.spoilt || len(q.list) >= attach.MaxSettling || slices.ContainsFunc(q.list, same) {
+		q.free(l)
 		return false
 	}
 	q.list = append(q.list, l)
 	return len(q.list) == 1
+}
+
+// settlementSize is about what a part takes in memory.
+func settlementSize(r *quota.Report) int64 {
+	size := 1 << 10
+	for i := range r.Entries {
+		size += quota.EntrySize(r.Entries[i].Key.LimitName, r.Entries[i].Key.Key)
+	}
+	return int64(size)
+}
+
+// book counts the bytes of a part; false if there is no room. mu is held.
+func (q *settling) book(l *last, size int64) bool {
+	if q.bytes+size > maxSettling {
+		return false
+	}
+	if q.all.Add(size) > maxAllSettling {
+		q.all.Add(-size)
+		return false
+	}
+	q.bytes, l.bytes = q.bytes+size, l.bytes+size
+	return true
+}
+
+// free drops what there is of a settlement. mu is held.
+func (q *settling) free(l *last) {
+	if l == nil {
+		return
+	}
+	q.all.Add(-l.bytes)
+	q.bytes -= l.bytes
+	l.parts, l.bytes = nil, 0
 }
 
 // next takes the first off the list, and returns the one that follows; nil if there
@@ -78,10 +118,21 @@ func (q *settling) add(m *attach.Settlement) bool {
 func (q *settling) next() *last {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.free(q.list[0])
 	if q.list = q.list[1:]; len(q.list) == 0 {
 		return nil
 	}
 	return q.list[0]
+}
+
+// end says that no more parts come. What is complete is still settled, as far as it is
+// under way.
+func (q *settling) end() {
+	q.cancel()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.free(q.begun)
+	q.begun = nil
 }
 
 // Settle implements attach.Session.
@@ -98,19 +149,18 @@ func (s *session) settleAll() {
 	l := q.list[0]
 	q.mu.Unlock()
 	for ; l != nil; l = q.next() {
-		if l.Node != s.node.cfg.Self { // it may take a while: say that it is being worked on
+		node := l.parts[0].Node
+		if node != s.node.cfg.Self { // it may take a while: say that it is being worked on
 			s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{}}})
 		}
-		outcome, err := s.node.settleClient(q.ctx, &l.Settlement)
+		outcome, err := s.node.settleClient(q.ctx, l.parts)
 		if err != nil {
-			s.node.log.Debug("an attachment cannot be settled yet", "client", s.id, "attachment", l.Report.Term, "node", l.Node, "err", err)
+			s.node.log.Debug("an attachment cannot be settled yet", "client", s.id, "attachment", l.term, "node", node, "err", err)
 			outcome = "later"
 		}
 		s.node.stats.settlements.WithLabelValues(outcome).Inc()
-		for range l.messages {
-			if err == nil {
-				s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: uint64(l.Report.Term)}}})
-			}
+		if err == nil {
+			s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{Attachment: uint64(l.term)}}})
 		}
 	}
 }
@@ -121,23 +171,25 @@ var settlementOutcomes = []string{"own", "relayed", "inherited", "later"}
 // settleClient books the last report of an attachment, once: at the node that it was
 // to if that process lives, or at a later process of that node; else here, as far as
 // the client does not know it to be acknowledged. An error says that nobody knows yet
-// which it is; then nothing is booked.
-func (n *Node) settleClient(ctx context.Context, m *attach.Settlement) (outcome string, err error) {
-	if m.Node == n.cfg.Self {
-		return "own", n.settleOwn(ctx, m)
+// which it is, or that a part is not booked: repeated, what is booked changes nothing.
+func (n *Node) settleClient(ctx context.Context, parts []attach.Settlement) (outcome string, err error) {
+	node := parts[0].Node
+	if node == n.cfg.Self {
+		return "own", n.settleOwn(ctx, parts)
 	}
-	switch life, alive := n.lifeOf(m.Node); {
+	switch life, alive := n.lifeOf(node); {
 	case alive:
-		err := n.relaySettlement(ctx, m)
-		if remote, ok := errors.AsType[*wire.RemoteError](err); !ok || remote.Text != unknownCall {
-			return "relayed", err
+		for i := range parts {
+			if err = n.relaySettlement(ctx, &parts[i]); err != nil {
+				break
+			}
 		}
-		// An earlier version, which never had clients.
+		return "relayed", err
 	case life == unknownLife, life == lostLife:
 	default:
-		return "", fmt.Errorf("node %s is not connected, and may live", m.Node)
+		return "", fmt.Errorf("node %s is not connected, and may live", node)
 	}
-	return "inherited", n.inherit(ctx, m)
+	return "inherited", n.inherit(ctx, parts)
 }
 
 // lives of other nodes, as far as is known here.
@@ -145,7 +197,7 @@ type life uint8
 
 const (
 	unknownLife life = iota // no member
-	lostLife                // its process has ended, and there is no other
+	lostLife                // its process has ended, or is out of reach for longer than a lease and refuses connections
 	hiddenLife              // not connected
 	presentLife
 )
@@ -160,26 +212,37 @@ func (n *Node) lifeOf(id quota.NodeID) (l life, alive bool) {
 		switch {
 		case p.up:
 			l = presentLife
-		case p.dead:
+		case p.dead, p.refused && time.Since(p.since) >= n.lease():
 			l = lostLife
 		}
 	})
 	return l, l == presentLife
 }
 
-// settleOwn settles an attachment to this node. One that this process does not know
-// was to an earlier process, or has been forgotten.
-func (n *Node) settleOwn(ctx context.Context, m *attach.Settlement) error {
-	if m.Life == n.inc {
-		err := n.final(&m.Report)
-		if !errors.Is(err, branch.ErrUnknown) {
+// settleOwn settles an attachment to this node, which may have been to an earlier process.
+// One that this process should know and does not never was: nothing is booked then, and
+// there is nothing more to settle.
+func (n *Node) settleOwn(ctx context.Context, parts []attach.Settlement) error {
+	for i := range parts {
+		m := &parts[i]
+		if m.Life != n.inc {
+			n.clients.journal.know(m)
+			continue
+		}
+		switch err := n.final(&m.Report); {
+		case errors.Is(err, branch.ErrForgotten):
+			n.inheritNow(parts[i : i+1])
+		case errors.Is(err, branch.ErrUnknown):
+			n.log.Debug("a client settles an attachment that never was", "client", m.Report.From, "attachment", m.Report.Term)
+			return nil
+		case err != nil:
 			return err
 		}
-		n.inheritNow(&m.Report)
+	}
+	if parts[0].Life == n.inc {
 		return nil
 	}
-	n.clients.journal.know(m)
-	return n.inherit(ctx, m)
+	return n.inherit(ctx, parts)
 }
 
 func (n *Node) final(r *quota.Report) error {
@@ -187,23 +250,26 @@ func (n *Node) final(r *quota.Report) error {
 	defer n.clients.mu.Unlock()
 	defer n.clients.poke()
 	err := n.clients.branch.Final(n.clock.now(), r)
-	if err == nil {
+	if err == nil && r.Full {
 		n.clients.journal.drop(inheritance{r.From, r.Incarnation, r.Term})
 	}
 	return err
 }
 
-func (n *Node) inheritNow(r *quota.Report) {
+func (n *Node) inheritNow(parts []attach.Settlement) {
 	n.clients.mu.Lock()
 	defer n.clients.mu.Unlock()
 	defer n.clients.poke()
-	n.clients.branch.Inherit(n.clock.now(), r)
+	for i := range parts {
+		n.clients.branch.Inherit(n.clock.now(), &parts[i].Report)
+	}
 }
 
 // inherit books what a dead process had not acknowledged, unless another node has
 // done so: the client may have begun to settle with that.
-func (n *Node) inherit(ctx context.Context, m *attach.Settlement) error {
-	done, err := n.beginInheriting(&m.Report)
+func (n *Node) inherit(ctx context.Context, parts []attach.Settlement) error {
+	r, life := &parts[0].Report, parts[0].Life
+	done, err := n.beginInheriting(r)
 	switch {
 	case errors.Is(err, errSettled): // it is repeated
 		return nil
@@ -211,12 +277,9 @@ func (n *Node) inherit(ctx context.Context, m *attach.Settlement) error {
 		return err
 	}
 	defer done()
-	ask := &peerv1.CallClient{Client: string(m.Report.From), Incarnation: uint64(m.Report.Incarnation), Attachment: uint64(m.Report.Term), NodeIncarnation: uint64(m.Life)}
+	ask := &peerv1.CallClient{Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(life)}
 	for _, id := range n.routes.upNodes() {
 		settled, err := n.callClient(ctx, id, ask)
-		if remote, ok := errors.AsType[*wire.RemoteError](err); ok && remote.Text == unknownCall {
-			continue
-		}
 		if err != nil {
 			return fmt.Errorf("whether node %s has settled it: %w", id, err)
 		}
@@ -227,9 +290,11 @@ func (n *Node) inherit(ctx context.Context, m *attach.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n.inheritNow(&m.Report)
-	if m.Node != n.cfg.Self {
-		n.clients.journal.owe(n.clock.now(), m)
+	n.inheritNow(parts)
+	for i := range parts {
+		if parts[i].Node != n.cfg.Self {
+			n.clients.journal.owe(n.clock.now(), &parts[i])
+		}
 	}
 	return nil
 }
@@ -292,11 +357,11 @@ func (n *Node) onClient(ctx context.Context, c *peerv1.CallClient) (*peerv1.Call
 		return &peerv1.CallClientResult{Settled: settled}, err
 	}
 	r := peerproto.DecodeReport(at.From, c.GetReport())
-	r.Incarnation, r.Term, r.Full = at.Incarnation, at.Term, true
+	r.Incarnation, r.Term = at.Incarnation, at.Term
 	if c.GetBooked() {
 		return &peerv1.CallClientResult{Booked: n.clients.journal.booked(quota.Incarnation(c.GetNodeIncarnation()), &r)}, nil
 	}
-	err := n.settleOwn(ctx, &attach.Settlement{Node: n.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r})
+	err := n.settleOwn(ctx, []attach.Settlement{{Node: n.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r}})
 	return &peerv1.CallClientResult{Settled: err == nil}, err
 }
 

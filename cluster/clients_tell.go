@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/limitproto"
@@ -102,30 +104,36 @@ func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key 
 
 // overrideTold is what a client was told of the override of a key that it has open.
 type overrideTold struct {
-	quota.Override      // zero: there is none
-	parted         bool // the client has let go of the key since, and may have forgotten
+	override *quota.Override // nil: there is none
+	parted   bool            // the client has let go of the key since, and may have forgotten
 }
 
-// told reports whether the client knows of an override.
-func (t *overrideTold) told() bool { return t.Key.Key != "" }
+// maxParted bounds the keys of a session that it let go of and had overrides.
+const maxParted = 4096
 
 // tellOverrides tells the overrides of keys that the client has opened, before their
-// first grant.
-func (s *session) tellOverrides(entries []quota.ReportEntry) {
+// first grant. Of a key that the branch has not opened nothing is kept: r is what the
+// client said, g what the branch answers. clients.mu is held.
+func (s *session) tellOverrides(r *quota.Report, g *quota.Grant) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()
 	var list []*quoratev1.ClientOverride
-	for i := range entries {
-		k := overrideKey(entries[i].Key)
+	answers := g.Entries
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		answered := len(answers) > 0 && answers[0].Key == e.Key
+		if answered {
+			answers = answers[1:]
+		}
+		k := overrideKey(e.Key)
 		have, known := s.open[k]
-		switch {
-		case entries[i].Final && !have.told():
-			delete(s.open, k)
-		case entries[i].Final:
-			have.parted = true
-			s.open[k] = have
-		case !known || have.parted:
+		switch open := answered && !e.Final; {
+		case open && (!known || have.parted):
 			list = s.learn(list, k)
+		case !open && known && have.override == nil:
+			delete(s.open, k)
+		case !open && known && !have.parted:
+			list = s.part(list, k, have)
 		}
 	}
 	s.tell(list)
@@ -134,12 +142,28 @@ func (s *session) tellOverrides(entries []quota.ReportEntry) {
 // learn looks an override up, and adds it to the list if there is one. keysMu is held.
 func (s *session) learn(list []*quoratev1.ClientOverride, k quota.Key) []*quoratev1.ClientOverride {
 	o := s.node.meta.Override(k)
+	s.open[k] = overrideTold{override: o}
 	if o == nil {
-		s.open[k] = overrideTold{}
 		return list
 	}
-	s.open[k] = overrideTold{Override: *o}
 	return append(list, clientOverride(k, o))
+}
+
+// part keeps the override of a key that the client has let go of. Where there are too many, that of
+// the oldest ends for the client: it learns it again with the key. keysMu is held.
+func (s *session) part(list []*quoratev1.ClientOverride, k quota.Key, have overrideTold) []*quoratev1.ClientOverride {
+	have.parted = true
+	s.open[k] = have
+	if s.parted = append(s.parted, k); len(s.parted) <= maxParted {
+		return list
+	}
+	oldest := s.parted[0]
+	s.parted = s.parted[1:]
+	if !s.open[oldest].parted {
+		return list
+	}
+	delete(s.open, oldest)
+	return append(list, clientOverride(oldest, nil))
 }
 
 // overridden tells what has changed of keys, or of all that the client has.
@@ -164,14 +188,14 @@ func (s *session) overridden(keys []quota.Key, all bool) {
 func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have overrideTold) []*quoratev1.ClientOverride {
 	o := s.node.meta.Override(k)
 	switch {
-	case o == nil && !have.told(), o != nil && *o == have.Override:
+	case o == nil && have.override == nil, o != nil && have.override != nil && *o == *have.override:
 		return list
 	case o == nil && have.parted:
 		delete(s.open, k)
 	case o == nil:
 		s.open[k] = overrideTold{}
 	default:
-		s.open[k] = overrideTold{*o, have.parted}
+		s.open[k] = overrideTold{o, have.parted}
 	}
 	return append(list, clientOverride(k, o))
 }
@@ -179,7 +203,13 @@ func (s *session) compare(list []*quoratev1.ClientOverride, k quota.Key, have ov
 // tell sends overrides, in messages of bounded size.
 func (s *session) tell(list []*quoratev1.ClientOverride) {
 	for len(list) > 0 {
-		n := min(len(list), peerproto.MaxEntries)
+		n, size := 0, 0
+		for n < min(len(list), peerproto.MaxEntries) {
+			if size += proto.Size(list[n]) + 8; n > 0 && size > maxClientTold {
+				break
+			}
+			n++
+		}
 		s.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Overrides{Overrides: &quoratev1.ClientOverrides{Overrides: list[:n:n]}}})
 		list = list[n:]
 	}

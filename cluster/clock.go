@@ -4,16 +4,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // clock is the node's time: it starts with the wall clock, runs with the
 // monotonic one, and is steered towards the wall clock, which windows are made
-// of. It never stands still, runs back or jumps: while it is wrong it runs up to
-// maxSteer faster or slower.
+// of. Once the node decides it never stands still or runs back: while it is
+// wrong it runs up to maxSteer faster or slower. It leaps by the time in which the
+// machine was suspended: leases have run out meanwhile.
+//
+// A wall clock that most nodes contradict is corrected by what theirs say. At the start,
+// before the node opens its groups, the clock is set at once.
 type clock struct {
-	start   time.Time
-	segment atomic.Pointer[segment]
+	wall       func() time.Time // time.Now, unless tests have another
+	passed     *elapsed.Clock
+	segment    atomic.Pointer[segment]
+	correction atomic.Int64 // what the wall clock is behind most nodes', in nanoseconds; 0 if they agree
 }
 
 // segment is a stretch of time in which the clock runs evenly.
@@ -28,16 +35,27 @@ const (
 	steerEvery = time.Second
 )
 
-func (c *clock) init() {
-	now := time.Now()
-	c.start = now
-	c.segment.Store(&segment{at: quota.Time(now.UnixNano())})
+func (c *clock) init(wall func() time.Time) {
+	if c.wall = wall; wall == nil {
+		c.wall = time.Now
+	}
+	c.passed = elapsed.New()
+	c.set()
+}
+
+// set has the clock say what the wall clock says, corrected.
+func (c *clock) set() {
+	c.segment.Store(&segment{from: c.mono(), at: c.corrected()})
+}
+
+func (c *clock) corrected() quota.Time {
+	return quota.Time(c.wall().UnixNano() + c.correction.Load())
 }
 
 func (c *clock) now() quota.Time { return c.segment.Load().now(c.mono()) }
 
-// mono is how long the process has been running, whatever the wall clock did.
-func (c *clock) mono() time.Duration { return time.Since(c.start) }
+// mono is how long the process has been running or suspended, whatever the wall clock did.
+func (c *clock) mono() time.Duration { return c.passed.Since() }
 
 // now is the time when mono has passed since the start.
 func (s *segment) now(mono time.Duration) quota.Time {
@@ -48,7 +66,7 @@ func (s *segment) now(mono time.Duration) quota.Time {
 // steer begins a segment that takes the clock towards the wall clock within
 // steerEvery, or as far as it may.
 func (c *clock) steer() {
-	c.segment.Store(c.segment.Load().towards(c.mono(), quota.Time(time.Now().UnixNano())))
+	c.segment.Store(c.segment.Load().towards(c.mono(), c.corrected()))
 }
 
 func (s *segment) towards(mono time.Duration, wall quota.Time) *segment {

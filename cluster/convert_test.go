@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"math"
 	"reflect"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,5 +19,31 @@ func TestConvertLevel(t *testing.T) {
 	want.Applied = 0 // every replica has its own
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("stored:\n%+v\nbefore:\n%+v", got, want)
+	}
+}
+
+// TestMaxSize: no line is larger, encoded, than it is counted when checkpoints and snapshots are cut.
+func TestMaxSize(t *testing.T) {
+	kl := filltest.Filled[quota.KeyLevel](t)
+	for _, value := range []int64{-1, math.MaxInt64} { // the longest varints
+		set := func(v reflect.Value) {
+			for _, f := range v.Fields() {
+				switch f.Kind() {
+				case reflect.Int64:
+					f.SetInt(value)
+				case reflect.Uint64:
+					f.SetUint(math.MaxUint64)
+				}
+			}
+		}
+		set(reflect.ValueOf(&kl).Elem())
+		for i := range kl.Marks {
+			set(reflect.ValueOf(&kl.Marks[i]).Elem())
+		}
+		line := encodeLevel(kl)
+		line.AtUnixNanos = value
+		if size := proto.Size(&raftlogv1.Checkpoint{Levels: []*raftlogv1.KeyLevel{line}}); size > kl.MaxSize() {
+			t.Errorf("%d bytes, counted as %d", size, kl.MaxSize())
+		}
 	}
 }

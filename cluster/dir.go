@@ -21,9 +21,8 @@ type identity struct {
 	Node        quota.NodeID `json:"node"`
 	Ranges      int          `json:"ranges"`
 	Incarnation uint64       `json:"incarnation"`
-	// First is the first incarnation with these data; 0 for data from before this was
-	// written down.
-	First uint64 `json:"first,omitempty"`
+	// First is the first incarnation with these data.
+	First uint64 `json:"first"`
 
 	// Joined has the members of when this node joined, by peer address; none for
 	// one that made its cluster. A node that ends before it has a copy of the

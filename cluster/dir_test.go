@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -129,13 +128,6 @@ func TestFirstIncarnation(t *testing.T) {
 		if inc, first := open(); first != made || inc <= first {
 			t.Errorf("with logs: first %d, want %d, of %d", first, made, inc)
 		}
-	}
-	earlier := fmt.Sprintf(`{"format": 1, "cluster": "c", "node": "n1", "ranges": 1, "incarnation": %d}`, made)
-	if err := os.WriteFile(filepath.Join(cfg.Dir, "node.json"), []byte(earlier), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if inc, first := open(); first != 0 || inc <= made {
-		t.Errorf("of an earlier version: first %d of %d", first, inc)
 	}
 	if err := os.RemoveAll(logs); err != nil {
 		t.Fatal(err)

@@ -14,9 +14,11 @@
 //   - The member loop is the only one that drives the aggregator (Collect,
 //     Apply, SetLeader, SetLimits, Sweep); everybody else puts work into its
 //     bounded inbox. Check runs on the callers' goroutines.
-//   - A seat is a range led here: a ledger under a mutex of its own. Reports are
-//     booked on the goroutine that read them; that is about a microsecond a key.
-//   - The keeper checkpoints and sweeps the seats.
+//   - A seat is a range led here: a ledger under a mutex of its own. The goroutine that
+//     reads a connection waits for none of them: reports of a member are booked by one of
+//     their own, and those to a range that is busy by one of that range (intake.go).
+//   - The keeper checkpoints and sweeps the seats. What members wait for the saver
+//     writes, in entries of its own, also between those of the keeper.
 //   - The herald sends beacons, and waits for nothing else.
 //
 // # Who leads
@@ -59,10 +61,9 @@
 //
 // A node says its level in the handshake. Entries of the log that a level brought are
 // proposed only when the cluster is at it: an earlier version skips what it does not
-// know, and would hold another state for ever. Before there is a membership the
-// cluster is at level 0: changes of members and of who may do what, and backups while
-// a node of an earlier version is connected, are refused with the names of those that
-// hold it up. From level 1 on whoever can do less is refused in the handshake.
+// know, and would hold another state for ever. The meta leader raises the cluster's level
+// when every living member has a higher one; from then on whoever has a lower level is
+// refused in the handshake. docs/formats.md says how a release brings a new level.
 //
 // # Data that are lost
 //
@@ -125,7 +126,9 @@
 // Policies: 10,000 configs of at most account.MaxPolicies policies and 4 MiB, 64 MiB
 // in all, as policyConfig.size counts them.
 // Inbox: 4096 messages; a grant that finds it full is dropped, and the member
-// asks again. A checkpoint holds at most 4096 levels. Checks that wait for a
+// asks again. Reports of a member that wait to be booked: 32 MiB of frames, and as much in
+// backlogs of busy ranges; what finds no room is dropped, and reported again. A checkpoint holds at most 4096 levels and
+// 4 MiB (leader.MaxCheckpoint), a part of a range's snapshot 4096 and 16 MiB. Checks that wait for a
 // grant (at most Config.GrantWait): 1024; more do not wait.
 // Attached clients: 20,000, and as many attachments that broke.
 // Members: 256; join tokens: 1000. Groups that move at a time: 4, a step at most ten

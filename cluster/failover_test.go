@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -14,10 +13,12 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestKill: the survivors go on deciding, and no bucket is refilled.
 func TestKill(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 6, quick)
 	soft, hard, busy := limit("soft", 30, quota.Soft), limit("hard", 30, quota.Hard), limit("busy", 1_000_000, quota.Soft)
 	busy.Rate = quota.Rate{Tokens: 1_000_000, Per: time.Second}
@@ -164,9 +165,10 @@ func expired(t testing.TB, n *Node) float64 {
 	return 0
 }
 
-// TestCutOff: a node without a way to the others does not say that it is ready,
-// and knows no leaders; the others do without it.
+// TestCutOff: a node without a way to the others knows no leaders, says so, and that it decides;
+// the others do without it.
 func TestCutOff(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 3, quick)
 	lone := c.nodes["n3"]
 	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) wire.Fault {
@@ -182,8 +184,8 @@ func TestCutOff(t *testing.T) {
 				return fmt.Errorf("range %d: %s", r.Id, r.Leader)
 			}
 		}
-		if st.Ready {
-			return errors.New("it is ready")
+		if !st.Ready || st.Leaderless == "" {
+			return fmt.Errorf("ready %t (%s), leaderless %q", st.Ready, st.Reason, st.Leaderless)
 		}
 		return nil
 	})
@@ -211,6 +213,7 @@ func TestCutOff(t *testing.T) {
 
 // TestRestartAll: limits and levels survive the end of all processes.
 func TestRestartAll(t *testing.T) {
+	testspeed.Full(t)
 	for _, how := range []string{"close", "kill"} {
 		t.Run(how, func(t *testing.T) {
 			c := newTrio(t, 4)
@@ -265,6 +268,7 @@ func TestRestartAll(t *testing.T) {
 
 // TestCloseIsSafe closes nodes in odd moments.
 func TestCloseIsSafe(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4)
 	c.apply(limit("a", 1_000_000, quota.Soft))
 	stop := make(chan struct{})

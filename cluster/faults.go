@@ -10,8 +10,8 @@ import (
 // maxTroubles bounds what a node says is wrong with it.
 const maxTroubles = 20
 
-// faults is what is wrong with this node, such as a full disk.
-func (n *Node) faults() []string { return tellTroubles(n.host.Health()) }
+// faults is what is wrong with this node, such as a full disk or a wrong clock.
+func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), n.clockFaults()...) }
 
 // tellTroubles says once what is the same of many groups: a full disk is one trouble, and
 // not one for each of 256 ranges.

@@ -1,22 +1,24 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
-	"io"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestBeforeTheMembership: while a node has never been seen, nobody knows what it
-// understands. What it might not is refused, with its name, and nothing of it is in
-// the log; once it is here the cluster has a membership by itself, and all works.
+// TestBeforeTheMembership: while a node has never been seen, changes of members and of access are
+// refused, with its name, and nothing of them is in the log; once it is connected the cluster makes
+// its membership by itself, and all works.
 func TestBeforeTheMembership(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
@@ -46,30 +48,51 @@ func TestBeforeTheMembership(t *testing.T) {
 	}
 }
 
-// TestEarlierNodeIsNamed: what an earlier version would not understand is refused at
-// once while a node of it is connected.
-func TestEarlierNodeIsNamed(t *testing.T) {
-	c := unstarted(t, 1)
-	c.start("n1", nil)
-	n := c.nodes["n1"]
-	n.routes.peer("n2", func(p *peer) { p.up = true }) // it has said no level: it has not even connected
-	ctx := t.Context()
-	for what, call := range map[string]func() error{
-		"binding": func() error {
-			_, err := n.SetBinding(ctx, rbac.Binding{Identity: "client:ci", Role: "checker", Scope: rbac.Everywhere})
-			return err
-		},
-		"token":  func() error { return n.AddToken(ctx, rbac.Token{ID: "t"}) },
-		"join":   func() error { _, err := n.ChangeCluster(ctx, "test", &quoratev1.JoinRequest{Node: "n4"}); return err },
-		"backup": func() error { return n.Backup(ctx, io.Discard, func(int, int) {}) },
+// TestRaised: a release that brings level 2 raises the cluster to it when every living member has
+// it, and not before; the next restart of an older node is refused in the handshake
+// (wire.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
+func TestRaised(t *testing.T) {
+	for name, tt := range map[string]struct {
+		levels [3]uint32
+		dead   int // which member is given up; 0 is none
+		want   uint32
+	}{
+		"all have it":             {[3]uint32{2, 2, 2}, 0, 2},
+		"one has not":             {[3]uint32{2, 1, 2}, 0, 0},
+		"the one without is dead": {[3]uint32{2, 1, 2}, 2, 2},
+		"nobody else has":         {[3]uint32{1, 1, 1}, 0, 0},
 	} {
-		var refusal *members.Error
-		if err := call(); !errors.As(err, &refusal) || refusal.Kind != members.Forbidden || !strings.Contains(err.Error(), "upgrade [n2] first") {
-			t.Errorf("%s: %v", what, err)
+		stored := &raftlogv1.Membership{Level: 1, Replicas: 3}
+		for i, level := range tt.levels {
+			stored.Members = append(stored.Members, &raftlogv1.StoredMember{
+				Id: fmt.Sprintf("n%d", i+1), Peer: fmt.Sprintf("h:%d", i+1), State: uint32(members.Active), Level: level, Dead: tt.dead == i+1,
+			})
+		}
+		table := members.New(stored)
+		if got := raised(table, 2).GetLevel().GetLevel(); got != tt.want {
+			t.Errorf("%s: raised to %d, want %d", name, got, tt.want)
+		}
+		if c := raised(table, 2); c != nil {
+			next, err := table.Apply(c)
+			if err != nil || next.Level() != 2 || raised(next, 2) != nil {
+				t.Errorf("%s: level %d, %v", name, next.Level(), err)
+			}
+		}
+		if raised(table, 1) != nil {
+			t.Errorf("%s: software of level 1 raises it", name)
 		}
 	}
-	if got := encode(n.Security().Encode()); !bytes.Equal(got, encode((&rbac.Table{}).Encode())) {
-		t.Errorf("%q", got)
+}
+
+// TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
+func TestJoinOfALowerLevel(t *testing.T) {
+	table := members.New(&raftlogv1.Membership{Level: 2, Replicas: 3})
+	_, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1})
+	if err == nil || err.Error() != `version "0.1.0" of the new node has feature level 1; the cluster needs 2: use the cluster's version` {
+		t.Error(err)
+	}
+	if _, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Level: 2}); err == nil || !strings.HasPrefix(err.Error(), "token: ") {
+		t.Error(err)
 	}
 }
 

@@ -285,7 +285,7 @@ func TestLevelsMachine(t *testing.T) {
 			encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1"}}}),
 			garbage(rng))
 	}
-	replicate(t, func() machine { return newLevelsFSM(noTime) }, log)
+	replicate(t, func() machine { return newRangeFSM(noTime) }, log)
 }
 
 func TestLevelsMachineForgets(t *testing.T) {
@@ -306,9 +306,6 @@ func TestLevelsMachineForgets(t *testing.T) {
 	if got.Key.Limit != "l" || got.At+10 != got.FullAt {
 		t.Errorf("level %+v", got)
 	}
-	if err := f.Restore(bytes.NewReader([]byte{0xff})); err == nil {
-		t.Error("a broken snapshot was taken")
-	}
 }
 
 // noTime is the clock of a process in which none passes.
@@ -318,23 +315,17 @@ func noTime() time.Duration { return 0 }
 // monotonic clock, what it has read from a snapshot by when it read it.
 func TestLevelsAppliedAt(t *testing.T) {
 	mono := 10 * time.Second
-	f := newLevelsFSM(func() time.Duration { return mono })
+	r := newRangeFSM(func() time.Duration { return mono })
+	f := r.levels
 	day := int64(24 * time.Hour)
-	f.checkpoint(&raftlogv1.Checkpoint{AtUnixNanos: day, Levels: []*raftlogv1.KeyLevel{{Key: "k", FullAtUnixNanos: 2 * day}}})
+	f.checkpoint(1, &raftlogv1.Checkpoint{AtUnixNanos: day, Levels: []*raftlogv1.KeyLevel{{Key: "k", FullAtUnixNanos: 2 * day}}})
 	now := quota.Time(day).Add(time.Hour) // the wall clock was set meanwhile
 	if got := f.all(now, 12*time.Second)[0].Applied; got != now.Add(-2*time.Second) {
 		t.Errorf("applied %v before now, want 2s", now.Sub(got))
 	}
-	write, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	data := snapshot(t, r)
 	mono = time.Second // of the next process
-	if err := f.Restore(&b); err != nil {
+	if err := r.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.all(now, 4*time.Second)[0].Applied; got != now.Add(-3*time.Second) {

@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // newOne starts a cluster of one node, n1.
-func newOne(t testing.TB, ranges int) *trio {
+func newOne(t testing.TB, ranges int, change ...func(*Config)) *trio {
 	t.Helper()
-	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}}
+	c := &trio{t: t, ranges: ranges, dir: t.TempDir(), addrs: map[quota.NodeID]string{}, nodes: map[quota.NodeID]*Node{}, change: change}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,10 +96,10 @@ func (c *trio) token() string {
 	return res.(*quoratev1.CreateJoinTokenResponse).Token
 }
 
-// leave lets a node leave, and closes it when it is out.
+// leave lets a node leave, by force since few may be left, and closes it when it is out.
 func (c *trio) leave(id quota.NodeID) {
 	c.t.Helper()
-	if _, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: string(id), Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE}); err != nil {
+	if _, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: string(id), Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: true}); err != nil {
 		c.t.Fatal(err)
 	}
 	select {
@@ -117,6 +120,7 @@ func (c *trio) leave(id quota.NodeID) {
 // TestGrowth grows a cluster from one node to four and back to one, with limits
 // and counts in it.
 func TestGrowth(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}
@@ -142,9 +146,64 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestRedundancy: a node does not leave where ranges would have fewer voters than replicas asks
+// for, unless it is forced to; and no status calls a cluster healthy that the loss of one more
+// node would stop.
+func TestRedundancy(t *testing.T) {
+	testspeed.Full(t)
+	t.Parallel()
+	c := newTrio(t, 2)
+	c.seeded()
+	verdict := func(word, text string, tolerates uint32) {
+		t.Helper()
+		c.eventually(patience, word, func() error {
+			st := c.any().FullStatus(t.Context())
+			if v := health.Of(st); v.Word != word || !strings.Contains(v.Text, text) || st.GetTolerates() != tolerates {
+				return fmt.Errorf("%s: %s; tolerates %d", v.Word, v.Text, st.GetTolerates())
+			}
+			return nil
+		})
+	}
+	change := func(id string, what quoratev1.NodeChange, force bool) (string, error) {
+		res, err := c.any().ChangeCluster(t.Context(), "test", &quoratev1.ChangeNodeRequest{Node: id, Change: what, Force: force})
+		if err != nil {
+			return "", err
+		}
+		return res.(*quoratev1.ChangeNodeResponse).Warning, nil
+	}
+	verdict(health.Healthy, "all with 3 voters", 1)
+	if got, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_DRAIN, false); err != nil || got != "" {
+		t.Errorf("draining one of three: %q, %v", got, err)
+	}
+	_, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false)
+	if refused, ok := errors.AsType[*members.Error](err); !ok || refused.Kind != members.Forbidden || !strings.Contains(err.Error(), "replicas: 3") {
+		t.Fatalf("n3 leaves a cluster of three: %v", err)
+	}
+	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_ACTIVATE, false); err != nil {
+		t.Fatal(err)
+	}
+	verdict(health.Healthy, "all with 3 voters", 1)
+	c.leave("n3")
+	verdict(health.Degraded, "tolerates the loss of 0 nodes (replicas: 3 needs 3 nodes, the cluster has 2)", 0)
+	if got, err := change("n2", quoratev1.NodeChange_NODE_CHANGE_DRAIN, false); err != nil || !strings.Contains(got, "tolerates the loss of 0 nodes") {
+		t.Errorf("draining one of two: %q, %v", got, err)
+	}
+	c.join("n4", c.token())
+	verdict(health.Changing, "node n2 is drained", 1)
+	c.kill("n4")
+	c.eventually(patience, "n4 removed", func() error {
+		got, err := change("n4", quoratev1.NodeChange_NODE_CHANGE_REMOVE, false)
+		if err == nil && !strings.Contains(got, "join another node") {
+			t.Errorf("removing one of three warns %q", got)
+		}
+		return err
+	})
+}
+
 // TestOutcast: a node that was removed while it did not run, and is started again with
 // its data, finds out that it is out.
 func TestOutcast(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("waits for half a minute; left out by -short")
 	}
@@ -175,6 +234,7 @@ func TestOutcast(t *testing.T) {
 // TestStatusOfGrowth: while nodes join, no status calls a range as it should be before its
 // replicas are voters: who believes it may take a node down.
 func TestStatusOfGrowth(t *testing.T) {
+	testspeed.Full(t)
 	c := newOne(t, 16)
 	n1, token := c.any(), c.token()
 	c.join("n2", token)

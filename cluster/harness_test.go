@@ -190,7 +190,7 @@ func (c *trio) awaitReady(within time.Duration) {
 }
 
 // led says what a node lacks that is ready and knows the leaders of everything. It may be ready
-// without: for leaderGrace after it has lost one.
+// without.
 func led(st *quoratev1.GetStatusResponse) error {
 	if !st.Ready {
 		return errors.New(st.Reason)

@@ -14,13 +14,6 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// historyLevel is the feature level that brought the history: lines of it are entries of the
-// log that an earlier version skips.
-const historyLevel = 2
-
-// historyLevelled says whether every node understands lines of the history.
-func (n *Node) historyLevelled() bool { return n.meta.members.Load().Level() >= historyLevel }
-
 // Bounds of what is told.
 const (
 	maxToldBlocks = 6       // of a range, in one message
@@ -68,6 +61,14 @@ func (h *chronicle) init(n *Node) {
 	h.book = history.NewBook(h.self, now, n.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return historyHome(l, n.cfg.Ranges) })
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
 	h.ranges, h.writing = make([]telling, n.cfg.Ranges), make(chan struct{}, maxWriting)
+}
+
+// rebook begins again, before anything was counted: the clock was set.
+func (h *chronicle) rebook() {
+	n := h.node
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.book = history.NewBook(h.self, second(n.clock.now()), n.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return historyHome(l, n.cfg.Ranges) })
 }
 
 func second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
@@ -125,9 +126,6 @@ func (h *chronicle) look(now history.Second) []history.Process {
 	n := h.node
 	all := []history.Process{h.self}
 	for _, id := range n.routes.upNodes() {
-		if n.net.LevelOf(id) < historyLevel {
-			continue // it tells nothing
-		}
 		if life := n.net.LifeOf(id); life != 0 {
 			all = append(all, history.Process{Node: id, Incarnation: life})
 		}
@@ -147,9 +145,6 @@ func (h *chronicle) look(now history.Second) []history.Process {
 // gather has the ranges that are led here write what has been told.
 func (h *chronicle) gather(now history.Second, alive []history.Process) {
 	n := h.node
-	if !n.historyLevelled() {
-		return
-	}
 	for _, s := range n.seats {
 		s.listKeys(now)
 		lines, blocks, term := s.fsm.history.turn(now, alive)
@@ -229,8 +224,9 @@ func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger
 	l.LiveErrors(func(n quota.LimitName, e *quota.LiveError) {
 		was := m.of[n]
 		c := history.Counts{
-			Over:     max(0, e.OverAdmitted-was.OverAdmitted) + max(0, e.CutOff-was.CutOff),
-			Needless: max(0, e.Needless-was.Needless),
+			Over:           max(0, e.OverAdmitted-was.OverAdmitted) + max(0, e.CutOff-was.CutOff),
+			Needless:       max(0, e.Needless-was.Needless),
+			NeedlessAtMost: max(0, e.NeedlessAtMost-was.NeedlessAtMost),
 		}
 		if c != (history.Counts{}) {
 			h.book.Add(at, n, c)
@@ -348,12 +344,11 @@ func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1
 	out := &peerv1.CallHistoryTellResult{}
 	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
 	now := second(h.node.clock.now())
-	may := !h.off && h.node.historyLevelled()
 	for _, t := range c.Ranges {
 		taken := &peerv1.HistoryTaken{}
 		out.Ranges = append(out.Ranges, taken)
 		s := h.node.seats[quota.RangeID(t.Range)]
-		if s == nil || !may {
+		if s == nil || h.off {
 			continue
 		}
 		all, err := decodeTold(teller, t.Told)
@@ -384,7 +379,7 @@ func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
 // order leaves nothing incomplete.
 func (h *chronicle) goodbye(ctx context.Context) {
 	n := h.node
-	if h.off || n.host == nil || !n.historyLevelled() {
+	if h.off || n.host == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
@@ -425,7 +420,7 @@ const goodbyeLimit = 2 * time.Second
 // other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
 func (h *chronicle) handOver(ctx context.Context) {
 	n := h.node
-	if h.off || n.host == nil || !n.historyLevelled() {
+	if h.off || n.host == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)

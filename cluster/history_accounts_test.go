@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // builds is the policy of the accounts whose history is tested.
@@ -123,19 +124,12 @@ func (c *trio) leading() quota.NodeID {
 // TestHistoryAccounts: what accounts were asked for has a history as limits have. It is exact over a leader that
 // stops in order under load and starts again; a leader that is killed takes its last block along, which names it.
 func TestHistoryAccounts(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("waits for blocks of ten seconds")
 	}
 	t.Parallel() // it waits most of the time
 	c := newTrio(t, 4, quick)
-	c.eventually(patience, "all nodes understand lines of the history", func() error {
-		for _, n := range c.running() {
-			if !n.historyLevelled() {
-				return fmt.Errorf("%s does not", n.cfg.Self)
-			}
-		}
-		return nil
-	})
 	g := newCharger(c, 3000)
 	name := g.policy.LimitName()
 	g.during(c.running(), func() {})

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // unasked is an error as long as another replica has not been asked for all.
@@ -68,6 +69,7 @@ func TestHistoryFillHoles(t *testing.T) {
 // TestHistoryFill: a fourth node joins and one of the first leaves: what was stored before there was a
 // fourth is answered from its disk too, points and keys, minutes and hours.
 func TestHistoryFill(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}

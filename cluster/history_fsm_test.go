@@ -81,7 +81,7 @@ func TestHistorySnapshot(t *testing.T) {
 		t.Error("a damaged snapshot has changed the state")
 	}
 	if err := again.Restore(bytes.NewReader(before)); err != nil || !bytes.Equal(rangeSnapshot(t, again), before) {
-		t.Errorf("of an earlier version: %v", err)
+		t.Errorf("a snapshot without history: %v", err)
 	}
 	if err, failed := f.Apply(9, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{{1, 2}}}}})).(error); !failed || err == nil {
 		t.Error("a damaged line: no error")

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // hoursWorld plays three nodes with a replica of one range each, for hours of a time of its own: they count, tell
@@ -181,6 +182,7 @@ func (w *hoursWorld) check(from, end history.Second, step int) {
 // TestHistoryHours: over six hours, minutes and hours of every node are exactly what was counted, from memory
 // and from disk, whoever led and whatever started again.
 func TestHistoryHours(t *testing.T) {
+	testspeed.Full(t)
 	for seed := range uint64(2) {
 		w := newHoursWorld(t, seed)
 		begin := w.now + 3600 - w.now%3600

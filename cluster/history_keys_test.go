@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // keysWorld plays a range whose leaders list keys: leaders are killed, or hand over in order; entries of the
@@ -258,6 +259,7 @@ func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Ga
 // memory and from disk, whatever starts again and whoever leads; and what a leader that was
 // killed had not listed is in a gap.
 func TestHistoryKeysModel(t *testing.T) {
+	testspeed.Full(t)
 	for seed := range uint64(8) {
 		kills := seed%2 == 0
 		w := newKeysWorld(t, seed)

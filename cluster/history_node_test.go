@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // historyLoad is what a test has asked for, second by second of the wall clock.
@@ -126,6 +127,7 @@ func (h *historyLoad) keys(c *trio, l quota.LimitName) (listed, unattributed quo
 // TestHistory: what three nodes decided is told once, exactly: after a stop in order, which leaves
 // nothing incomplete, after its leader was killed, and after all were stopped.
 func TestHistory(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("waits for blocks of ten seconds")
 	}
@@ -133,14 +135,6 @@ func TestHistory(t *testing.T) {
 	c := newTrio(t, 4, quick)
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
-	c.eventually(patience, "all nodes understand lines of the history", func() error {
-		for _, n := range c.running() {
-			if !n.historyLevelled() {
-				return fmt.Errorf("%s does not", n.cfg.Self)
-			}
-		}
-		return nil
-	})
 	h := &historyLoad{from: second(c.nodes["n1"].clock.now()) - 1}
 	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
 	h.await(c, l.LimitName, "what was asked is told")
@@ -149,6 +143,14 @@ func TestHistory(t *testing.T) {
 		t.Errorf("of %d the lists of keys have %d, and at most %d are of no key", h.attempted, got, more)
 	}
 	h.ask(c, l.LimitName, 10)
+	p := newProcess(t, "svc") // which refuses by itself what costs more than can ever pass
+	if err := p.attach(c.nodes["n2"]); err != nil {
+		t.Fatal(err)
+	}
+	p.at.session.Refused(l.LimitName, quota.FromTokens(9001))
+	p.at.session.Refused(quota.LimitName{Namespace: "no", Limit: "such"}, quota.Most)
+	p.leave()
+	h.attempted += quota.FromTokens(9001)
 	closed := c.nodes["n1"]
 	delete(c.nodes, "n1")
 	if err := closed.Close(t.Context()); err != nil {
@@ -187,15 +189,8 @@ func TestHistory(t *testing.T) {
 // TestHistoryGoodbye: a node that stops waits for the logs of all ranges at once, however many
 // there are: none has to wait for a second for others.
 func TestHistoryGoodbye(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 32, quick)
-	c.eventually(patience, "all nodes understand lines of the history", func() error {
-		for _, n := range c.running() {
-			if !n.historyLevelled() {
-				return fmt.Errorf("%s does not", n.cfg.Self)
-			}
-		}
-		return nil
-	})
 	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
 		n := c.nodes[id]
 		n.history.goodbye(t.Context())

@@ -88,16 +88,10 @@ func (r *historyReplica) apply(data []byte) error {
 	return errors.Join(errs...)
 }
 
-// snapshot returns the state; nil if there is none, as in a cluster that has never written
-// a line.
+// snapshot returns the state.
 func (r *historyReplica) snapshot() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, lines := r.kept.Newest()
-	_, keys := r.keys.Newest()
-	if !lines && !keys {
-		return nil
-	}
 	kept := r.kept.Append(nil)
 	return r.keys.Append(append(binary.AppendUvarint(nil, uint64(len(kept))), kept...))
 }

@@ -32,6 +32,7 @@ func (n *Node) herald() {
 		case <-tick.C:
 		}
 		n.broadcast(n.beacon())
+		n.routes.hasMeta(n.Limits().Version) // noted while there is a meta leader, whoever asks later
 	}
 }
 
@@ -91,13 +92,13 @@ func (d schedule) take(now time.Time, r quota.RangeID) bool {
 func (n *Node) tend(ctx context.Context, which func(*seat) bool) {
 	slots := make(chan struct{}, 8)
 	for _, s := range n.seats {
-		if !which(s) || !s.with(func(l *leader.Ledger, now quota.Time) { l.Sweep(now) }) {
+		if !which(s) || !s.with(func(l *leader.Ledger, now quota.Time) { n.suspectAll(l, now); l.Sweep(now) }) {
 			continue
 		}
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			s.checkpoint(ctx)
+			s.checkpoint(ctx, true)
 		}()
 	}
 	for range cap(slots) { // wait for the last ones
@@ -105,7 +106,7 @@ func (n *Node) tend(ctx context.Context, which func(*seat) bool) {
 	}
 }
 
-// saver writes checkpoints that members wait for, as soon as they are wanted.
+// saver writes checkpoints of what members wait for, as soon as they are wanted.
 // What else is wanted meanwhile is in the next one.
 func (n *Node) saver() {
 	defer n.done.Done()
@@ -122,7 +123,7 @@ func (n *Node) saver() {
 			slots <- struct{}{}
 			s.hasty.Store(false)
 			busy.Go(func() {
-				s.checkpoint(ctx)
+				s.checkpoint(ctx, false)
 				<-slots
 			})
 		}
@@ -157,9 +158,9 @@ func (n *Node) announce() {
 func (n *Node) beacon() *peerv1.Beacon {
 	b := &peerv1.Beacon{}
 	for _, s := range n.seats {
-		s.with(func(l *leader.Ledger, _ quota.Time) {
-			b.Leads = append(b.Leads, &peerv1.Lead{Range: uint32(s.id), Term: uint64(l.Term())})
-		})
+		if term := s.leads.Load(); term > 0 { // without its lock: a range that is busy holds up no beacon
+			b.Leads = append(b.Leads, &peerv1.Lead{Range: uint32(s.id), Term: term})
+		}
 	}
 	if g := n.host.Group(metaGroup); g != nil {
 		switch id, term, serving := g.Leader(); {
@@ -174,7 +175,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 	b.MembersRevision = n.meta.members.Load().Revision()
 	clients, _ := n.clients.count()
 	b.Clients = uint32(clients)
-	b.LimitsVersion = n.Limits().Version
+	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.wall().UnixNano()
 	// After asking who serves: a leader's limits are complete. While its own table is still to take
 	// them over it is no leader to anybody who asks for the newest.
 	if b.Meta && b.LimitsVersion < n.meta.current().Version {
@@ -212,17 +213,33 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 			n.post(func(quota.Time) { n.agg.SetLeader(r, from, term) })
 		}
 	}
-	n.routes.keepOnly(from, leads)
+	n.tellLost(n.routes.keepOnly(from, leads))
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
+	n.wallOf(from, b.WallUnixNanos)
 	n.routes.peer(from, func(p *peer) {
 		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
 		p.members, p.clients = b.MembersRevision, b.Clients
 	})
 }
 
-// onPeer is told when a peer comes, is lost, or is definitely dead.
+// tellLost tells the aggregator which ranges have lost their leaders.
+func (n *Node) tellLost(lost []quota.RangeID) {
+	for _, r := range lost {
+		n.agg.LeaderLost(n.clock.now(), r)
+	}
+}
+
+// suspectAll tells a ledger which members have probably ended. It is told again and again,
+// because a report that was on its way clears a suspicion.
+func (n *Node) suspectAll(l *leader.Ledger, now quota.Time) {
+	for _, id := range n.routes.refusedNodes() {
+		l.Suspect(now, id)
+	}
+}
+
+// onPeer is told when a peer comes, is lost, has probably ended, or is definitely dead.
 func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 	lost := false
 	n.routes.peer(id, func(p *peer) {
@@ -230,7 +247,7 @@ func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 			p.since = time.Now()
 		}
 		lost = p.up && e != wire.Up && !p.parting
-		p.up, p.dead, p.parting = e == wire.Up, e == wire.Dead, p.parting && e != wire.Up
+		p.up, p.refused, p.dead, p.parting = e == wire.Up, e == wire.Refused, e == wire.Dead, p.parting && e != wire.Up
 	})
 	if lost && !n.isOut() { // nobody lets in who is out of the cluster
 		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
@@ -238,11 +255,18 @@ func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
 	switch e {
 	case wire.Up:
 		n.announce()
-	case wire.Dead:
-		n.routes.lost(id)
+	case wire.Refused, wire.Removed:
+		n.tellLost(n.routes.lost(id))
 		n.host.PeerDead(id)
 		for _, s := range n.seats {
-			s.with(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id) })
+			s.with(func(l *leader.Ledger, now quota.Time) { l.Suspect(now, id) })
+		}
+	case wire.Dead:
+		n.tellLost(n.routes.lost(id))
+		n.host.PeerDead(id)
+		before := n.net.EndedBefore(id)
+		for _, s := range n.seats {
+			s.with(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id, before) })
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -29,7 +30,8 @@ func (n *Node) Key(ctx context.Context, k quota.Key) ([]*quoratev1.KeyRate, erro
 
 // ResetKey makes a key as good as new, in all tiers of its limit, parents
 // excepted: full, without debt. What nodes hold of it stays theirs. It waits for a
-// leader as Key does; after an error some tiers may have been reset.
+// leader as Key does; after an error some tiers may have been reset. After an UnknownError the
+// tier that it names may have been: whoever resets again forgets what was used since.
 func (n *Node) ResetKey(ctx context.Context, k quota.Key) error {
 	_, err := n.counters(ctx, k, true)
 	return err
@@ -57,26 +59,43 @@ func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quorat
 	return out, nil
 }
 
-// awaitCounter asks again while the range has no leader, until ctx ends.
+// awaitCounter asks again while the range has no leader, until ctx ends. A reset whose answer was
+// lost is asked for under the same id.
 func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
+	var id resetID
+	if reset {
+		_, _ = rand.Read(id[:]) // never fails
+	}
+	lost := false
 	for {
-		rate, err := n.counter(ctx, k, reset)
+		rate, err := n.counter(ctx, k, &peerv1.CallKeys{
+			Reset_: reset, RequestId: id[:], Repeated: lost,
+			Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key}},
+		})
 		if none := (*NoLeaderError)(nil); !errors.As(err, &none) {
 			return rate, err
 		}
+		lost = lost || reset && errors.Is(err, errInDoubt)
 		select {
 		case <-ctx.Done():
+			if lost {
+				err = resetUnknown(k)
+			}
 			return nil, err
 		case <-time.After(retryPause):
 		}
 	}
 }
 
-// counter asks the leader of one counter's range.
-func (n *Node) counter(ctx context.Context, k quota.Key, reset bool) (*quoratev1.KeyRate, error) {
-	ask := &peerv1.CallKeys{Reset_: reset, Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key}}}
+func resetUnknown(k quota.Key) error {
+	return &UnknownError{fmt.Sprintf("%v may have been reset; look at it before you reset it again", k)}
+}
+
+// counter asks the leader of one counter's range. A NoLeaderError is errInDoubt too if the leader
+// may have done what was asked.
+func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (*quoratev1.KeyRate, error) {
 	res := n.ownCounters(ask)
-	if len(res.Keys[0]) == 0 {
+	if len(res.Keys[0]) == 0 && !res.Unknown {
 		r := shard.Of(k, n.cfg.Ranges)
 		to := n.routes.leader(r)
 		if to == "" || to == n.cfg.Self {
@@ -84,9 +103,16 @@ func (n *Node) counter(ctx context.Context, k quota.Key, reset bool) (*quoratev1
 		}
 		c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
 		if err != nil {
-			return nil, &NoLeaderError{fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
+			silent := &NoLeaderError{fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
+			if unsent(err) {
+				return nil, silent
+			}
+			return nil, fmt.Errorf("%w: %w", silent, errInDoubt)
 		}
 		res = c.GetKeysResult()
+	}
+	if res.GetUnknown() {
+		return nil, resetUnknown(k)
 	}
 	if len(res.GetKeys()) != 1 || len(res.Keys[0]) == 0 {
 		return nil, &NoLeaderError{fmt.Sprintf("the range of %v is changing its leader", k)}
@@ -98,6 +124,9 @@ func (n *Node) counter(ctx context.Context, k quota.Key, reset bool) (*quoratev1
 // ownCounters answers for the ranges led here.
 func (n *Node) ownCounters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 	out := &peerv1.CallKeysResult{Keys: make([][]byte, len(ask.Keys))}
+	if ask.Reset_ && len(ask.RequestId) != len(resetID{}) {
+		return out
+	}
 	for i, c := range ask.Keys {
 		k := key(c.Namespace, c.Limit, c.Key)
 		s := n.seats[shard.Of(k, n.cfg.Ranges)]
@@ -105,8 +134,13 @@ func (n *Node) ownCounters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 			continue
 		}
 		s.with(func(l *leader.Ledger, now quota.Time) {
-			if ask.Reset_ {
+			if ask.Reset_ && !s.resets.done(resetID(ask.RequestId)) {
+				if ask.Repeated {
+					out.Unknown = true
+					return
+				}
 				l.Reset(now, k)
+				s.resets.add(resetID(ask.RequestId))
 			}
 			if rate, ok := l.Key(now, k); ok {
 				out.Keys[i] = encode(n.keyRate(s, l.Term(), &rate))
@@ -114,4 +148,29 @@ func (n *Node) ownCounters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 		})
 	}
 	return out
+}
+
+// resetID names one reset of one counter.
+type resetID [16]byte
+
+// recentResets are the resets that a leader has carried out: a repetition of one of them does
+// nothing. They end with its term, since nothing says then whether the log has the reset.
+type recentResets struct {
+	seen   map[resetID]bool
+	oldest []resetID
+}
+
+const maxRecentResets = 4096
+
+func (r *recentResets) done(id resetID) bool { return r.seen[id] }
+
+func (r *recentResets) add(id resetID) {
+	if r.seen == nil {
+		r.seen = map[resetID]bool{}
+	}
+	if len(r.oldest) == maxRecentResets {
+		delete(r.seen, r.oldest[0])
+		r.oldest = r.oldest[1:]
+	}
+	r.seen[id], r.oldest = true, append(r.oldest, id)
 }

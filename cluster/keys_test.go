@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestKeysOfALimit: a key's counters are told one by one, parents included, and
@@ -52,8 +54,38 @@ func TestKeysOfALimit(t *testing.T) {
 	}
 }
 
+// TestQuestionOfHardKey: what a check of cost 0 answers of a hard key is what a check of one
+// token then gets, at nodes that hold tokens of it and at those that hold none yet.
+func TestQuestionOfHardKey(t *testing.T) {
+	testspeed.Full(t)
+	c := newTrio(t, 2)
+	c.apply(limit("scarce", 12, quota.Hard))
+	nodes := c.running()
+	for i := range 9 {
+		for _, n := range nodes {
+			k := key("test", "scarce", strconv.Itoa(i/3)) // of each 9 of 12 are used
+			asked := n.Check(k, 0)
+			got := n.Check(k, 1)
+			if !asked.Allowed || asked.Why != quota.WhyHeld || asked.Allowed != got.Allowed || asked.Why != got.Why {
+				t.Errorf("round %d of key %s at %s: it says %v, %v, and then decides %v, %v", i%3, k.Key, n.Status().Node, asked.Allowed, asked.Why, got.Allowed, got.Why)
+			}
+		}
+	}
+	k := key("test", "scarce", "0")
+	use(t, nodes[0], k, 3)
+	for _, n := range nodes {
+		c.eventually(patience, "it says that the key is used up", func() error {
+			if d := n.Check(k, 0); d.Allowed || d.Why != quota.WhyOverLimit {
+				return fmt.Errorf("%v, %v", d.Allowed, d.Why)
+			}
+			return nil
+		})
+	}
+}
+
 // Questions of keys wait for the leader that a handover brings.
 func TestKeysThroughHandovers(t *testing.T) {
+	testspeed.Full(t)
 	const ranges = 2
 	c := newTrio(t, ranges)
 	l := limit("moved", 20, quota.Soft)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestNewKeysAfterRestarts: when all nodes have been restarted, in order or by kill,
@@ -13,6 +14,7 @@ import (
 // Leaders set aside what an earlier process may have used and not told; the journals
 // of these say that there is nothing.
 func TestNewKeysAfterRestarts(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("starts nodes again and again; left out by -short")
 	}

@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"fmt"
-	"io"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +21,12 @@ type levelsFSM struct {
 
 	mu     sync.Mutex
 	levels map[quota.Key]appliedLevel
-	now    quota.Time // newest time in the log
+	// now is the log's own clock: it runs on by what passes between two checkpoints of one
+	// leader, by that leader's clock. So it cannot be set: what the clocks of two leaders
+	// differ by is not in it, nor what passed while the range had none.
+	now    quota.Time
+	term   uint64     // of the newest checkpoint
+	lastAt quota.Time // what that leader's clock said then
 	terms  int        // that have begun; one that a snapshot has left out counts as one
 	prune  int        // size at which full keys are dropped next
 }
@@ -32,21 +35,22 @@ type levelsFSM struct {
 // it was read.
 type appliedLevel struct {
 	quota.KeyLevel
-	at time.Duration
+	at    time.Duration
+	until quota.Time // when the key is full again, by the log's clock
 }
 
 func newLevelsFSM(mono func() time.Duration) *levelsFSM {
 	return &levelsFSM{mono: mono, levels: map[quota.Key]appliedLevel{}}
 }
 
-// all returns the levels of keys that are not full again. When each was applied is
+// all returns the levels of keys that are not full again, by the log's clock. When each was applied is
 // said by a clock that shows now when the process is mono old.
 func (f *levelsFSM) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]quota.KeyLevel, 0, len(f.levels))
 	for _, l := range f.levels {
-		if l.FullAt > f.now {
+		if l.until > f.now {
 			l.Applied = now.Add(l.at - mono)
 			out = append(out, l.KeyLevel)
 		}
@@ -63,7 +67,7 @@ func (f *levelsFSM) first() bool {
 
 // Apply applies an entry of the range's log that is about levels, as
 // multiraft.StateMachine does; rangeFSM takes those about accounts.
-func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
+func (f *levelsFSM) Apply(_, term uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
 		return fmt.Errorf("range command: %w", err)
@@ -71,7 +75,7 @@ func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cp := cmd.GetCheckpoint(); cp != nil {
-		f.checkpoint(cp)
+		f.checkpoint(term, cp)
 	}
 	if cmd.GetTermStart() != nil {
 		f.terms++
@@ -79,16 +83,22 @@ func (f *levelsFSM) Apply(_, _ uint64, data []byte) any {
 	return nil
 }
 
-func (f *levelsFSM) checkpoint(cp *raftlogv1.Checkpoint) {
+func (f *levelsFSM) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
 	at, applied := quota.Time(cp.AtUnixNanos), f.mono()
-	f.now = max(f.now, at)
+	switch {
+	case f.now == 0:
+		f.now = at
+	case term == f.term:
+		f.now += max(0, at-f.lastAt)
+	}
+	f.term, f.lastAt = term, at
 	for _, l := range cp.Levels {
 		kl := decodeLevel(l)
 		kl.At = at
-		f.levels[kl.Key] = appliedLevel{kl, applied}
+		f.levels[kl.Key] = appliedLevel{kl, applied, f.now + max(0, kl.FullAt-at)}
 	}
 	if len(f.levels) >= f.prune {
-		maps.DeleteFunc(f.levels, func(_ quota.Key, l appliedLevel) bool { return l.FullAt <= f.now })
+		maps.DeleteFunc(f.levels, func(_ quota.Key, l appliedLevel) bool { return l.until <= f.now })
 		f.prune = 2*len(f.levels) + minPrune
 	}
 }
@@ -96,54 +106,45 @@ func (f *levelsFSM) checkpoint(cp *raftlogv1.Checkpoint) {
 // minPrune keeps small maps from being pruned at every entry.
 const minPrune = 1024
 
-// Snapshot writes the levels alone, as snapshots were before there were accounts; its
-// bytes are the same on every replica. Only tests use it, to show that Restore still
-// reads that form: rangeFSM writes another.
-func (f *levelsFSM) Snapshot() (func(io.Writer) error, error) {
-	parts := f.parts(math.MaxInt)
-	return func(w io.Writer) error {
-		for part := range parts {
-			if err := writer(part)(w); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil
-}
-
-// parts returns the levels as of now in messages of at most size, sorted by key, the
-// last one with fewer: it ends the sequence. All but the copy is made as the
-// sequence is read.
-func (f *levelsFSM) parts(size int) iter.Seq[*raftlogv1.RangeSnapshot] {
-	levels := f.all(0, 0)
+// parts returns the levels as of now, sorted by key, in messages of at most count levels and
+// most bytes, as KeyLevel.MaxSize counts them. One level alone may be larger. The first message
+// that has fewer than count levels and does not say that more follow ends the sequence. All but
+// the copy is made as the sequence is read.
+func (f *levelsFSM) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 	f.mu.Lock()
-	now := int64(f.now)
+	head := &raftlogv1.RangeSnapshot{NowUnixNanos: int64(f.now), Term: f.term, LastUnixNanos: int64(f.lastAt)}
+	levels := make([]appliedLevel, 0, len(f.levels))
+	for _, l := range f.levels {
+		if l.until > f.now {
+			levels = append(levels, l)
+		}
+	}
 	f.mu.Unlock()
 	return func(yield func(*raftlogv1.RangeSnapshot) bool) {
-		slices.SortFunc(levels, func(a, b quota.KeyLevel) int { return a.Key.Compare(b.Key) })
-		for start := 0; ; start += size {
-			part := &raftlogv1.RangeSnapshot{NowUnixNanos: now}
-			end := start + min(size, len(levels)-start)
-			for _, kl := range levels[start:end] {
-				l := encodeLevel(kl)
-				l.AtUnixNanos = int64(kl.At)
+		slices.SortFunc(levels, func(a, b appliedLevel) int { return a.Key.Compare(b.Key) })
+		for {
+			part := &raftlogv1.RangeSnapshot{NowUnixNanos: head.NowUnixNanos, Term: head.Term, LastUnixNanos: head.LastUnixNanos}
+			size, n := 0, 0
+			for ; n < min(count, len(levels)); n++ {
+				if size += levels[n].MaxSize(); size > most && n > 0 {
+					part.More = true
+					break
+				}
+				l := encodeLevel(levels[n].KeyLevel)
+				l.AtUnixNanos, l.KeepNanos = int64(levels[n].At), int64(levels[n].until)-head.NowUnixNanos
 				part.Levels = append(part.Levels, l)
 			}
-			if !yield(part) || end-start < size {
+			levels = levels[n:]
+			if !yield(part) || partEnds(part) {
 				return
 			}
 		}
 	}
 }
 
-// Restore reads levels alone, as snapshots were before there were accounts.
-func (f *levelsFSM) Restore(r io.Reader) error {
-	snap := &raftlogv1.RangeSnapshot{}
-	if err := read(r, snap); err != nil {
-		return fmt.Errorf("range snapshot: %w", err)
-	}
-	f.set(snap)
-	return nil
+// partEnds reports whether no part of a range's snapshot follows this one.
+func partEnds(part *raftlogv1.RangeSnapshot) bool {
+	return len(part.Levels) < levelsPerPart && !part.More
 }
 
 // set replaces the state.
@@ -152,11 +153,12 @@ func (f *levelsFSM) set(snap *raftlogv1.RangeSnapshot) {
 	defer f.mu.Unlock()
 	f.terms = 1
 	f.levels, f.now = make(map[quota.Key]appliedLevel, len(snap.Levels)), quota.Time(snap.NowUnixNanos)
+	f.term, f.lastAt = snap.Term, quota.Time(snap.LastUnixNanos)
 	applied := f.mono()
 	for _, l := range snap.Levels {
 		kl := decodeLevel(l)
 		kl.At = quota.Time(l.AtUnixNanos)
-		f.levels[kl.Key] = appliedLevel{kl, applied}
+		f.levels[kl.Key] = appliedLevel{kl, applied, f.now + quota.Time(l.KeepNanos)}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // others returns the nodes that do not lead the meta group.
@@ -22,6 +23,7 @@ func (c *trio) others() []*Node {
 // TestCompareAndSwap: writers on all nodes each raise a burst by one, on what
 // they have read. The history has exactly the changes that succeeded.
 func TestCompareAndSwap(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2)
 	c.apply(limit("counter", 0, quota.Soft))
 	const writers, each = 6, 5
@@ -99,6 +101,7 @@ func (c *trio) checkHistory(made map[uint64]string, want int) {
 // of the meta group moves: an answer that is lost, and a proposal that is made
 // again, must neither conflict with itself nor be made twice.
 func TestChangeMeetsElections(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	c.apply(limit("counter", 0, quota.Soft))
 	stop := make(chan struct{})
@@ -226,6 +229,7 @@ func TestChangeErrorsOverTheWire(t *testing.T) {
 }
 
 func TestOverridesOnNodes(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2)
 	windows := limit("windows", 10, quota.Soft)
 	windows.SetFirst(quota.Window(quota.FixedWindow, 10, time.Minute))
@@ -303,6 +307,7 @@ func (c *trio) awaitExpiry(o quota.Override, left int) time.Duration {
 }
 
 func TestOverridesWithoutQuorum(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	c.apply(limit("a", 10, quota.Soft))
 	c.kill("n2")

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestMajorityLostIsSaid: a node that led the meta group and is alone says that nobody leads it.
+// TestMajorityLostIsSaid: a node that led the meta group and is alone says that nobody leads it,
+// and goes on deciding.
 func TestMajorityLostIsSaid(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2)
 	last := quota.NodeID(c.running()[0].Status().MetaLeader)
 	for _, id := range c.ids() {
@@ -18,8 +21,8 @@ func TestMajorityLostIsSaid(t *testing.T) {
 		}
 	}
 	c.eventually(10*time.Second, "it says that it leads the meta group no more", func() error {
-		if st := c.nodes[last].Status(); st.MetaLeader != "" || st.Ready {
-			return fmt.Errorf("meta leader %q, ready %t", st.MetaLeader, st.Ready)
+		if st := c.nodes[last].Status(); st.MetaLeader != "" || !st.Ready || st.Leaderless == "" {
+			return fmt.Errorf("meta leader %q, ready %t (%s), leaderless %q", st.MetaLeader, st.Ready, st.Reason, st.Leaderless)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // warnings collects what nodes warn of.
@@ -34,6 +35,7 @@ func (w *warnings) take() string {
 // TestOrdinaryLifeWarnsOfNothing: a start, a transfer of all leaderships and the stop of a
 // node are in the log, and nobody is warned. A node that is killed is told of by the others.
 func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
+	testspeed.Full(t)
 	var w warnings
 	for range 5 {
 		c, ids := startWarned(t, &w)
@@ -62,6 +64,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 
 // TestLeaverIsQuiet: a node that has left does not warn of peers that let it in no more.
 func TestLeaverIsQuiet(t *testing.T) {
+	testspeed.Full(t)
 	w := &warnings{}
 	c := newTrio(t, 2, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)

@@ -12,6 +12,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // wipe kills a node and deletes all that it had.
@@ -57,6 +58,7 @@ func (c *trio) keptOut(id quota.NodeID) {
 // TestWipedNode: a node that comes back without its data is kept out, also when it is
 // started again; the others go on, and it is a member again under a new name.
 func TestWipedNode(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("runs nodes for many seconds; left out by -short")
 	}

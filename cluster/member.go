@@ -116,11 +116,7 @@ func (n *Node) send(reports []quota.Report) {
 }
 
 func (n *Node) bookOwn(r *quota.Report) {
-	s := n.seats[r.Range]
-	if s == nil {
-		return
-	}
-	if g, ok := s.report(r, nil); ok {
+	if g, ok := n.bookReport(n.intakes.get(n.cfg.Self), r, nil); ok {
 		n.apply(n.clock.now(), &g)
 	}
 }
@@ -167,27 +163,6 @@ func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
 	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
 		n.stats.unsent.Inc()
 	}
-}
-
-// onReports books reports of another member and answers with one frame.
-func (n *Node) onReports(from quota.NodeID, msg *peerv1.Reports) {
-	var out []*quota.Grant
-	for _, pr := range msg.Reports {
-		r := peerproto.DecodeReport(from, pr)
-		out = n.bookFor(&r, out, nil)
-	}
-	n.answerReports(from, out)
-}
-
-// bookFor books a report of another member and adds the answer to the others. Its
-// entries are in room, as far as that is enough.
-func (n *Node) bookFor(r *quota.Report, out []*quota.Grant, room []quota.GrantEntry) []*quota.Grant {
-	if s := n.seats[r.Range]; s != nil {
-		if g, ok := s.report(r, room); ok {
-			return append(out, &g)
-		}
-	}
-	return out
 }
 
 func (n *Node) answerReports(to quota.NodeID, grants []*quota.Grant) {

@@ -141,7 +141,7 @@ func (m *metaFSM) setLimits(set *raftlogv1.SetLimits) limitsResult {
 		defer m.mu.Unlock()
 		return limitsResult{version: m.history.newest().info, err: err}
 	}
-	m.install(set, made, limits)
+	m.install(made, limits)
 	m.mu.Unlock()
 	m.changed(limits)
 	return limitsResult{version: made.info, changed: true}
@@ -180,16 +180,9 @@ func (m *metaFSM) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 	return v.limits, nil
 }
 
-// install puts a version in force. An entry from before there was a history
-// begins it anew and counts no differences: replicas that took such entries in a
-// snapshot and those that replay them from the log have to hold the same.
-func (m *metaFSM) install(set *raftlogv1.SetLimits, v *pastLimits, limits *quota.Limits) {
-	if len(set.GetRequestId()) == 0 {
-		m.history = limitVersions{}
-		v.info.Limits = len(limits.All())
-	} else {
-		v.count(m.limits.All(), limits.All())
-	}
+// install puts a version in force.
+func (m *metaFSM) install(v *pastLimits, limits *quota.Limits) {
+	v.count(m.limits.All(), limits.All())
 	m.history.add(v)
 	m.limits = limits
 }

@@ -2,14 +2,12 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/members"
@@ -18,9 +16,9 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// metaMagic begins a snapshot of records; see MetaSnapshot in the proto. No
-// message begins with a zero, so older snapshots are told apart.
-const metaMagic = "\x00meta2\n"
+// metaMagic begins a snapshot of the meta group, and names its format; see MetaSnapshot in the
+// proto and docs/formats.md.
+const metaMagic = "\x00meta1\n"
 
 // maxMetaRecord bounds a record read from a snapshot; the largest holds the
 // limits of one log entry.
@@ -92,12 +90,7 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 // Restore implements multiraft.StateMachine. A snapshot that cannot be read
 // changes nothing.
 func (m *metaFSM) Restore(r io.Reader) error {
-	in := bufio.NewReaderSize(r, snapshotBuffer)
-	restore := readMeta
-	if head, _ := in.Peek(len(metaMagic)); !bytes.Equal(head, []byte(metaMagic)) { // short: an old one
-		restore = readOldMeta
-	}
-	parts, err := restore(in)
+	parts, err := readMeta(bufio.NewReaderSize(r, snapshotBuffer))
 	if err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
@@ -128,20 +121,6 @@ type metaParts struct {
 	members   *members.Table
 }
 
-// readOldMeta reads a snapshot from before there was a history.
-func readOldMeta(in *bufio.Reader) (metaParts, error) {
-	parts := metaParts{overrides: &overrideTable{}, policies: &policyTable{}, security: &rbac.Table{}, members: members.New(nil)}
-	var snap raftlogv1.MetaSnapshot
-	if err := read(in, &snap); err != nil || snap.LimitsVersion == 0 {
-		return parts, err
-	}
-	encoded, err := canonical.Marshal(&raftlogv1.LimitList{Limits: snap.GetLimits().GetLimits()})
-	parts.past.add(&pastLimits{limits: encoded, info: quota.Version{
-		Number: snap.LimitsVersion, At: quota.Time(snap.GetLimits().GetAtUnixNanos()), Limits: len(snap.GetLimits().GetLimits()),
-	}})
-	return parts, err
-}
-
 // metaReader makes the parts from records that come in order.
 type metaReader struct {
 	head     raftlogv1.MetaSnapshot
@@ -154,7 +133,7 @@ type metaReader struct {
 
 // readMeta reads a snapshot of records, one at a time.
 func readMeta(in *bufio.Reader) (metaParts, error) {
-	if _, err := in.Discard(len(metaMagic)); err != nil {
+	if err := readMagic(in, metaMagic); err != nil {
 		return metaParts{}, err
 	}
 	opts := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}
@@ -203,6 +182,19 @@ func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
 	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, members.New(r.members)}, r.check(end)
 }
 
+// readMagic reads the first bytes of a snapshot. The error says so where they are those of another
+// format.
+func readMagic(in *bufio.Reader, want string) error {
+	head := make([]byte, len(want))
+	if _, err := io.ReadFull(in, head); err != nil {
+		return fmt.Errorf("format: %w", noEnd(err))
+	}
+	if string(head) != want {
+		return fmt.Errorf("format: begins with %q; this version of quorate reads %q", head, want)
+	}
+	return nil
+}
+
 // noEnd names an end of the data between records, where there must be another.
 func noEnd(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -221,22 +213,4 @@ func (r *metaReader) check(end *raftlogv1.MetaEnd) error {
 		return fmt.Errorf("its newest version is %d; in force was %d", r.past.newest().info.Number, r.head.LimitsVersion)
 	}
 	return nil
-}
-
-func writer(m proto.Message) func(io.Writer) error {
-	return func(w io.Writer) error {
-		data, err := canonical.Marshal(m)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		return err
-	}
-}
-
-func read(r io.Reader, m proto.Message) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	return proto.Unmarshal(data, m)
 }

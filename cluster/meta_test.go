@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,44 +168,27 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
-// oldEntry and oldSnapshot were written before there was a history.
-const (
-	oldEntry    = "0a2a0a1e0a03776562120a7065725f636c69656e74180a2080b09dc2df0128143001108080e0f082d7fdbc18"
-	oldSnapshot = "0a2a0a1e0a03776562120a7065725f636c69656e74180a2080b09dc2df0128143001108080e0f082d7fdbc181009"
-)
-
-func TestOldEntriesAndSnapshots(t *testing.T) {
-	bytesOf := func(s string) []byte {
-		b, err := hex.DecodeString(s)
-		if err != nil {
-			t.Fatal(err)
+// TestOtherFormat: a snapshot of another format is refused, the error names both, and nothing changes.
+func TestOtherFormat(t *testing.T) {
+	meta, ranged := quietMeta(), newTestRange()
+	meta.take(t, encodeLimits([]quota.Limit{limit("a", 1, quota.Soft)}, time.Unix(1, 0)))
+	for name, tt := range map[string]struct {
+		m    machine
+		data string
+		want string
+	}{
+		"a newer one of the meta group": {meta, "\x00meta2\nmore", `meta snapshot: format: begins with "\x00meta2\n"; this version of quorate reads "\x00meta1\n"`},
+		"a newer one of a range":        {ranged, "\x00range2\nmore", `range snapshot: format: begins with "\x00range2\n"; this version of quorate reads "\x00range1\n"`},
+		"one of the other kind":         {ranged, string(snapshot(t, meta)), `range snapshot: format: begins with`},
+		"nothing":                       {meta, "", "meta snapshot: format: unexpected EOF"},
+	} {
+		before := snapshot(t, tt.m)
+		if err := tt.m.Restore(strings.NewReader(tt.data)); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %s", name, err, tt.want)
 		}
-		return b
-	}
-	want := quota.Limit{
-		LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"},
-		Rate:      quota.Rate{Tokens: 10, Per: time.Minute}, Burst: 20, Ceiling: quota.Hard,
-	}
-	replayed, restored := quietMeta(), quietMeta()
-	for i := range 8 {
-		replayed.take(t, encodeLimits([]quota.Limit{limit("a", int64(i), quota.Soft)}, time.Unix(int64(i), 0)))
-	}
-	if r, ok := replayed.Apply(9, 1, bytesOf(oldEntry)).(limitsResult); !ok || r.err != nil || r.version.Number != 9 {
-		t.Fatalf("old entry: %+v", r)
-	}
-	if err := restored.Restore(bytes.NewReader(bytesOf(oldSnapshot))); err != nil {
-		t.Fatal(err)
-	}
-	for name, m := range map[string]*metaFSM{"replayed": replayed, "restored": restored} {
-		if all := m.current().All(); len(all) != 1 || !all[0].Equal(&want) || m.current().Version != 9 {
-			t.Errorf("%s: version %d: %+v", name, m.current().Version, all)
+		if !bytes.Equal(snapshot(t, tt.m), before) {
+			t.Errorf("%s: the state has changed", name)
 		}
-		if v := m.versions(0, 9); len(v) != 1 || v[0] != (quota.Version{Number: 9, At: 1763712000000000000, Limits: 1}) {
-			t.Errorf("%s: history %+v", name, v)
-		}
-	}
-	if !bytes.Equal(snapshot(t, replayed), snapshot(t, restored)) {
-		t.Error("a replica that replayed old entries differs from one that took an old snapshot")
 	}
 }
 

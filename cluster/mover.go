@@ -142,7 +142,8 @@ func (n *Node) tendMembers(ctx context.Context) error {
 	if !t.Seeded() {
 		return n.seed(ctx, t)
 	}
-	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{n.raised, n.buried, n.planned, n.dropped} {
+	raise := func(t *members.Table) *raftlogv1.ChangeMembers { return raised(t, members.Level) }
+	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{raise, n.buried, n.planned, n.dropped} {
 		if c := next(t); c != nil {
 			_, err := n.commitMembers(ctx, t, c)
 			return err
@@ -166,9 +167,9 @@ func (n *Node) commitMembers(ctx context.Context, t *members.Table, c *raftlogv1
 	return r.table, r.err
 }
 
-// seed makes the first membership out of the settings, once every node is here
-// and knows what a membership is: log entries that a node does not understand
-// would leave it with another state than the rest.
+// seed makes the first membership out of the settings, once every node is connected and of
+// this version's feature level or higher: a node that does not understand an entry of the log
+// would have another state than the rest.
 func (n *Node) seed(ctx context.Context, t *members.Table) error {
 	v := n.view.Load()
 	seed := &raftlogv1.Membership{Level: members.Level, Replicas: uint32(n.cfg.Replicas)}
@@ -188,20 +189,6 @@ func (n *Node) seed(ctx context.Context, t *members.Table) error {
 	}
 	_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Seed{Seed: seed}})
 	return err
-}
-
-// raised raises the feature level when every member has more.
-func (n *Node) raised(t *members.Table) *raftlogv1.ChangeMembers {
-	low := uint32(members.Level)
-	for _, id := range t.IDs() {
-		if m := t.Member(id); !m.Dead {
-			low = min(low, m.Level)
-		}
-	}
-	if low <= t.Level() {
-		return nil
-	}
-	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Level{Level: &raftlogv1.RaiseLevel{Level: low}}}
 }
 
 // buried gives up a member that has been silent for DeadAfter, if what remains is

@@ -11,11 +11,13 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestNewsReachEverybody: a node that was taken for dead by mistake, or that has missed what
 // it was told, knows all leaders again as soon as the next beacons come.
 func TestNewsReachEverybody(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 16)
 	for round := range 3 {
 		for _, n := range c.running() {
@@ -33,6 +35,7 @@ func TestNewsReachEverybody(t *testing.T) {
 // TestReplacedUnderItsName: a node is replaced by another process again and again, and the
 // goodbye of the one before comes late.
 func TestReplacedUnderItsName(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 16, quick)
 	for round := range 3 {
 		c.kill("n3")
@@ -51,6 +54,7 @@ func TestReplacedUnderItsName(t *testing.T) {
 // was made of where they were: the node's own copy of the membership has its address, and
 // the others look for it where the copy was.
 func TestOldDataComeBack(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 16, quick)
 	c.eventually(time.Minute, "there is a membership on disk", func() error {
 		for _, n := range c.running() {

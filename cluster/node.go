@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
+	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -65,13 +66,17 @@ type Node struct {
 	wait   grantwait.Waiters
 	askers []asker // by range
 
+	intakes intakes
+
 	catchUps catchUps
 
 	reserved reservations
 	clients  clients
 	hub      events.Hub
-	backups  backups
-	keeps    keeps
+
+	comparing sync.Mutex // of clocks
+	backups   backups
+	keeps     keeps
 
 	routes   routes
 	moves    *mover
@@ -135,7 +140,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
 	}
-	n.clock.init()
+	n.clock.init(cfg.wall)
 	n.moves = newMover(n)
 	n.observer = newObserver()
 	n.view.Store(v)
@@ -192,6 +197,9 @@ func (n *Node) open(v *view) error {
 		return err
 	}
 	n.net.Start()
+	n.done.Add(1)
+	go n.herald() // first: who starts now is to know what the clocks here say
+	n.setClock()
 	if n.unsure(v) {
 		return nil // the placer does the rest
 	}
@@ -241,8 +249,8 @@ func (n *Node) openRange(s *seat, v *view) error {
 		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
 		OnFollowing: s.follow,
 		OnLeader: func(id quota.NodeID) {
-			if id == "" {
-				n.routes.unknown(s.id, n.cfg.Self)
+			if id == "" && n.routes.unknown(s.id, n.cfg.Self) {
+				n.tellLost([]quota.RangeID{s.id})
 			}
 		},
 	})
@@ -262,13 +270,12 @@ func encode(m proto.Message) []byte {
 }
 
 func (n *Node) run() {
-	n.done.Add(12)
+	n.done.Add(11)
 	go n.clientLoop()
 	go n.placer()
 	go n.mover()
 	go n.saver()
 	go n.memberLoop()
-	go n.herald()
 	go n.keeper()
 	go n.purger()
 	go n.history.run()
@@ -290,7 +297,7 @@ func (n *Node) Retire(ctx context.Context) {
 }
 
 // Stopping is why a node that is about to stop is not ready, in its status.
-const Stopping = "the node stops"
+const Stopping = health.Stopping
 
 // Close writes what was counted to the logs and hands leaderships over, both
 // as far as ctx allows, tells the peers, and stops. The node's tokens are given

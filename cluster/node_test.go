@@ -13,6 +13,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -104,6 +105,7 @@ func TestGlobalLimit(t *testing.T) {
 // TestHardColdKey: the first check of a hard limit waits for the leader's
 // grant, wherever it is made.
 func TestHardColdKey(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4)
 	l := limit("hard", 10, quota.Hard)
 	c.apply(l)
@@ -199,6 +201,7 @@ func TestSetLimits(t *testing.T) {
 
 // TestLimitChangeRefillsNothing watches the level that the leader knows.
 func TestLimitChangeRefillsNothing(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4)
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		name := "for_" + ceiling.String()
@@ -238,6 +241,7 @@ func TestLimitChangeRefillsNothing(t *testing.T) {
 // TestLimitsMeetElections changes limits while leaderships move: a ledger that
 // begins just then must not keep the old ones.
 func TestLimitsMeetElections(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4, quick)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -334,6 +338,7 @@ func TestTopRates(t *testing.T) {
 }
 
 func TestSetLimitsWithoutQuorum(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	c.kill("n2")
 	c.kill("n3")
@@ -345,10 +350,15 @@ func TestSetLimitsWithoutQuorum(t *testing.T) {
 	if !errors.As(err, &none) || !none.NoLeader() {
 		t.Errorf("got %v; want a NoLeaderError", err)
 	}
-	c.eventually(patience, "it is not ready without a quorum", func() error {
-		if st := n.Status(); st.Ready || st.Reason == "" {
+	c.eventually(patience, "it says that nobody leads", func() error {
+		if st := n.Status(); !st.Ready || st.Leaderless == "" {
 			return fmt.Errorf("%v", st)
 		}
 		return nil
 	})
+	c.kill("n1")
+	c.start("n1", nil) // it cannot know what has changed since
+	if st := c.nodes["n1"].Status(); st.Ready || st.Reason == "" {
+		t.Errorf("alone since its start: ready %t %q", st.Ready, st.Reason)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/health"
+	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -82,7 +84,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	var wg sync.WaitGroup
 	next := observation{}
 	wg.Go(func() {
-		res, err := n.changeOnce(ctx, "", &quoratev1.GetStatusRequest{})
+		res, err := n.changeOnce(ctx, "", &quoratev1.GetStatusRequest{}, pki.Seed{})
 		if err == nil {
 			next.told, _ = res.(*quoratev1.GetStatusResponse)
 		}
@@ -95,7 +97,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 }
 
 // StepUnknown is the step of a range, in a status, of which nobody says whether it moves.
-const StepUnknown = "unknown: the leader of the meta group does not answer"
+const StepUnknown = health.StepUnknown
 
 // steps are the ranges that are not as this membership wants them, or not known to be.
 func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
 // TestFullStatus: what others know is there, whichever node is asked.
 func TestFullStatus(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4, quick)
 	c.eventually(20*time.Second, "lags of the ranges led here", func() error {
 		for _, n := range c.running() {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,11 +86,73 @@ func (n *Node) changeNode(ctx context.Context, r *quoratev1.ChangeNodeRequest) (
 	if err != nil {
 		return nil, err
 	}
-	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(m.State)}
+	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(m.State), Warning: n.warning(t, r.GetChange(), m.ID)}
 	if list, err := n.plan(t, t.Nodes()); err == nil {
 		out.Moves = uint32(len(list))
 	}
 	return out, nil
+}
+
+// warning is what an operator should know after a change of a node.
+func (n *Node) warning(t *members.Table, change quoratev1.NodeChange, id quota.NodeID) string {
+	switch change { //nolint:exhaustive // the others are no loss
+	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
+		if fewest, err := n.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
+			return fmt.Sprintf("without %s there are ranges with %s, where replicas: %d asks for more, and the cluster tolerates the loss of %s: join another node",
+				id, plural(fewest, "voter"), t.Replicas(), plural((fewest-1)/2, "node"))
+		}
+	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
+		if n.tolerates(n.view.Load()) == 0 {
+			return fmt.Sprintf("the cluster tolerates the loss of 0 nodes: ranges that %s votes in stop while it is down", id)
+		}
+	}
+	return ""
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// fewestVoters is how many voters the range with the fewest would have with these nodes.
+func (n *Node) fewestVoters(t *members.Table, nodes []shard.Node) (int, error) {
+	_, before := t.Placements(n.cfg.Ranges)
+	wanted, err := shard.Place(nodes, n.cfg.Ranges, t.Replicas(), before)
+	if err != nil {
+		return 0, err
+	}
+	fewest := t.Replicas()
+	for _, p := range wanted {
+		fewest = min(fewest, len(p.Voters))
+	}
+	return fewest, nil
+}
+
+// redundant refuses that a node leaves if ranges would then have fewer voters than now, and
+// fewer than replicas asks for.
+func (n *Node) redundant(t *members.Table, leaving quota.NodeID) error {
+	nodes := t.Nodes()
+	now, err := n.fewestVoters(t, nodes)
+	if err != nil {
+		return invalid("plan: %v", err)
+	}
+	for i := range nodes {
+		if nodes[i].ID == leaving {
+			nodes[i].State = shard.Leaving
+		}
+	}
+	after, err := n.fewestVoters(t, nodes)
+	if err != nil {
+		return invalid("plan: %v", err)
+	}
+	if after >= now {
+		return nil
+	}
+	return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
+		"node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
+		leaving, plural(after, "voter"), t.Replicas(), plural((after-1)/2, "node"))}
 }
 
 // changed makes the change, or says why it is not to be.
@@ -107,6 +170,11 @@ func (n *Node) changed(t *members.Table, m *members.Member, r *quoratev1.ChangeN
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
 		if !up {
 			return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: does not answer, so it can give nothing away; remove it if it never comes back", m.ID)}
+		}
+		if m.State != members.Leaving && !r.GetForce() {
+			if err := cmp.Or(n.enough(t, m), n.redundant(t, m.ID)); err != nil {
+				return err
+			}
 		}
 		m.State = members.Leaving
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
@@ -272,7 +340,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *quoratev1.RotateAuthority
 	if err != nil {
 		return nil, err
 	}
-	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority())}
+	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority()), LostJoinTokens: lostTokens(t)}
 	out.Phase, out.WaitsFor = rotation(t)
 	return out, nil
 }

@@ -8,22 +8,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// purgeEvery is how often the meta leader looks for expired overrides: about
-// how late one is deleted.
-const purgeEvery = time.Second
+// purgeEvery is how often the meta leader looks for expired overrides. It is awake when the
+// next one expires; one that is set meanwhile for a shorter time ends this much late.
+const purgeEvery = 100 * time.Millisecond
 
 // purger deletes expired overrides while this node leads the meta group.
 func (n *Node) purger() {
 	defer n.done.Done()
-	tick := time.NewTicker(purgeEvery)
-	defer tick.Stop()
+	wake := time.NewTimer(purgeEvery)
+	defer wake.Stop()
 	for {
 		select {
 		case <-n.stop:
 			return
-		case <-tick.C:
-			n.purge(quota.Time(time.Now().UnixNano()))
+		case <-wake.C:
 		}
+		n.purge(quota.Time(time.Now().UnixNano()))
+		wait := purgeEvery
+		if next := n.meta.overrides.Load().soonest().Sub(quota.Time(time.Now().UnixNano())); next > 0 {
+			wait = min(wait, next+time.Millisecond)
+		}
+		wake.Reset(wait)
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
@@ -27,6 +29,7 @@ func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
 
 // TestOverridesModel compares the table with a map, through random changes.
 func TestOverridesModel(t *testing.T) {
+	testspeed.Full(t)
 	for seed := range modelSeeds(4) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		m, model := quietMeta(), map[quota.Key]quota.Override{}
@@ -220,6 +223,7 @@ func TestTooManyToPropose(t *testing.T) {
 // TestOverridesReadWhileChanged is for the race detector: readers see a whole
 // table.
 func TestOverridesReadWhileChanged(t *testing.T) {
+	testspeed.Full(t)
 	m := quietMeta()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -289,6 +293,7 @@ func heap() uint64 {
 // TestMillionOverrides: so many cost less than 200 MB, restore to the same
 // snapshot, and go away when they expire.
 func TestMillionOverrides(t *testing.T) {
+	testspeed.Full(t)
 	count := 1_000_000
 	if testing.Short() {
 		count = 10_000
@@ -363,4 +368,40 @@ func BenchmarkOverrides(b *testing.B) {
 			m.change(b, entry)
 		}
 	})
+}
+
+// TestOverridesEndInTime: each override ends at its own moment, not with the next look at all.
+func TestOverridesEndInTime(t *testing.T) {
+	c := newTrio(t, 2)
+	c.apply(limit("ends", 5, quota.Soft))
+	n := c.any()
+	const most = 600 * time.Millisecond // a look a second would be 700 ms late for the first or more
+	late := time.Hour
+	for range 4 { // a busy machine may be late itself
+		ends := map[quota.Key]time.Time{}
+		var set []quota.Override
+		began := time.Now()
+		for i := range 8 {
+			k := key("test", "ends", fmt.Sprint("k", i))
+			ends[k] = began.Add(time.Second + time.Duration(i)*100*time.Millisecond)
+			set = append(set, quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: quota.Time(ends[k].UnixNano())})
+		}
+		if err := n.SetOverrides(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		worst := time.Duration(0)
+		for len(ends) > 0 {
+			for k, at := range ends {
+				if n.Override(k) == nil {
+					worst = max(worst, time.Since(at))
+					delete(ends, k)
+				}
+			}
+			time.Sleep(time.Millisecond) // how often it looks: the moments of the ends are measured
+		}
+		if late = min(late, worst); late < most {
+			return
+		}
+	}
+	t.Errorf("overrides end up to %v late", late)
 }

@@ -73,26 +73,6 @@ func (n *Node) sendGrantsFrame(to quota.NodeID, list []*quota.Grant) {
 	n.sendFrame(to, &peerv1.Frame{Body: &peerv1.Frame_Grants{Grants: msg}})
 }
 
-// onPackedReports is onReports for the packed form.
-func (n *Node) onPackedReports(from quota.NodeID, data []byte) {
-	room := unpackRoom.Get().(*peerproto.Reports)
-	defer unpackRoom.Put(room)
-	reports, err := room.Unpack(from, data)
-	if err != nil {
-		n.stats.refusedReports.Inc()
-		n.log.Debug("reports not read", "peer", from, "err", err)
-		return
-	}
-	answers := answerRooms.Get().(*answerRoom)
-	defer answerRooms.Put(answers)
-	answers.reset()
-	out := make([]*quota.Grant, 0, len(reports))
-	for i := range reports {
-		out = n.bookFor(&reports[i], out, answers.take(len(reports[i].Entries)))
-	}
-	n.answerReports(from, out)
-}
-
 // onPackedGrants is onGrants for the packed form.
 func (n *Node) onPackedGrants(from quota.NodeID, data []byte) {
 	n.toMember(func(now quota.Time) {

@@ -5,11 +5,13 @@ import (
 
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestEarlierForm: nodes that read no packed form, or only the first, as those of
 // earlier versions, are understood and understand, whoever leads.
 func TestEarlierForm(t *testing.T) {
+	testspeed.Full(t)
 	forms := map[quota.NodeID]uint32{"n1": 2, "n2": 0, "n3": 1}
 	c := newTrio(t, 6, func(cfg *Config) { cfg.earlier = peerproto.PackedForm - forms[cfg.Self] })
 	hard := limit("hard", 30, quota.Hard)

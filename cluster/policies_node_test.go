@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func (c *trio) loadPolicies(n *Node, version string, count int) {
@@ -40,6 +41,7 @@ func (c *trio) mustResolve(n *Node, version, name string) {
 // TestPoliciesAtOnce: what was loaded through one node works on all others with
 // the next call, time and again.
 func TestPoliciesAtOnce(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2)
 	nodes := c.running()
 	for i := range 30 {
@@ -110,6 +112,7 @@ func (c *trio) purgeAndLook(nodes []*Node) {
 // TestPoliciesOutliveLeaders: configs are loaded while leaders of the meta group
 // die; what was answered is there for ever, and after a restart of all.
 func TestPoliciesOutliveLeaders(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	loaded := 0
 	for round := range 3 {
@@ -146,6 +149,7 @@ func TestPoliciesOutliveLeaders(t *testing.T) {
 // the leadership of the meta group moves. One of them has created it, and all find
 // that one's policies, at once.
 func TestLoadMeetsElections(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	stop := make(chan struct{})
 	var mover sync.WaitGroup

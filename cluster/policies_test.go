@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // configID is of a config in the tests' realm.
@@ -266,6 +267,7 @@ func TestPoliciesReadWhileChanged(t *testing.T) {
 // TestPoliciesToTheBound: as many bytes as may be are about what they take of
 // memory, and restore to the same snapshot.
 func TestPoliciesToTheBound(t *testing.T) {
+	testspeed.Full(t)
 	m := quietMeta()
 	if testing.Short() {
 		m.maxPolicyBytes /= 16

@@ -44,33 +44,26 @@ func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 	return f.levels.Apply(index, term, data)
 }
 
-// rangeMagic begins a snapshot of both. No encoded RangeSnapshot, which is what a
-// snapshot of levels alone was, begins so: there is no field 0.
-const rangeMagic = "\x00range2\n"
+// rangeMagic begins a snapshot of a range, and names its format; see docs/formats.md.
+const rangeMagic = "\x00range1\n"
 
-// historyMagic begins one that has a history too. Only a cluster all of whose nodes read it
-// writes one: there is no history before.
-const historyMagic = "\x00range3\n"
-
-// levelsPerPart bounds a part of a snapshot.
-const levelsPerPart = 4096
+// Bounds of a part of a snapshot.
+const (
+	levelsPerPart = 4096
+	bytesPerPart  = 16 << 20 // unless one level is larger
+)
 
 // Snapshot implements multiraft.StateMachine. It copies no account: a view costs the
 // same however many there are.
 //
 // The form is rangeMagic, RangeSnapshots of up to 4096 levels each behind its length
-// as a varint, of which the last has fewer, and the accounts in their own form. With a
-// history it begins with historyMagic, and the history stands in front of the accounts,
-// behind its length as a varint.
+// as a varint, of which the last has fewer and says that no more follow, the history behind its
+// length as a varint, and the accounts in their own form.
 func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
-	levels, view, past := f.levels.parts(levelsPerPart), f.accounts.View(), f.history.snapshot()
+	levels, view, past := f.levels.parts(levelsPerPart, bytesPerPart), f.accounts.View(), f.history.snapshot()
 	return func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, snapshotBuffer)
-		magic := rangeMagic
-		if past != nil {
-			magic = historyMagic
-		}
-		if _, err := out.WriteString(magic); err != nil {
+		if _, err := out.WriteString(rangeMagic); err != nil {
 			return err
 		}
 		for part := range levels {
@@ -78,10 +71,8 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 				return err
 			}
 		}
-		if past != nil {
-			if _, err := out.Write(append(binary.AppendUvarint(nil, uint64(len(past))), past...)); err != nil {
-				return err
-			}
+		if _, err := out.Write(append(binary.AppendUvarint(nil, uint64(len(past))), past...)); err != nil {
+			return err
 		}
 		if err := view.Write(out); err != nil {
 			return err
@@ -94,22 +85,11 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 // nothing.
 func (f *rangeFSM) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotBuffer)
-	head, _ := in.Peek(len(rangeMagic))
-	past, keys := history.NewKept(), history.NewKeptKeys()
-	switch string(head) {
-	case rangeMagic, historyMagic:
-	default: // of levels alone
-		if err := f.levels.Restore(in); err != nil {
-			return err
-		}
-		f.accounts.Clear()
-		f.history.restore(past, keys)
-		return nil
-	}
 	levels, err := readLevels(in)
-	if err == nil && string(head) == historyMagic {
-		past, keys, err = readHistory(in)
+	if err != nil {
+		return fmt.Errorf("range snapshot: %w", err)
 	}
+	past, keys, err := readHistory(in)
 	if err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
@@ -121,9 +101,10 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 	return nil
 }
 
-// maxHistoryPart bounds the history of a snapshot that is read, in bytes: that of 2000 busy limits
-// takes a fifth of it.
-const maxHistoryPart = 256 << 20
+// maxHistoryPart bounds the history of a snapshot that is read, in bytes: that of 10,000 limits that
+// are all at home in one range and busy in every second takes an eighth of it. It is read as it
+// comes, so a damaged length allocates no more than there is.
+const maxHistoryPart = 2 << 30
 
 // readHistory reads the history in a snapshot.
 func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
@@ -146,7 +127,7 @@ func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
 
 // readLevels reads the levels' parts of a snapshot.
 func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
-	if _, err := in.Discard(len(rangeMagic)); err != nil {
+	if err := readMagic(in, rangeMagic); err != nil {
 		return nil, err
 	}
 	all := &raftlogv1.RangeSnapshot{}
@@ -155,13 +136,14 @@ func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
 			return nil, fmt.Errorf("levels, part %d: %w", n, noEnd(err))
 		}
-		all.Levels, all.NowUnixNanos = append(all.Levels, part.Levels...), part.NowUnixNanos
-		if len(part.Levels) < levelsPerPart {
+		all.Levels = append(all.Levels, part.Levels...)
+		all.NowUnixNanos, all.Term, all.LastUnixNanos = part.NowUnixNanos, part.Term, part.LastUnixNanos
+		if partEnds(part) {
 			return all, nil
 		}
 	}
 }
 
 // maxRangePart bounds a part that is read, so that a damaged length allocates no
-// more: that of 4096 levels with all their marks is smaller.
+// more.
 const maxRangePart = 64 << 20

@@ -3,13 +3,14 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
+	"encoding/base32"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -22,7 +23,9 @@ const (
 
 // reserved is one reservation: what a call took, until it is settled.
 type reserved struct {
+	spaces  []string // the namespaces that it was asked for in, each once
 	reqs    []quota.Request
+	taken   *aggregator.Taken
 	expires quota.Time
 	ttl     time.Duration // from when it was made
 }
@@ -32,9 +35,15 @@ type reserved struct {
 // at once under soft, after the limit's lease under hard.
 type reservations struct {
 	mu   sync.Mutex
-	next uint64
-	open map[uint64]*reserved
+	open map[handle]*reserved
 }
+
+// handle is what a reservation is known by on its node: random, so that nobody can guess
+// another's.
+type handle [16]byte
+
+// handleText writes handles with letters and digits.
+var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Reserve takes what the requests cost, all or nothing, until it is settled. One
 // that is not settled or renewed within ttl (0: the shortest lease of its
@@ -47,9 +56,11 @@ func (n *Node) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Deci
 	}
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
+	since := n.clock.now()
 	if !n.decide(&c.Call, reqs, out, true) {
 		return quota.Reservation{}, false, nil
 	}
+	taken := n.agg.Taken(n.clock.now, since, &c.Call)
 	if ttl <= 0 {
 		ttl = maxLease
 		for i := range out {
@@ -57,8 +68,17 @@ func (n *Node) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Deci
 		}
 	}
 	ttl = min(ttl, maxLease)
-	id := n.reserved.add(&reserved{reqs: charged(reqs, out), expires: n.clock.now().Add(ttl), ttl: ttl})
+	id := n.reserved.add(&reserved{spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.now().Add(ttl), ttl: ttl})
 	return quota.Reservation{Handle: n.handleOf(id), Expires: ttl}, true, nil
+}
+
+func namespaces(reqs []quota.Request) (out []string) {
+	for i := range reqs {
+		if ns := reqs[i].Key.Namespace; !slices.Contains(out, ns) {
+			out = append(out, strings.Clone(ns))
+		}
+	}
+	return out
 }
 
 // charged copies the requests that were charged: limits that are not enforced
@@ -90,23 +110,29 @@ func (r *reservations) size() int {
 	return len(r.open)
 }
 
-func (r *reservations) add(v *reserved) uint64 {
+func (r *reservations) add(v *reserved) (id handle) {
+	_, _ = rand.Read(id[:]) // never fails
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
-		r.open = map[uint64]*reserved{}
-		// A number of an earlier life of the node must not name one of this.
-		var seed [8]byte
-		_, _ = rand.Read(seed[:]) // never fails
-		r.next = binary.BigEndian.Uint64(seed[:]) >> 1
+		r.open = map[handle]*reserved{}
 	}
-	r.next++
-	r.open[r.next] = v
-	return r.next
+	r.open[id] = v
+	return id
+}
+
+// namespaces returns those of a reservation; nil if there is none, or no more.
+func (r *reservations) namespaces(id handle, now quota.Time) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v := r.open[id]; v != nil && now < v.expires {
+		return v.spaces
+	}
+	return nil
 }
 
 // take removes and returns a reservation; nil if there is none, or no more.
-func (r *reservations) take(id uint64, now quota.Time) *reserved {
+func (r *reservations) take(id handle, now quota.Time) *reserved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.open[id]
@@ -131,22 +157,39 @@ func (r *reservations) expired(now quota.Time) []*reserved {
 	return out
 }
 
-// handleOf names a reservation: the node that has it, and its number there.
-func (n *Node) handleOf(id uint64) string {
-	return string(n.cfg.Self) + "." + strconv.FormatUint(id, 36)
+// handleOf names a reservation for callers: the node that has it, and its handle there.
+func (n *Node) handleOf(id handle) string {
+	return string(n.cfg.Self) + "." + handleText.EncodeToString(id[:])
 }
 
-// holderOf returns the node that made a reservation, and its number there.
-func holderOf(handle string) (node quota.NodeID, id uint64, err error) {
-	i := strings.LastIndexByte(handle, '.')
-	if i <= 0 {
-		return "", 0, quota.ErrNoReservation
+// holderOf returns the node that made a reservation, and its handle there.
+func holderOf(text string) (node quota.NodeID, id handle, err error) {
+	i := strings.LastIndexByte(text, '.')
+	if i <= 0 || len(text)-i-1 != handleText.EncodedLen(len(id)) {
+		return "", id, quota.ErrNoReservation
 	}
-	id, err = strconv.ParseUint(handle[i+1:], 36, 64)
+	if _, err := handleText.Decode(id[:], []byte(text[i+1:])); err != nil {
+		return "", id, quota.ErrNoReservation
+	}
+	return quota.NodeID(text[:i]), id, nil
+}
+
+// ReservedIn returns the namespaces of a reservation, each once: who ends or renews it needs the
+// permission in all of them. Errors are as of Settle.
+func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) {
+	node, id, err := holderOf(handle)
 	if err != nil {
-		return "", 0, quota.ErrNoReservation
+		return nil, err
 	}
-	return quota.NodeID(handle[:i]), id, nil
+	if node == n.cfg.Self {
+		spaces := n.reserved.namespaces(id, n.clock.now())
+		if spaces == nil {
+			return nil, quota.ErrNoReservation
+		}
+		return spaces, nil
+	}
+	res, err := n.atHolder(ctx, node, &peerv1.CallSettle{Handle: handle, Look: true})
+	return res.GetNamespaces(), err
 }
 
 // Settle ends a reservation and books what was really used of it: the rest is
@@ -155,7 +198,7 @@ func holderOf(handle string) (node quota.NodeID, id uint64, err error) {
 // released. Any node takes the call; quota.ErrNoReservation if the handle has
 // been settled, has expired, or its node is gone.
 func (n *Node) Settle(ctx context.Context, handle string, used int64) error {
-	return n.atHolder(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
+	return n.end(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
 }
 
 // asAtFirst renews for as long as the reservation lasted when it was made. No caller can name so
@@ -164,10 +207,10 @@ const asAtFirst = time.Nanosecond
 
 // Renew puts the end of a reservation off to ttl from now (at most 24h; 0: as long as at first).
 func (n *Node) Renew(ctx context.Context, handle string, ttl time.Duration) error {
-	return n.atHolder(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
+	return n.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
 }
 
-func (n *Node) atHolder(ctx context.Context, c *peerv1.CallSettle) error {
+func (n *Node) end(ctx context.Context, c *peerv1.CallSettle) error {
 	node, _, err := holderOf(c.Handle)
 	if err != nil {
 		return err
@@ -175,17 +218,36 @@ func (n *Node) atHolder(ctx context.Context, c *peerv1.CallSettle) error {
 	if node == n.cfg.Self {
 		return n.settle(c)
 	}
+	_, err = n.atHolder(ctx, node, c)
+	return err
+}
+
+// atHolder has another node answer that made the reservation.
+func (n *Node) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
 	if !n.routes.up(node) {
-		return quota.ErrNoReservation
+		return nil, quota.ErrNoReservation
 	}
 	res, err := n.call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Settle{Settle: c}})
 	if err != nil {
-		return &NoLeaderError{fmt.Sprintf("the node that made the reservation did not answer: %v", err)}
+		return nil, &NoLeaderError{fmt.Sprintf("the node that made the reservation did not answer: %v", err)}
 	}
 	if !res.GetSettleResult().GetFound() {
-		return quota.ErrNoReservation
+		return nil, quota.ErrNoReservation
 	}
-	return nil
+	return res.GetSettleResult(), nil
+}
+
+// onSettle answers another node.
+func (n *Node) onSettle(c *peerv1.CallSettle) *peerv1.CallSettleResult {
+	if !c.Look {
+		return &peerv1.CallSettleResult{Found: n.settle(c) == nil}
+	}
+	node, id, err := holderOf(c.Handle)
+	if err != nil || node != n.cfg.Self {
+		return &peerv1.CallSettleResult{}
+	}
+	spaces := n.reserved.namespaces(id, n.clock.now())
+	return &peerv1.CallSettleResult{Found: spaces != nil, Namespaces: spaces}
 }
 
 // settle settles or renews a reservation of this node.
@@ -205,7 +267,7 @@ func (n *Node) settle(c *peerv1.CallSettle) error {
 	return nil
 }
 
-func (n *Node) renew(id uint64, ttl time.Duration) error {
+func (n *Node) renew(id handle, ttl time.Duration) error {
 	n.reserved.mu.Lock()
 	defer n.reserved.mu.Unlock()
 	v, now := n.reserved.open[id], n.clock.now()
@@ -219,7 +281,8 @@ func (n *Node) renew(id uint64, ttl time.Duration) error {
 	return nil
 }
 
-// book books what was used of a reservation.
+// book books what was used of a reservation. What was not used comes back in the windows
+// that it was taken in; what was used beyond it is charged now.
 func (n *Node) book(v *reserved, used int64) {
 	limits := n.meta.current()
 	for i := range v.reqs {
@@ -230,7 +293,7 @@ func (n *Node) book(v *reserved, used int64) {
 		case l.Kind == quota.Concurrency:
 			n.agg.Release(n.clock.now, q.Key.LimitName, q.Key.Key, q.Cost)
 		case used >= 0 && used < q.Cost:
-			n.agg.Refund(n.clock.now, q.Key.LimitName, q.Key.Key, q.Cost-used)
+			n.agg.RefundTaken(n.clock.now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
 		case used > q.Cost:
 			n.agg.Charge(n.clock.now, q.Key.LimitName, q.Key.Key, used-q.Cost)
 		}

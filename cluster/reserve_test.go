@@ -3,10 +3,12 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // reserve sets tokens of these keys aside on a node.
@@ -145,6 +147,43 @@ func TestReserve(t *testing.T) {
 	})
 }
 
+// TestHandles: no handle tells anything of another, and every node knows in which namespaces the
+// reservation is.
+func TestHandles(t *testing.T) {
+	c := newTrio(t, 2)
+	other := limit("l", 1000, quota.Soft)
+	other.Namespace = "other"
+	c.apply(limit("l", 1000, quota.Soft), other)
+	nodes := c.running()
+	seen := map[string]bool{}
+	for range 100 {
+		r, ok := c.reserve(nodes[0], time.Minute, 1, key("test", "l", "k"), key("other", "l", "k"), key("test", "l", "k2"))
+		if !ok {
+			t.Fatal("refused")
+		}
+		// The shortest common text of two is the node's name: 6 letters more are of 30 bits.
+		head := r.Handle[:len(nodes[0].cfg.Self)+1+6]
+		if tail := r.Handle[len(head):]; seen[head] || len(tail) < 20 {
+			t.Fatalf("%s: another begins like this, or it is short", r.Handle)
+		}
+		seen[head] = true
+		for _, n := range nodes {
+			spaces, err := n.ReservedIn(t.Context(), r.Handle)
+			if err != nil || !slices.Equal(spaces, []string{"test", "other"}) {
+				t.Fatalf("on %s: %v, %v", n.cfg.Self, spaces, err)
+			}
+		}
+		if err := nodes[1].Settle(t.Context(), r.Handle, -1); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if _, err := n.ReservedIn(t.Context(), r.Handle); !errors.Is(err, quota.ErrNoReservation) {
+				t.Fatalf("settled, on %s: %v", n.cfg.Self, err)
+			}
+		}
+	}
+}
+
 // TestUncounted: what took nothing when it was admitted gives nothing back when
 // it is settled.
 func TestUncounted(t *testing.T) {
@@ -162,6 +201,7 @@ func TestUncounted(t *testing.T) {
 // TestAcquire: what is in flight is limited over all nodes, released on any, and
 // under hard kept for the lease of a node that died.
 func TestAcquire(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 2, quick)
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "test", Limit: "flight"}, Kind: quota.Concurrency, Burst: 3,

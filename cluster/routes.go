@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type routes struct {
 
 	metaVersion uint64 // of the limits, as the meta leader says
 	synced      bool   // this node has had the meta leader's state once
+	ledOnce     bool   // all ranges and the meta group have had leaders at one moment, since the start
 	metaMembers uint64 // revision of the membership, as the meta leader says
 	metaTold    bool   // it has said so in this term
 }
@@ -28,14 +30,16 @@ type route struct {
 	left   time.Time // when it was last seen to go from having a leader to none
 }
 
-// leave notes that nobody leads, from now on if somebody did.
-func (r *route) leave() {
-	if r.leader != "" {
-		r.leader, r.left = "", time.Now()
+// leave notes that nobody leads, from now on if somebody did, and reports whether that is news.
+func (r *route) leave() bool {
+	if r.leader == "" {
+		return false
 	}
+	r.leader, r.left = "", time.Now()
+	return true
 }
 
-// leaderGrace is how long a range that had a leader may be without until its nodes are not
+// leaderGrace is how long a range that had a leader may be without until the cluster is not
 // ready: a handover takes some milliseconds and an election a second or two, and all see them.
 const leaderGrace = 3 * time.Second
 
@@ -46,7 +50,8 @@ func (r *route) missing() bool {
 
 type peer struct {
 	up      bool
-	dead    bool
+	refused bool   // probably its process has ended
+	dead    bool   // certainly
 	parting bool   // it has said that it stops
 	version uint64 // of the limits in force there
 	// policies is how many changes of policy configs it has applied.
@@ -58,6 +63,9 @@ type peer struct {
 	members uint64
 	since   time.Time // of up, or of not being so
 	clients uint32    // that are attached to it, as it says
+
+	ahead time.Duration // its wall clock, of this node's, as of its last beacon
+	timed bool          // it has said what its wall clock says
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one
@@ -117,7 +125,20 @@ func (t *routes) set(r quota.RangeID, id quota.NodeID, term quota.Term) bool {
 		return false
 	}
 	rt.leader, rt.term = id, term
+	t.noteLed()
 	return true
+}
+
+// noteLed notes whether everything has a leader now.
+func (t *routes) noteLed() {
+	t.ledOnce = t.ledOnce || t.meta.leader != "" && !slices.ContainsFunc(t.ranges, func(r route) bool { return r.leader == "" })
+}
+
+// wasLed reports whether this node has seen leaders of everything since it started.
+func (t *routes) wasLed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ledOnce
 }
 
 // clear notes that id does not lead the range any more.
@@ -130,24 +151,24 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 }
 
 // unknown notes that this node's replica of the range has lost its leader,
-// unless that is this node. The leader's next beacon corrects an error.
-func (t *routes) unknown(r quota.RangeID, self quota.NodeID) {
+// unless that is this node. The leader's next beacon corrects an error. It reports whether
+// that is news.
+func (t *routes) unknown(r quota.RangeID, self quota.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ranges[r].leader != self {
-		t.ranges[r].leave()
-	}
+	return t.ranges[r].leader != self && t.ranges[r].leave()
 }
 
-// keepOnly clears the ranges of id that are not in leads.
-func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) {
+// keepOnly clears the ranges of id that are not in leads, and returns them.
+func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) (lost []quota.RangeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for r := range t.ranges {
-		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] {
-			t.ranges[r].leave()
+		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] && t.ranges[r].leave() {
+			lost = append(lost, quota.RangeID(r))
 		}
 	}
+	return lost
 }
 
 // setMeta notes the leader of the meta group and its version of the limits.
@@ -157,6 +178,7 @@ func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint
 	if term >= t.meta.term {
 		t.meta.leader, t.meta.term, t.metaVersion = id, term, version
 		t.metaMembers, t.metaTold = members, true
+		t.noteLed()
 	}
 }
 
@@ -195,10 +217,10 @@ func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
 	}
 }
 
-// lost forgets everything that a dead node led.
-func (t *routes) lost(id quota.NodeID) {
-	t.keepOnly(id, nil)
+// lost forgets everything that a dead node led, and returns the ranges.
+func (t *routes) lost(id quota.NodeID) []quota.RangeID {
 	t.lostMeta(id)
+	return t.keepOnly(id, nil)
 }
 
 // lostMeta notes that id does not lead the meta group any more.
@@ -230,6 +252,10 @@ func (t *routes) silences() map[quota.NodeID]time.Duration {
 
 func (t *routes) deadNodes() []quota.NodeID {
 	return t.where(func(p *peer) bool { return p.dead })
+}
+
+func (t *routes) refusedNodes() []quota.NodeID {
+	return t.where(func(p *peer) bool { return p.refused })
 }
 
 func (t *routes) upNodes() []quota.NodeID {

@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestMissing: a range without a leader counts at once where it had none yet, and after
@@ -45,9 +47,45 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-// TestReadyThroughHandovers: no node says that it is not ready because leaders change: all see
-// it, and behind a balancer that asks nobody would be left.
+// TestReadySinceLed: a node is ready from the moment at which everything had a leader, and stays so
+// whoever is lost: it decides without them.
+func TestReadySinceLed(t *testing.T) {
+	n := &Node{}
+	n.routes.init(2)
+	is := func(want string) {
+		t.Helper()
+		ranges, meta := n.routes.snapshot()
+		st := &quoratev1.GetStatusResponse{}
+		for _, r := range ranges {
+			if r.missing() {
+				st.Leaderless = leaderless(1, 2, &meta)
+			}
+		}
+		if why := n.undecided(st); why != want {
+			t.Errorf("not ready: %q; want %q", why, want)
+		}
+	}
+	is("1 of 2 ranges have no leader")
+	n.routes.set(0, "a", 1)
+	n.routes.setMeta("a", 1, 0, 0)
+	is("1 of 2 ranges have no leader")
+	n.routes.lost("a")
+	n.routes.set(1, "b", 1)
+	n.routes.setMeta("b", 2, 0, 0)
+	is("the leaders of the ranges are not known yet")
+	n.routes.set(0, "b", 2)
+	is("")
+	n.routes.lost("b")
+	is("")
+	why := Stopping
+	n.barred.Store(&why)
+	is(Stopping)
+}
+
+// TestReadyThroughHandovers: no node says that it, or the cluster, is not ready because leaders
+// change: all see it, and behind a balancer that asks nobody would be left.
 func TestReadyThroughHandovers(t *testing.T) {
+	testspeed.Full(t)
 	const ranges = 8
 	c := newTrio(t, ranges)
 	ctx, stop := context.WithCancel(t.Context())
@@ -57,8 +95,8 @@ func TestReadyThroughHandovers(t *testing.T) {
 	without, asked := 0, 0
 	for began := time.Now(); time.Since(began) < 2*time.Second; asked++ {
 		st := c.running()[asked%3].Status()
-		if !st.Ready && time.Since(began) < leaderGrace { // later, none may have come: the machine may stand still
-			t.Fatalf("node %s, asked %d: %s", st.Node, asked, st.Reason)
+		if !st.Ready || st.Leaderless != "" && time.Since(began) < leaderGrace { // later, none may have come: the machine may stand still
+			t.Fatalf("node %s, asked %d: %s%s", st.Node, asked, st.Reason, st.Leaderless)
 		}
 		if led(st) != nil {
 			without++

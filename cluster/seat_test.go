@@ -90,14 +90,14 @@ func TestCheckpointWithoutGroup(t *testing.T) {
 		t.Fatal("no answer")
 	}
 	for range 2 {
-		s.checkpoint(t.Context())
-		if _, cp := s.moved(); cp == nil || len(cp.Levels) != 1 || cp.Levels[0].Key != "k" {
+		s.checkpoint(t.Context(), true)
+		if _, cp, _ := s.moved(true); cp == nil || len(cp.Levels) != 1 || cp.Levels[0].Key != "k" {
 			t.Errorf("after a checkpoint that failed, the next is %v", cp)
 		}
 	}
 	s.follow()
 	s.lead(3)
-	if _, cp := s.moved(); cp != nil {
+	if _, cp, _ := s.moved(true); cp != nil {
 		t.Errorf("a new ledger writes what an old one knew: %v", cp)
 	}
 }

@@ -66,7 +66,7 @@ func (n *Node) RevokeToken(ctx context.Context, id string) (bool, error) {
 }
 
 func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
-	if err := n.awaitLevel(ctx, "a change of who may do what"); err != nil {
+	if err := n.awaitMembership(ctx, "a change of who may do what"); err != nil {
 		return false, err
 	}
 	c.AtUnixNanos = time.Now().UnixNano()

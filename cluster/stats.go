@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -12,6 +14,7 @@ import (
 type stats struct {
 	reports, reportedKeys, grants         prometheus.Counter
 	unsent, droppedGrants, refusedReports prometheus.Counter
+	droppedReports                        prometheus.Counter
 	checkpoints, failedCheckpoints        prometheus.Counter
 	waitTimeouts, unasked, expired        prometheus.Counter
 	clientReports                         prometheus.Counter
@@ -33,6 +36,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	s.grants = counter("quorate_grants_sent_total", "Grants that this node's ledgers sent to other nodes.")
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
 	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
+	s.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many waited to be booked; they are made again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
 	s.checkpoints = counter("quorate_checkpoints_total", "Checkpoints of levels written to range logs.")
 	s.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that a range log did not take.")
@@ -74,11 +78,18 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	n.history.metrics(reg)
 	gauge("quorate_history_bytes", "Bytes of this node's files of the history.", n.shelf.bytes)
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
-	gauge("quorate_ready", "1 if this node sees a leader of every range and of the meta group, or none for less than 3 s, and has the limits; decisions are made without, too.", func() float64 {
-		if n.Status().Ready {
+	yes := func(is bool) float64 {
+		if is {
 			return 1
 		}
 		return 0
+	}
+	gauge("quorate_ready", "1 if this node decides: it has the limits, has seen a leader of every range since it started, and does not stop. As /readyz.", func() float64 {
+		return yes(n.Status().Ready)
+	})
+	gauge("quorate_cluster_ready", "1 if this node is ready and sees a leader of every range and of the meta group, or none for less than 3 s. As /readyz/cluster.", func() float64 {
+		st := n.Status()
+		return yes(st.Ready && st.Leaderless == "")
 	})
 	gauge("quorate_ranges_without_leader", "Ranges that have no leader, as this node sees it.", func() float64 {
 		ranges, _ := n.routes.snapshot()
@@ -90,7 +101,14 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		}
 		return float64(missing)
 	})
-	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
+	gauge("quorate_node_losses_tolerated", "How many more nodes may be lost, whichever they are, until a range or the meta group is without a majority of voters, as this node sees it; of what it leads it knows.", func() float64 {
+		return float64(n.tolerates(n.view.Load()))
+	})
+	gauge("quorate_replicas", "How many nodes are to keep each range, as the settings ask.", func() float64 { return float64(n.replicas(n.view.Load())) })
+	gauge("quorate_faults", "What is wrong with this node, such as a full or slow disk, or a wrong clock; quorate cluster status says what.", func() float64 { return float64(len(n.faults())) })
+	gauge("quorate_clock_offset_seconds", "How far this node's wall clock is ahead of those of most nodes, beyond half a second; it goes by theirs.", func() float64 {
+		return -time.Duration(n.clock.correction.Load()).Seconds()
+	})
 	s.initJournal(n, reg)
 	reg.MustRegister(newLimitMetrics(n))
 	if n.cfg.TopKeys > 0 {

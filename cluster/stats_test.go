@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	}
 	want := []string{
 		"quorate_reports_sent_total", "quorate_reported_keys_total", "quorate_grants_sent_total", "quorate_messages_unsent_total",
-		"quorate_grants_dropped_total", "quorate_reports_refused_total", "quorate_checkpoints_total", "quorate_checkpoints_failed_total",
+		"quorate_grants_dropped_total", "quorate_reports_dropped_total", "quorate_reports_refused_total", "quorate_checkpoints_total", "quorate_checkpoints_failed_total",
 		"quorate_grant_waits_expired_total", "quorate_keys", "quorate_keys_limit", "quorate_ranges_led", "quorate_ledger_keys",
 		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_unasked_total", "quorate_reservations_expired_total",
 		"quorate_reservations", "quorate_journal_slots", "quorate_journal_slots_used", "quorate_journal_slots_limit",
@@ -47,7 +47,8 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_ops_total", "quorate_account_transactions_total", "quorate_account_overloads_total", "quorate_account_held_waits_total",
 		"quorate_account_transactions_recovered_total", "quorate_account_batch_commands", "quorate_account_commit_seconds", "quorate_accounts",
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
-		"quorate_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_limits_without_series",
+		"quorate_node_losses_tolerated", "quorate_replicas",
+		"quorate_ready", "quorate_cluster_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_clock_offset_seconds", "quorate_limits_without_series",
 		"quorate_client_reports_total", "quorate_client_settlements_total", "quorate_clients", "quorate_client_keys",
 		"quorate_history_failures_total", "quorate_history_forgotten_blocks_total", "quorate_history_behind_seconds", "quorate_history_bytes",
 	}

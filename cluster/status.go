@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,8 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	}
 	v := n.view.Load()
 	out.MembersRevision = v.table.Revision()
+	out.Replicas = uint32(n.replicas(v))
+	out.Tolerates = new(uint32(n.tolerates(v)))
 	leads := map[quota.NodeID]int32{}
 	missing := 0
 	for r, rt := range ranges {
@@ -43,18 +46,55 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	if self >= 0 {
 		out.Nodes[self].Faults = n.faults()
 	}
-	out.Reason = notReady(missing, len(ranges), &meta)
-	if out.Reason == "" && !n.routes.hasMeta(out.LimitsVersion) {
-		out.Reason = "the limits of the meta group have not arrived yet"
-	}
-	if why := n.barred.Load(); why != nil {
-		out.Reason = *why
-	}
+	out.Leaderless = leaderless(missing, len(ranges), &meta)
+	out.Reason = n.undecided(out)
 	out.Ready = out.Reason == ""
 	if self >= 0 {
 		out.Nodes[self].Ready, out.Nodes[self].Reason = new(out.Ready), out.Reason
 	}
 	return out
+}
+
+// replicas is how many nodes are to keep each range.
+func (n *Node) replicas(v *view) int {
+	if v.table.Seeded() {
+		return v.table.Replicas()
+	}
+	return n.cfg.Replicas
+}
+
+// tolerates is how many more nodes may be lost, whichever they are, until some group
+// is without a majority of voters that answer. A leader knows who votes; of groups that
+// others lead it is who is wanted to, which may not be so yet.
+func (n *Node) tolerates(v *view) int {
+	up := map[quota.NodeID]bool{n.cfg.Self: true}
+	for _, id := range n.routes.upNodes() {
+		up[id] = true
+	}
+	least := len(v.ids)
+	count := func(g uint32, wanted []quota.NodeID) {
+		voters := wanted
+		if here := n.host.Group(g); here != nil && n.groupLeader(g) == n.cfg.Self {
+			voters = nil
+			for _, m := range here.Members() {
+				if m.Voter {
+					voters = append(voters, m.ID)
+				}
+			}
+		}
+		answer := 0
+		for _, id := range voters {
+			if up[id] {
+				answer++
+			}
+		}
+		least = min(least, max(0, answer-(len(voters)/2+1)))
+	}
+	count(metaGroup, v.meta.Voters)
+	for r := range v.ranges {
+		count(group(quota.RangeID(r)), v.ranges[r].Voters)
+	}
+	return least
 }
 
 // nodeStatus is what the membership knows of a node.
@@ -64,6 +104,9 @@ func (n *Node) nodeStatus(v *view, id quota.NodeID) *quoratev1.NodeStatus {
 		if names(v.ranges[r], id) {
 			s.Replicas++
 		}
+	}
+	if d, ok := n.clockOffsets()[id]; ok {
+		s.ClockOffset = durationpb.New(d)
 	}
 	m := v.member(id)
 	if m == nil {
@@ -85,7 +128,23 @@ func texts(ids []quota.NodeID) []string {
 	return out
 }
 
-func notReady(missing, total int, meta *route) string {
+// undecided says why this node does not decide, or does so without knowing what it should: ""
+// if it does. Who has started with everything goes on without leaders, by when_cut_off; who
+// has not yet may know limits and levels of long ago.
+func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
+	switch why := n.barred.Load(); {
+	case why != nil:
+		return *why
+	case !n.routes.hasMeta(st.LimitsVersion):
+		return cmp.Or(st.Leaderless, "the limits of the meta group have not arrived yet")
+	case !n.routes.wasLed():
+		return cmp.Or(st.Leaderless, "the leaders of the ranges are not known yet")
+	}
+	return ""
+}
+
+// leaderless says which groups have no leader; "" if all have.
+func leaderless(missing, total int, meta *route) string {
 	switch {
 	case missing > 0:
 		return fmt.Sprintf("%d of %d ranges have no leader", missing, total)

@@ -12,6 +12,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // usedUp takes all that is left of a key, through all nodes.
@@ -34,6 +35,7 @@ func (c *trio) usedUp(k quota.Key) {
 // changed or the key gets an override: a window has the difference, a bucket what
 // its new rate yields, and neither is filled.
 func TestTrapStickyStatus(t *testing.T) {
+	testspeed.Full(t)
 	c := newTrio(t, 4)
 	year := 365 * 24 * time.Hour
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -114,7 +116,7 @@ func TestTrapJoinedKeys(t *testing.T) {
 		m.Apply(1, 1, encode(setOverridesCommand(quota.Override{Key: k, Burst: int64(i)})))
 		cp.Levels = append(cp.Levels, encodeLevel(quota.KeyLevel{Key: k, Level: quota.Units(i), FullAt: 9}))
 	}
-	levels.checkpoint(cp)
+	levels.checkpoint(1, cp)
 	var overWire peerv1.Report
 	if err := proto.Unmarshal(mustMarshal(t, peerproto.EncodeReport(&report)), &overWire); err != nil {
 		t.Fatal(err)

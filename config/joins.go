@@ -69,6 +69,28 @@ func host(to *string) scalar {
 	}}
 }
 
+// maxHosts bounds the host names of a node.
+const maxHosts = 64
+
+// hostNames reads a comma-separated list of host names.
+func hostNames(to *[]string) scalar {
+	want := "host names with commas between them, such as n1.example.com,quorate.example.com"
+	return scalar{want: want, set: func(text string) error {
+		items := strings.Split(text, ",")
+		if len(items) > maxHosts {
+			return fmt.Errorf("has %d names; must be 1 to %d", len(items), maxHosts)
+		}
+		out := make([]string, len(items))
+		for i, item := range items {
+			if err := host(&out[i]).set(strings.TrimSpace(item)); err != nil {
+				return wrong(text, want)
+			}
+		}
+		*to = out
+		return nil
+	}}
+}
+
 // Addresses are where others reach the node: Listen, with the host of Advertise.
 func (n *Node) Addresses() Listen {
 	reach := func(addr string) string {

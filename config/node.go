@@ -47,6 +47,10 @@ type Node struct {
 	Debug string
 	// Redis is the address where the Redis protocol is served; empty for none.
 	Redis string
+	// Hosts are the names that HTTP callers may use for the node, besides addresses, localhost
+	// and names outside the public DNS. They apply while authentication is off, against DNS
+	// rebinding: another site could otherwise point its own name at this node.
+	Hosts []string
 	// Protocols are the protocols of others that are served.
 	Protocols Protocols
 	// Connections bounds the connections of each of the HTTP and the gRPC port.

@@ -105,6 +105,8 @@ func schemaOf(t *testing.T, one setting) jsonObject {
 		return jsonObject{"type": "string", "minLength": 1}
 	case want == host(new(string)).want:
 		return textOf(1, 253)
+	case want == hostNames(new([]string)).want:
+		return textOf(1, 254*maxHosts)
 	case want == listening(new(string)).want:
 		return jsonObject{"type": "string", "pattern": listenForm}
 	}

@@ -40,7 +40,7 @@ func TestDefault(t *testing.T) {
 		"QUORATE_LIMITS", "QUORATE_JOIN", "QUORATE_LINGER", "QUORATE_TOKEN_FILE", "QUORATE_BOOTSTRAP", "QUORATE_ZONE", "QUORATE_ADVERTISE",
 		"QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TLS_CA_KEY", "QUORATE_ACCESS_GRANTS",
 		"QUORATE_ACCESS_BINDINGS", "QUORATE_LISTEN_DEBUG",
-		"QUORATE_LISTEN_REDIS", "QUORATE_PROTOCOLS_ENVOY_RLS_CONFIG",
+		"QUORATE_LISTEN_REDIS", "QUORATE_LISTEN_HOSTS", "QUORATE_PROTOCOLS_ENVOY_RLS_CONFIG",
 		"QUORATE_AUTH_OIDC_ISSUER", "QUORATE_AUTH_OIDC_AUDIENCE", "QUORATE_AUTH_OIDC_IDENTITY_CLAIM", "QUORATE_AUTH_OIDC_GROUPS_CLAIM",
 	}
 	tested := slices.Clone(without)
@@ -65,7 +65,7 @@ func TestEverySetting(t *testing.T) {
 		"access.bindings":     `[{identity: "*", role: checker}]`,
 		"protocols.envoy_rls": "on", "protocols.envoy_rlqs": "on", "protocols.gubernator": "on", "protocols.forward_auth": "on",
 		"protocols.envoy_rls_headers": "both", "protocols.envoy_rls_overrides": "on",
-		"listen.redis": ":7",
+		"listen.redis": ":7", "listen.hosts": "a.example,b.example",
 		"listen.debug": ":7", "connections.total": "7", "connections.per_address": "8", "metrics.limits": "9", "metrics.top_keys": "10",
 		"history.keep": "on", "history.minutes": "25h", "history.hours": "26h", "history.max_mib": "17", "auth.mode": "on",
 	}

@@ -77,7 +77,7 @@ func (o *overrideFile) override(p place) {
 		return
 	}
 	if line, twice := o.lines[one.Key]; twice {
-		o.node(p.where(), p.path, "%v is overridden twice, first in line %d; remove one", one.Key, line)
+		o.node(p.where(), p.path, "%s is overridden twice, first in line %d; remove one", shownKey(one.Key), line)
 		return
 	}
 	o.lines[one.Key] = p.where().Line

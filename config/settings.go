@@ -57,6 +57,7 @@ func (n *Node) settings() []setting {
 		{path: "tls.ca_key", scalar: filePath(&n.TLS.CAKey)},
 		{path: "listen.debug", scalar: listening(&n.Debug)},
 		{path: "listen.redis", scalar: listening(&n.Redis)},
+		{path: "listen.hosts", scalar: hostNames(&n.Hosts)},
 		{path: "protocols.envoy_rls", scalar: onOff(&n.Protocols.EnvoyRLS)},
 		{path: "protocols.envoy_rls_config", scalar: filePath(&n.Protocols.EnvoyRLSConfig)},
 		{path: "protocols.envoy_rls_headers", scalar: oneOf(&n.Protocols.EnvoyRLSHeaders, itself, HeadersIETF, HeadersLegacy, HeadersBoth, HeadersNone)},

@@ -1,6 +1,12 @@
 package config
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // clipAt is how many characters of a value an error shows.
 const clipAt = 60
@@ -11,4 +17,13 @@ func clip(s string) string {
 		s = string(r[:clipAt]) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// shownKey returns a key for an error message, quoted if it has unprintable characters.
+func shownKey(k quota.Key) string {
+	key := k.Key
+	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		key = strconv.Quote(key)
+	}
+	return k.LimitName.String() + "/" + key
 }

@@ -30,6 +30,7 @@ type account struct {
 	ref   uint32     // its number in the ledger; used again when the account is gone
 	life  uint64     // tells it from an earlier account of the key
 	fresh quota.Time // bookings until then do not come back
+	ended quota.Time // the end of the window before, which no sliding one has
 	rooms rooms      // only if members ask
 
 	overflowed quota.Units // soft buckets: what has overflowed, until overflowAt
@@ -49,12 +50,14 @@ type account struct {
 	left           quota.Units // what the last window left
 	forgiven       quota.Units // of admitted; see amend
 	over, needless quota.Units // over-admitted, and needlessly refused at least
+	needlessAtMost quota.Units
 
 	shared quota.Time // when it was last booked who is due what
 	most   float64    // the most that anyone's part of the rate is, at the last division
 
-	dirty bool // the level moved since the last checkpoint
-	saved bool // the range's log holds a level of this account
+	dirty  bool // the level moved since the last checkpoint
+	saved  bool // the range's log holds a level of this account
+	wanted bool // it is in Ledger.wanted
 }
 
 func newAccount(k quota.Key, limit *quota.Limit, pool limiter.Meter) *account {
@@ -125,21 +128,25 @@ func (a *account) turn(now quota.Time) {
 	if !a.tier.Kind.Windowed() || a.tier.Kind == quota.SlidingWindow {
 		return
 	}
-	if _, end := a.pool.Bounds(); now < end {
+	_, end := a.pool.Bounds()
+	if now < end {
 		return
 	}
+	a.ended = end
 	a.liveTurn()
 	for i := range a.holders {
 		a.holders[i].void()
 	}
-	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return h.dead }) // what it counted is of no window that goes on
+	// What a dead process has counted is of no window that goes on. One that was only silent repeats it when it
+	// speaks again, so it is remembered as long as others that are silent.
+	a.holders = slices.DeleteFunc(a.holders, func(h holder) bool { return h.dead && now.Sub(h.log().diedAt) > remember })
 }
 
 // rates reports whether members may be given a refill rate. Windows are divided
 // by tokens alone, since a rate would outlast them; and what refills while
 // callers wait is theirs.
 func (a *account) rates() bool {
-	return a.tier.Kind == quota.TokenBucket && a.limit.MaxDebt == 0 && a.limit.Decide == quota.Locally
+	return a.tier.Kind == quota.TokenBucket && !a.limit.AsksLeader()
 }
 
 // relimit switches to a changed limit. What was used stays used.
@@ -204,7 +211,9 @@ func (a *account) holder(now quota.Time, id quota.NodeID, inc quota.Incarnation)
 		if h.inc == inc {
 			return h
 		}
-		a.retire(now, i)
+		if a.retire(now, now, i); !h.dead { // no report of it counts any more
+			a.remove(h)
+		}
 		return nil
 	}
 	return nil
@@ -292,6 +301,20 @@ func (a *account) past(e *quota.ReportEntry) bool {
 	return e.Window < start
 }
 
+// before is what the entry says was spent before its window, as far as that is not of a window
+// that goes on here. A member may end a window before this leader does: one whose clock is ahead
+// of this leader's, or one that has not heard that a periodic window began anew. Of those windows
+// it was told of after the last one ended here, none ends within a period from then.
+func (a *account) before(e *quota.ReportEntry) quota.Units {
+	switch start, _ := a.pool.Bounds(); {
+	case e.Window <= start || a.tier.Kind == quota.SlidingWindow:
+	case a.tier.Kind == quota.PeriodicRefill && (a.limit.Ceiling == quota.Soft || e.Window < a.ended.Add(a.tier.Rate.Per)):
+	default:
+		return 0
+	}
+	return e.Before
+}
+
 // refill is what the level gained in d at most.
 func (a *account) refill(d time.Duration) quota.Units {
 	switch a.tier.Kind {
@@ -314,7 +337,7 @@ func (a *account) book(h *holder, d delta) {
 	}
 	a.attempted = a.attempted.Plus(d.attempted())
 	a.admitted = a.admitted.Plus(d.used + d.over)
-	if d.used+d.over+d.refunded > 0 {
+	if d.used+d.over > 0 || d.refunded > 0 {
 		a.dirty = true
 	}
 }
@@ -331,7 +354,7 @@ func (a *account) close(now quota.Time, h *holder, e *quota.ReportEntry, ack quo
 	h.demand, h.closed = 0, true // what is in flight stays so until a later opening says more
 	h.unplan()
 	a.advance(now)
-	*g = quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h, a.level()), Others: a.others(h), Closed: true, Saved: h.saved}
+	*g = quota.GrantEntry{Key: a.key, Epoch: e.Epoch, Ack: ack, Level: a.levelFor(h, a.level()), Others: a.others(h), Closed: true, Saved: min(h.saved, quota.Most)}
 	if a.endures() && (h.saved < e.Used.Plus(e.Overdrawn) || h.expects()) {
 		h.grants++
 		g.Closed, g.Seq, g.Again = false, h.grants, unsavedAgain

@@ -8,20 +8,28 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// retire is what becomes of a holder whose process is dead: it may have used all
+// retire is what becomes of a holder whose process died then: it may have used all
 // that it was given. What it did not use comes back when its journal tells, as
 // far as it has not overflowed or ended with its window.
-func (a *account) retire(now quota.Time, i int) {
+func (a *account) retire(now, died quota.Time, i int) {
 	h := &a.holders[i]
 	if !a.endures() {
 		a.bury(now, h)
-		a.remove(h)
+		h.leave()
 		return
 	}
 	if !h.dead {
-		h.die(now)
+		h.die(died)
 		a.dirty = true
 	}
+}
+
+// leave takes everything from a member that is dead, or seems so. What it has counted stays:
+// a report of it may still come, and tells of that again.
+func (h *holder) leave() {
+	h.void()
+	h.demand, h.live, h.using, h.tried, h.admit = 0, 0, 0, 0, 0
+	h.inFlight, h.unmet, h.closed = 0, 0, true
 }
 
 func (h *holder) die(now quota.Time) {
@@ -36,7 +44,7 @@ func (h *holder) die(now quota.Time) {
 // afterlife books what an earlier process of the member had counted, once.
 func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
 	total := e.Used.Plus(e.Overdrawn)
-	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: total}
+	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: min(total, quota.Most)}
 	limit := l.limitOf(e.Key)
 	if limit == nil { // gone, or not known here yet
 		return g, now.Sub(l.started) >= unknownFor
@@ -61,7 +69,7 @@ func (l *Ledger) afterlife(now quota.Time, r *quota.Report, e *quota.ReportEntry
 		a.dirty = a.dirty || len(h.log().pending) == 0
 		return g, false
 	}
-	g.Saved = h.saved
+	g.Saved = min(h.saved, quota.Most)
 	return g, true
 }
 
@@ -109,7 +117,7 @@ func (a *account) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEn
 			continue
 		}
 		if !h.dead {
-			a.retire(now, i)
+			a.retire(now, now, i)
 		}
 		if h.epoch > e.Epoch {
 			return nil
@@ -141,7 +149,7 @@ func (a *account) settleDead(h *holder, e *quota.ReportEntry, total quota.Units)
 	case a.past(e):
 		late, back = used, 0
 	case e.Window != 0:
-		late = min(max(0, e.Before-known), used)
+		late = min(max(0, a.before(e)-known), used)
 	}
 	if a.tier.Kind == quota.TokenBucket { // the journal has no time: what it tells is at most a burst old
 		used = min(used, max(h.out, a.limit.BurstUnits()))

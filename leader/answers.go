@@ -58,8 +58,9 @@ func (l *Ledger) unsaved(now quota.Time, a *account, q *quota.Ask) bool {
 		return false
 	}
 	a.own.short = a.own.short.Plus(q.Cost)
-	a.dirty = true
-	l.wants = l.wants || len(a.own.pending) == 0
+	if a.dirty = true; len(a.own.pending) == 0 {
+		l.want(a)
+	}
 	return true
 }
 

@@ -10,7 +10,8 @@ import (
 // Ask decides here, on the books themselves, what members do not decide on
 // their own: limits with decide: leader, and tokens to come. An answer is given
 // for every question; WhyNoLimit for keys that have none or are too many. Under
-// hard a new leader refuses (WhyNotHeld) until it has learned.
+// hard a new leader refuses (WhyFailover) until it has learned, and where what earlier ones may
+// have admitted could be the reason.
 //
 // A question that has been answered or abandoned before, by its name, is not
 // booked again; one that was answered gets the same answer. That is known of the
@@ -35,7 +36,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	}
 	a.advance(now)
 	if a.limit.Ceiling == quota.Hard && !l.mayGrant(now, a) && q.Cost > 0 && !q.Force {
-		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync}, booking{}
+		return quota.Answer{Why: quota.WhyFailover, Level: a.level(), Aside: l.aside(now, a), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}
 	}
 	if l.unsaved(now, a, q) {
 		return quota.Answer{Why: quota.WhyNotHeld, Level: a.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
@@ -44,7 +45,10 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	out := a.decide(now, q)
 	b.taken, b.tried, b.admitted = b.taken-a.pool.Level(), b.tried+a.attempted, b.admitted+a.admitted
 	b.window, _ = a.pool.Bounds()
-	out.Level, out.ResetAfter = a.level(), a.resetAfter(now)
+	out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
+	if out.Why == quota.WhyOverLimit && out.Aside > 0 && a.pool.Level().Plus(out.Aside) >= q.Cost {
+		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, a.own.until.Sub(now)))
+	}
 	return out, b
 }
 

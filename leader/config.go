@@ -24,6 +24,9 @@ type Config struct {
 	// First says that nobody has led the range before: nobody holds anything of it.
 	// Term 1 is always the first.
 	First bool
+	// Fewest is the smallest number of nodes by which an earlier leader may have divided what it
+	// granted before the log knew of it: a cluster grows. Default as many as there are.
+	Fewest int
 	// Overrides of limits for single keys; nil is none.
 	Overrides quota.Overrides
 }

@@ -73,7 +73,7 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	h.again = again
 	h.spoken = min(tokens, e.Want)
 	l.hand(now, a, h, tokens, lease)
-	a.told(now, h, tokens, a.levelWith(others.Plus(h.standing())), g)
+	l.told(now, a, h, tokens, a.levelWith(others.Plus(h.standing())), g)
 	g.Ack = ack
 	l.serve(now, a, h)
 }
@@ -94,11 +94,11 @@ func (l *Ledger) hand(now quota.Time, a *account, h *holder, tokens quota.Units,
 }
 
 // told is the newest grant to a member, as it is told at this level.
-func (a *account) told(now quota.Time, h *holder, tokens, level quota.Units, g *quota.GrantEntry) {
+func (l *Ledger) told(now quota.Time, a *account, h *holder, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
 		Key: a.key, Epoch: h.epoch, Seq: h.grants,
-		Tokens: tokens, Rate: h.rate, Cap: h.cap, Lease: h.lease.Sub(now), Saved: h.saved,
-		Level: a.levelFor(h, level), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h, level), Again: h.again,
+		Tokens: tokens, Rate: h.rate, Cap: min(h.cap, quota.Most), Lease: h.lease.Sub(now), Saved: min(h.saved, quota.Most),
+		Level: a.levelFor(h, level), Others: a.others(h), Free: a.pool.Level(), Unseen: a.unseen(now, h, level), Aside: l.aside(now, a), Again: h.again,
 	}
 	a.window(g)
 }
@@ -208,7 +208,7 @@ const enough = 0.8
 // tokens is what the member gets out of the pool, and whether that is less than
 // it is foreseen to need, while others may hold more than they do.
 func (l *Ledger) tokens(now quota.Time, a *account, h *holder, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
-	if len(h.flight) >= maxFlight || a.limit.Decide == quota.AtLeader || a.limit.Class != quota.Counted {
+	if len(h.flight) >= maxFlight || a.limit.AsksLeader() || a.limit.Class != quota.Counted {
 		return 0, 0
 	}
 	pool := float64(max(0, a.pool.Level()))

@@ -22,6 +22,10 @@ func (l *Ledger) restore(now quota.Time, a *account, kl *quota.KeyLevel) {
 			h.void()
 		}
 		m := l.members[h.node]
+		if m == nil && !h.dead { // removed since, or about to be known
+			l.Suspect(now, h.node)
+			m = l.members[h.node]
+		}
 		switch {
 		case h.dead:
 		case m != nil && m.gone:
@@ -220,8 +224,9 @@ func (l *Ledger) promised(now quota.Time, a *account, h *holder, tokens, capped 
 	h.capped = max(capped, h.cap)
 	h.log().planned.short = got < tokens || h.rate < h.log().planned.rate
 	if h.log().planned.short {
-		a.dirty = true
-		l.wants = l.wants || len(h.log().pending) == 0 && !l.catching
+		if a.dirty = true; len(h.log().pending) == 0 && !l.catching {
+			l.want(a)
+		}
 	}
 	return got, lease
 }
@@ -285,12 +290,16 @@ type writing struct {
 // Written numbers the checkpoint that was last made; 0 is none.
 func (l *Ledger) Written() quota.Seq { return l.written }
 
+// More reports whether the checkpoint that was last made had no room for all that moved.
+func (l *Ledger) More() bool { return l.more }
+
 // Wants reports whether a checkpoint should be written at once: a member waits
 // for what only the log can grant.
-func (l *Ledger) Wants() bool { return l.wants }
+func (l *Ledger) Wants() bool { return len(l.wanted) > 0 }
 
 // Saved tells the ledger that the log has committed its checkpoints up to this
-// one. It returns grants for members that had to wait for that.
+// one. It returns grants for members that had to wait for that, and what they give
+// rise to for others, in the order in which to send them: Pushed has nothing of it.
 func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	n := 0
 	var out []quota.Grant
@@ -337,6 +346,7 @@ func (l *Ledger) catchUp(now quota.Time, a *account, out []quota.Grant) []quota.
 		l.grant(now, a, h, &e, 0, true, stands-h.standing(), &entries[0])
 		stands = a.advance(now)
 		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: h.node, At: now, Entries: entries})
+		out = append(out, l.Pushed()...)
 	}
 	return out
 }

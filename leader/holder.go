@@ -80,11 +80,12 @@ type delta struct {
 	used, over, refused quota.Units
 	refunded            quota.Units
 	owed, alone         quota.Units // parts of over: charged after the fact, admitted while cut off
+	away                quota.Time  // since when alone was admitted, at the earliest
 	late                quota.Units // part of used and over that was for a window that has ended
 	back                quota.Units // returned to the pool; may be negative
 }
 
-func (d delta) attempted() quota.Units { return d.used + d.over + d.refused }
+func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused) }
 
 // void takes everything from the member: the window has ended, or the key is
 // closed.
@@ -156,10 +157,9 @@ func (h *holder) most() quota.Units { return max(h.capped, h.held).Plus(h.flown)
 
 // settle compares a report with the books and returns the difference. past says
 // that the report is all about a window that has ended: what is held there is
-// void.
-func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool) delta {
+// void. Else before of what the member has ever spent is of such windows.
+func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
-	lost := max(0, h.ret-h.standing())
 	spent := h.used + h.over
 	d := delta{
 		used: max(0, e.Used-h.used), over: max(0, e.Overdrawn-h.over), refused: max(0, e.Refused-h.refused),
@@ -177,7 +177,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 	case past:
 		held, d.late, d.refunded = 0, d.used+d.over, 0
 	case e.Window != 0:
-		d.late = min(max(0, e.Before-spent), d.used+d.over)
+		d.late = min(max(0, before-spent), d.used+d.over)
 	}
 	standing := min(held.Plus(h.coming(now, started, e)), burst) // nobody is granted more
 	if limit.Ceiling == quota.Hard {                             // it accrues up to its cap, however long ago it said so
@@ -187,7 +187,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 	h.out, h.ret, h.held, h.inFlight = standing, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing
 	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
-		d.back = h.exactly(left, max(0, e.Returned-h.returned), lost, ret-d.used)
+		d.back = h.exactly(left, max(0, e.Returned-h.returned), ret-d.used)
 	}
 	h.returned = e.Returned
 	h.want, h.restored = e.Want, false
@@ -200,13 +200,11 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 // exactly splits what is left of what the member was given into what stands with
 // it, what may come back later, and what comes back now. Certain is what it holds
 // or gets and what was returned: it has been somewhere all the time. The rest may have
-// overflowed, so only as much of it counts as never did: lost, which is kept so
-// small that everything together fits into the burst at every moment.
-// Had all been used at the last moment, ret less that would be left: so that
-// much is as well.
-func (h *holder) exactly(left, returned, lost, least quota.Units) quota.Units {
+// overflowed: when it was used is not known. Had all been used at the last moment, ret
+// less that would be left, and so much there has been room for at every moment.
+func (h *holder) exactly(left, returned, least quota.Units) quota.Units {
 	stands, sure := h.standing(), (h.held + returned).Plus(h.flown)
-	allowed := max(sure+min(left-sure, lost), min(least, left))
+	allowed := min(max(sure, least), left)
 	h.ret = min(max(allowed, stands), h.out)
 	return allowed - h.ret
 }

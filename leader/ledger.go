@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ type Ledger struct {
 
 	members  map[quota.NodeID]*member
 	accounts map[quota.Key]*account
+	keys     map[quota.LimitName]int         // how many of them each limit has
 	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
 	lost     map[quota.LimitName]quota.Units // the most of one that is not there
 	live     map[quota.LimitName]*quota.LiveError
@@ -33,11 +35,13 @@ type Ledger struct {
 	first    bool // nobody has led before
 	nodes    int
 	learning bool
+	suspects bool // some member may be suspect
 
 	written  quota.Seq     // checkpoints made
 	writing  []writing     // accounts in those that are not known to be committed, oldest first
 	catching bool          // answering those that waited for it
-	wants    bool          // a checkpoint would let members have what they wait for
+	more     bool          // the last checkpoint had no room for all that moved
+	wanted   []*account    // a checkpoint of them would let members have what they wait for; oldest first
 	pushed   []quota.Grant // for others than who reported, to be sent
 }
 
@@ -52,11 +56,29 @@ type savedLevel struct {
 type member struct {
 	inc   quota.Incarnation
 	seq   quota.Seq
-	spoke bool // has told all that it holds, in this term
-	gone  bool // known to be dead
+	whole quota.Seq // no report was missed from this one on
+	spoke bool      // has told all that it holds, in this term
+	gone  bool      // known to be dead
 
-	goneAt quota.Time
-	since  quota.Time // its process is no older
+	silent struct{ from, to quota.Time } // the last time that it said nothing of a key for a lease or longer
+
+	goneAt  quota.Time
+	suspect quota.Time // since when its process has probably ended; 0 if it has spoken since
+	since   quota.Time // its process is no older
+}
+
+// away returns since when a member may have admitted what it reports now as admitted alone:
+// since it was heard before its last silence. Its clients tell it one after the other, within a
+// lease, what they admitted meanwhile, and it passes that on at once. gap is how long the report
+// looks back.
+func (m *member) away(now quota.Time, gap, lease time.Duration) quota.Time {
+	if gap >= lease && gap != unknownGap {
+		m.silent.from, m.silent.to = now.Add(-gap), now
+	}
+	if m.silent.to == 0 || now.Sub(m.silent.to) > lease {
+		return now
+	}
+	return m.silent.from
 }
 
 // New returns the ledger of a range whose leadership began at now. nodes are
@@ -68,7 +90,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
 		members:  map[quota.NodeID]*member{},
-		accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
+		accounts: map[quota.Key]*account{}, keys: map[quota.LimitName]int{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
 		askers:  map[quota.NodeID]*asker{},
 		live:    map[quota.LimitName]*quota.LiveError{},
 		saved:   make(map[quota.Key]savedLevel, len(levels)),
@@ -95,8 +117,9 @@ func (l *Ledger) Learning() bool { return l.learning }
 func (l *Ledger) Len() int { return len(l.accounts) }
 
 // Report books a member's report and answers it. A report of another range or
-// term, an old incarnation or a repeated sequence number changes nothing and
-// gets an error; the member sends its cumulative counters again.
+// term, an old incarnation, a repeated sequence number, or the end of a list of which a
+// part was missed changes nothing and gets an error; the member sends its cumulative
+// counters again.
 func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 	return l.ReportInto(nil, now, &r)
 }
@@ -150,7 +173,14 @@ func (l *Ledger) admit(r *quota.Report) (*member, error) {
 	if r.Seq <= m.seq {
 		return nil, fmt.Errorf("report %d of %s is old; %d is known", r.Seq, r.From, m.seq)
 	}
-	m.seq, m.gone = r.Seq, false
+	if r.Seq != m.seq+1 {
+		m.whole = r.Seq
+	}
+	if parts := quota.Seq(max(1, r.Parts)); r.Full && m.whole > r.Seq-min(parts, r.Seq)+1 {
+		m.seq = r.Seq
+		return nil, fmt.Errorf("report %d of %s ends a list of %d reports; those before %d were missed", r.Seq, r.From, parts, m.whole)
+	}
+	m.seq, m.gone, m.suspect = r.Seq, false, 0
 	return m, nil
 }
 
@@ -198,7 +228,11 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	}
 	others := stands - h.standing()
 	was := l.liveBefore(now, a)
-	d := h.settle(now, l.started, e, a.limit, a.past(e))
+	d := h.settle(now, l.started, e, a.limit, a.past(e), a.before(e))
+	d.away = now
+	if gap >= l.cfg.Lease || d.alone > 0 {
+		d.away = l.members[r.From].away(now, gap, l.cfg.Lease)
+	}
 	a.book(h, d)
 	back := l.liveAfter(now, a, gap, e.Want, was, &d)
 	a.amend(back, &d)
@@ -248,7 +282,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	if limit == nil {
 		return nil
 	}
-	if len(l.accounts) >= l.cfg.MaxKeys {
+	if !l.fits(k.LimitName) {
 		return nil
 	}
 	kl, saved := l.line(now, k, limit)
@@ -260,12 +294,30 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
 	a.env.opened(now, limit, &kl.KeyLevel, saved)
+	l.keys[k.LimitName]++
 	if l.accounts[k] = a; saved {
 		l.restore(now, a, &kl.KeyLevel)
 		a.restoreAnswers(now, &kl.KeyLevel)
 	}
 	l.beginUnlogged(now, a, kl.Unlogged)
 	return a
+}
+
+// fits reports whether a limit may have one more account. The last sixteenth is for limits that
+// have less than an equal part: a flood of keys of one limit takes it from no other.
+func (l *Ledger) fits(n quota.LimitName) bool {
+	most, has := l.cfg.MaxKeys, len(l.accounts)
+	return has < most-most/16 || has < most && l.keys[n] < most/max(1, len(l.limits.All()))
+}
+
+// drop forgets an account.
+func (l *Ledger) drop(a *account) {
+	l.departs(a)
+	delete(l.accounts, a.key)
+	if l.keys[a.key.LimitName]--; l.keys[a.key.LimitName] == 0 {
+		delete(l.keys, a.key.LimitName)
+	}
+	l.refs.remove(a)
 }
 
 // limitOf returns what counts for a key; nil if there is no such limit.
@@ -310,12 +362,18 @@ func poolOf(now quota.Time, limit *quota.Limit, kl savedLevel, saved bool) limit
 	return m
 }
 
-// settleLearning ends learning when all members have spoken or are dead, or
+// settleLearning ends learning when all members have spoken, or have probably ended, or
 // the time for it is over.
 func (l *Ledger) settleLearning(now quota.Time) {
-	if l.learning && (l.allSpoke() || now.Sub(l.started) >= l.cfg.Learn) {
-		l.learning = false
+	if !l.learning {
+		return
 	}
+	for _, m := range l.members {
+		if !m.spoke && !m.gone && m.suspect == 0 && now.Sub(l.started) < l.cfg.Learn {
+			return
+		}
+	}
+	l.learning = false
 }
 
 func (l *Ledger) allSpoke() bool {
@@ -337,25 +395,88 @@ func (l *Ledger) mayGrant(now quota.Time, a *account) bool {
 	return !l.learning
 }
 
-// MemberGone tells the ledger that a node's process is certainly dead: its
-// rates are free, and what it held counts as spent. What was in flight there is
-// free at once under soft; under hard after the limit's lease, because the work
-// that it was acquired for may go on without the node.
-func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID) {
-	if m := l.members[id]; m != nil {
-		m.gone, m.goneAt = true, now
+// MemberGone tells the ledger that all processes of a node before that incarnation are
+// certainly dead: their rates are free, and what they held counts as spent. What was in
+// flight there is free at once under soft; under hard after the limit's lease, because
+// the work that it was acquired for may go on without the node.
+func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID, before quota.Incarnation) {
+	l.gone(now, now, id, before)
+}
+
+// gone is MemberGone of one whose processes spoke for the last time at died or before.
+func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarnation) {
+	if m := l.members[id]; m == nil || m.inc < before { // else the process after them has spoken
+		if m != nil {
+			m.gone, m.goneAt = true, now
+		}
+		delete(l.askers, id)
+		l.hearAll(now, id)
 	}
-	delete(l.askers, id)
-	l.hearAll(now, id)
 	for _, a := range l.accounts {
 		a.advance(now)
 		for i, h := range slices.Backward(a.holders) {
-			if h.node == id {
-				a.retire(now, i)
+			if h.node == id && h.inc < before {
+				a.retire(now, died, i)
 			}
 		}
 	}
 	l.settleLearning(now)
+}
+
+// Suspect tells the ledger that a node's process has probably ended: it is not waited
+// for. Of soft limits its rates go to the others at once. What it has been granted of hard
+// limits, and of windows that endure, stays charged to it until its lease is over, because it
+// may live and be out of reach; after that, if it has not spoken, it counts as dead. A second
+// suspicion of the same member changes nothing.
+func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
+	m := l.members[id]
+	if m == nil {
+		m = &member{}
+		l.members[id] = m
+	}
+	if m.suspect != 0 || m.gone {
+		return
+	}
+	m.suspect, l.suspects = now, true
+	for _, a := range l.accounts {
+		if a.limit.Ceiling == quota.Hard || a.endures() {
+			continue
+		}
+		a.advance(now)
+		for i, h := range slices.Backward(a.holders) {
+			if h.node == id {
+				a.retire(now, now, i)
+			}
+		}
+	}
+	l.settleLearning(now)
+}
+
+// endSuspects takes those for dead that have been suspected for a lease, and have no
+// later one.
+func (l *Ledger) endSuspects(now quota.Time) {
+	for id, m := range l.members {
+		if m.suspect > 0 && !m.gone && now.Sub(m.suspect) >= l.cfg.Lease+leaseSlack && !l.leases(now, id) {
+			l.gone(now, m.suspect, id, math.MaxUint64)
+			m.suspect = 0
+		}
+	}
+	l.suspects = false
+	for _, m := range l.members {
+		l.suspects = l.suspects || m.suspect != 0
+	}
+}
+
+// leases reports whether a member has a lease that is not over.
+func (l *Ledger) leases(now quota.Time, id quota.NodeID) bool {
+	for _, a := range l.accounts {
+		for i := range a.holders {
+			if h := &a.holders[i]; h.node == id && !h.dead && now < h.lease.Add(leaseSlack) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // SetNodes says how many nodes the cluster has now.
@@ -399,9 +520,7 @@ func (l *Ledger) relimit(now quota.Time, k quota.Key, a *account) {
 	kl := a.keyLevel(now)
 	kl.Applied = now
 	l.saved[k] = savedLevel{kl, &tier}
-	l.departs(a)
-	delete(l.accounts, k)
-	l.refs.remove(a)
+	l.drop(a)
 }
 
 // Reset makes a key as good as new: full, without debt. What members hold of it
@@ -442,16 +561,15 @@ const linger = 10 * time.Second
 // nobody holds: such a key is as good as new. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	l.settleLearning(now)
+	l.endSuspects(now)
 	l.forgetAskers(now)
-	for k, a := range l.accounts {
+	for _, a := range l.accounts {
 		a.advance(now)
 		l.liveSweep(now, a)
 		a.forget(now, l.nodes)
 		shown := now.Sub(a.lastHeard()) < linger && len(l.accounts) < l.cfg.MaxKeys/2
 		if a.idle() && !shown && now >= a.keep && (!a.dirty || a.saved) {
-			l.departs(a)
-			delete(l.accounts, k)
-			l.refs.remove(a)
+			l.drop(a)
 		}
 	}
 	for k, kl := range l.saved {

@@ -64,6 +64,31 @@ func (a *account) levelFor(h *holder, level quota.Units) quota.Units {
 	return level
 }
 
+// aside is what is in no level because a node may have used it, or may hold it, that has not told
+// this leader: what an earlier leader's log promised it, or what it was granted before it became
+// suspect. While nothing may be granted at all it is a unit at least. Hard only.
+func (l *Ledger) aside(now quota.Time, a *account) quota.Units {
+	if a.limit.Ceiling != quota.Hard {
+		return 0
+	}
+	sum := a.claimed().Plus(a.own.earlier)
+	if !l.mayGrant(now, a) {
+		sum = max(sum, 1)
+	}
+	for i := range a.holders {
+		if h := &a.holders[i]; !h.dead && h.out > 0 && (h.restored || l.suspects && l.suspected(h.node)) {
+			sum = sum.Plus(h.out)
+		}
+	}
+	return min(sum, quota.Most)
+}
+
+// suspected reports whether the member's process has probably ended, and may yet speak.
+func (l *Ledger) suspected(id quota.NodeID) bool {
+	m := l.members[id]
+	return m != nil && m.suspect != 0
+}
+
 // window tells a member where the level is going.
 func (a *account) window(g *quota.GrantEntry) {
 	g.Slope, g.Burst = a.perSecond(), a.limit.BurstUnits()

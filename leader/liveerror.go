@@ -162,6 +162,9 @@ func (l *Ledger) liveAfter(now quota.Time, a *account, gap time.Duration, cost, 
 	if gap != unknownGap {
 		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report tells of the time since the last one was sent
 	}
+	if d.alone > 0 {
+		since = min(since, d.away)
+	}
 	back = a.env.charge(since, d.used+d.over-d.late, d.refunded, a.limit)
 	debt := a.debt()
 	if a.live == nil && (debt > was || d.refused > 0 || d.late > a.left) {
@@ -386,6 +389,7 @@ func (e *liveKey) count(a *account, slot int64) {
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
 		e.high += n
+		a.needlessAtMost = a.needlessAtMost.Plus(n)
 		a.sums.NeedlessAtMost = a.sums.NeedlessAtMost.Plus(n)
 	}
 	s.refused, s.older = 0, 0

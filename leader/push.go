@@ -73,7 +73,7 @@ func (l *Ledger) serve(now quota.Time, a *account, h *holder) {
 		}
 		l.hand(now, a, o, tokens, lease)
 		entries := make([]quota.GrantEntry, 1)
-		a.told(now, o, tokens, a.level(), &entries[0])
+		l.told(now, a, o, tokens, a.level(), &entries[0])
 		l.pushed = append(l.pushed, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: o.node, At: now, Entries: entries})
 	}
 }

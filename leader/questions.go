@@ -105,7 +105,7 @@ func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *question) quota.Answe
 	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry}
 	if a := l.accounts[q.Key]; a != nil {
 		a.advance(now)
-		out.Level, out.ResetAfter = a.level(), a.resetAfter(now)
+		out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func (a *account) unbook(now quota.Time, b *booking) {
 }
 
 // isAsked reports whether members ask about the account's key.
-func (a *account) isAsked() bool { return a.limit.Decide == quota.AtLeader || a.limit.MaxDebt > 0 }
+func (a *account) isAsked() bool { return a.limit.AsksLeader() }
 
 // room is what is missing until the account is full.
 func (a *account) room() quota.Units { return max(0, a.limit.BurstUnits()-a.level()) }

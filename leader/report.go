@@ -9,33 +9,78 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Checkpoint returns the levels that moved since the last call, at most max of
-// them (the rest stays for the next call), and of accounts that have become
-// full again, so that the log forgets them. wall is the wall clock at now.
+// MaxCheckpoint bounds the lines of one checkpoint in bytes, as KeyLevel.MaxSize counts
+// them. A single line may be larger.
+const MaxCheckpoint = 4 << 20
+
+// Checkpoint returns the levels that moved since the last call, at most limit of
+// them and MaxCheckpoint bytes, and of accounts that have become full again, so that
+// the log forgets them. What members wait for goes first. More says whether some are left
+// for the next call.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
+	return l.checkpoint(now, limit, true)
+}
+
+// CheckpointWanted is Checkpoint of what members wait for alone: it looks at no other account,
+// and what it writes is not held up by them. Wants says whether there is any.
+func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
+	return l.checkpoint(now, limit, false)
+}
+
+func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLevel {
 	var out []quota.KeyLevel
-	l.written++
-	l.wants = false
-	for _, a := range l.accounts {
+	size := 0
+	add := func(a *account) (room bool) {
 		if !a.moved(now, l.cfg.Lease) || a.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
-			continue
+			return true
 		}
 		if len(out) >= limit {
-			break
+			return false
 		}
 		a.advance(now)
 		kl := a.keyLevel(now)
+		if size += kl.MaxSize(); size > MaxCheckpoint && len(out) > 0 {
+			return false
+		}
 		if a.endures() {
 			l.write(now, a, &kl)
 		}
 		out = append(out, kl)
 		a.dirty, a.saved = false, true
+		return true
+	}
+	l.written++
+	l.more = false
+	for len(l.wanted) > 0 && !l.more {
+		if a := l.wanted[0]; l.accounts[a.key] == a && !add(a) {
+			l.more = true
+			break
+		}
+		l.wanted[0].wanted = false
+		l.wanted = l.wanted[1:]
+	}
+	if len(l.wanted) == 0 {
+		l.wanted = nil
+	}
+	for _, a := range l.accounts {
+		if l.more || !all {
+			break
+		}
+		l.more = !add(a)
 	}
 	slices.SortStableFunc(l.writing, func(x, y writing) int {
 		return cmp.Or(cmp.Compare(x.seq, y.seq), x.a.key.Compare(y.a.key))
 	})
 	slices.SortFunc(out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
 	return out
+}
+
+// want asks for a checkpoint of the account at once: a member waits for it.
+func (l *Ledger) want(a *account) {
+	if a.dirty = true; !a.wanted {
+		a.wanted = true
+		l.wanted = append(l.wanted, a)
+	}
 }
 
 // Query says which keys Rates returns.
@@ -113,7 +158,8 @@ func (a *account) keyRate(now quota.Time) quota.KeyRate {
 		Key: a.key, Limit: a.limit,
 		Attempted: a.attempted.Tokens(), Admitted: a.admitted.Tokens(),
 		Refused:   (a.attempted - a.admitted).Tokens(),
-		Remaining: max(0, a.level().Tokens()), OverAdmitted: a.over, Needless: a.needless,
+		Remaining: max(0, a.level().Tokens()), OverAdmitted: a.over,
+		Needless: a.needless, NeedlessAtMost: max(a.needless, a.needlessAtMost),
 	}
 	tried, admit := a.asked.showing(now)
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)

@@ -157,7 +157,9 @@ func play(t *testing.T, kind uint8, s *source) {
 		case b > 250:
 			l.Sweep(now)
 		case b > 247:
-			l.MemberGone(now, "b")
+			l.MemberGone(now, "b", 2)
+		case b > 246:
+			l.Suspect(now, "b")
 		case b > 240:
 			l.SetLimits(now, set(fuzzLimit(s.byte())))
 		case b > 238:

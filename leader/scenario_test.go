@@ -110,7 +110,7 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		*m = fakeMember{inc: m.inc + 1, keys: map[string]*fakeKey{}, dead: m.keys}
 		return ""
 	case "gone":
-		w.ledger.MemberGone(w.now, quota.NodeID(d.CmdArgs[0].Key))
+		w.ledger.MemberGone(w.now, quota.NodeID(d.CmdArgs[0].Key), w.member(d.CmdArgs[0].Key).inc+1)
 		return w.books()
 	case "sweep":
 		w.ledger.Sweep(w.now)

@@ -29,10 +29,15 @@ type claim struct {
 
 // unlogged is what each of the nodes may be granted before the log knows of it.
 func (l *Ledger) unlogged(a *account) quota.Units {
+	return l.unloggedOf(a, l.nodes)
+}
+
+// unloggedOf is unlogged in a cluster of so many nodes.
+func (l *Ledger) unloggedOf(a *account, nodes int) quota.Units {
 	if !a.promises() || a.tier.Kind != quota.TokenBucket {
 		return 0
 	}
-	u := a.limit.BurstUnits() / quota.Units(max(1, l.nodes))
+	u := a.limit.BurstUnits() / quota.Units(max(1, nodes))
 	return u - u%quota.Token
 }
 
@@ -43,6 +48,9 @@ func (l *Ledger) beginUnlogged(now quota.Time, a *account, logged quota.Units) {
 		return
 	}
 	taken := max(a.unlogged, logged)
+	if l.cfg.Fewest > 0 {
+		taken = max(taken, l.unloggedOf(a, min(l.nodes, l.cfg.Fewest)))
+	}
 	if l.first || taken == 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -142,6 +143,7 @@ func whys(all []stamped) (admitted, refused []string, passed int) {
 
 // TestAlone cuts a node off under load, by every policy for that, and heals it.
 func TestAlone(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	nets := newIslands(t)
 	c := newIslandServers(t, nets, 8)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const backupLimits = `
@@ -30,6 +31,7 @@ namespaces:
 // them all, and restores it: a process that starts from it has everything, and the sums
 // are right. Copies with a byte changed, or cut off, are refused.
 func TestBackup(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run(backupLimits)

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // bankFor is how long tellers work under faults.
@@ -15,6 +17,7 @@ func bankFor() time.Duration { return time.Duration(soak("SOAK_BANK_SECONDS", 8)
 // are killed and stand still: what everybody was told is linearizable, no request
 // is charged twice, and no reading ever sees half of a transfer.
 func TestBank(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")
@@ -44,6 +47,7 @@ func TestBank(t *testing.T) {
 
 // TestBankPartition does so while one node after the other is cut off.
 func TestBankPartition(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	needBinary(t)
 	nets := newIslands(t)
@@ -65,6 +69,7 @@ func TestBankPartition(t *testing.T) {
 
 // TestBankAllKilled kills all nodes at once: what was told holds.
 func TestBankAllKilled(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run("version: 1\nnamespaces: {}\n")

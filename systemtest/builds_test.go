@@ -16,6 +16,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/accounts"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const noLimits = "version: 1\nnamespaces: {}\n"
@@ -38,6 +39,7 @@ func builds(t *testing.T, program string, args ...string) (out string, code int)
 // TestBuilds plays the example: ten builds a day, through any node, none charged
 // twice, and after kill -9 of all nodes just the same.
 func TestBuilds(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	program := filepath.Join(t.TempDir(), "builds")
@@ -88,6 +90,7 @@ func TestBuilds(t *testing.T) {
 // TestAccountsThroughKills charges accounts with the Go client while nodes are
 // killed one after the other: no call fails, and each is charged once.
 func TestAccountsThroughKills(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(noLimits)

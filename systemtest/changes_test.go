@@ -12,6 +12,7 @@ import (
 	rpcstatus "google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -19,6 +20,7 @@ import (
 // raising and lowering all of them: no decision is lost, nothing is refilled, and windows
 // keep their counts.
 func TestThousandChanges(t *testing.T) {
+	testspeed.Full(t)
 	const most, least = 600, 300
 	changes := soak("SOAK_CHANGES", 200)
 	file := func(n int) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // clientLimit is so large that something remains, and endures.
@@ -102,6 +103,7 @@ func (c *servers) agree(f *fleet, k quota.Key) {
 // TestClientsNodeKilled: kill -9 of the node of 50 clients. They go on at the others,
 // and when the node is back every token that they admitted is counted once.
 func TestClientsNodeKilled(t *testing.T) {
+	testspeed.Full(t)
 	s := newServers(t, 4)
 	s.run(clientLimits)
 	k := s.keysLedBy("n2", "api/soft")[0]
@@ -118,6 +120,7 @@ func TestClientsNodeKilled(t *testing.T) {
 
 // TestClientsStreamsBroken: connections that end in the middle, again and again.
 func TestClientsStreamsBroken(t *testing.T) {
+	testspeed.Full(t)
 	s := newServers(t, 4)
 	s.run(clientLimits)
 	k := s.keysLedBy("n2", "api/soft")[0]
@@ -148,6 +151,7 @@ func TestClientsStreamsBroken(t *testing.T) {
 type cutter struct {
 	net.Listener
 	mu    sync.Mutex
+	shut  bool // whoever connects is cut off at once
 	conns []net.Conn
 }
 
@@ -171,7 +175,12 @@ func newCutter(t *testing.T, to string) *cutter {
 				continue
 			}
 			x.mu.Lock()
-			x.conns = append(x.conns, in, out)
+			if x.shut {
+				in.Close()
+				out.Close()
+			} else {
+				x.conns = append(x.conns, in, out)
+			}
 			x.mu.Unlock()
 			go pass(in, out)
 			go pass(out, in)
@@ -192,6 +201,16 @@ func pass(to, from net.Conn) {
 			from.Close()
 			return
 		}
+	}
+}
+
+// let lets connections through, or ends those that there are and all that come.
+func (x *cutter) let(through bool) {
+	x.mu.Lock()
+	x.shut = !through
+	x.mu.Unlock()
+	if !through {
+		x.cut()
 	}
 }
 

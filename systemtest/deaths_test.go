@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const deathLimits = `
@@ -22,6 +24,7 @@ namespaces:
 // TestDeathOfHolder kills the node that holds what is in flight, and
 // reservations: of keys that it leads, and of keys that another leads.
 func TestDeathOfHolder(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	const lease = 2 * time.Second
 	c := newServers(t, 8)
@@ -104,6 +107,7 @@ func TestDeathOfHolder(t *testing.T) {
 // told neither others nor its log, could be forgotten: so only the others are
 // asked in the second before.
 func TestDeathOfWindow(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	const most, third = 300, 100
 	c := newServers(t, 8)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // startDev runs quorate dev until it says that it is up. Its temporary
@@ -123,6 +124,7 @@ func TestDev(t *testing.T) {
 
 // TestDevData: with --data a restart forgets neither limits nor counts.
 func TestDevData(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	base, data := freeBase(t), filepath.Join(t.TempDir(), "data")
 	limits := filepath.Join(t.TempDir(), "limits.yaml")
@@ -148,6 +150,7 @@ func TestDevData(t *testing.T) {
 // limit. The bounds are wide: at 20,000 times the speed two hours go by in
 // the third of a second that a busy machine may be late.
 func TestReplay(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	base := freeBase(t)
 	startDev(t, base, t.TempDir(), "--quiet")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -148,6 +149,7 @@ func soak(name string, otherwise int) int {
 // soak: 200), and starts it again each time. In every other round nobody asks the victim in
 // the moment of its death: then every request of the round has its answer.
 func TestDurableLeaderKilled(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	const few, many, raised, perNode = 2000, 1_000_000, 2_000_000, 60
 	rounds := soak("SOAK_KILLS", 10)
@@ -193,6 +195,7 @@ func TestDurableLeaderKilled(t *testing.T) {
 
 // TestDurableAllKilled kills all nodes at once under load, and starts them again.
 func TestDurableAllKilled(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	const few, many, raised, perNode = 300, 1_000_000, 2_000_000, 60
 	per := youngWindow(time.Hour)

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestExamples runs the programs that link the client against a cluster, as their
 // first lines say.
 func TestExamples(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	base := freeBase(t)
 	startDev(t, base, t.TempDir(), "--ranges", "4", "--limits", "../examples/clients.yaml")
@@ -87,6 +90,7 @@ func TestExamples(t *testing.T) {
 // them as their first lines say: each caller gets its burst and then is told when
 // to come again.
 func TestServices(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	base := freeBase(t)
 	startDev(t, base, t.TempDir(), "--ranges", "4", "--limits", "../examples/clients.yaml")

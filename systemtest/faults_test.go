@@ -1,10 +1,15 @@
 package systemtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/testspeed"
+)
 
 // TestFaults does one fault after the other to a cluster under load: those that CI
 // has time for, in short, and for make faults the rest, in full.
 func TestFaults(t *testing.T) {
+	testspeed.Full(t)
 	t.Run("any", func(t *testing.T) { // the data of the third node lie on a small disk
 		f := newField(t, smallDisk)
 		f.run(f.fullDisk) // first, while the node leads: afterwards it does not for a minute

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // intruder is somebody who tries to be let in at a port of a cluster with TLS.
@@ -27,6 +28,7 @@ type intruder struct {
 // TestFaultsTLS lets nobody in who has no certificate, a wrong one, or a token that
 // was used, while the cluster decides and books.
 func TestFaultsTLS(t *testing.T) {
+	testspeed.Full(t)
 	g := startGrowth(t, 3)
 	tries := 20
 	if longFaults() {

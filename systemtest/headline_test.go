@@ -13,12 +13,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestHeadline plays scenarios of examples/sim twice: on three processes, and in
 // the simulator with the delay that was measured between the processes. What is
 // measured has to be what is predicted.
 func TestHeadline(t *testing.T) {
+	testspeed.Full(t)
 	c := newServers(t, 16)
 	c.run(headlineLimits(t))
 	var table strings.Builder

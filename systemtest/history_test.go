@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -91,6 +92,7 @@ func (d *demand) since(from int64) (attempted, admitted int64) {
 // Every node tells what was sent, but for the block of the process that was killed which was under
 // way. That block names it, and no block names another.
 func TestHistory(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 8)
 	c.run(historyLimits)

@@ -14,6 +14,9 @@ import (
 	rpcstatus "google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // refused starts a node that must not be let in, and returns what it says at last.
@@ -41,6 +44,7 @@ func (c *club) members(s *server) (out []string, err error) {
 
 // TestJoinRefusals: who is not let in is told why, once, and leaves no trace.
 func TestJoinRefusals(t *testing.T) {
+	testspeed.Full(t)
 	c := found(t, 4, 3)
 	other := found(t, 4, 2)
 	os.Setenv("QUORATE_TLS_DIR", filepath.Join(c.nodes[0].dir, "admin")) //nolint:usetesting // found has set it for this test
@@ -85,7 +89,7 @@ func TestJoinRefusals(t *testing.T) {
 			return err
 		})
 		t.Log(err)
-		if rpcstatus.Code(err) != codes.FailedPrecondition && rpcstatus.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "feature level 0; the cluster needs 2") {
+		if rpcstatus.Code(err) != codes.FailedPrecondition && rpcstatus.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "feature level 0; the cluster needs 1") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -116,6 +120,7 @@ func wrongSecret(token string) string {
 
 // TestJoinTroubles: joins that meet with trouble, and still come to their end.
 func TestJoinTroubles(t *testing.T) {
+	testspeed.Full(t)
 	c := found(t, 4, 4)
 	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
 	token := c.beginWithToken(n1, 1)
@@ -197,4 +202,57 @@ func said(s *server, text string) string {
 		}
 	}
 	return strings.Join(out, "")
+}
+
+// TestRemovedNode: a node that was removed has a certificate still, and does not come back with it; with a token it
+// does. And nobody names an address at which another listens.
+func TestRemovedNode(t *testing.T) {
+	testspeed.Full(t)
+	c := found(t, 1, 3)
+	n1, n2, n3 := c.nodes[0], c.nodes[1], c.nodes[2]
+	c.begin(n1)
+	c.join(n2)
+	kept := filepath.Join(c.dir, "kept")
+	if err := os.CopyFS(kept, os.DirFS(filepath.Join(n2.dir, "pki"))); err != nil {
+		t.Fatal(err)
+	}
+	n2.interrupt(syscall.SIGTERM, 20*time.Second)
+	if err := c.change(n2, quoratev1.NodeChange_NODE_CHANGE_REMOVE); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "n2 is out", func() error {
+		ids, err := c.members(n1)
+		if err == nil && len(ids) != 1 {
+			err = fmt.Errorf("%v", ids)
+		}
+		return err
+	})
+	back := func() {
+		t.Helper()
+		if err := os.RemoveAll(n2.dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(filepath.Join(n2.dir, "pki"), os.DirFS(kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back()
+	_, msg, code := quorate(t, append([]string{"serve", "--data", n2.dir, "--join", n1.grpc}, n2.place()...)...)
+	if code == 0 || !strings.Contains(msg, "was removed from the cluster at") || !strings.Contains(msg, "join-token create") {
+		t.Errorf("with its certificate: exit code %d, %s", code, msg)
+	}
+	_, csr, err := pki.NewKeyAndCSR(pki.Identity{Cluster: "systemtest", Kind: pki.Node, Name: "n3"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.try(func(ctx context.Context, s quoratev1.ClusterServiceClient) error {
+		_, err := s.Join(ctx, &quoratev1.JoinRequest{Token: c.token(time.Minute, 1), Node: n3.id, PeerAddress: n1.grpc, Csr: csr, Version: "0.0.1", Level: members.Level, JoinId: []byte("j")})
+		return err
+	})
+	if rpcstatus.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "does not answer there") {
+		t.Errorf("an address at which another listens: %v", err)
+	}
+	back()
+	c.joining(n2, c.token(time.Minute, 1), n1.grpc)
+	c.serves(n2)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const killLimits = `
@@ -26,6 +27,7 @@ namespaces:
 // keys: a soft and a hard one. Times are those of a machine that has a processor
 // for the nodes: what this process itself had to wait for one is taken off.
 func TestKillLeader(t *testing.T) {
+	testspeed.Full(t)
 	const rate, burst = 500, 500
 	c := newServers(t, 16)
 	c.run(killLimits)
@@ -59,8 +61,10 @@ func TestKillLeader(t *testing.T) {
 			t.Errorf("%s: admitted %d, which is more than %.0f", k.Limit, got.admitted, allowed)
 		}
 		least := 0.95 * most
-		if k == hard { // what the dead node may have used of what the log had promised it is not given again
-			least = most - burst - 1.5*rate
+		// Under hard, what the dead node may have used of what the log had promised it is not given
+		// again, and its third of the rate goes to the others when its lease is over, 5 s later at most.
+		if k == hard {
+			least = most - burst - 1.5*rate - 5*rate/3
 		}
 		if float64(got.admitted) < least {
 			t.Errorf("%s: admitted %d, which is less than %.0f of at most %.0f", k.Limit, got.admitted, least, most)
@@ -197,6 +201,7 @@ func TestKillRestart(t *testing.T) {
 // TestRestartAll: limits and counts survive the end of every process, and the
 // limits that a new cluster begins with do not come back.
 func TestRestartAll(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 16)
 	c.seed = "version: 1\nnamespaces:\n  api:\n    limits:\n      first: {rate: 1/s, burst: 1}\n"

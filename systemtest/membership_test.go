@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // growth is a club under load, of which it keeps the figures.
@@ -163,6 +164,7 @@ func (g *growth) judge() {
 // TestGrow grows a cluster and makes it smaller, while it decides and books. With
 // SOAK_GROW it goes up to nine nodes.
 func TestGrow(t *testing.T) {
+	testspeed.Full(t)
 	sizes := []int{1, 3, 4, 3}
 	if os.Getenv("SOAK_GROW") != "" {
 		sizes = []int{1, 3, 5, 9, 3}

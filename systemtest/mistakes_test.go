@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/golden"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite docs/mistakes.md by what commands print")
@@ -142,7 +143,7 @@ const mistakesDoc = "../docs/mistakes.md"
 const mistakesHead = `# Mistakes
 
 What goes wrong most often, and what Quorate says then: the field, the value, and what would be right. Every line here is run
-by a test, and what it prints is what it printed then: ` + "`go test ./systemtest -run Mistakes -rewrite`" + ` writes this page.
+by a test, and what it prints is what it printed then: ` + "`TEST_SPEED=full go test ./systemtest -run Mistakes -rewrite`" + ` writes this page.
 
 In a directory with ` + "`n1`" + `, the data of a cluster of one node that runs, made by ` + "`quorate init --data n1`" + `; ` + "`QUORATE_TLS_DIR`" + `
 is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" + `.
@@ -150,6 +151,7 @@ is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" 
 
 // TestMistakes makes them all, and holds docs/mistakes.md to what is said.
 func TestMistakes(t *testing.T) {
+	testspeed.Full(t)
 	d := newDesk(t)
 	d.must("quorate init --data n1 --cluster prod --ranges 4 --http 127.0.0.1:$HTTP1 --grpc 127.0.0.1:$GRPC1 --peer 127.0.0.1:$PEER1")
 	d.must("quorate init --data other --cluster staging --ranges 4 --http 127.0.0.1:$HTTP3 --grpc 127.0.0.1:$GRPC3 --peer 127.0.0.1:$PEER3")

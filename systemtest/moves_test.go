@@ -13,6 +13,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const moveLimits = `
@@ -52,6 +53,7 @@ func (c *club) node(via *server, id string) (*quoratev1.NodeStatus, error) {
 
 // TestMoves: what operators do to nodes that live.
 func TestMoves(t *testing.T) {
+	testspeed.Full(t)
 	c := trio(t, 4)
 	n1, n2, n3 := c.nodes[0], c.nodes[1], c.nodes[2]
 	c.balanced()
@@ -123,6 +125,7 @@ func (c *club) must(s *server, what quoratev1.NodeChange) {
 
 // TestDeadNodes: nodes that do not come back, and those that must not be given up.
 func TestDeadNodes(t *testing.T) {
+	testspeed.Full(t)
 	t.Setenv("QUORATE_DEAD_AFTER", "5s")
 	c := trio(t, 4)
 	n1, n2, n3, n4 := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const overrideLimits = `
@@ -20,6 +22,7 @@ namespaces:
 // TestOverrides sets 20,000 overrides while the cluster is busy, and looks at
 // when all nodes follow some of them.
 func TestOverrides(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	const many, batch = 20_000, 1000
 	c := newServers(t, 8)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const partitionLimits = `
@@ -100,6 +101,7 @@ func (n *islands) link(k int, state string) {
 
 // TestPartition cuts one node off and heals the cut.
 func TestPartition(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	nets := newIslands(t)
 	c := &servers{t: t, dir: t.TempDir(), ranges: 8}
@@ -163,12 +165,15 @@ func TestPartition(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, 10*time.Second, "the lone node says that it is not ready", func() error {
-		if code, why := ready(lone); code != http.StatusServiceUnavailable {
+	eventually(t, 10*time.Second, "the lone node says that the cluster is not ready", func() error {
+		if code, why := probed(lone, "/readyz/cluster"); code != http.StatusServiceUnavailable {
 			return fmt.Errorf("%d %s", code, why)
 		}
 		return nil
 	})
+	if code, why := ready(lone); code != http.StatusOK {
+		t.Errorf("the lone node decides, and /readyz says %d %s", code, why)
+	}
 	for _, s := range majority {
 		eventually(t, 5*time.Second, s.id+" has leaders without the lone node", func() error {
 			st, err := s.status()

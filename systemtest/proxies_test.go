@@ -51,8 +51,12 @@ func TestProxies(t *testing.T) {
 			// Without a node, each does what docs/compat/proxies.md says.
 			want := map[string]int{"Caddy": http.StatusBadGateway, "HAProxy": http.StatusOK}[c.name]
 			node.kill()
+			began := time.Now()
 			if code, _, err := through(front, "/login", "ann"); err != nil || code != want {
 				t.Errorf("without a node: %d, %v; want %d", code, err, want)
+			}
+			if took := time.Since(began); took > 500*time.Millisecond {
+				t.Errorf("without a node a request waits %v; its port is closed", took)
 			}
 		})
 	}

@@ -7,11 +7,14 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestReload changes the limits again and again under load: no request fails
 // and no change refills a bucket.
 func TestReload(t *testing.T) {
+	testspeed.Full(t)
 	const changes, most, least = 10, 600, 300 // tokens, and tokens per second
 	file := func(n int, ceiling string) string {
 		return fmt.Sprintf("version: 1\nnamespaces:\n  api:\n    limits:\n      soft: {rate: %d/s, burst: %d}\n      hard: {rate: %d/s, burst: %d, ceiling: %s}\n", n, n, n, n, ceiling)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/quorate/quorate/api/rlqs/rlqstest"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 var spot = map[string]string{"limit": "spot", "user": "ann"}
@@ -111,6 +112,7 @@ func passing(proxies []*proxy, d time.Duration) (each []int64, sum int64, took t
 // times as often as another, share one limit; when a node is killed its proxies go to
 // another, and all still share it; when the limit goes, their buckets do.
 func TestRLQSNodes(t *testing.T) {
+	testspeed.Full(t)
 	const rate = 200
 	c := newServers(t, 4)
 	c.run(fmt.Sprintf("version: 1\nnamespaces:\n  web:\n    limits:\n      spot: {rate: %d/s, burst: %d}\n", rate, rate))

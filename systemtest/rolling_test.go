@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const rollingLimits = `
@@ -82,8 +83,10 @@ func (b *balancer) probe(i int) {
 }
 
 // ready is what a node answers to the probe; 0 is nothing.
-func ready(s *server) (int, string) {
-	res, err := httpClient.Get("http://" + s.httpAddr + "/readyz")
+func ready(s *server) (int, string) { return probed(s, "/readyz") }
+
+func probed(s *server, path string) (int, string) {
+	res, err := httpClient.Get("http://" + s.httpAddr + path)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -124,6 +127,7 @@ func (b *balancer) ask(k quota.Key) {
 // over the network, nor callers behind a balancer that knows nodes by their probe alone. A
 // node that is told to stop is first not ready, and leads nothing while it still answers.
 func TestRollingRestart(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	t.Setenv("QUORATE_LINGER", rollingLinger.String())
 	c := newServers(t, 16)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const ruleLimits = `
@@ -50,6 +51,7 @@ slas:
 
 // TestRules asks real nodes by every rule, each step at another node.
 func TestRules(t *testing.T) {
+	testspeed.Full(t)
 	c := newServers(t, 8)
 	c.run(ruleLimits)
 	for _, r := range []struct {

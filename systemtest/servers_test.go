@@ -24,7 +24,6 @@ type server struct {
 	dir                  string
 	httpAddr, grpc, peer string
 	prefix               []string // what runs it
-	earlier              string   // binary of an earlier version that is run instead; it knows no TLS
 }
 
 // servers is a cluster of processes.
@@ -76,10 +75,7 @@ func (c *servers) start(s *server) {
 	for _, n := range c.nodes {
 		fmt.Fprintf(&b, "  - {id: %s, peer: %q}\n", n.id, n.peer)
 	}
-	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\n", s.httpAddr, s.grpc)
-	if s.earlier == "" {
-		b.WriteString("tls: {mode: off}\n")
-	}
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q}\nlog: {level: warn}\ntls: {mode: off}\n", s.httpAddr, s.grpc)
 	if c.quick {
 		b.WriteString("raft: {balance_after: 1s}\n")
 	}
@@ -92,10 +88,6 @@ func (c *servers) start(s *server) {
 	}
 	path := filepath.Join(c.dir, s.id+".yaml")
 	write(c.t, path, b.String())
-	if s.earlier != "" {
-		s.process = startProcess(c.t, []string{s.earlier, "serve", "--config", path})
-		return
-	}
 	s.process = start(c.t, s.prefix, "serve", "--config", path)
 }
 

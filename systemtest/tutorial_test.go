@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/golden"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const tutorial = "../docs/tutorial.md"
@@ -69,6 +70,7 @@ func unsaid(want, got string) string {
 // TestTutorial does the tutorial, as it is written, in a network of its own, and holds what
 // is printed to what it says. With -rewrite it writes down what was printed.
 func TestTutorial(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	sh := newShell(t, "/tmp/shop")
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(sh.dir, "bin", "http-service"), "../examples/http-service").CombinedOutput(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 const (
@@ -211,6 +212,7 @@ func (c *servers) awaitListed(limit string, from time.Time, next url.Values) (a 
 // TestWhatIfAgain: what three nodes say another rule would have refused of a load is what that rule
 // does refuse when the same load comes again: of a limit with one key, and of one with ten.
 func TestWhatIfAgain(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newServers(t, 4)
 	c.run(ruleThen)

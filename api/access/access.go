@@ -132,6 +132,11 @@ func (l List) Has(_ context.Context, identity, permission, realm string, binding
 	})
 }
 
+// Knows reports whether the list has a grant for an identity.
+func (l List) Knows(identity string) bool {
+	return slices.ContainsFunc(l, func(g Grant) bool { return g.Identity == identity || g.Identity == Anybody })
+}
+
 func (g *Grant) holds(binding map[string]string) bool {
 	for name, want := range g.When {
 		if got, there := binding[name]; !there || got != want {

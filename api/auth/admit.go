@@ -3,6 +3,7 @@ package auth
 import (
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -14,7 +15,12 @@ func (g *Guard) Enter(c *Caller, method string) error {
 	switch {
 	case !ok:
 		return &DeniedError{Caller: c, Permission: unlisted, Method: method}
-	case r.Need == Open || r.Need == Inside:
+	case r.Need == Open:
+		return nil
+	case r.Need == Inside:
+		if c.Credential == None && !g.Somewhere(c, r.Permission) && !g.granted(c) {
+			return g.denied(c, r, method, "")
+		}
 		return nil
 	case r.Need == Known:
 		if c.Credential == None {
@@ -30,6 +36,14 @@ func (g *Guard) Enter(c *Caller, method string) error {
 		return nil
 	}
 	return g.denied(c, r, method, "")
+}
+
+// granted reports whether the grants in the settings name the caller.
+func (g *Guard) granted(c *Caller) bool {
+	if list, ok := g.cfg.Grants.(access.List); ok {
+		return list.Knows(c.Identity)
+	}
+	return g.cfg.Grants != nil
 }
 
 func (g *Guard) denied(c *Caller, r Rule, method string, in rbac.Scope) error {

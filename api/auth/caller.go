@@ -54,6 +54,9 @@ func newCaller(identity string, c Credential, groups []string) (*Caller, error) 
 	return &Caller{Identity: identity, Credential: c, Groups: groups, names: append(names, groups...)}, nil
 }
 
+// Proven reports whether a credential proves the caller's identity.
+func (c *Caller) Proven() bool { return c.Credential != None && c.Credential != Said }
+
 var anonymous = &Caller{Identity: Anonymous, names: []string{Anonymous, rbac.Anybody}}
 
 // Spoken returns a caller who is taken at their word: for nodes that do not check

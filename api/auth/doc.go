@@ -5,7 +5,7 @@
 // A caller is named by what proves it, in this order:
 //
 //	authorization: Bearer quorate1t.<id>.<secret>   token:<name of the token>
-//	authorization: Bearer <JWT>                     user:<email, else sub>, and group:<name> for each group
+//	authorization: Bearer <JWT>                     user:<sub, or auth.oidc.identity_claim>, and group:<name> for each group
 //	client certificate, of this cluster             client:<name>, node:<id>
 //	client certificate, of another trust domain     its SPIFFE id, or dns:<its DNS SAN>
 //	nothing                                         anonymous:anonymous

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -21,8 +22,8 @@ type OIDC struct {
 	Issuer string
 	// Audience must be among those of a JWT.
 	Audience string
-	// IdentityClaim names the claim that is the user's name. Empty: email, unless
-	// the issuer says that it is not verified; else sub.
+	// IdentityClaim names the claim with the user's name; empty: sub, which the issuer never
+	// gives to two users. An email counts only if the claim email_verified is true.
 	IdentityClaim string
 	// GroupsClaim names the claim that lists groups; empty: groups.
 	GroupsClaim string
@@ -86,7 +87,8 @@ func newIssuer(o OIDC, now func() time.Time, log *slog.Logger) (*issuer, error) 
 }
 
 func loopback(host string) bool {
-	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // verify says whose a JWT is, and until when that may be remembered.
@@ -173,14 +175,14 @@ func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 		return nil, bad("authorization: the claims of the JWT cannot be read")
 	}
 	name := id.Subject
-	switch email, _ := claims["email"].(string); {
-	case s.IdentityClaim != "":
-		name, _ = claims[s.IdentityClaim].(string)
-		if name == "" {
+	if s.IdentityClaim != "" {
+		if name, _ = claims[s.IdentityClaim].(string); name == "" {
 			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim asks for", s.IdentityClaim)
 		}
-	case email != "" && claims["email_verified"] != false && claims["email_verified"] != "false":
-		name = email
+	}
+	// Only true counts: otherwise a user who can set any address in their issuer profile could impersonate others.
+	if s.IdentityClaim == "email" && claims["email_verified"] != true {
+		return nil, bad("authorization: the email of the JWT is not verified (its claim email_verified is not true), and auth.oidc.identity_claim asks for the email")
 	}
 	c, err := newCaller("user:"+name, JWT, groupsOf(claims[s.GroupsClaim]))
 	if err != nil {

@@ -147,6 +147,7 @@ func (w *world) identify(t *testing.T, token string) (*Caller, error) {
 func TestClaims(t *testing.T) {
 	w, f := oidcWorld(t, OIDC{})
 	named, g := oidcWorld(t, OIDC{IdentityClaim: "preferred_username", GroupsClaim: "roles"})
+	mail, h := oidcWorld(t, OIDC{IdentityClaim: "email"})
 	many := make([]any, 300)
 	for i := range many {
 		many[i] = "g"
@@ -159,9 +160,8 @@ func TestClaims(t *testing.T) {
 		groups []string
 	}{
 		{w, f, nil, "user:u-17", nil},
-		{w, f, map[string]any{"email": "ann@example.org"}, "user:ann@example.org", nil},
-		{w, f, map[string]any{"email": "ann@example.org", "email_verified": true, "groups": []string{"sre", "dev"}}, "user:ann@example.org", []string{"group:sre", "group:dev"}},
-		{w, f, map[string]any{"email": "boss@example.org", "email_verified": false}, "user:u-17", nil},
+		{w, f, map[string]any{"email": "ann@example.org", "email_verified": true, "groups": []string{"sre", "dev"}}, "user:u-17", []string{"group:sre", "group:dev"}},
+		{mail, h, map[string]any{"email": "ann@example.org", "email_verified": true}, "user:ann@example.org", nil},
 		{w, f, map[string]any{"groups": "one"}, "user:u-17", []string{"group:one"}},
 		{w, f, map[string]any{"groups": []any{1, "", "x"}}, "user:u-17", []string{"group:x"}},
 		{w, f, map[string]any{"aud": []string{"other", "quorate"}}, "user:u-17", nil},
@@ -231,7 +231,7 @@ func TestKeysRotate(t *testing.T) {
 	if f.asked.Load() != 0 {
 		t.Error("the issuer was asked before the first JWT came")
 	}
-	old := f.jwt(t, w.claims(f, nil))
+	old := f.jwt(t, w.claims(f, map[string]any{"exp": w.now.Add(10_000 * time.Hour).Unix()}))
 	for range 3 {
 		if _, err := w.identify(t, old); err != nil {
 			t.Fatal(err)
@@ -256,8 +256,8 @@ func TestKeysRotate(t *testing.T) {
 	if err != nil || c.Identity != "user:b" {
 		t.Errorf("with the new key: %v", err)
 	}
-	w.now = w.now.Add(jwtAgain)
 	eventually(t, "the old key is no longer good", func() bool {
+		w.now = w.now.Add(jwtAgain) // a verified JWT is cached this long
 		c, err = w.identify(t, old)
 		return err != nil
 	})
@@ -344,3 +344,55 @@ func TestOIDCSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestEmailIsVerified checks that an email identifies the caller only if email_verified is the JSON value true.
+func TestEmailIsVerified(t *testing.T) {
+	w, f := oidcWorld(t, OIDC{IdentityClaim: "email"})
+	for _, verified := range []any{nil, false, "false", 0, 1, "true", "", []any{true}, map[string]any{}} {
+		c, err := w.identify(t, f.jwt(t, w.claims(f, map[string]any{"email": "boss@example.org", "email_verified": verified})))
+		if err == nil || !strings.Contains(err.Error(), "the email of the JWT is not verified") {
+			t.Errorf("email_verified %v: %+v, %v", verified, c, err)
+		}
+	}
+	plain, g := oidcWorld(t, OIDC{})
+	for _, verified := range []any{nil, 0, true} {
+		c, err := plain.identify(t, g.jwt(t, plain.claims(g, map[string]any{"email": "boss@example.org", "email_verified": verified})))
+		if err != nil || c.Identity != "user:u-17" {
+			t.Errorf("email_verified %v, no identity_claim: %+v, %v", verified, c, err)
+		}
+	}
+}
+
+// TestKeysComeOverHTTPS checks that keys are fetched over HTTPS only, even if the issuer or a redirect names an HTTP URL.
+func TestKeysComeOverHTTPS(t *testing.T) {
+	for _, keys := range []string{"http://login.example.org/keys", "http://127.evil.example/keys"} {
+		mux := http.NewServeMux()
+		srv := httptest.NewServer(mux)
+		t.Cleanup(srv.Close)
+		mux.HandleFunc("/.well-known/openid-configuration", func(rw http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(rw).Encode(map[string]any{"issuer": srv.URL, "jwks_uri": keys, "id_token_signing_alg_values_supported": []string{"ES256"}})
+		})
+		f := newFakeIssuer(t)
+		asked := false
+		through := roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.String() == keys {
+				asked = true
+				r.URL.Host, r.URL.Path = strings.TrimPrefix(f.URL, "http://"), "/keys"
+			}
+			return http.DefaultTransport.RoundTrip(r)
+		})
+		w := newWorld(t, Config{OIDC: &OIDC{Issuer: srv.URL, Audience: "quorate", Client: &http.Client{Transport: through}}})
+		c, err := w.identify(t, f.jwt(t, w.claims(f, map[string]any{"iss": srv.URL})))
+		if err == nil || asked || !strings.Contains(err.Error(), "must be https") {
+			t.Errorf("keys at %s: %+v, %v", keys, c, err)
+		}
+	}
+	_, err := New(Config{OIDC: &OIDC{Issuer: "http://127.evil.example", Audience: "a"}})
+	if err == nil {
+		t.Error("a name that begins as an address of this machine counts as one")
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

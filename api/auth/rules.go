@@ -56,7 +56,7 @@ const (
 	oneOrAll  = "in the namespace asked for; everywhere for all"
 	anywhere  = "in some namespace"
 	domain    = "in the namespace that is its domain"
-	handle    = "in some namespace; the handle is a secret"
+	handle    = "in each namespace of the reservation"
 	changed   = "in each namespace that changes"
 	shown     = "in some namespace; shows what is in those"
 	realm     = "in the realm of each"
@@ -164,6 +164,8 @@ var rules = map[string]Rule{
 	"GET /v1/forward-auth":         hot(rbac.Check, nil, namespace),
 	"GET /healthz":                 {Need: Open},
 	"GET /readyz":                  {Need: Open},
+	"GET /readyz/cluster":          {Need: Open},
+	"GET /healthcheck":             {Need: Open},
 	"GET /v1/openapi.json":         {Need: Open},
 	"GET /v1/schema/limits.json":   {Need: Open},
 	"GET /v1/schema/node.json":     {Need: Open},

@@ -96,6 +96,24 @@ func TestStatusesInOrder(t *testing.T) {
 	)
 }
 
+// TestNothingNamed checks that a descriptor without entries, or with an empty key, is not limited,
+// and that the request's other descriptors are decided.
+func TestNothingNamed(t *testing.T) {
+	c, _ := asIs(t, readme, func(o *Options) { o.Overrides = true })
+	limit := &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 0, Unit: typev3.RateLimitUnit_SECOND}
+	res, err := c.ShouldRateLimit(t.Context(), &request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
+		{}, desc("remote_address=1.2.3.4, =c"), desc("=c"), {Limit: limit}, desc("database=users"),
+	}})
+	if err != nil || res.OverallCode != okCode || len(res.Statuses) != 5 {
+		t.Fatalf("%v, %v", res, err)
+	}
+	for i, st := range res.Statuses {
+		if named := i == 4; st.Code != okCode || (st.CurrentLimit != nil) != named {
+			t.Errorf("descriptor %d: %v", i, st)
+		}
+	}
+}
+
 func TestMostSpecific(t *testing.T) {
 	c, _ := asIs(t, readme)
 	play(t, c, "edge",
@@ -221,9 +239,7 @@ func TestInvalid(t *testing.T) {
 		{&request{Domain: strings.Repeat("d", maxDomain+1), Descriptors: many(1)}, "domain: is 1025 bytes; at most 1024"},
 		{&request{Domain: "edge"}, "descriptors: there are none"},
 		{&request{Domain: "edge", Descriptors: many(MaxDescriptors + 1)}, "descriptors: 129; at most 128"},
-		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{{}}}, "descriptors[0].entries: 0; must be 1 to 64"},
-		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc(strings.Repeat("a=b, ", 64) + "a=b")}}, "descriptors[0].entries: 65; must be 1 to 64"},
-		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc("a=b, =c")}}, "descriptors[0].entries[1].key: is empty"},
+		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{desc(strings.Repeat("a=b, ", 64) + "a=b")}}, "descriptors[0].entries: 65; at most 64"},
 		{&request{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{long}}, "descriptors: their keys and values have more than 2097152 bytes"},
 	} {
 		_, err := c.ShouldRateLimit(t.Context(), tc.req)

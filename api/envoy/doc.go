@@ -44,8 +44,8 @@
 //     hits, where there it is 0.
 //   - is_negative_hits gives back, where there it is not looked at.
 //   - Keys and values are compared by themselves, where there they are joined by "_".
-//   - An empty domain, no descriptor, no entry, an empty key and an unknown unit are
-//     INVALID_ARGUMENT, where there they are UNKNOWN, OK, or the end of the process.
+//   - An empty domain, an empty descriptor list and an unknown unit return INVALID_ARGUMENT.
+//     There they return UNKNOWN or end the process.
 //   - Limits that callers bring along are off unless the settings have them on. They
 //     may have a unit_multiplier, and mint no metrics. Each number and period counts by
 //     itself; there all of one descriptor share a counter, and so does its rule, while

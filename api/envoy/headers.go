@@ -21,7 +21,8 @@ const (
 	// headers, with all limits of the request, and Retry-After on refusals.
 	HeadersIETF Headers = iota
 	// HeadersLegacy are RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset of
-	// the tightest limit, as envoyproxy/ratelimit writes them.
+	// the limit that envoyproxy/ratelimit chooses: the last one that refused, else the one
+	// with the least remaining.
 	HeadersLegacy
 	HeadersBoth
 	HeadersNone
@@ -40,6 +41,7 @@ type policy struct {
 	remaining int64
 	after     time.Duration
 	refused   bool
+	quota     bool // the descriptor is in quota mode
 }
 
 func (h *headers) add(t *target, d *quota.Decision, now time.Time) {
@@ -47,7 +49,7 @@ func (h *headers) add(t *target, d *quota.Decision, now time.Time) {
 		return
 	}
 	tier := tierOf(d)
-	p := policy{name: t.policyName(d), burst: tier.Burst, remaining: max(d.Remaining, 0), after: againAfter(d, now), refused: !d.Allowed}
+	p := policy{name: t.policyName(d), burst: tier.Burst, remaining: max(d.Remaining, 0), after: againAfter(d, now), refused: !d.Allowed, quota: t.quota()}
 	switch {
 	case tier.Kind.Windowed():
 		p.window = tier.Rate.Per
@@ -78,6 +80,7 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 	if which == HeadersNone || len(h.list) == 0 {
 		return nil
 	}
+	first := h.legacy()
 	slices.SortStableFunc(h.list, tighter)
 	add := func(key, value string) { out = append(out, &corev3.HeaderValue{Key: key, Value: value}) }
 	if which == HeadersIETF || which == HeadersBoth {
@@ -85,7 +88,6 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 		add("RateLimit-Policy", policies)
 		add("RateLimit", state)
 	}
-	first := &h.list[0]
 	if which == HeadersLegacy || which == HeadersBoth {
 		add("RateLimit-Limit", strconv.FormatInt(first.burst, 10))
 		add("RateLimit-Remaining", strconv.FormatInt(first.remaining, 10))
@@ -95,6 +97,19 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 		add("Retry-After", strconv.FormatInt(max(wholeSeconds(h.longest()), 1), 10))
 	}
 	return out
+}
+
+// legacy returns the limit for the legacy fields. The list must be in the order of the
+// request.
+func (h *headers) legacy() policy {
+	first := h.list[0]
+	for _, p := range h.list {
+		switch over := p.refused && !p.quota; {
+		case over, !(first.refused && !first.quota) && p.remaining < first.remaining:
+			first = p
+		}
+	}
+	return first
 }
 
 // tighter orders refusals first, then what has the least left.

@@ -52,6 +52,33 @@ func fieldsOf(t *testing.T, s *Server, req *request) string {
 	return strings.Join(out, " | ")
 }
 
+// TestLegacyHeaders checks that the fields describe the last limit that refused, as in
+// envoyproxy/ratelimit, or if none did, the first with the least remaining.
+func TestLegacyHeaders(t *testing.T) {
+	n := newNode(t)
+	rules := rulesOf(t, `
+domain: d
+descriptors:
+  - {key: five, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: one, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: quota, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: six, rate_limit: {unit: day, requests_per_unit: 6}}
+`)
+	s := New(n, Options{Now: n.wall, Headers: HeadersLegacy, Rules: func() *Rules { return rules }})
+	for _, tc := range []struct{ descriptors, want string }{
+		{"six=1 ; five=1 ; one=1", "RateLimit-Limit: 1 | RateLimit-Remaining: 0 | RateLimit-Reset: 3600"},
+		{"one=1 ; none=1 ; five=1", "RateLimit-Limit: 0 | RateLimit-Remaining: 0 | RateLimit-Reset: 39600 | Retry-After: 39600"},
+		{"none=1 ; one=1 ; quota=1", "RateLimit-Limit: 1 | RateLimit-Remaining: 0 | RateLimit-Reset: 3600 | Retry-After: 39600"},
+	} {
+		req := &request{Domain: "d"}
+		for d := range strings.SplitSeq(tc.descriptors, " ; ") {
+			req.Descriptors = append(req.Descriptors, desc(d))
+		}
+		expect(t, tc.descriptors, fieldsOf(t, s, req), tc.want)
+	}
+}
+
 // TestHeaderNames: a rule that is served as it is is called by its name, or by its
 // keys, never by values; and no name breaks out of its field.
 func TestHeaderNames(t *testing.T) {

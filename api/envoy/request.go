@@ -52,16 +52,13 @@ func check(req *request) error {
 
 func checkDescriptor(i int, d *commonv3.RateLimitDescriptor) (bytes int, err error) {
 	n := len(d.GetEntries())
-	if n == 0 || n > descriptor.MaxEntries {
-		return 0, invalid("descriptors[%d].entries: %d; must be 1 to %d", i, n, descriptor.MaxEntries)
+	if n > descriptor.MaxEntries {
+		return 0, invalid("descriptors[%d].entries: %d; at most %d", i, n, descriptor.MaxEntries)
 	}
-	for j, e := range d.Entries {
-		if e.GetKey() == "" {
-			return 0, invalid("descriptors[%d].entries[%d].key: is empty", i, j)
-		}
-		bytes += len(e.Key) + len(e.Value)
+	for _, e := range d.GetEntries() {
+		bytes += len(e.GetKey()) + len(e.GetValue())
 	}
-	if l := d.Limit; l != nil {
+	if l := d.GetLimit(); l != nil {
 		if _, err := periodOf(l); err != nil {
 			return 0, invalid("descriptors[%d].limit.%v", i, err)
 		}
@@ -103,8 +100,8 @@ type hits struct {
 }
 
 func hitsOf(req *request, d *commonv3.RateLimitDescriptor) hits {
-	h := hits{n: max(int64(req.HitsAddend), 1), negative: d.IsNegativeHits}
-	if d.HitsAddend != nil {
+	h := hits{n: max(int64(req.HitsAddend), 1), negative: d.GetIsNegativeHits()}
+	if d.GetHitsAddend() != nil {
 		// What nobody could ever pass stays so.
 		h.n, h.told = int64(min(d.HitsAddend.Value, uint64(quota.MaxTokens))), true
 	}

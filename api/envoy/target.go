@@ -37,6 +37,9 @@ func (s *Server) targets(req *request) ([]target, error) {
 	for i, d := range req.Descriptors {
 		t := &out[i]
 		t.entries, t.hits = entriesOf(d), hitsOf(req, d)
+		if !t.named() { // without keys no limit matches, and its own limit could not be counted
+			continue
+		}
 		if d.Limit != nil && brings {
 			if err := t.bring(namespace, d.Limit); err != nil {
 				return nil, invalid("descriptors[%d].limit: %v", i, err)
@@ -57,11 +60,16 @@ func (s *Server) targets(req *request) ([]target, error) {
 }
 
 func entriesOf(d *commonv3.RateLimitDescriptor) []descriptor.Entry {
-	out := make([]descriptor.Entry, len(d.Entries))
-	for i, e := range d.Entries {
+	out := make([]descriptor.Entry, len(d.GetEntries()))
+	for i, e := range d.GetEntries() {
 		out[i] = descriptor.Entry{Key: e.GetKey(), Value: e.GetValue()}
 	}
 	return out
+}
+
+// named reports whether there are entries, and each has a key.
+func (t *target) named() bool {
+	return len(t.entries) > 0 && !slices.ContainsFunc(t.entries, func(e descriptor.Entry) bool { return e.Key == "" })
 }
 
 // follow counts by a rule, if there is one.

@@ -34,13 +34,19 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 		return nil, err
 	}
 	res := c.response(&a, d)
-	if r.Behavior&drain != 0 && a.hits > 0 && !d.Allowed && d.Remaining > 0 {
+	if d.Why == quota.WhyOverBurst { // which is said without a look at what is left
+		if d, err = c.ask(&a, 0); err != nil {
+			return nil, err
+		}
+		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(&a, d)
+	}
+	if r.Behavior&drain != 0 && a.hits > 0 && res.Status == pb.Status_OVER_LIMIT && d.Remaining > 0 {
 		// It is refused all the same: this is no decision.
 		if d, err = c.ask(&a, d.Remaining); err != nil {
 			return nil, err
 		}
 		// What others took meanwhile is theirs.
-		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(d)
+		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(&a, d)
 	}
 	return res, nil
 }
@@ -81,7 +87,7 @@ func (c *call) unremembered(a *asked) *pb.RateLimitResp {
 
 // response says a decision in their words.
 func (c *call) response(a *asked, d *quota.Decision) *pb.RateLimitResp {
-	res := &pb.RateLimitResp{Limit: c.limitOf(a, d), Remaining: d.Remaining, ResetTime: c.resetTime(d)}
+	res := &pb.RateLimitResp{Limit: c.limitOf(a, d), Remaining: d.Remaining, ResetTime: c.resetTime(a, d)}
 	if d.Allowed {
 		return res
 	}
@@ -108,11 +114,17 @@ func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
 	return d.Limit.Burst
 }
 
-// resetTime is when the bucket is full again, in milliseconds since 1970. It counts
-// from just before the decision: counted from behind it, the end of a month would be
+// resetTime is in milliseconds since 1970: when the window ends, or the bucket is full. It
+// counts from just before the decision: counted from behind it, the end of a month would be
 // a millisecond late.
-func (c *call) resetTime(d *quota.Decision) int64 {
+//
+// Of a LEAKY_BUCKET that the caller brings along it is when limit would remain, reckoned from
+// whole hits as its own server does: in the past where burst lets more remain.
+func (c *call) resetTime(a *asked, d *quota.Decision) int64 {
 	now := time.Duration(c.at.UnixNano())
+	if a.leak > 0 {
+		return millisUp(now) + int64(math.Ceil(float64(a.limit-d.Remaining)*a.leak))
+	}
 	if d.ResetAfter > math.MaxInt64-now {
 		return math.MaxInt64
 	}
@@ -129,10 +141,10 @@ func (c *call) giveBack(a *asked) (*pb.RateLimitResp, error) {
 	}
 	c.at = c.opts.Now()
 	d := c.node.Refund(a.key, -a.hits)
-	if d.Limit == nil {
-		return nil, decided(a, &quota.Decision{Why: quota.WhyNoLimit})
+	if d.Limit == nil || d.Why == quota.WhyUnknown {
+		return nil, decided(a, &d)
 	}
-	return &pb.RateLimitResp{Limit: c.limitOf(a, &d), Remaining: d.Remaining, ResetTime: c.resetTime(&d)}, nil
+	return &pb.RateLimitResp{Limit: c.limitOf(a, &d), Remaining: d.Remaining, ResetTime: c.resetTime(a, &d)}, nil
 }
 
 // reset answers for RESET_REMAINING.

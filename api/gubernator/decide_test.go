@@ -3,7 +3,10 @@ package gubernator
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,11 +49,14 @@ func TestConversations(t *testing.T) {
 			{after: time.Second, hits: 1, left: 4, reset: time.Minute},
 		}},
 		{"token bucket: burst does not count", &pb.RateLimitReq{Limit: 5, Duration: minute, Burst: 50}, []step{{hits: 6, over: true, left: 5, why: "over_burst"}}},
-		{"leaky bucket: one after the other", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute, Burst: 2}, []step{
-			{hits: 2, left: 0, reset: 2 * time.Second},
-			{hits: 1, over: true, reset: 2 * time.Second, why: "over_limit"},
-			{after: time.Second, hits: 1, left: 0, reset: 2 * time.Second},
-			{after: time.Hour, hits: 2, left: 0, reset: 2 * time.Second},
+		{"leaky bucket: one after the other, reset when limit would remain", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute, Burst: 2}, []step{
+			{hits: 2, left: 0, reset: time.Minute},
+			{hits: 1, over: true, reset: time.Minute, why: "over_limit"},
+			{after: time.Second, hits: 1, left: 0, reset: time.Minute},
+			{after: time.Hour, hits: 1, left: 1, reset: 59 * time.Second},
+		}},
+		{"leaky bucket: more than limit may remain", &pb.RateLimitReq{Algorithm: leaky, Limit: 10, Duration: 30_000, Burst: 20}, []step{
+			{hits: 1, left: 19, reset: -27 * time.Second}, {after: 1500 * time.Millisecond, hits: 10, left: 9, reset: 3 * time.Second},
 		}},
 		{"leaky bucket: burst is limit if it is not said", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Duration: minute}, []step{{hits: 60, left: 0, reset: time.Minute}}},
 		{"peek", &pb.RateLimitReq{Limit: 2, Duration: minute}, []step{
@@ -65,13 +71,19 @@ func TestConversations(t *testing.T) {
 		{"drain of what never fits", &pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
 			{hits: 6, over: true, left: 0, reset: time.Minute, why: "over_burst"},
 		}},
+		{"drain and more than ever fits, of what is left", &pb.RateLimitReq{Limit: 5, Duration: minute, Behavior: pb.Behavior_DRAIN_OVER_LIMIT}, []step{
+			{hits: 2, left: 3, reset: time.Minute}, {hits: 6, over: true, left: 0, reset: time.Minute, why: "over_burst"}, {hits: 1, over: true, reset: time.Minute, why: "over_limit"},
+		}},
+		{"more than ever fits, of what is left", &pb.RateLimitReq{Limit: 5, Duration: minute}, []step{
+			{hits: 2, left: 3, reset: time.Minute}, {hits: 6, over: true, left: 3, reset: time.Minute, why: "over_burst"},
+		}},
 		{"Gregorian day", &pb.RateLimitReq{Limit: 5, Duration: 2, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
 			{after: 23 * time.Hour, hits: 5, left: 0, reset: time.Hour}, {after: time.Hour, hits: 1, left: 4, reset: 24 * time.Hour},
 		}},
 		{"Gregorian month", &pb.RateLimitReq{Limit: 5, Duration: 4, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 31 * 24 * time.Hour}}},
 		{"Gregorian week, which begins on Monday", &pb.RateLimitReq{Limit: 5, Duration: 3, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{{hits: 1, left: 4, reset: 3 * 24 * time.Hour}}},
 		{"Gregorian leaky bucket", &pb.RateLimitReq{Algorithm: leaky, Limit: 60, Burst: 1, Duration: 1, Behavior: pb.Behavior_DURATION_IS_GREGORIAN}, []step{
-			{hits: 1, left: 0, reset: time.Minute}, {after: time.Minute, hits: 1, left: 0, reset: time.Minute},
+			{hits: 1, left: 0, reset: time.Hour}, {after: time.Minute, hits: 1, left: 0, reset: time.Hour},
 		}},
 		{"limit 0", &pb.RateLimitReq{Duration: minute}, []step{{hits: 1, over: true, why: "over_burst"}, {over: true, why: "over_burst"}}},
 		{"limit 0 of a leaky bucket", &pb.RateLimitReq{Algorithm: leaky, Duration: minute, Burst: 5}, []step{{hits: 1, over: true, why: "over_burst"}}},
@@ -92,6 +104,69 @@ func TestConversations(t *testing.T) {
 			if got.Error != "" || got.Status != wantStatus || got.Limit != c.req.Limit || got.Remaining != st.left || reset != st.reset || got.Metadata["why"] != st.why {
 				t.Errorf("%s, step %d: %v, reset after %v; want %+v", c.what, i+1, got, reset, st)
 			}
+		}
+	}
+}
+
+// TestDecidedByTheLeader: nodes of a cluster answer alike, one hop each, unless a request is
+// GLOBAL. What one gives back or resets the others know with their next request.
+func TestDecidedByTheLeader(t *testing.T) {
+	for _, behavior := range []pb.Behavior{pb.Behavior_BATCHING, pb.Behavior_NO_BATCHING, pb.Behavior_MULTI_REGION} {
+		for _, algorithm := range []pb.Algorithm{token, leaky} {
+			n1 := newSole(t)
+			n2 := n1.beside("n2")
+			nodes := []*Server{New(n1, n1.options()), New(n2, n2.options())}
+			r := &pb.RateLimitReq{Name: "login", UniqueKey: "ann", Limit: 100, Duration: minute, Algorithm: algorithm, Behavior: behavior}
+			ask := func(i int, hits int64) *pb.RateLimitResp {
+				r.Hits = hits
+				return one(t, nodes[i%2], r)
+			}
+			for i := range 150 {
+				got := ask(i, 1)
+				want := &pb.RateLimitResp{Limit: 100, Remaining: max(0, 99-int64(i)), ResetTime: epoch.Add(time.Minute).UnixMilli()}
+				if i >= 100 {
+					want.Status = pb.Status_OVER_LIMIT
+				}
+				if algorithm == leaky {
+					want.ResetTime = epoch.UnixMilli() + 600*(100-want.Remaining)
+				}
+				if got.Error != "" || got.Status != want.Status || got.Remaining != want.Remaining || got.ResetTime != want.ResetTime {
+					t.Fatalf("%v, %v, hit %d: %v; want %v", behavior, algorithm, i+1, got, want)
+				}
+			}
+			if hops := n1.hops + n2.hops; hops != 150 {
+				t.Errorf("%v, %v: %d hops for 150 requests", behavior, algorithm, hops)
+			}
+			if got := ask(0, -7); got.Remaining != 7 || got.Error != "" {
+				t.Errorf("%v, %v: given back: %v", behavior, algorithm, got)
+			}
+			if got := ask(1, 0); got.Remaining != 7 {
+				t.Errorf("%v, %v: then the other node says %v", behavior, algorithm, got)
+			}
+		}
+	}
+	n := newSole(t)
+	r := &pb.RateLimitReq{Name: "login", UniqueKey: "ann", Hits: 1, Limit: 100, Duration: minute, Behavior: pb.Behavior_GLOBAL}
+	if got := one(t, New(n, n.options()), r); got.Remaining != 99 || n.hops != 0 {
+		t.Errorf("GLOBAL: %v, %d hops", got, n.hops)
+	}
+}
+
+// TestBatch: requests of a call are decided side by side, those of one key in their order.
+func TestBatch(t *testing.T) {
+	n := newSole(t)
+	s := New(n, n.options())
+	var reqs []*pb.RateLimitReq
+	for i := range 1000 {
+		reqs = append(reqs, &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i % 300), Hits: 1, Limit: 100, Duration: minute})
+	}
+	res, err := s.GetRateLimits(t.Context(), &pb.GetRateLimitsReq{Requests: reqs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range res.Responses {
+		if want := int64(99 - i/300); got.Error != "" || got.Remaining != want {
+			t.Fatalf("request %d: %v; want %d remaining", i, got, want)
 		}
 	}
 }
@@ -178,7 +253,7 @@ func TestReset(t *testing.T) {
 	if got.Status != pb.Status_UNDER_LIMIT || got.Remaining != 5 || got.Limit != 5 || got.ResetTime != 0 || len(n.asked) != 0 {
 		t.Errorf("%v, asked %v", got, n.asked)
 	}
-	if want := (quota.Key{LimitName: quota.LimitName{Namespace: Namespace, Limit: "@inline.periodic.soft.5.60000000000.5"}, Key: "login/ann"}); len(n.resets) != 1 || n.resets[0] != want {
+	if want := (quota.Key{LimitName: quota.LimitName{Namespace: Namespace, Limit: "@inline.periodic.soft.5.60000000000.5.leader"}, Key: "login/ann"}); len(n.resets) != 1 || n.resets[0] != want {
 		t.Errorf("reset %v; want %v", n.resets, want)
 	}
 	n.err = errors.New("range 3 has no leader just now")
@@ -198,8 +273,8 @@ func TestErrors(t *testing.T) {
 		want string
 		r    *pb.RateLimitReq
 	}{
-		{"name: is empty", &pb.RateLimitReq{UniqueKey: "k"}},
-		{"unique_key: is empty", &pb.RateLimitReq{Name: "n"}},
+		{"field 'namespace' cannot be empty", &pb.RateLimitReq{UniqueKey: "k"}},
+		{"field 'unique_key' cannot be empty", &pb.RateLimitReq{Name: "n"}},
 		{"unique_key: with the name 1025 bytes", &pb.RateLimitReq{Name: "n", UniqueKey: strings.Repeat("k", 1023), Duration: minute}},
 		{"hits: 4398046511105", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: quota.MaxTokens + 1}},
 		{"hits: -9223372036854775808", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: -1 << 63}},
@@ -212,12 +287,13 @@ func TestErrors(t *testing.T) {
 		{"algorithm: 2", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Algorithm: 2, Duration: minute}},
 		{"behavior: 64", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Behavior: 64}},
 		{"limit 4398046511104, duration 1, burst 0: ", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Limit: quota.MaxTokens, Duration: 1}},
-		{"name: is empty", nil},
+		{"field 'unique_key' cannot be empty", nil},
 	} {
 		n := newSole(t)
+		var mu sync.Mutex
 		var codes []string
 		o := n.options()
-		o.Ended = func(code string) { codes = append(codes, code) }
+		o.Ended = func(code string) { mu.Lock(); defer mu.Unlock(); codes = append(codes, code) }
 		s := New(n, o)
 		if c.r != nil && c.r.Limit == 0 {
 			c.r.Limit = 5
@@ -230,7 +306,7 @@ func TestErrors(t *testing.T) {
 		if got := res.Responses[1]; !strings.HasPrefix(got.Error, c.want) || got.Status != 0 {
 			t.Errorf("%v: %v; want %s", c.r, got, c.want)
 		}
-		if last := res.Responses[2]; last.Remaining != 3 || len(n.asked) != 2 || strings.Join(codes, " ") != "under_limit error under_limit" {
+		if last := res.Responses[2]; last.Remaining != 3 || len(n.asked) != 2 || strings.Join(slices.Sorted(slices.Values(codes)), " ") != "error under_limit under_limit" {
 			t.Errorf("%v: beside it %v, %v, %v", c.r, last, n.asked, codes)
 		}
 	}

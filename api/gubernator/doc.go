@@ -12,6 +12,11 @@
 // limit; it is counted for name/unique_key. TOKEN_BUCKET is quota.PeriodicRefill,
 // with DURATION_IS_GREGORIAN quota.CalendarWindow; LEAKY_BUCKET is quota.TokenBucket.
 //
+// Such a limit is decided by the leader of the key's range (quota.AtLeader), as there the
+// key's owner decides: callers count on it that all servers together admit the limit. Only
+// GLOBAL, which there lets every server answer by what it knows, is decided by the node
+// that is asked. The two are different limits, with buckets of their own.
+//
 // When the namespace has a limit of the request's name, that limit decides, counted
 // for unique_key, and what the request says of algorithm, limit, duration and burst
 // does not count, nor is it looked at. So a limit moves from the callers to its
@@ -45,21 +50,23 @@
 //     one bucket.
 //   - A rehash, a full cache or a batch that was lost resets nothing, because there
 //     is none of them; a bucket that is forgotten is full.
-//   - GLOBAL, BATCHING, NO_BATCHING and MULTI_REGION change nothing: every request is
-//     decided by the node that is asked, and counted in the cluster.
+//   - BATCHING and NO_BATCHING are the same: what is asked of a leader while a message to
+//     it is under way leaves together in the next, and nothing waits for more. There is
+//     one region, so that MULTI_REGION is the same too.
 //   - The metadata of an answer has no owner, as there is none.
 //
 // # Who calls
 //
 // GetRateLimits needs the permission check in the namespace "gubernator", giving hits
 // back report, and RESET_REMAINING keys.reset; who lacks one of the last two reads so
-// in the answer of that request. The health calls need nothing, and tell no names.
+// in the answer of that request. The health calls need nothing, and tell addresses only where authentication is off: there
+// GetStatus tells them to everybody too.
 //
 // # Bounds
 //
 // 1000 requests in a call; names with keys as long as any key here; limits and hits up
 // to quota.MaxTokens; durations up to 366 days. A node follows a bounded number of
-// limits that callers describe: one more is an error of its request. Requests of a
-// call are decided one after the other; those that are left when its time is over are
-// errors, and charged nothing.
+// limits that callers describe: one more is an error of its request. Up to 64 requests of
+// a call are decided at a time, those of one key in their order; those that are left when
+// its time is over are errors, and charged nothing.
 package gubernator

@@ -9,16 +9,20 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
 )
 
-// soleNode decides by the real aggregator, of a node that is alone, on a clock that
-// tests move.
+// soleNode decides by the real aggregator of a node and the real ledger of the leader that it
+// asks, on a clock that tests move. What the node decides itself it decides alone: no
+// report reaches the leader.
 type soleNode struct {
 	mu     sync.Mutex
 	agg    *aggregator.Aggregator
+	ledger *leader.Ledger
 	limits *quota.Limits
 	now    quota.Time
 	asked  []quota.Request
+	hops   int // questions to the leader
 	resets []quota.Key
 	err    error // of ResetKey
 	status *quoratev1.GetStatusResponse
@@ -37,7 +41,17 @@ func newSole(t testing.TB, limits ...quota.Limit) *soleNode {
 	before := n.now.Add(-time.Minute) // so long without a leader, it counts by itself
 	n.agg = aggregator.New(aggregator.Config{Self: "n1", Ranges: 1}, before)
 	n.agg.SetLimits(before, n.limits)
+	n.ledger = leader.New(leader.Config{First: true}, 0, 1, "n1", []quota.NodeID{"n1"}, n.limits, nil, before)
 	return n
+}
+
+// beside returns another node of the same cluster.
+func (n *soleNode) beside(self quota.NodeID) *soleNode {
+	before := n.now.Add(-time.Minute)
+	other := &soleNode{limits: n.limits, now: n.now, ledger: n.ledger}
+	other.agg = aggregator.New(aggregator.Config{Self: self, Ranges: 1}, before)
+	other.agg.SetLimits(before, n.limits)
+	return other
 }
 
 func (n *soleNode) clock() quota.Time { return n.now }
@@ -49,13 +63,31 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	var c aggregator.Call
 	c.Reset(reqs, out)
 	c.Final = true
-	return n.agg.Decide(n.clock, &c)
+	ok := n.agg.Decide(n.clock, &c)
+	if c.Need == aggregator.Leader {
+		n.hops++
+		c.Answer(n.ledger.Ask(n.now, []quota.Ask{c.Ask})[0])
+		ok = n.agg.Decide(n.clock, &c)
+	}
+	return ok
 }
 
 func (n *soleNode) Refund(k quota.Key, cost int64) quota.Decision {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.agg.Refund(n.clock, k.LimitName, k.Key, cost)
+	var c aggregator.Call
+	out := make([]quota.Decision, 1)
+	c.Reset([]quota.Request{{Key: k}}, out)
+	n.agg.Decide(n.clock, &c)
+	if c.Need != aggregator.Leader {
+		return n.agg.Refund(n.clock, k.LimitName, k.Key, cost)
+	}
+	c.Ask.Cost, c.Ask.ID = -quota.FromTokens(cost), 0
+	a := n.ledger.Ask(n.now, []quota.Ask{c.Ask})[0]
+	c.Ask.Cost = 0
+	c.Answer(a)
+	n.agg.Decide(n.clock, &c)
+	return out[0]
 }
 
 func (n *soleNode) ResetKey(_ context.Context, k quota.Key) error {

@@ -18,6 +18,20 @@ const (
 	known     = pb.Behavior_NO_BATCHING | pb.Behavior_GLOBAL | gregorian | reset | pb.Behavior_MULTI_REGION | drain
 )
 
+// What its own servers say, in the same words: programs compare them. Its name was called
+// namespace once.
+var (
+	errNoName = errors.New("field 'namespace' cannot be empty")
+	errNoKey  = errors.New("field 'unique_key' cannot be empty")
+)
+
+// central reports whether the leader of the key's range decides a limit that the request
+// brings along. It does where gubernator asks the key's owner: unless the request says
+// that every server may answer by what it knows.
+func central(r *pb.RateLimitReq) bool {
+	return r.GetBehavior()&pb.Behavior_GLOBAL == 0
+}
+
 // asked is a request that has been read.
 type asked struct {
 	key  quota.Key
@@ -28,6 +42,8 @@ type asked struct {
 	// capacity is the most that the caller's limit lets pass at once, and limit what
 	// the answer calls it.
 	capacity, limit int64
+	// leak is how many milliseconds a hit takes to come back, of the caller's LEAKY_BUCKET.
+	leak float64
 	// forgets says that the caller's limit remembers nothing: it lasts no time, or
 	// lets nothing pass.
 	forgets bool
@@ -37,10 +53,10 @@ type asked struct {
 // field.
 func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 	switch {
-	case r.GetName() == "":
-		return a, errors.New("name: is empty; say what is limited")
 	case r.GetUniqueKey() == "":
-		return a, errors.New("unique_key: is empty; say whom it is counted for")
+		return a, errNoKey
+	case r.GetName() == "":
+		return a, errNoName
 	case r.Hits < -quota.MaxTokens || r.Hits > quota.MaxTokens:
 		return a, fmt.Errorf("hits: %d; must be %d to %d", r.Hits, -quota.MaxTokens, quota.MaxTokens)
 	case r.Behavior&^known != 0:
@@ -87,6 +103,9 @@ func (a *asked) brought(r *pb.RateLimitReq) error {
 		a.forgets = true
 		return nil
 	}
+	if r.Algorithm == pb.Algorithm_LEAKY_BUCKET {
+		a.leak = float64(in.Rate.Per) / float64(time.Millisecond) / float64(r.Limit)
+	}
 	a.key.Key = keyOf(r.Name, r.UniqueKey)
 	if a.key.LimitName, err = in.Name(Namespace); err != nil {
 		return fmt.Errorf("limit %d, duration %d, burst %d: %w", r.Limit, r.Duration, r.Burst, err)
@@ -100,6 +119,9 @@ var units = quota.CalendarUnits()
 // inline is the limit that a request describes.
 func inline(r *pb.RateLimitReq, capacity int64) (in quota.Inline, err error) {
 	in = quota.Inline{Burst: capacity, Rate: quota.Rate{Tokens: r.Limit}}
+	if central(r) {
+		in.Decide = quota.AtLeader
+	}
 	switch {
 	case r.Behavior&gregorian != 0 && (r.Duration < 0 || r.Duration >= int64(len(units))):
 		return in, fmt.Errorf("duration: %d with DURATION_IS_GREGORIAN; must be 0 to %d: minute, hour, day, week, month, year", r.Duration, len(units)-1)

@@ -55,7 +55,7 @@ func TestWire(t *testing.T) {
 	num := func(b []byte, n protowire.Number, v uint64) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
 	}
-	at := uint64(epoch.Add(2 * time.Second).UnixMilli())
+	at := uint64(epoch.Add(57 * time.Second).UnixMilli()) // 3 of 60 remain
 	// Every field: name, unique_key, hits, limit, duration, algorithm, behavior,
 	// burst, metadata, created_at, and one of a newer client.
 	full := num(num(num(num(num(num(str(str(nil, 1, "login"), 2, "ann"), 3, 2), 4, 60), 5, 60_000), 6, 1), 7, 2), 8, 5)
@@ -64,7 +64,7 @@ func TestWire(t *testing.T) {
 	req := str(str(str(nil, 1, string(full)), 1, string(over)), 1, string(str(nil, 1, "login")))
 	want := str(nil, 1, string(num(num(num(nil, 2, 60), 3, 3), 4, at)))
 	want = str(want, 1, string(str(num(num(num(nil, 1, 1), 2, 5), 4, uint64(epoch.Add(time.Minute).UnixMilli())), 6, string(str(str(nil, 1, "why"), 2, "over_burst")))))
-	want = str(want, 1, string(str(nil, 5, "unique_key: is empty; say whom it is counted for")))
+	want = str(want, 1, string(str(nil, 5, "field 'unique_key' cannot be empty")))
 	n := newSole(t)
 	got, err := invoke(t, New(n, n.options()), "/pb.gubernator.V1/GetRateLimits", req)
 	if err != nil || string(got) != string(want) {
@@ -105,8 +105,8 @@ func TestHTTP(t *testing.T) {
 		},
 		{
 			"over, and an error", "POST", PathGetRateLimits,
-			`{"requests":[{"name":"a","unique_key":"k","hits":"1","limit":"5","duration":"60000"},{}]}`, 200,
-			`{"responses":[{"status":"OVER_LIMIT","limit":"5","remaining":"0","reset_time":"` + at + `","error":"","metadata":{"retry_after_ms":"60000","why":"over_limit"}},{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"name: is empty; say what is limited","metadata":{}}]}`,
+			`{"requests":[{"name":"a","unique_key":"k","hits":"1","limit":"5","duration":"60000","behavior":2},{}]}`, 200,
+			`{"responses":[{"status":"OVER_LIMIT","limit":"5","remaining":"0","reset_time":"` + at + `","error":"","metadata":{"retry_after_ms":"60000","why":"over_limit"}},{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"field 'unique_key' cannot be empty","metadata":{}}]}`,
 		},
 		{"no body", "POST", PathGetRateLimits, "", 200, `{"responses":[]}`},
 		{"no JSON", "POST", PathGetRateLimits, "x", 400, `{"code":3,"message":"the body: `},
@@ -114,7 +114,7 @@ func TestHTTP(t *testing.T) {
 		{"too large", "POST", PathGetRateLimits, strings.Repeat(" ", maxBody+1), 400, `{"code":11,"message":"the body has more than 4194304 bytes","details":[]}`},
 		{"another method", "GET", PathGetRateLimits, "", 405, `{"code":12,"message":"use POST","details":[]}`},
 		{"below a path", "POST", PathGetRateLimits + "/x", "", 404, `{"code":5,`},
-		{"health", "GET", PathHealthCheck, "", 200, `{"status":"healthy","message":"","peer_count":3,"advertise_address":""}`},
+		{"health", "GET", PathHealthCheck, "", 200, `{"status":"healthy","message":"","peer_count":3,"advertise_address":"","local_peers":[],"region_peers":[]}`},
 		{"live", "GET", PathLiveCheck, "", 200, `{}`},
 	} {
 		w := httptest.NewRecorder()
@@ -134,6 +134,28 @@ func TestHTTP(t *testing.T) {
 	New(n, o).Handlers()[PathGetRateLimits].ServeHTTP(w, httptest.NewRequest(http.MethodPost, PathGetRateLimits, strings.NewReader(`{"requests":[{"name":"a","unique_key":"k"}]}`)))
 	if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" || len(n.asked) != before {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestAddresses: where everybody may read the cluster's status, the health check lists its nodes,
+// as gubernator's does; elsewhere it tells no address.
+func TestAddresses(t *testing.T) {
+	n := newSole(t)
+	n.status = &quoratev1.GetStatusResponse{Ready: true, Node: "n2", Nodes: []*quoratev1.NodeStatus{{Id: "n1", GrpcAddress: "h1:7412"}, {Id: "n2", GrpcAddress: "h2:7412"}}}
+	for _, c := range []struct {
+		addresses bool
+		want      string
+	}{
+		{false, `{"status":"healthy","message":"","peer_count":2,"advertise_address":"","local_peers":[],"region_peers":[]}`},
+		{true, `{"status":"healthy","message":"","peer_count":2,"advertise_address":"h2:7412","local_peers":[{"grpc_address":"h1:7412","data_center":""},{"grpc_address":"h2:7412","data_center":""}],"region_peers":[]}`},
+	} {
+		o := n.options()
+		o.Addresses = c.addresses
+		w := httptest.NewRecorder()
+		New(n, o).Handlers()[PathHealthCheck].ServeHTTP(w, httptest.NewRequest(http.MethodGet, PathHealthCheck, nil))
+		if got := strings.NewReplacer(`": `, `":`, `, "`, `,"`, `}, {`, `},{`).Replace(w.Body.String()); got != c.want {
+			t.Errorf("addresses %t: %s; want %s", c.addresses, got, c.want)
+		}
 	}
 }
 

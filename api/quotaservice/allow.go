@@ -33,7 +33,7 @@ func (s *server) Allow(_ context.Context, req *pb.AllowRequest) (*pb.AllowRespon
 	}
 	d := quota.Decision{Why: quota.WhyNoLimit}
 	if key, ok := keyOf(s.node.Limits(), req.Namespace, req.BucketName); ok {
-		reqs := [1]quota.Request{{Key: key, Cost: cost, MaxWait: waitOf(req)}}
+		reqs := [1]quota.Request{{Key: key, Cost: cost, MaxWait: waitOf(req), NeedsBucket: true}}
 		var out [1]quota.Decision
 		s.node.Decide(reqs[:], out[:])
 		d = out[0]

@@ -71,11 +71,6 @@ func bucketOf(name quota.LimitName, key string) (string, bool) {
 	case base.Limit != quota.Template:
 		return base.Limit, true
 	}
-	if bucket, ok := strings.CutPrefix(key, escape); ok {
-		return strings.TrimSuffix(bucket, wholeSuffix), true
-	}
-	if bucket, _, _ := strings.Cut(key, "/"); quota.CheckName("", bucket) == nil {
-		return bucket, true
-	}
-	return strings.TrimSuffix(key, wholeSuffix), true
+	bucket, _ := quota.SplitTemplateKey(key)
+	return bucket, true
 }

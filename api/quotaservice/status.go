@@ -27,6 +27,7 @@ var refusals = map[quota.Why]pb.AllowResponse_Status{
 	quota.WhyParentOverLimit: pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyNotHeld:         pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyCutOff:          pb.AllowResponse_REJECTED_TIMEOUT,
+	quota.WhyFailover:        pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyHeld:            pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyEstimate:        pb.AllowResponse_REJECTED_TIMEOUT,
 	quota.WhyLocal:           pb.AllowResponse_REJECTED_TIMEOUT,

@@ -14,6 +14,7 @@ type command struct {
 	least   int    // arguments, without the name
 	most    int
 	key     int    // which argument is a key; 0: none
+	now     bool   // runs at once even between MULTI and EXEC
 	summary string // for COMMAND DOCS
 	serve   func(c *conn, args [][]byte)
 }
@@ -29,13 +30,18 @@ func init() {
 		{name: throttleName, least: 4, most: 5, key: 1, summary: "asks a bucket that the call describes for tokens", serve: (*conn).throttle},
 		{name: "client", least: 1, most: maxArgs, summary: "says something of the connection", serve: (*conn).client},
 		{name: "command", least: 0, most: maxArgs, summary: "lists the commands", serve: (*conn).command},
+		{name: "discard", now: true, summary: "forgets the commands since MULTI", serve: (*conn).discard},
 		{name: "echo", least: 1, most: 1, summary: "answers with its argument", serve: func(c *conn, args [][]byte) { c.bytes(args[0]) }},
+		{name: "exec", now: true, summary: "runs the commands since MULTI", serve: (*conn).exec},
 		{name: "hello", least: 0, most: maxArgs, summary: "chooses the version of the protocol", serve: (*conn).hello},
 		{name: "info", least: 0, most: maxArgs, summary: "tells of the server", serve: (*conn).info},
+		{name: "multi", now: true, summary: "begins a transaction: the commands up to EXEC run one after the other", serve: (*conn).multi},
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
-		{name: "quit", least: 0, most: maxArgs, summary: "closes the connection", serve: (*conn).quit},
+		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},
 		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", serve: (*conn).allow},
 		{name: "select", least: 1, most: 1, summary: "chooses a database; there is 0 only", serve: (*conn).selectDB},
+		{name: "unwatch", summary: "ends WATCH, which has no effect", serve: (*conn).unwatch},
+		{name: "watch", least: 1, most: maxArgs, now: true, summary: "has no effect: there are no values that could change", serve: (*conn).watch},
 	}
 	slices.SortFunc(commands, func(a, b *command) int { return strings.Compare(a.name, b.name) })
 	for _, cmd := range commands {
@@ -75,18 +81,26 @@ func Codes() []string {
 	return []string{codeOK, codeAllowed, codeRefused, codeInvalid, codeDenied, codeNoLimit, codeUnavailable, codeProtocol}
 }
 
-// answer serves one command. Each is counted once.
+// answer serves one command, or queues it for EXEC. Each command is counted once: when it runs or
+// is refused.
 func (c *conn) answer(args [][]byte) {
 	c.code = codeOK
 	cmd := lookup(args[0])
 	switch n := len(args) - 1; {
 	case cmd == nil:
+		c.spoil()
 		c.invalid("ERR unknown command '%s'; there are: %s", clip(args[0]), names())
 		// What was typed and is no command comes from something that speaks another
 		// protocol, such as HTTP: what follows is not for us.
 		c.done = c.done || c.in.line
 	case n < cmd.least || n > cmd.most:
+		c.spoil()
 		c.invalid("ERR wrong number of arguments for '%s' command", cmd.name)
+	case c.tx.open && !cmd.now:
+		c.queue(args)
+		if c.code == codeOK {
+			return
+		}
 	default:
 		cmd.serve(c, args[1:])
 	}

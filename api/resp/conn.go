@@ -32,6 +32,7 @@ type conn struct {
 	code     string    // of the answer, for metrics
 	done     bool      // close when what is answered is sent
 
+	tx      transaction
 	inlined inlined
 	last    quota.LimitName // that QUORATE.ALLOW named
 	req     [1]quota.Request
@@ -40,6 +41,7 @@ type conn struct {
 
 // run answers commands, in their order, until the connection ends.
 func (c *conn) run() {
+	defer c.forget()
 	for !c.done {
 		args, err := c.in.next()
 		switch {

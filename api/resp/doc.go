@@ -28,8 +28,8 @@
 //
 // What differs from redis-cell:
 //
-//   - retry_after and reset are rounded up to whole seconds. There they are cut
-//     off, so that a caller who obeys comes too early.
+//   - The leader decides buckets of at most four tokens, in one hop: nodes cannot
+//     divide so few tokens and would report their use too late.
 //   - Any rate up to quota.MaxTokens per second is counted exactly. There, more
 //     than about a thousand per second is an error, or is never limited.
 //   - A quantity below 0 is an error. max_burst is at most quota.MaxTokens-1,
@@ -39,6 +39,13 @@
 //   - What is counted is counted on all nodes, softly: see docs/accuracy.md.
 //   - There is no key to expire or to delete; an unused bucket is full, and
 //     forgotten.
+//
+// # Transactions
+//
+// MULTI queues the commands up to EXEC, in the form that the parser reads, and EXEC
+// runs them as if they had arrived then. Nothing is locked: each command is decided by
+// itself, and commands of other connections may run between, as on other nodes anyway.
+// WATCH has no effect, as there are no values.
 //
 // # Who calls
 //
@@ -51,6 +58,6 @@
 //
 // # Bounds
 //
-// Of bytes: read.go. Of time: server.go. Of connections: the listener. Tokens that
-// are wrong: three to a connection.
+// Bytes: read.go, and multi.go for queued commands. Time: server.go. Connections: the listener. Wrong tokens:
+// three per connection.
 package resp

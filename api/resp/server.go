@@ -49,6 +49,7 @@ type Server struct {
 	stopping atomic.Bool
 	wait     sync.WaitGroup
 	ids      atomic.Int64
+	queued   atomic.Int64 // bytes of commands that wait for EXEC
 
 	mu        sync.Mutex // guards what is below
 	listeners map[net.Listener]struct{}

@@ -245,48 +245,61 @@ func FuzzConn(f *testing.F) {
 	for _, s := range []string{
 		"PING\r\n", array("HELLO", "3") + array("COMMAND") + array("COMMAND", "DOCS"), array("CL.THROTTLE", "k", "1", "1", "1", "0"),
 		array("QUORATE.ALLOW", "web", "api", "k", "1"), array("CLIENT", "INFO"), "*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n", "*1\r\n$1\r\n",
-		array("HELLO", "3", "AUTH", "a", "b", "SETNAME", "c"), "GET / HTTP/1.1\r\n\r\n",
+		array("HELLO", "3", "AUTH", "a", "b", "SETNAME", "c"), array("MULTI") + array("COMMAND") + array("GET") + array("EXEC"),
+		array("MULTI") + array("CL.THROTTLE", "k", "1", "1", "1") + array("HELLO", "3") + array("EXEC") + array("DISCARD"), "GET / HTTP/1.1\r\n\r\n",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var n counted
-		c := &conn{Server: New(&fakeNode{decision: quota.Decision{Allowed: true, Why: quota.WhyHeld}}, n.options()), raw: addressed{}}
+		var out sent
+		c := &conn{Server: New(&fakeNode{decision: quota.Decision{Allowed: true, Why: quota.WhyHeld}}, Options{}), raw: &out}
 		c.in.src = strings.NewReader(string(in))
-		var out []byte
-		for !c.done {
+		commands := 0
+		for ; !c.done; commands++ {
 			args, err := c.in.next()
 			if errors.Is(err, errMore) {
 				if c.in.fill() != nil {
 					break
 				}
+				commands--
 				continue
 			}
 			if err != nil {
 				break
 			}
 			c.answer(args)
-			out = append(out, c.out...)
-			c.out = c.out[:0]
+			c.flush()
+		}
+		if c.forget(); c.queued.Load() != 0 {
+			t.Fatalf("%q: %d bytes are still counted as queued", in, c.queued.Load())
 		}
 		answers := 0
-		for r := bufio.NewReader(strings.NewReader(string(out))); ; answers++ {
+		for r := bufio.NewReader(strings.NewReader(string(out.b))); ; answers++ {
 			if _, err := r.Peek(1); err != nil {
 				break
 			}
 			if err := readReply(r, 0); err != nil {
-				t.Fatalf("%q is answered with %q: %v", in, out, err)
+				t.Fatalf("%q is answered with %q: %v", in, out.b, err)
 			}
 		}
-		if answers != len(n.codes) {
-			t.Fatalf("%q: %d commands, %d answers: %q", in, len(n.codes), answers, out)
+		if answers != commands {
+			t.Fatalf("%q: %d commands, %d answers: %q", in, commands, answers, out.b)
 		}
 	})
 }
 
-type addressed struct{ net.Conn }
+// sent is a connection that records the bytes written.
+type sent struct {
+	net.Conn
+	b []byte
+}
 
-func (addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9} }
+func (s *sent) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9} }
+func (s *sent) SetWriteDeadline(time.Time) error { return nil }
+func (s *sent) Write(b []byte) (int, error) {
+	s.b = append(s.b, b...)
+	return len(b), nil
+}
 
 // readReply reads one answer in either version, strictly.
 func readReply(r *bufio.Reader, depth int) error {

@@ -141,14 +141,8 @@ func (c *conn) may(command, namespace string) bool {
 	if c.opts.Guard == nil {
 		return true
 	}
-	if now := c.opts.Now(); c.caller == nil || now.Sub(c.known) >= again {
-		caller, err := c.identify(c.header)
-		if err != nil {
-			c.failed(codeDenied, "NOAUTH %v", err)
-			c.opts.Denied(command, nil, c.address(), err)
-			return false
-		}
-		c.caller, c.known = caller, now
+	if !c.identified(command) {
+		return false
 	}
 	err := c.opts.Guard.Check(c.caller, rbac.Check, rbac.Namespace(namespace), command)
 	if err == nil {
@@ -161,6 +155,23 @@ func (c *conn) may(command, namespace string) bool {
 	c.failed(codeDenied, "%s %v", word, err)
 	c.opts.Denied(command, c.caller, c.address(), err)
 	return false
+}
+
+// identified sets c.caller, and looks it up again every 10 s. If the caller is unknown it answers with the
+// error and returns false.
+func (c *conn) identified(command string) bool {
+	now := c.opts.Now()
+	if c.caller != nil && now.Sub(c.known) < again {
+		return true
+	}
+	caller, err := c.identify(c.header)
+	if err != nil {
+		c.failed(codeDenied, "NOAUTH %v", err)
+		c.opts.Denied(command, nil, c.address(), err)
+		return false
+	}
+	c.caller, c.known = caller, now
+	return true
 }
 
 func (c *conn) address() string {

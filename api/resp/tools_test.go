@@ -49,7 +49,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	defer n.mu.Unlock()
 	var c aggregator.Call
 	c.Reset(reqs, out)
-	c.Final = true
+	c.Final, c.Alone = true, true
 	return n.agg.Decide(func() quota.Time { return n.now }, &c)
 }
 
@@ -96,6 +96,12 @@ func TestRedisCLI(t *testing.T) {
 			}
 			at += n
 		}
+	}
+	s.node = newSole(t, few)
+	const inMulti = "MULTI\nCL.THROTTLE a 1 1 60\nQUORATE.ALLOW web few ann 9\nQUORATE.ALLOW web none k\nCL.THROTTLE a 1 1 60 2\nEXEC\nMULTI\nCL.THROTTLE a 1 1 60\nDISCARD\nWATCH a\nCL.THROTTLE a 1 1 60\n"
+	wantMulti := "OK QUEUED QUEUED QUEUED QUEUED 0 2 1 -1 60 0 2 -1 0 over_burst few NOLIMIT there is no limit web/none, and no template or default for it  1 2 1 60 60 OK QUEUED OK OK 0 2 0 -1 120 "
+	if got := strings.ReplaceAll(run(t, cli, addr, inMulti), "\n", " "); got != wantMulti {
+		t.Errorf("a transaction:\ngot  %q\nwant %q", got, wantMulti)
 	}
 	if got := run(t, cli, addr, "", "--no-auth-warning", "-a", "x", "PING"); !strings.Contains(got, "authentication is off") || !strings.Contains(got, "PONG") {
 		t.Errorf("with a password: %s", got)

@@ -39,12 +39,12 @@ func TestWire(t *testing.T) {
 		{"client", array("CLIENT", "SETNAME", "me") + array("client", "setinfo", "LIB-NAME", "x") + array("CLIENT", "ID"), "+OK\r\n+OK\r\n:1\r\n", "ok"},
 		{"client with a bad name", array("CLIENT", "SETNAME", "a b"), "-ERR CLIENT SETNAME: a name has at most 128 bytes, and no spaces\r\n", "invalid"},
 		{"client and nonsense", array("CLIENT", "TRACKING", "ON"), "-ERR unknown subcommand 'TRACKING' of CLIENT, or wrong number of arguments; there are: ID GETNAME SETNAME SETINFO INFO\r\n", "invalid"},
-		{"command", array("COMMAND", "COUNT"), ":11\r\n", "ok"},
+		{"command", array("COMMAND", "COUNT"), ":16\r\n", "ok"},
 		{"command info", array("COMMAND", "INFO", "quorate.allow", "GET"), "*2\r\n*6\r\n$13\r\nquorate.allow\r\n:-4\r\n*1\r\n+fast\r\n:3\r\n:3\r\n:1\r\n*-1\r\n", "ok"},
 		{"command docs", array("COMMAND", "DOCS", "ping", "GET"), "*2\r\n$4\r\nping\r\n*4\r\n$7\r\nsummary\r\n$12\r\nanswers PONG\r\n$5\r\ngroup\r\n$7\r\ngeneric\r\n", "ok"},
 		{"command and nonsense", array("COMMAND", "GETKEYS"), "-ERR unknown subcommand 'GETKEYS' of COMMAND; there are: COUNT DOCS INFO\r\n", "invalid"},
-		{"another command", array("GET", "x\r\ny"), "-ERR unknown command 'GET'; there are: AUTH CL.THROTTLE CLIENT COMMAND ECHO HELLO INFO PING QUIT QUORATE.ALLOW SELECT\r\n", "invalid"},
-		{"an error has one line", array("a\r\nb\x00"), "-ERR unknown command 'a  b '; there are: AUTH CL.THROTTLE CLIENT COMMAND ECHO HELLO INFO PING QUIT QUORATE.ALLOW SELECT\r\n", "invalid"},
+		{"another command", array("GET", "x\r\ny"), "-ERR unknown command 'GET'; there are: AUTH CL.THROTTLE CLIENT COMMAND DISCARD ECHO EXEC HELLO INFO MULTI PING QUIT QUORATE.ALLOW SELECT UNWATCH WATCH\r\n", "invalid"},
+		{"an error has one line", array("a\r\nb\x00"), "-ERR unknown command 'a  b '; there are: AUTH CL.THROTTLE CLIENT COMMAND DISCARD ECHO EXEC HELLO INFO MULTI PING QUIT QUORATE.ALLOW SELECT UNWATCH WATCH\r\n", "invalid"},
 		{"too few arguments", array("ECHO"), "-ERR wrong number of arguments for 'echo' command\r\n", "invalid"},
 		{"too many arguments", array("ECHO", "a", "b"), "-ERR wrong number of arguments for 'echo' command\r\n", "invalid"},
 	} {
@@ -124,6 +124,8 @@ func TestThrottle(t *testing.T) {
 		{"limited", []string{"k", "15", "30", "60", "2"}, quota.Decision{Why: quota.WhyOverLimit, Remaining: 1, RetryAfter: 1100 * time.Millisecond, ResetAfter: 30*time.Second + 1}, "*5\r\n:1\r\n:16\r\n:1\r\n:2\r\n:31\r\n", 2},
 		{"never", []string{"k", "15", "30", "60", "17"}, quota.Decision{Why: quota.WhyOverBurst, Remaining: 16, RetryAfter: 1<<63 - 1}, "*5\r\n:1\r\n:16\r\n:16\r\n:-1\r\n:0\r\n", 17},
 		{"asked for nothing", []string{"k", "15", "30", "60", "0"}, quota.Decision{Why: quota.WhyOverLimit, RetryAfter: time.Second}, "*5\r\n:0\r\n:16\r\n:0\r\n:-1\r\n:0\r\n", 0},
+		{"few at a time", []string{"k", "3", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyLeader}, "*5\r\n:0\r\n:4\r\n:0\r\n:-1\r\n:0\r\n", 1},
+		{"one at a time", []string{"k", "0", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyLeader}, "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:0\r\n", 1},
 	} {
 		n, count := &fakeNode{decision: c.d}, counted{}
 		got := say(t, New(n, count.options()), array(append([]string{"CL.THROTTLE"}, c.args...)...)+array("QUIT"))
@@ -131,6 +133,12 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("%s:\ngot  %q\nwant %q", c.what, got, c.want)
 		}
 		want := quota.Key{LimitName: quota.LimitName{Namespace: "redis", Limit: "@inline.bucket.soft.30.60000000000.16"}, Key: "k"}
+		switch c.args[1] { // small buckets, which the leader decides
+		case "0":
+			want.Limit = "@inline.bucket.soft.30.60000000000.1.leader"
+		case "3":
+			want.Limit = "@inline.bucket.soft.30.60000000000.4.leader"
+		}
 		if len(n.asked) != 1 || n.asked[0].Key != want || n.asked[0].Cost != c.cost || n.asked[0].MaxWait != 0 {
 			t.Errorf("%s: asked %+v; want %v, cost %d, no wait", c.what, n.asked, want, c.cost)
 		}

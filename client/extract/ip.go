@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,7 +23,8 @@ type Proxies struct {
 	Hops int
 	// Trusted are the addresses of your proxies. The address is the first from the
 	// right that is not of one of them, beginning with the connection's own: a
-	// request that comes past the proxies gains nothing by a header field.
+	// request that comes past the proxies gains nothing by a header field. Networks
+	// of IPv4 addresses within IPv6 (::ffff:10.0.0.0/104) count as IPv4.
 	Trusted []netip.Prefix
 	// Field is the header field: X-Forwarded-For if empty, Forwarded (RFC 7239), or
 	// another one that is written as X-Forwarded-For is.
@@ -57,7 +59,29 @@ func (p Proxies) Validate() error {
 	if p.IPv6Prefix < 0 || p.IPv6Prefix > 128 {
 		return fmt.Errorf("Proxies.IPv6Prefix: %d; must be 1 to 128, or 0 for %d", p.IPv6Prefix, DefaultIPv6Prefix)
 	}
+	for i, t := range p.Trusted {
+		if !t.IsValid() {
+			return fmt.Errorf("Proxies.Trusted[%d]: %v; must be a network such as 10.0.0.0/8", i, t)
+		}
+		if t.Addr().Is4In6() && t.Bits() < mappedBits {
+			return fmt.Errorf("Proxies.Trusted[%d]: %v; a network of IPv4 addresses within IPv6 has %d bits or more", i, t, mappedBits)
+		}
+	}
 	return nil
+}
+
+// mappedBits come before an IPv4 address within IPv6.
+const mappedBits = 96
+
+// unmapped are networks as addresses are looked up in them: IPv4 addresses within IPv6 are IPv4.
+func unmapped(networks []netip.Prefix) []netip.Prefix {
+	out := slices.Clone(networks)
+	for i, n := range out {
+		if n.Addr().Is4In6() {
+			out[i] = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-mappedBits)
+		}
+	}
+	return out
 }
 
 type ipKey struct {
@@ -76,6 +100,7 @@ func newIPKey(p Proxies) *ipKey {
 	if p.IPv6Prefix == 0 {
 		p.IPv6Prefix = DefaultIPv6Prefix
 	}
+	p.Trusted = unmapped(p.Trusted)
 	if p.Field == "" {
 		p.Field = "X-Forwarded-For"
 	}

@@ -78,6 +78,8 @@ func TestRemoteIP(t *testing.T) {
 		{"within", extract.Proxies{Trusted: lan}, peer, []string{"10.1.1.1"}, "10.1.1.1", ""},
 		{"trusted, no header", extract.Proxies{Trusted: lan}, peer, nil, "10.0.0.9", ""},
 		{"trusted, mapped", extract.Proxies{Trusted: lan}, "[::ffff:10.0.0.9]:1", []string{"203.0.113.7"}, "203.0.113.7", ""},
+		{"trusted, written as mapped", extract.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}}, peer, []string{"203.0.113.7, 10.1.1.1"}, "203.0.113.7", ""},
+		{"all IPv4 trusted, written as mapped", extract.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("::ffff:0.0.0.0/96")}}, peer, []string{"203.0.113.7, 10.1.1.1"}, "203.0.113.7", ""},
 		{"trusted wrote nonsense", extract.Proxies{Trusted: lan}, peer, []string{"203.0.113.7, _hidden"}, "", "header X-Forwarded-For has something else"},
 		{"trusted, not an address", extract.Proxies{Trusted: lan}, "@", []string{"203.0.113.7"}, "", "the address of the connection"},
 		{"both: at most hops", extract.Proxies{Trusted: lan, Hops: 1}, peer, []string{"203.0.113.7, 10.1.1.1"}, "10.1.1.1", ""},
@@ -111,9 +113,11 @@ func TestRemoteIP(t *testing.T) {
 
 func TestRemoteIPRefusesBadProxies(t *testing.T) {
 	for want, p := range map[string]extract.Proxies{
-		"extract: RemoteIP: Proxies.Hops: 17; must be 0 to 16":                      {Hops: 17},
-		"extract: RemoteIP: Proxies.Hops: -1; must be 0 to 16":                      {Hops: -1},
-		"extract: RemoteIP: Proxies.IPv6Prefix: 129; must be 1 to 128, or 0 for 64": {IPv6Prefix: 129},
+		"extract: RemoteIP: Proxies.Hops: 17; must be 0 to 16":                                                                  {Hops: 17},
+		"extract: RemoteIP: Proxies.Hops: -1; must be 0 to 16":                                                                  {Hops: -1},
+		"extract: RemoteIP: Proxies.Trusted[0]: invalid Prefix; must be a network such as 10.0.0.0/8":                           {Trusted: make([]netip.Prefix, 1)},
+		"extract: RemoteIP: Proxies.Trusted[0]: ::ffff:0.0.0.0/80; a network of IPv4 addresses within IPv6 has 96 bits or more": {Trusted: []netip.Prefix{netip.MustParsePrefix("::ffff:0.0.0.0/80")}},
+		"extract: RemoteIP: Proxies.IPv6Prefix: 129; must be 1 to 128, or 0 for 64":                                             {IPv6Prefix: 129},
 	} {
 		func() {
 			defer func() {

@@ -75,7 +75,7 @@ func (c *config) trailer(res *client.Result) metadata.MD {
 		return md
 	}
 	md.Set("retry-after", strconv.FormatInt(s, 10))
-	ms := min((res.RetryAfter+time.Millisecond-1)/time.Millisecond, 1<<31-1)
+	ms := min((res.RetryAfter-1)/time.Millisecond+1, 1<<31-1)
 	md.Set("grpc-retry-pushback-ms", strconv.FormatInt(int64(ms), 10))
 	return md
 }

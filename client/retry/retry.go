@@ -40,10 +40,12 @@ type options struct {
 func Times(n int) Option { return func(o *options) { o.times = max(n, 1) } }
 
 // Pauses sets what bounds the pauses: chance takes each between 0 and first, then
-// twice, four times as much, up to most. Both are more than 0.
+// twice, four times as much, up to most. Both are more than 0, and a year at most.
 func Pauses(first, most time.Duration) Option {
-	return func(o *options) { o.first, o.most = first, most }
+	return func(o *options) { o.first, o.most = min(first, year), min(most, year) }
 }
+
+const year = 365 * 24 * time.Hour
 
 // If says which errors are worth another call; the default is [Worth].
 func If(again func(error) bool) Option { return func(o *options) { o.again = again } }
@@ -51,7 +53,7 @@ func If(again func(error) bool) Option { return func(o *options) { o.again = aga
 // Do calls f until it returns no error, one that is not worth another call, as often
 // as it may, or ctx ends. An error that says when to come back (a method RetryAfter,
 // or RetryInfo of gRPC) is obeyed: the pause begins there. If that is beyond the
-// deadline of ctx there is no further call. It returns what the last call returned.
+// deadline of ctx, or [client.Never], there is no further call, whatever If says. It returns what the last call returned.
 func Do[T any](ctx context.Context, f func(context.Context) (T, error), opts ...Option) (T, error) {
 	o := options{first: DefaultFirst, most: DefaultMost, times: DefaultTimes, again: Worth}
 	for _, opt := range opts {
@@ -65,10 +67,11 @@ func Do[T any](ctx context.Context, f func(context.Context) (T, error), opts ...
 	var last error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		out, last = f(ctx)
-		if last != nil && !o.again(last) {
+		after, _ := After(last)
+		if last != nil && (after == client.Never || !o.again(last)) {
 			return struct{}{}, backoff.Permanent(last)
 		}
-		pauses.from, _ = After(last)
+		pauses.from = max(after, 0)
 		return struct{}{}, last
 	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(uint(o.times)), backoff.WithMaxElapsedTime(0))
 	if err != nil && last == nil {
@@ -87,7 +90,7 @@ type jitter struct {
 func (j *jitter) Reset() { j.random.Reset() }
 
 func (j *jitter) NextBackOff() time.Duration {
-	d := j.from + j.random.NextBackOff()
+	d := max(j.from, j.from+j.random.NextBackOff()) // the sum may overflow
 	if deadline, ok := j.ctx.Deadline(); ok && time.Until(deadline) < j.from {
 		return backoff.Stop
 	}

@@ -70,6 +70,22 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// TestNever: who says never is not called again at once, nor who says to come back in centuries.
+func TestNever(t *testing.T) {
+	always := If(func(error) bool { return true })
+	for _, after := range []time.Duration{client.Never, client.Never - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context()) // without a deadline
+			time.AfterFunc(time.Hour, cancel)
+			calls := 0
+			_, err := Do(ctx, func(context.Context) (int, error) { calls++; return 0, refused(after) }, always)
+			if calls != 1 || !errors.Is(err, refused(after)) {
+				t.Errorf("again in %v: %d calls, %v; want one", after, calls, err)
+			}
+		})
+	}
+}
+
 // TestFullJitter: pauses are anything from 0 to the bound, which doubles.
 func TestFullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

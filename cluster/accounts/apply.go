@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
@@ -82,7 +83,8 @@ func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op
 type part struct {
 	id      quota.RangeID
 	request account.Request
-	out     account.Outcome
+	more    []account.Request // of calls on the same accounts that are committed with it
+	out     account.Outcome   // with the results of all of them in a row
 	err     error
 	doubt   bool // an earlier try may have been carried out, or may yet be
 }
@@ -90,8 +92,16 @@ type part struct {
 // prepared says whether something of an attempt may be held at the part's range.
 func (p *part) prepared() bool { return p.err != nil || p.doubt || p.out.Code == account.Done }
 
-// split divides a call by ranges. The first one is that of the first operation: the
-// home, if there are several.
+// at is the request of one of the calls that the part is of.
+func (p *part) at(call int) *account.Request {
+	if call == 0 {
+		return &p.request
+	}
+	return &p.more[call-1]
+}
+
+// split divides a call by ranges. The first one is that of the lowest account: the home, if there
+// are several. So calls on the same accounts have the same home.
 func (s *Service) split(r *account.Request) []part {
 	var parts []part
 	place := map[quota.RangeID]int{}
@@ -109,7 +119,11 @@ func (s *Service) split(r *account.Request) []part {
 	}
 	if len(parts) == 1 {
 		parts[0].request.Indexes = nil
+		return parts
 	}
+	lowest := slices.MinFunc(r.Ops, func(a, b account.Op) int { return a.Account.Compare(b.Account) })
+	home := place[s.rangeOf(lowest.Account)]
+	parts[0], parts[home] = parts[home], parts[0]
 	return parts
 }
 
@@ -118,12 +132,26 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 	cmd := account.Command{Apply: &p.request}
 	s.awaitOwn(ctx, p)
 	doubt := false
+	var tx account.TxID // of its turn
+	defer func() {
+		if tx != (account.TxID{}) {
+			s.leaveTurns(tx, []part{*p}, func(*part) bool { return true })
+		}
+	}()
 	for try := 0; ; try++ {
 		var out account.Outcome
 		var err error
 		out, doubt, err = s.submitTold(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""}, doubt)
-		if err == nil && out.Code == account.Held && (s.look(ctx, p.id, out.Holder) || pause(ctx, try)) {
-			continue
+		if err == nil && out.Code == account.Held {
+			ended := s.look(ctx, p.id, out.Holder)
+			if tx == (account.TxID{}) {
+				tx = newTx()
+				s.takeTurn(ctx, tx, p)
+				continue
+			}
+			if ended || pause(ctx, try) {
+				continue
+			}
 		}
 		if err == nil && doubt && !settled(out.Code) {
 			return account.Outcome{}, &UnavailableError{Unknown: true, Reason: "an earlier try may yet be carried out; a later one was answered: " + codeName(out.Code)}

@@ -73,16 +73,15 @@ func logError(err error) error {
 	return fmt.Errorf("%w: %w", errNotLeader, err)
 }
 
-// wireError says what an error of a call to another node means to a command.
+// wireError says what an error of a call to another node means to a command: only what this
+// node has not sent was certainly not carried out. A fault that the other node answers with
+// proves nothing: it may be the answer itself that could not be sent.
 func wireError(err error) error {
 	switch {
 	case errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrBusy):
 		return fmt.Errorf("%w: %w", errNotLeader, err)
 	case errors.Is(err, wire.ErrTooLarge):
 		return fmt.Errorf("%w: %w", errRefused, err)
-	}
-	if remote := (*wire.RemoteError)(nil); errors.As(err, &remote) { // an older version does not know the call
-		return fmt.Errorf("%w: %w", errNotLeader, err)
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }

@@ -31,11 +31,11 @@ func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 		over = s.own(parts[1:])
 	}
 	started := s.later(tx, tx.Home, func(ctx context.Context) error {
-		defer over()
 		if !home {
+			defer over()
 			return s.finishAll(ctx, tx, others, commit)
 		}
-		return s.finish(ctx, tx, others, commit)
+		return s.finish(ctx, tx, others, commit, over)
 	})
 	if !started {
 		over()
@@ -110,14 +110,16 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 }
 
 // finish carries a decision out in the other ranges, and then has home forget it.
-// An abort is decided at home too; there may be nothing there to abort.
-func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool) error {
+// An abort is decided at home too; there may be nothing there to abort. finished is called before home is
+// told: the others hold nothing any more, or could not be told.
+func (s *Service) finish(ctx context.Context, tx account.Tx, others []quota.RangeID, commit bool, finished func()) error {
 	var aborted error
 	var wg sync.WaitGroup
 	if !commit {
 		wg.Go(func() { _, aborted = s.abort(ctx, tx) })
 	}
 	err := s.finishAll(ctx, tx, others, commit)
+	finished()
 	wg.Wait()
 	if err = errors.Join(err, aborted); err != nil || s.stopAt("forget", tx.Home) {
 		return err

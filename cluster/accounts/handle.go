@@ -16,6 +16,8 @@ func (s *Service) Handle(c *peerv1.Call) *peerv1.Call {
 	switch b := c.Body.(type) {
 	case *peerv1.Call_Accounts:
 		return &peerv1.Call{Body: &peerv1.Call_AccountsResult{AccountsResult: s.passed(ctx, b.Accounts)}}
+	case *peerv1.Call_Turn:
+		return &peerv1.Call{Body: &peerv1.Call_TurnResult{TurnResult: s.turnFor(b.Turn)}}
 	case *peerv1.Call_ReadAccounts:
 		return &peerv1.Call{Body: &peerv1.Call_ReadAccountsResult{ReadAccountsResult: s.readFor(ctx, b.ReadAccounts)}}
 	}

@@ -3,6 +3,8 @@ package accounts
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/account"
@@ -11,12 +13,13 @@ import (
 
 func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
 	to := s.leader(q.id)
-	if to == s.cfg.Self || (q.stale && s.cfg.Replicas[q.id] != nil) {
+	if to == s.cfg.Self || q.stale && s.node.Current(q.id) {
 		return s.readHere(ctx, q)
 	}
-	if to == "" && q.stale { // any replica will do
-		holders := s.node.Holders(q.id)
-		to = holders[int(uint64(s.node.Now())%uint64(len(holders)))]
+	if to == "" && q.stale { // any other replica will do
+		if others := slices.DeleteFunc(slices.Clone(s.node.Holders(q.id)), func(id quota.NodeID) bool { return id == s.cfg.Self }); len(others) > 0 {
+			to = others[rand.IntN(len(others))]
+		}
 	}
 	if to == "" {
 		return reading{}, fmt.Errorf("%w: range %d has none that %s knows", errNotLeader, q.id, s.cfg.Self)
@@ -25,11 +28,14 @@ func (s *Service) readOnce(ctx context.Context, q *question) (reading, error) {
 }
 
 // readHere reads this node's replica, after the range's leadership is confirmed
-// unless the question is a stale one.
+// unless the question is a stale one, for which the replica must be a current one.
 func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 	replica, g := s.cfg.Replicas[q.id], s.node.Group(q.id)
 	if replica == nil || g == nil {
 		return reading{}, fmt.Errorf("%w: range %d has no replica on %s", errNotLeader, q.id, s.cfg.Self)
+	}
+	if q.stale && !s.node.Current(q.id) {
+		return reading{}, fmt.Errorf("%w: the replica of range %d on %s is not up to date yet", errNotLeader, q.id, s.cfg.Self)
 	}
 	if !q.stale {
 		if err := g.Confirm(ctx); err != nil {
@@ -41,7 +47,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 			}
 		}
 	}
-	v, now := replica.View(), s.node.Now()
+	v, now := replica.View(), replica.now(s.node.Now())
 	out := reading{at: now}
 	switch {
 	case q.list != nil:

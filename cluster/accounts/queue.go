@@ -22,13 +22,16 @@ type queue struct {
 
 	mu      sync.Mutex
 	waiting []*pending
-	flying  int // goroutines that commit
+	flying  int  // goroutines that commit
+	ripe    bool // those that hurry nobody have waited long enough
+	timer   bool // until they have
 }
 
 // pending is one command that waits. out and err are set once done is closed.
 type pending struct {
 	cmd    account.Command
 	size   int  // bytes, about
+	answer int  // bytes of the outcome, at most
 	passed bool // by another node: it is passed on no further
 	sent   bool // it is in an entry or a message; guarded by queue.mu
 	out    account.Outcome
@@ -37,7 +40,9 @@ type pending struct {
 }
 
 func newPending(c account.Command, passed bool) *pending {
-	return &pending{cmd: c, size: sizeOf(&c), passed: passed, done: make(chan struct{})}
+	p := &pending{cmd: c, size: sizeOf(&c), passed: passed, done: make(chan struct{})}
+	p.answer = answerOf(&c, p.size)
+	return p
 }
 
 // once tries once to have a command carried out. errNotLeader and errOverloaded mean
@@ -70,14 +75,47 @@ func (q *queue) push(p *pending) error {
 		q.service.stats.overloads.Inc()
 		return fmt.Errorf("%w: %d for range %d; at most %d", errOverloaded, len(q.waiting), q.id, maxQueue)
 	}
-	if q.flying < maxFlying {
-		if !q.service.spawn(q.run) {
-			return fmt.Errorf("%w: %w", errNotLeader, errClosing)
+	if p.cmd.Forget != nil {
+		if !q.timer {
+			q.timer = true
+			time.AfterFunc(forgetPause, q.ripen)
 		}
-		q.flying++
+	} else if !q.fly() {
+		return fmt.Errorf("%w: %w", errNotLeader, errClosing)
 	}
 	q.waiting = append(q.waiting, p)
 	return nil
+}
+
+// fly has a goroutine carry out what waits, unless there are enough; false when the service is closed.
+func (q *queue) fly() bool {
+	if q.flying >= maxFlying {
+		return true
+	}
+	if !q.service.spawn(q.run) {
+		return false
+	}
+	q.flying++
+	return true
+}
+
+// forgetPause is how long a Forget waits for other commands to go with, at most: nobody waits for it,
+// and an entry of its own costs the range as much as any other.
+const forgetPause = 20 * time.Millisecond
+
+func (q *queue) ripen() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.timer = false
+	if len(q.waiting) > 0 {
+		q.ripe = true
+		q.fly() // when it is closed whoever waits leaves
+	}
+}
+
+// hurried says whether a command waits that is to go now.
+func (q *queue) hurried() bool {
+	return q.ripe || slices.ContainsFunc(q.waiting, func(p *pending) bool { return p.cmd.Forget == nil })
 }
 
 // leave ends the wait: a command that has not left does not.
@@ -110,17 +148,20 @@ func (q *queue) run() {
 func (q *queue) next() []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, bytes := 0, 0
+	n, bytes, answer := 0, 0, 0
 	for n < min(len(q.waiting), maxBatch) {
-		if bytes += q.waiting[n].size; n > 0 && bytes > maxBatchBytes {
+		bytes += q.waiting[n].size
+		answer += q.waiting[n].answer
+		if n > 0 && (bytes > maxBatchBytes || answer > maxAnswerBytes) {
 			break
 		}
 		n++
 	}
-	if n == 0 {
+	if n == 0 || !q.hurried() {
 		q.flying--
 		return nil
 	}
+	q.ripe = false
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, p := range batch {
@@ -165,6 +206,20 @@ func (q *queue) commands(batch []*pending) []account.Command {
 	return out
 }
 
+// unbarred answers those that would hold accounts at which it is the turn of others, and returns the
+// others.
+func (q *queue) unbarred(batch []*pending) []*pending {
+	out := make([]*pending, 0, len(batch))
+	for _, p := range batch {
+		if q.service.turns.bars(q.id, &p.cmd) {
+			p.out = account.Outcome{Code: account.Held}
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // propose has the log take the commands.
 func (q *queue) propose(batch []*pending) {
 	s := q.service
@@ -173,12 +228,13 @@ func (q *queue) propose(batch []*pending) {
 		fail(batch, fmt.Errorf("%w: the range is not open here", errNotLeader))
 		return
 	}
-	batch, leave := q.gate.enter(batch)
+	batch, leave := q.gate.enter(q.unbarred(batch))
 	defer leave()
 	if len(batch) == 0 {
 		return
 	}
-	data, err := entry(s.node.Now(), q.commands(batch))
+	replica := s.cfg.Replicas[q.id]
+	data, err := entry(replica.now(s.node.Now()), q.commands(batch))
 	if err != nil {
 		fail(batch, fmt.Errorf("%w: %w", errRefused, err))
 		return
@@ -186,8 +242,8 @@ func (q *queue) propose(batch []*pending) {
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
 	start := time.Now()
-	replica := s.cfg.Replicas[q.id]
 	replica.propose(data)
+	s.turns.endWith(q.id, batch)
 	result, err := g.Apply(ctx, data)
 	if err != nil {
 		if err = logError(err); !errors.Is(err, errUnknown) {
@@ -215,28 +271,45 @@ func (q *queue) length() int {
 	return len(q.waiting)
 }
 
+// rest is the bytes of each message, beside its strings.
+const rest = 64
+
 // sizeOf is about how many bytes a command has in an entry, rather too many.
 func sizeOf(c *account.Command) int {
-	const rest = 64 // of each message, beside its strings
-	var r *account.Request
 	size := rest
 	switch {
 	case c.Apply != nil:
-		r = c.Apply
+		size += sizeOfRequest(c.Apply)
 	case c.Begin != nil:
-		r = &c.Begin.Part
-		size += 8 * len(c.Begin.Others)
+		size += sizeOfRequests(&c.Begin.Part, c.Begin.More) + 8*len(c.Begin.Others)
 	case c.Prepare != nil:
-		r = &c.Prepare.Part
+		size += sizeOfRequests(&c.Prepare.Part, c.Prepare.More)
 	case c.Decide != nil:
-		for i := range c.Decide.Results {
-			size += rest + len(c.Decide.Results[i].Message)
+		size += sizeOfResults(c.Decide.Results)
+		for _, results := range c.Decide.More {
+			size += rest + sizeOfResults(results)
 		}
-		return size
-	default:
-		return size
 	}
-	size += rest + len(r.By) + len(r.ID)
+	return size
+}
+
+func sizeOfResults(list []account.Result) (size int) {
+	for i := range list {
+		size += rest + len(list[i].Message)
+	}
+	return size
+}
+
+func sizeOfRequests(first *account.Request, more []account.Request) int {
+	size := sizeOfRequest(first)
+	for i := range more {
+		size += sizeOfRequest(&more[i])
+	}
+	return size
+}
+
+func sizeOfRequest(r *account.Request) int {
+	size := rest + len(r.By) + len(r.ID)
 	for i := range r.Ops {
 		o := &r.Ops[i]
 		size += rest + sizeOfID(&o.Account)
@@ -245,6 +318,38 @@ func sizeOf(c *account.Command) int {
 		}
 	}
 	return size
+}
+
+// answerOf returns how many bytes the outcome of a command of so many bytes can have at most:
+// for each operation numbers, the name of the policy that it went by, which the account has and
+// the command need not name, and a message, which quotes what the command has. A repetition of a
+// transaction is answered with the numbers of all its operations by the home range.
+func answerOf(c *account.Command, size int) int {
+	const (
+		numbers = 64
+		policy  = 6 * (account.MaxAtom + 4) // the parts of its name
+		result  = numbers + policy + 256    // 256: the words of a message
+		quoted  = 4                         // bytes for one that is not printable
+	)
+	answer := quoted * size
+	each := func(first *account.Request, more []account.Request) {
+		answer += len(first.Ops) * result
+		for i := range more {
+			answer += len(more[i].Ops) * result
+		}
+	}
+	switch {
+	case c.Apply != nil:
+		each(c.Apply, nil)
+	case c.Begin != nil:
+		each(&c.Begin.Part, c.Begin.More)
+		if c.Begin.Part.ID != "" || len(c.Begin.More) > 0 {
+			answer += account.MaxOps * numbers
+		}
+	case c.Prepare != nil:
+		each(&c.Prepare.Part, c.Prepare.More)
+	}
+	return answer
 }
 
 func sizeOfID(id *account.ID) int {

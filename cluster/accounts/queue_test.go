@@ -32,7 +32,9 @@ type world struct {
 	entries []int // commands in each
 }
 
-func (w *world) Leader(quota.RangeID) quota.NodeID    { return "" }
+func (w *world) Leader(quota.RangeID) quota.NodeID { return "" }
+func (w *world) Current(quota.RangeID) bool        { return true }
+
 func (w *world) Holders(quota.RangeID) []quota.NodeID { return []quota.NodeID{"n1"} }
 func (w *world) Now() quota.Time                      { return quota.Time(time.Now().UnixNano()) }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -17,6 +18,7 @@ import (
 type Replica struct {
 	mu       sync.Mutex
 	store    *account.Store
+	seen     time.Time // when this process learned of the newest time in the store
 	proposed proposed
 	tally    *tally // nil until there is a Service
 }
@@ -70,6 +72,9 @@ func (r *Replica) Apply(batch []byte) any {
 func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []byte) (out []account.Outcome, counts *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if at > r.store.Now() || r.seen.IsZero() {
+		r.seen = time.Now()
+	}
 	out = make([]account.Outcome, len(commands))
 	for i := range commands {
 		out[i] = r.store.Apply(at, &commands[i])
@@ -78,6 +83,18 @@ func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []by
 		counts = r.tally
 	}
 	return out, counts
+}
+
+// now is the time for the next entry: what the clock says, or what the log says and has passed here
+// since, if that is later. A log that a clock ahead has written does not stand still until right clocks
+// have caught up.
+func (r *Replica) now(clock quota.Time) quota.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen.IsZero() {
+		return clock
+	}
+	return max(clock, r.store.Now().Add(time.Since(r.seen)))
 }
 
 // propose notes that this process gives an entry to the log, until it is applied here or forgo
@@ -131,7 +148,7 @@ func (r *Replica) Restore(in io.Reader) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store = fresh
+	r.store, r.seen = fresh, time.Now()
 	return nil
 }
 
@@ -139,7 +156,7 @@ func (r *Replica) Restore(in io.Reader) error {
 func (r *Replica) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store = account.New(account.Bounds{})
+	r.store, r.seen = account.New(account.Bounds{}), time.Time{}
 }
 
 // outcomes returns what Apply has answered.

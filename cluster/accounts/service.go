@@ -29,6 +29,9 @@ type Node interface {
 	// Group returns the replica of a range's group; nil if none is here, or it is
 	// not open.
 	Group(r quota.RangeID) Group
+	// Current reports whether a replica of the range is here that is kept up to date: not one
+	// that no leader has reached yet.
+	Current(r quota.RangeID) bool
 	// Leader returns who leads a range as far as is known here; "" is unknown.
 	Leader(r quota.RangeID) quota.NodeID
 	// Holders returns the nodes that have a replica of the range.
@@ -53,13 +56,14 @@ type Config struct {
 
 // Bounds; see the package.
 const (
-	maxQueue      = 4096
-	maxBatch      = 512
-	maxBatchBytes = 1 << 20
-	maxFlying     = 2
-	maxEnding     = 256
-	maxPage       = 1000
-	maxReadings   = 10
+	maxQueue       = 4096
+	maxBatch       = 512
+	maxBatchBytes  = 1 << 20
+	maxAnswerBytes = 12 << 20 // of the outcomes of a batch, below wire.MaxFrame
+	maxFlying      = 2
+	maxEnding      = 256
+	maxPage        = 1000
+	maxReadings    = 10
 )
 
 // Times.
@@ -92,6 +96,11 @@ type Service struct {
 	learning chan struct{} // a slot per transaction whose decision was not answered
 	claims   sync.Map      // claimed -> *claim
 	owned    owned
+	lines    lines
+	turns    turns
+	hot      hot
+	bundles  bundles
+	apart    hot // accounts whose calls were joined in vain
 
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }

@@ -168,7 +168,7 @@ func (s *Service) carryHome(ctx context.Context, p *account.Pending, age time.Du
 		}
 	}
 	s.stats.carried.Inc()
-	return s.finish(ctx, p.Tx, p.Others, commit)
+	return s.finish(ctx, p.Tx, p.Others, commit, func() {})
 }
 
 // carryPart brings what is prepared here, for another home, to its end.

@@ -60,8 +60,8 @@ func (t *tally) refuse(ops []account.Op, out *account.Outcome) {
 	})
 }
 
-// each passes on the operations that take something and go by a policy. What a node of an
-// older version has answered names none: then it is the one that the operation sets.
+// each passes on the operations that take something and go by a policy: that of the account, or
+// else the one that the operation sets.
 func (t *tally) each(ops []account.Op, under []*account.PolicyRef, count func(c *tallied, i int, u quota.Units)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

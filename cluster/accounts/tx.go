@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -11,25 +10,66 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// transact applies operations on several ranges, parts[0] at home. Attempts that
-// meet accounts held by others are made again, under another name.
+// transact applies operations on several ranges, parts[0] at home: together with other calls that
+// wait in line for the same accounts, or by themselves.
 func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, error) {
+	if !s.apart.any(parts) {
+		if out, alone, err := s.bundled(ctx, parts); !alone {
+			return out, err
+		}
+	}
+	defer s.lines.enter(ctx, parts)()
+	return s.carry(ctx, s.ready(ctx, parts), parts)
+}
+
+// attempts is where a transaction stands between its attempts.
+type attempts struct {
+	tx     account.Tx // of the next one
+	met    bool       // its accounts are contended: it waits for turns at the ranges
+	inTurn bool
+}
+
+// ready waits until a transaction may make its first attempt.
+func (s *Service) ready(ctx context.Context, parts []part) *attempts {
+	w := &attempts{}
+	if s.hot.any(parts) {
+		s.again(ctx, w, parts)
+		return w
+	}
+	w.tx = account.Tx{ID: newTx(), Home: parts[0].id}
 	for i := range parts {
 		s.awaitOwn(ctx, &parts[i])
 	}
+	return w
+}
+
+// again waits until a transaction that has met others may make another attempt.
+func (s *Service) again(ctx context.Context, w *attempts, parts []part) {
+	w.tx, w.met = account.Tx{ID: newTx(), Home: parts[0].id}, true
+	w.inTurn = s.takeTurns(ctx, w.tx.ID, parts)
+}
+
+// carry makes attempts until one is no more in the way of others. Those that meet accounts held by
+// others are made again, under another name.
+func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account.Outcome, error) {
 	for try := 0; ; try++ {
-		out, ended, err := s.attempt(ctx, parts)
+		out, ended, err := s.attempt(ctx, w.tx, parts)
+		if w.met {
+			s.leaveTurns(w.tx.ID, parts, func(p *part) bool { return err != nil || !p.prepared() })
+		}
 		s.stats.transactions.WithLabelValues(resultName(out.Code, err)).Inc()
 		if err != nil || (out.Code != account.Held && out.Code != account.Aborted) {
 			return out, err
 		}
-		if ended { // what was in the way is not any more
+		s.hot.note(parts)
+		if w.inTurn || ended { // what was in the way is not any more, or not for long
 			try = 0
 		}
-		if !pause(ctx, try) {
+		if w.met && !pause(ctx, try) {
 			out.Code = account.Held
 			return out, nil
 		}
+		s.again(ctx, w, parts)
 	}
 }
 
@@ -40,16 +80,16 @@ func resultName(c account.Code, err error) string {
 	return codeName(c)
 }
 
-// attempt is one try under a name of its own. Held and Aborted may be tried again;
+// attempt is one try under a name that was not used before. Held and Aborted may be tried again;
 // nothing was applied then. ended says that what held an account does not any more.
-func (s *Service) attempt(ctx context.Context, parts []part) (out account.Outcome, ended bool, err error) {
-	tx := account.Tx{Home: parts[0].id}
-	_, _ = rand.Read(tx.ID[:]) // never fails
+func (s *Service) attempt(ctx context.Context, tx account.Tx, parts []part) (out account.Outcome, ended bool, err error) {
 	for i := range parts {
 		parts[i].doubt = false
 	}
 	s.prepareAll(ctx, tx, parts)
-	s.checkAgain(ctx, tx, parts)
+	if len(parts[0].more) == 0 { // else each call that fails is made by itself
+		s.checkAgain(ctx, tx, parts)
+	}
 	out, ready, err := conclude(parts)
 	if !ready {
 		s.end(tx, parts, false)
@@ -76,9 +116,9 @@ func (s *Service) prepareAll(ctx context.Context, tx account.Tx, parts []part) {
 // prepare prepares one part; others are given at home. Repeating it does no harm,
 // since it has the name of the attempt.
 func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []part) {
-	cmd, step := account.Command{Prepare: &account.Prepare{Tx: tx, Part: p.request}}, "prepare"
+	cmd, step := account.Command{Prepare: &account.Prepare{Tx: tx, Part: p.request, More: p.more}}, "prepare"
 	if others != nil {
-		cmd, step = account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: ranges(others), Part: p.request}}, "begin"
+		cmd, step = account.Command{Begin: &account.Begin{Tx: tx.ID, Home: tx.Home, Others: ranges(others), Part: p.request, More: p.more}}, "begin"
 	}
 	if s.stopAt(step, tx.Home) {
 		p.out, p.err = account.Outcome{}, errStopped
@@ -228,7 +268,12 @@ func mergedUnder(parts []part) []*account.PolicyRef {
 // took counts what a transaction took that was committed.
 func (s *Service) took(parts []part) {
 	for i := range parts {
-		s.tally.admit(parts[i].request.Ops, parts[i].out.Under)
+		p := &parts[i]
+		ops := p.request.Ops
+		for k := range p.more {
+			ops = slices.Concat(ops, p.more[k].Ops)
+		}
+		s.tally.admit(ops, p.out.Under)
 	}
 }
 
@@ -239,6 +284,9 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	}
 	results := merged(parts)
 	cmd := account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: true, Results: results}}
+	for k := range parts[0].more {
+		cmd.Decide.More = append(cmd.Decide.More, answer(parts, k+1))
+	}
 	out, doubt, err := s.submitTold(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true}, false)
 	if err != nil {
 		// The error may not say that there is a doubt: a caller that has left is told nothing.

@@ -104,6 +104,16 @@ func TestLives(t *testing.T) {
 	want(t, open(t, config(dir, 5)))
 }
 
+// TestNothingCounted: a slot that was taken tells of its key, also where nothing was counted: the
+// process may have died on its way to what a leader gave it.
+func TestNothingCounted(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, config(dir, 1))
+	j.Slot(key(1), 7)
+	j.Close()
+	want(t, open(t, config(dir, 2)), quota.Afterlife{Key: key(1), Life: 1, Birth: 7})
+}
+
 // TestTorn stops a Set after each of its stores: the slot says what it said
 // before, until the last.
 func TestTorn(t *testing.T) {

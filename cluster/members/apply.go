@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ func (t *Table) Apply(c *raftlogv1.ChangeMembers) (*Table, error) {
 
 func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) error {
 	if c.GetSeed() == nil && !t.Seeded() {
-		return refuse(Forbidden, "the cluster has no membership yet: every node must run a version with feature level 1 or higher first")
+		return refuse(Forbidden, "the cluster has no membership yet")
 	}
 	switch b := c.GetChange().(type) {
 	case *raftlogv1.ChangeMembers_Seed:
@@ -36,7 +37,7 @@ func (t *Table) change(next *raftlogv1.Membership, c *raftlogv1.ChangeMembers) e
 	case *raftlogv1.ChangeMembers_Put:
 		return put(next, b.Put)
 	case *raftlogv1.ChangeMembers_Drop:
-		return t.drop(next, b.Drop.GetId())
+		return t.drop(next, b.Drop.GetId(), c.GetAtUnixNanos())
 	case *raftlogv1.ChangeMembers_Place:
 		return place(next, b.Place.GetPlacements())
 	case *raftlogv1.ChangeMembers_Level:
@@ -117,7 +118,10 @@ func (t *Table) add(next *raftlogv1.Membership, add *raftlogv1.AddMember, at int
 		if err := t.useToken(next, id, at); err != nil {
 			return err
 		}
+	} else if err := t.NeedsToken(quota.NodeID(m.GetId())); err != nil {
+		return err
 	}
+	next.Removed = slices.DeleteFunc(next.Removed, func(r *raftlogv1.RemovedMember) bool { return r.Id == m.GetId() })
 	next.Members = append(next.Members, proto.CloneOf(m))
 	sortMembers(next)
 	return nil
@@ -171,7 +175,7 @@ func missing(id string) error {
 	return refuse(Missing, "node %q: there is no member of that name", id)
 }
 
-func (t *Table) drop(next *raftlogv1.Membership, id string) error {
+func (t *Table) drop(next *raftlogv1.Membership, id string, at int64) error {
 	switch {
 	case t.byID[quota.NodeID(id)] == nil:
 		return missing(id)
@@ -181,6 +185,12 @@ func (t *Table) drop(next *raftlogv1.Membership, id string) error {
 		return refuse(Forbidden, "node %q: is the last member", id)
 	}
 	next.Members = slices.DeleteFunc(next.Members, func(m *raftlogv1.StoredMember) bool { return m.Id == id })
+	for len(next.Removed) >= MaxRemoved { // the one that was removed first
+		oldest := slices.MinFunc(next.Removed, func(a, b *raftlogv1.RemovedMember) int { return cmp.Compare(a.AtUnixNanos, b.AtUnixNanos) })
+		next.Removed = slices.DeleteFunc(next.Removed, func(r *raftlogv1.RemovedMember) bool { return r == oldest })
+	}
+	next.Removed = append(next.Removed, &raftlogv1.RemovedMember{Id: id, AtUnixNanos: at})
+	slices.SortFunc(next.Removed, func(a, b *raftlogv1.RemovedMember) int { return strings.Compare(a.Id, b.Id) })
 	return nil
 }
 

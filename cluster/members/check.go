@@ -75,7 +75,7 @@ func checkToken(token *raftlogv1.StoredJoinToken) error {
 		name string
 		len  int
 		most int
-	}{{"id", len(token.Id), quota.MaxNameLen}, {"hash", len(token.Hash), quota.MaxNameLen}, {"maker", len(token.By), MaxIdentity}} {
+	}{{"id", len(token.Id), quota.MaxNameLen}, {"hash", len(token.Hash), quota.MaxNameLen}, {"maker", len(token.By), MaxIdentity}, {"authority", len(token.Authority), quota.MaxNameLen}} {
 		if a.len > a.most {
 			return refuse(Invalid, "join token: %s of %d bytes; must be at most %d", a.name, a.len, a.most)
 		}

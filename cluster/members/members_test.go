@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -121,10 +122,12 @@ func TestApply(t *testing.T) {
 		"add": {add(joins("n0"), ""), func(w *raftlogv1.Membership) {
 			w.Members = append([]*raftlogv1.StoredMember{joins("n0")}, w.Members...)
 		}},
-		"add by token":  {add(joins("n4"), "two"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens[1].UsesLeft = 1 }},
-		"last use":      {add(joins("n4"), "one"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens = w.Tokens[1:] }},
-		"put":           {putMember(zone), func(w *raftlogv1.Membership) { w.Members[1] = zone }},
-		"drop":          {dropMember("n3"), func(w *raftlogv1.Membership) { w.Members = w.Members[:2] }},
+		"add by token": {add(joins("n4"), "two"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens[1].UsesLeft = 1 }},
+		"last use":     {add(joins("n4"), "one"), func(w *raftlogv1.Membership) { w.Members = append(w.Members, joins("n4")); w.Tokens = w.Tokens[1:] }},
+		"put":          {putMember(zone), func(w *raftlogv1.Membership) { w.Members[1] = zone }},
+		"drop": {dropMember("n3"), func(w *raftlogv1.Membership) {
+			w.Members, w.Removed = w.Members[:2], []*raftlogv1.RemovedMember{{Id: "n3", AtUnixNanos: now}}
+		}},
 		"place anew":    {placed(placement(3, "n3")), func(w *raftlogv1.Membership) { w.Placements = append(w.Placements, placement(3, "n3")) }},
 		"place another": {placed(placement(1, "n3", "n2")), func(w *raftlogv1.Membership) { w.Placements[1] = placement(1, "n3", "n2") }},
 		"place none":    {placed(), func(*raftlogv1.Membership) {}},
@@ -269,7 +272,7 @@ func TestSeedRefusals(t *testing.T) {
 	}
 }
 
-const unseeded = "the cluster has no membership yet: every node must run a version with feature level 1 or higher first"
+const unseeded = "the cluster has no membership yet"
 
 // TestNothingBeforeSeed: until there is a membership, it is all that can be made.
 func TestNothingBeforeSeed(t *testing.T) {
@@ -341,5 +344,18 @@ func TestHolds(t *testing.T) {
 	meta, each := table.Placements(2)
 	if len(meta.Voters) != 1 || len(each) != 2 || each[0].Voters[0] != "n2" || len(each[1].Voters) != 0 {
 		t.Errorf("placements %v, %v", meta, each)
+	}
+}
+
+// TestJoinedBefore: members that were there from the first have joined before every moment.
+func TestJoinedBefore(t *testing.T) {
+	at := time.Unix(1_790_000_000, 0)
+	table := New(&raftlogv1.Membership{Members: []*raftlogv1.StoredMember{
+		{Id: "a"}, {Id: "b"}, {Id: "c", JoinedUnixNanos: at.UnixNano()}, {Id: "d", JoinedUnixNanos: at.Add(time.Second).UnixNano()},
+	}})
+	for before, want := range map[time.Duration]int{0: 2, 1: 3, time.Second: 3, 2 * time.Second: 4} {
+		if got := table.JoinedBefore(at.Add(before)); got != want {
+			t.Errorf("%d had joined %v later, want %d", got, before, want)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 const (
 	MaxMembers  = 256
 	MaxTokens   = 1000
+	MaxRemoved  = 1024 // nodes that were removed, of which that is remembered
 	MaxAddress  = 255 + len(":65535")
 	MaxJoinID   = 64   // bytes
 	MaxTrusts   = 64   // certificates of a trust bundle
@@ -24,7 +25,7 @@ const (
 
 // Level is the feature level of this software: what it understands. Log entries
 // of kinds that a level brings are proposed once every member has it.
-const Level = 2
+const Level = 1
 
 // State is what operators want of a member.
 type State uint8
@@ -146,11 +147,33 @@ func (t *Table) Placements(ranges int) (meta shard.Placement, each []shard.Place
 	return meta, each
 }
 
+// JoinedBefore returns how many members there are that had joined before a moment.
+func (t *Table) JoinedBefore(at time.Time) (count int) {
+	for _, m := range t.byID {
+		if m.Joined.Before(at) {
+			count++
+		}
+	}
+	return count
+}
+
 // Holds says whether a member is named by any placement.
 func (t *Table) Holds(id quota.NodeID) bool {
 	return slices.ContainsFunc(t.pb.Placements, func(p *raftlogv1.StoredPlacement) bool {
 		return slices.Contains(p.Voters, string(id)) || slices.Contains(p.Former, string(id))
 	})
+}
+
+// NeedsToken returns an error if a node was removed: what it had then, a certificate among it, does
+// not let it in again.
+func (t *Table) NeedsToken(id quota.NodeID) error {
+	for _, r := range t.pb.Removed {
+		if r.Id == string(id) {
+			return refuse(Denied, "node %q: was removed from the cluster at %s, so its certificate does not let it join; \"quorate join-token create\" makes a token",
+				id, time.Unix(0, r.AtUnixNanos).UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 // Token returns a join token, nil if there is none of that id. It is not to be

@@ -102,7 +102,7 @@ func seedGroup(dir, name string, self quota.NodeID, index, term uint64, data io.
 }
 
 func seedSnapshot(snapDir string, self quota.NodeID, index, term uint64, data io.Reader) error {
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(snapDir, keepSnapshots, newLogger(slog.New(slog.DiscardHandler), nil))
+	snaps, err := newPrivateSnapshots(snapDir, newLogger(slog.New(slog.DiscardHandler), nil))
 	if err != nil {
 		return err
 	}

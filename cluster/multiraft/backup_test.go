@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // backupOf reads a whole backup.
@@ -29,6 +31,7 @@ func backupOf(t *testing.T, g *Group) (index, term uint64, data []byte) {
 // TestBackupAndSeed: what a leader or a follower backs up starts a new cluster
 // of one node, which others can join.
 func TestBackupAndSeed(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newGrowing(t, 2, nil)
 	c.join(1)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestCloseDuringTrouble: groups are closed and dropped while their disk fails
@@ -56,6 +58,7 @@ func TestCloseDuringTrouble(t *testing.T) {
 // TestJoinAndLeaveInALoop: a node is given a group and loses it again, many
 // times, under load.
 func TestJoinAndLeaveInALoop(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel()
 	rounds := 4
 	if testing.Short() {

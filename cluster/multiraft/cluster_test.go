@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func TestLeadersAreWhereTheyShouldBe(t *testing.T) {
@@ -46,6 +47,7 @@ func (c *cluster) viewsAreRight() bool {
 }
 
 func TestApplyReplicates(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 3, nil)
 	c.awaitPreferred()
@@ -167,6 +169,7 @@ func TestCloseHandsOver(t *testing.T) {
 }
 
 func TestBalancerGivesLeadershipBack(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel()
 	c := newCluster(t, 6, func(c *Config) { c.BalanceEvery, c.BalanceAfter = 100*time.Millisecond, time.Second })
 	c.awaitPreferred()
@@ -197,6 +200,7 @@ func TestHandedOverStays(t *testing.T) {
 }
 
 func TestSnapshotBringsLaggardUpToDate(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()

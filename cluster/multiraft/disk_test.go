@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // fullDisk is the disk of one node, which can be told to take no writes, or to
@@ -109,6 +110,7 @@ func (m *member) ails(word string) bool {
 // TestLeaderWithFullDisk: its writes fail, others lead at once, nothing that was
 // acknowledged is lost, and it is back by itself when writes succeed again.
 func TestLeaderWithFullDisk(t *testing.T) {
+	testspeed.Full(t)
 	for name, torn := range map[string]bool{"nothing written": false, "written all the same": true} {
 		t.Run(name, func(t *testing.T) {
 			disk := withFullDisk(t, "n0")
@@ -154,6 +156,7 @@ func TestLeaderWithFullDisk(t *testing.T) {
 // TestVoterWithFullDisk: a vote and a term that cannot be saved end no process,
 // and are not given: with one of three nodes dead there is no leader.
 func TestVoterWithFullDisk(t *testing.T) {
+	testspeed.Full(t)
 	disk := withFullDisk(t, "n1")
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
@@ -172,6 +175,7 @@ func TestVoterWithFullDisk(t *testing.T) {
 
 // TestHangingDisk: a leader whose write does not end lets others lead.
 func TestHangingDisk(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("waits for several timeouts")
 	}
@@ -204,6 +208,7 @@ func TestHangingDisk(t *testing.T) {
 // TestLittleSpace: a node whose disk is nearly full gives its groups away while
 // it still can, and is given them back when there is room.
 func TestLittleSpace(t *testing.T) {
+	testspeed.Full(t)
 	var tight atomic.Bool
 	_ = withFullDisk(t, "nobody")
 	real := freeSpace

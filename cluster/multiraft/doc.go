@@ -50,7 +50,7 @@
 // that is not connected waits for it instead of failing: raft's own backoff
 // would leave a follower that returns without entries for up to ten seconds.
 //
-// When a leader's process is known to be dead ([Host.PeerDead]), its groups do
+// When a leader's process is known to be dead, or probably is ([Host.PeerDead]), its groups do
 // not wait for their timers. After the dead leader's lease has certainly run
 // out, the survivors' heartbeat timeout is lowered for a second, which fires
 // it: one replica after the other, 30 ms apart, in the order of the voters. The

@@ -3,11 +3,14 @@ package multiraft
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestFoundLate: of three nodes that are started for the first time, one is late. The
 // groups that it should found are led by others, and it takes its place when it comes.
 func TestFoundLate(t *testing.T) {
+	testspeed.Full(t)
 	if testing.Short() {
 		t.Skip("waits until a node counts as late; left out by -short")
 	}

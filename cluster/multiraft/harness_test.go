@@ -190,7 +190,7 @@ func (c *cluster) start(n int, l net.Listener) {
 			return host.HandleSnapshot(from, f, body)
 		},
 		OnPeer: func(id quota.NodeID, e wire.Event) {
-			if e == wire.Dead {
+			if e == wire.Dead || e == wire.Refused {
 				host.PeerDead(id)
 			}
 		},

@@ -90,8 +90,9 @@ func (g *Group) awaitQuorum(i *instance) bool {
 	return false
 }
 
-// PeerDead says that a node's process is definitely gone: the groups that it
-// led elect new leaders now. Call it on wire.Dead only; a timeout is no death.
+// PeerDead says that a node's process is gone, or probably is: the groups that it led
+// elect new leaders now. Call it on wire.Dead and wire.Refused; where the process lives
+// after all, leaders move and nothing is lost. A timeout is no death.
 func (h *Host) PeerDead(id quota.NodeID) {
 	h.spawn(func() { h.succeed(id) })
 }

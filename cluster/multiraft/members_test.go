@@ -13,6 +13,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // join opens the group on a node and makes it a voter, as an operator's plan
@@ -193,6 +194,7 @@ func (c *cluster) staleChangeIsRefused(g *Group) {
 // TestRemovedReplicaIsQuiet: a replica that was removed while it could not be
 // reached, and is still open, deposes nobody when it is back.
 func TestRemovedReplicaIsQuiet(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newGrowing(t, 3, nil)
 	c.join(1)
@@ -234,6 +236,7 @@ func TestRemovedReplicaIsQuiet(t *testing.T) {
 // TestConfigurationSurvivesRestart: who votes is what the log says, not what
 // the options say.
 func TestConfigurationSurvivesRestart(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel()
 	c := newGrowing(t, 3, nil)
 	c.join(1)

@@ -79,7 +79,7 @@ func (g *Group) openFiles() error {
 			return err
 		}
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(snapDir, keepSnapshots, g.raftLogger())
+	snaps, err := newPrivateSnapshots(snapDir, g.raftLogger())
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}

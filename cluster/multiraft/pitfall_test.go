@@ -11,6 +11,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // faultyStore fails to store entries while told to.
@@ -34,6 +35,7 @@ func (s faultyStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Lo
 // TestFailedAppendDoesNotWedge: hashicorp/raft#612. With pipelining, a follower
 // that fails one append gets no entry ever again, while heartbeats go on.
 func TestFailedAppendDoesNotWedge(t *testing.T) {
+	testspeed.Full(t)
 	var failing atomic.Bool
 	var failed atomic.Int64
 	wrapLogStore = func(self quota.NodeID, s raft.LogStore) raft.LogStore {
@@ -58,6 +60,7 @@ func TestFailedAppendDoesNotWedge(t *testing.T) {
 
 // TestLostAppendsAreSentAgain: the same, with the link at fault.
 func TestLostAppendsAreSentAgain(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
@@ -81,6 +84,7 @@ func TestLostAppendsAreSentAgain(t *testing.T) {
 // TestTransferToSilentPeerIsRefused: hashicorp/raft#696. Transfers to a peer
 // that does not answer, then a step-down, made a node refuse every later write.
 func TestTransferToSilentPeerIsRefused(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel() // it mostly waits
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
@@ -142,6 +146,7 @@ func TestTransfer(t *testing.T) {
 // TestWatchdogRestartsReplica: a leader that refuses everything because of a
 // transfer gets a new raft instance, and applies nothing twice.
 func TestWatchdogRestartsReplica(t *testing.T) {
+	testspeed.Full(t)
 	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()

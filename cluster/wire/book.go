@@ -56,9 +56,8 @@ func (n *Net) Peers() map[quota.NodeID]string {
 //     Connections that stand are left alone.
 //   - A peer that is missing is removed: its connections are closed both ways,
 //     calls that wait for it end with ErrLost, WaitConnected with
-//     ErrUnreachable. The last that OnPeer is told of it is Dead, unless that was
-//     the last event already, so that whoever listens forgets it; whether its
-//     process has ended is another question.
+//     ErrUnreachable. The last that OnPeer is told of it is Removed, so that whoever
+//     listens forgets it; whether its process has ended is another question.
 //
 // The error names what is wrong with the set, or is ErrClosed; then nothing has
 // changed.
@@ -75,7 +74,7 @@ func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
 
 // turnPage puts a new book in force. It returns the connections of those that
 // are not in it. All that happens under the lock, so that a peer that is removed
-// and added again is told Dead before it is told Up.
+// and added again is told Removed before it is told Up.
 func (n *Net) turnPage(peers map[quota.NodeID]string) ([]*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,8 +135,11 @@ func (p *peer) move(addr string) {
 // remove ends the links, and tells the last event.
 func (p *peer) remove() {
 	p.mu.Lock()
-	p.die()
-	p.removed = true
+	p.notUp()
+	if !p.removed {
+		p.removed = true
+		p.net.tell(p.id, Removed)
+	}
 	p.mu.Unlock()
 	p.cancel()
 }

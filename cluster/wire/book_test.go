@@ -82,7 +82,7 @@ func TestRemovedPeerIsCutOff(t *testing.T) {
 	if err := a.Send("b", data, frame(1)); !errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
 	}
-	eventually(t, "a has told Dead", func() bool { return a.seen("b", Dead) == 1 })
+	eventually(t, "a has told Removed", func() bool { return a.seen("b", Removed) == 1 })
 	eventually(t, "b has lost a", func() bool { return !b.Connected("a") })
 	eventually(t, "nothing is left at a", func() bool { return a.holds() == 0 })
 	if a.Connected("b") || len(a.Peers()) != 0 || a.seen("b", Down) != 0 {
@@ -92,8 +92,8 @@ func TestRemovedPeerIsCutOff(t *testing.T) {
 	setPeers(t, a, bookOf(b))
 	eventually(t, "both are connected again", func() bool { return a.Connected("b") && b.Connected("a") })
 	eventually(t, "Up is told again", func() bool { return a.seen("b", Up) == 2 })
-	if n := a.seen("b", Dead); n != 1 {
-		t.Fatalf("told Dead %d times", n)
+	if n := a.seen("b", Removed); n != 1 || a.seen("b", Dead) != 0 {
+		t.Fatalf("told Removed %d times, and Dead %d times of one that lives", n, a.seen("b", Dead))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestRemovalEndsWaiting(t *testing.T) {
 	if err := <-waited; !errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
 	}
-	eventually(t, "the last event is Dead", func() bool { return a.seen("b", Dead) == 1 })
+	eventually(t, "the last event is Removed", func() bool { return a.seen("b", Removed) == 1 })
 }
 
 // deaf is the address of a machine that takes connections and says nothing.
@@ -141,8 +141,8 @@ func TestMovedPeer(t *testing.T) {
 	before.close(errCut)
 	eventually(t, "b is down", func() bool { return a.seen("b", Down) == 1 })
 	time.Sleep(50 * time.Millisecond) // dials of the new address are refused
-	if a.seen("b", Dead) != 0 {
-		t.Fatal("who was never at that address is not dead because nobody listens there")
+	if a.seen("b", Refused) != 0 || a.seen("b", Dead) != 0 {
+		t.Fatal("who was never at that address has not ended because nobody listens there")
 	}
 }
 

@@ -54,7 +54,8 @@ var (
 	ErrClosed = errors.New("wire is closed")
 )
 
-// RemoteError is the fault that a peer answered with.
+// RemoteError is the fault that a peer answered with. It does not say that the peer did
+// nothing: an answer that cannot be encoded becomes one, too.
 type RemoteError struct {
 	Peer quota.NodeID
 	Text string
@@ -68,9 +69,11 @@ type Event int
 
 // The events.
 const (
-	Up   Event = iota + 1 // both connections stand
-	Down                  // a connection is lost; the peer may live
-	Dead                  // that life of the peer is definitely over
+	Up      Event = iota + 1 // both connections stand
+	Down                     // a connection is lost; the peer may live
+	Refused                  // and new ones are refused where it was: it has probably ended, unless what refuses is before it
+	Dead                     // all lives before [Net.EndedBefore] are definitely over
+	Removed                  // it is no peer any more; whether its process has ended is another question
 )
 
 // String returns the word used in logs.
@@ -80,8 +83,12 @@ func (e Event) String() string {
 		return "up"
 	case Down:
 		return "down"
+	case Refused:
+		return "refusing connections"
 	case Dead:
 		return "dead"
+	case Removed:
+		return "removed"
 	}
 	return "unknown"
 }

@@ -33,14 +33,16 @@
 // asked in one [Net.Ask] is one write, and so are the answers on a control
 // connection to what was read at a time.
 //
-// # Up, Down, Dead
+// # Up, Down, Refused, Dead, Removed
 //
 // A peer is Up when both connections to it stand. It is Down when one is lost
-// and nobody knows why: the peer may well live. It is Dead when that is
-// definite: a connection that stood is gone and a new one is refused by the
-// peer's machine, or a new life of its process answers, or the peer said so
-// itself ([Net.MarkDead]). Timeouts never make a peer Dead, because a false
-// Dead starts elections.
+// and nobody knows why: the peer may well live. It is Refused when in addition a new
+// connection is refused at the address where it was: probably its process has
+// ended, so elections may begin, but a proxy, a port forwarder or a firewall before
+// a living process refuses in the same way, so nothing that it holds may be given
+// to others. It is Dead when that is definite: a new life of its process answers,
+// or the peer said so itself ([Net.MarkDead]). Neither timeouts nor refusals make a
+// peer Dead.
 //
 // # The book of peers
 //
@@ -48,17 +50,15 @@
 // A node that is not in the book is refused with a sentence. For a moment that
 // is so whenever a node joins: it tries again at least once a second, and at
 // once when it is dialed by the one that refused it. A peer that is removed gets
-// one last Dead. A peer that moved is dialed at its new address only when a
+// one last Removed. A peer that moved is dialed at its new address only when a
 // connection to the old one is lost; that nobody listens at an address where it
-// has never been connected does not make it Dead.
+// has never been connected does not make it Refused.
 //
 // # Feature levels
 //
-// A Hello says what its sender can do, as one number that grows with releases;
-// nodes from before there were levels do not say it, which is 0. While the
-// cluster is at level 0 they are taken like any other. Once it is higher, a node
-// that can do less is refused, by whoever sees it. The protocol's version stays 1:
-// it changes only when frames themselves do.
+// A Hello says what its sender can do, as one number that grows with releases. A node
+// that can do less than the cluster's level is refused, by whoever sees it. The protocol's
+// version stays 1: it changes only when frames themselves do.
 //
 // # TLS
 //

@@ -1,127 +1,16 @@
 package wire
 
 import (
-	"bufio"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// earlierHello is the type Hello as it was before there were levels.
-func earlierHello(t *testing.T) protoreflect.MessageType {
-	t.Helper()
-	file := protodesc.ToFileDescriptorProto(peerv1.File_quorate_peer_v1_peer_proto)
-	for _, m := range file.MessageType {
-		if m.GetName() != "Hello" {
-			continue
-		}
-		kept := m.Field[:0]
-		for _, f := range m.Field {
-			if f.GetNumber() < 9 {
-				kept = append(kept, f)
-			}
-		}
-		m.Field = kept
-	}
-	desc, err := protodesc.NewFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dynamicpb.NewMessageType(desc.Messages().ByName("Hello"))
-}
-
-// asEarlier passes a Hello through the earlier type: fields that it does not
-// know are dropped.
-func asEarlier(t *testing.T, raw []byte) *peerv1.Hello {
-	t.Helper()
-	m := earlierHello(t).New().Interface()
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, m); err != nil {
-		t.Errorf("a node of the earlier version cannot read it: %v", err)
-	}
-	b, err := proto.Marshal(m)
-	h := &peerv1.Hello{}
-	if err != nil || proto.Unmarshal(b, h) != nil {
-		t.Errorf("what a node of the earlier version says cannot be read: %v", err)
-	}
-	return h
-}
-
-// earlierNode is a listener that shakes hands as the earlier version did.
-func earlierNode(t *testing.T, id string) string {
-	t.Helper()
-	l := listen(t, "127.0.0.1:0")
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer nc.Close() // stands until the listener is closed
-			fr := &frameReader{r: bufio.NewReader(nc)}
-			raw, err := fr.next(maxHello)
-			if err != nil {
-				continue
-			}
-			h := asEarlier(t, raw)
-			h.To, h.From = h.From, id
-			_ = writeMessage(nc, h)
-		}
-	}()
-	return l.Addr().String()
-}
-
 func levels(can uint32, required *atomic.Uint32) func(*Config) {
 	return func(c *Config) { c.Level, c.Required = can, required.Load }
-}
-
-// TestEarlierVersionIsTaken: a node that knows nothing of levels talks to one of
-// level 1, whoever dials, while the cluster is at level 0.
-func TestEarlierVersionIsTaken(t *testing.T) {
-	var required atomic.Uint32
-	b := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"x": earlierNode(t, "x")}, levels(1, &required))
-	eventually(t, "b has dialed x", func() bool { return b.Connected("x") })
-	if level, packed := b.LevelOf("x"), b.PackedOf("x"); level != 0 || packed != 0 {
-		t.Fatal(level, packed)
-	}
-	if text := greetEarlier(t, b); text != "" {
-		t.Fatalf("refused: %s", text)
-	}
-	required.Store(1)
-	want := `level: the cluster is at feature level 1, node "x" can do 0: upgrade that node`
-	if text := greetEarlier(t, b); text != want {
-		t.Fatalf("refused: %q; want %q", text, want)
-	}
-}
-
-// greetEarlier dials as x of the earlier version; it returns the refusal.
-func greetEarlier(t *testing.T, b *node) string {
-	t.Helper()
-	nc, err := net.Dial("tcp", b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	h := goodHello()
-	h.Incarnation = 1 // as the node that b has dialed
-	mine, _ := proto.Marshal(h)
-	if err := writeMessage(nc, asEarlier(t, mine)); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := (&frameReader{r: bufio.NewReader(nc)}).next(maxHello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return asEarlier(t, raw).Refused
 }
 
 func TestLevels(t *testing.T) {

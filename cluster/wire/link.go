@@ -30,7 +30,7 @@ type link struct {
 }
 
 // run dials until the context ends. The first redial after a loss is
-// immediate: it tells a dead process (refused) from a broken path (timeout). A
+// immediate: it tells a process that has probably ended (refused) from a broken path (timeout). A
 // peer that takes connections and drops them at once is tried more and more
 // slowly.
 func (l *link) run(ctx context.Context) {
@@ -96,7 +96,7 @@ func (l *link) hurry() {
 	}
 }
 
-// failed says Dead when nobody listens, and logs a refusal once per text.
+// failed says Refused when nobody listens, and logs a refusal once per text.
 func (l *link) failed(addr string, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		l.peer.refused(addr)

@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,21 +47,56 @@ func TestLostConnectionFailsCallsAtOnce(t *testing.T) {
 	}
 }
 
-func TestClosedPeerIsDeadOnce(t *testing.T) {
+// TestRefusingPeerIsNoDeadOne: that nobody listens is told once, and is no death. Dead is a
+// life after which another one answers.
+func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	lost := time.Now()
 	_ = b.Close()
-	eventually(t, "b is dead", func() bool { return a.seen("b", Dead) == 1 })
-	t.Logf("dead after %v", time.Since(lost).Round(time.Microsecond))
+	eventually(t, "b refuses", func() bool { return a.seen("b", Refused) == 1 })
+	t.Logf("refused after %v", time.Since(lost).Round(time.Microsecond))
 	time.Sleep(100 * time.Millisecond) // more refused dials
-	if n := a.seen("b", Dead); n != 1 {
-		t.Fatalf("told Dead %d times", n)
+	if n := a.seen("b", Refused); n != 1 || a.seen("b", Dead) != 0 || a.EndedBefore("b") != 1 {
+		t.Fatalf("told Refused %d times, Dead %d times, lives ended before %d", n, a.seen("b", Dead), a.EndedBefore("b"))
 	}
-	// The same node comes back as a new life, and dies again.
+	// The same node comes back as a new life, and ends again.
 	b2 := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && b2.Connected("a") })
+	if a.seen("b", Dead) != 1 || a.EndedBefore("b") != 2 {
+		t.Fatalf("told Dead %d times of the first life, lives ended before %d", a.seen("b", Dead), a.EndedBefore("b"))
+	}
 	_ = b2.Close()
-	eventually(t, "b is dead again", func() bool { return a.seen("b", Dead) == 2 })
+	eventually(t, "b refuses again", func() bool { return a.seen("b", Refused) == 2 })
+}
+
+// TestLivingPeerBehindRefusal: what is between two nodes refuses connections while both live.
+// The peer is up again without having been dead.
+func TestLivingPeerBehindRefusal(t *testing.T) {
+	la, lb := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
+	var refuse atomic.Bool
+	a := start(t, la, "a", map[quota.NodeID]string{"b": lb.Addr().String()}, func(c *Config) {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if refuse.Load() {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}
+	})
+	b := start(t, lb, "b", map[quota.NodeID]string{"a": la.Addr().String()}, nil)
+	eventually(t, "both are up", func() bool { return a.Connected("b") && b.Connected("a") })
+	refuse.Store(true)
+	for _, l := range a.peer("b").links {
+		l.conn.Load().close(errCut)
+	}
+	eventually(t, "b refuses", func() bool { return a.seen("b", Refused) == 1 })
+	if !b.Connected("a") {
+		t.Fatal("b lives, and its own connections stand")
+	}
+	refuse.Store(false)
+	eventually(t, "b is up again", func() bool { return a.seen("b", Up) == 2 })
+	if a.seen("b", Dead) != 0 || a.EndedBefore("b") != 1 {
+		t.Fatal("a living peer was dead")
+	}
 }
 
 func TestCutIsDownNotDead(t *testing.T) {

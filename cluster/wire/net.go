@@ -166,8 +166,8 @@ func (n *Net) Connected(id quota.NodeID) bool {
 }
 
 // LevelOf returns the feature level that the peer said in its last handshake,
-// whoever dialed; 0 for a peer from before there were levels, one that has not
-// connected in this life of this process, and one that is not known.
+// whoever dialed; 0 for a peer that has not connected in this life of this process, and
+// one that is not known.
 func (n *Net) LevelOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
 		level, _ := p.said()
@@ -177,7 +177,7 @@ func (n *Net) LevelOf(id quota.NodeID) uint32 {
 }
 
 // PackedOf returns the packed form that the peer reads, as it said in its last
-// handshake; 0 where LevelOf is, and for one from before there was any.
+// handshake; 0 where LevelOf is.
 func (n *Net) PackedOf(id quota.NodeID) uint32 {
 	if p := n.peer(id); p != nil {
 		return p.packed.Load()
@@ -186,7 +186,7 @@ func (n *Net) PackedOf(id quota.NodeID) uint32 {
 }
 
 // FirstOf returns the first life of a process with the peer's data, as it said in
-// its last handshake; 0 where LevelOf is, and for one that did not say it.
+// its last handshake; 0 where LevelOf is.
 func (n *Net) FirstOf(id quota.NodeID) quota.Incarnation {
 	if p := n.peer(id); p != nil {
 		_, first := p.said()
@@ -232,8 +232,21 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 	}
 }
 
-// MarkDead says that the peer announced its end. Dead is told once, as if its
-// connections had been refused; the connections themselves are left alone. The
+// EndedBefore returns the first life of the peer that may still go on: all before it are
+// definitely over, because a later one answered or the peer announced its end. 0 is
+// that none is known to be, and for a peer that is not known.
+func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
+	p := n.peer(id)
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endedBefore
+}
+
+// MarkDead says that the peer announced its end. Dead is told once; the connections
+// themselves are left alone. The
 // peer counts as not connected until it has been lost and has come back, or a beacon of
 // the life that is connected shows that the word was wrong.
 func (n *Net) MarkDead(id quota.NodeID) {

@@ -21,10 +21,12 @@ type peer struct {
 	cancel context.CancelFunc
 
 	mu          sync.Mutex
-	standing    [2]bool       // per link
-	up          bool          // both stand, and not marked dead
-	seen        bool          // was up in the life that is known
-	dead        bool          // Dead was told and it has not been up since
+	standing    [2]bool // per link
+	up          bool    // both stand, and not marked dead
+	seen        bool    // was up in the life that is known
+	refusing    bool    // Refused was told and it has not been up since
+	dead        bool    // Dead was told and it has not been up since
+	endedBefore quota.Incarnation
 	upCh        chan struct{} // closed while up
 	incarnation quota.Incarnation
 	lastAddr    string // at which it was connected last
@@ -80,6 +82,7 @@ func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
 // newLife ends the earlier life: its process is definitely gone, and so is the
 // other link, whatever the kernel still thinks of it.
 func (p *peer) newLife(slot int, life quota.Incarnation) {
+	p.endedBefore = max(p.endedBefore, life)
 	if p.seen {
 		p.die()
 	}
@@ -117,12 +120,19 @@ func (p *peer) notUp() bool {
 }
 
 // refused says that the machine at addr refuses connections: nobody listens.
-// That tells something of the peer only where it was before.
+// That tells something of the peer only where it was before. It is no proof that
+// the process has ended: a proxy or a firewall before a living one refuses in the
+// same way.
 func (p *peer) refused(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.seen && addr == p.lastAddr {
-		p.die()
+	if !p.seen || addr != p.lastAddr || p.removed {
+		return
+	}
+	p.notUp()
+	if !p.refusing && !p.dead {
+		p.refusing = true
+		p.net.tell(p.id, Refused)
 	}
 }
 
@@ -138,6 +148,7 @@ func (p *peer) die() {
 func (p *peer) markDead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endedBefore = max(p.endedBefore, p.newest()+1)
 	p.die()
 }
 
@@ -146,7 +157,7 @@ func (p *peer) markDead() {
 func (p *peer) heed(life quota.Incarnation, leaving bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if life < p.incarnation {
+	if life < p.newest() {
 		return false
 	}
 	if !leaving && life == p.incarnation {
@@ -155,10 +166,13 @@ func (p *peer) heed(life quota.Incarnation, leaving bool) bool {
 	return true
 }
 
+// newest is the newest life of the peer that has shaken hands, whoever dialed. The caller holds mu.
+func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.levelLife) }
+
 // rise tells Up when both links stand. The caller holds mu.
 func (p *peer) rise() {
 	if p.standing[0] && p.standing[1] && !p.up && !p.removed {
-		p.up, p.seen, p.dead = true, true, false
+		p.up, p.seen, p.refusing, p.dead = true, true, false, false
 		close(p.upCh)
 		p.net.tell(p.id, Up)
 	}

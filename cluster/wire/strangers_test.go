@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestNewestStrangerIsTaken: when all places are taken, the oldest that has said
@@ -59,6 +60,7 @@ func (m *memory) stranger(t *testing.T, addr string) net.Conn {
 // TestTenThousandConnections: peers find each other while connections flood the
 // port, and after it nothing is left of them.
 func TestTenThousandConnections(t *testing.T) {
+	testspeed.Full(t)
 	plain, tls := 10_000, 3_000
 	if testing.Short() { // races show in fewer, of which the detector makes less work
 		plain, tls = 1_000, 300

@@ -123,8 +123,8 @@ func TestTLS(t *testing.T) {
 	}
 	lost := time.Now()
 	_ = b.Close()
-	eventually(t, "b is dead", func() bool { return a.seen("b", Dead) == 1 })
-	t.Logf("dead after %v", time.Since(lost).Round(time.Microsecond))
+	eventually(t, "b refuses", func() bool { return a.seen("b", Refused) == 1 })
+	t.Logf("refused after %v", time.Since(lost).Round(time.Microsecond))
 }
 
 // TestTLSRefusals: who has not the certificate of the node that it says it is

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -63,7 +64,11 @@ type accessLog struct {
 // of lines of the same second is kept.
 func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) error {
 	index := make(map[string]int32)
-	r := bufio.NewReaderSize(in, maxLogLine)
+	r, err := plainLog(in)
+	if err != nil {
+		return err
+	}
+	latest := time.Now().Add(24 * time.Hour) // the log's clock or time zone may be wrong
 	for n := 1; ; n++ {
 		line, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -78,6 +83,9 @@ func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) err
 		}
 		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
 			h, bad := parseHit(text)
+			if bad == nil {
+				bad = plausible(h.time, latest)
+			}
 			if bad != nil {
 				l.addBad(n, bad)
 			} else if err := l.add(index, &h, fitKey(prefix+key(&h))); err != nil {
@@ -89,6 +97,46 @@ func (l *accessLog) read(in io.Reader, key func(*hit) string, prefix string) err
 		}
 	}
 	slices.SortStableFunc(l.requests, func(a, b request) int { return a.at.Compare(b.at) })
+	return nil
+}
+
+// plainLog returns a reader of the log's text: it decompresses gzip and skips a byte order mark.
+func plainLog(in io.Reader) (*bufio.Reader, error) {
+	r := bufio.NewReaderSize(in, maxLogLine)
+	head, _ := r.Peek(6) // a shorter file has no magic number
+	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "BZh": "bzip2", "\xfd7zXZ\x00": "xz", "PK\x03\x04": "zip"} {
+		if strings.HasPrefix(string(head), magic) {
+			return nil, fmt.Errorf("is packed with %s; unpack it, only gzip is read as it is", name)
+		}
+	}
+	if strings.HasPrefix(string(head), "\x1f\x8b") {
+		unpacked, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		r = bufio.NewReaderSize(unpacked, maxLogLine)
+		head, _ = r.Peek(3)
+	}
+	if strings.HasPrefix(string(head), "\ufeff") {
+		if _, err := r.Discard(len("\ufeff")); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// earliest is the first time that plausible accepts. The first web server ran in 1990.
+var earliest = time.Date(1990, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// plausible rejects times before earliest (a clock that was not set) and after latest. A single
+// such line would stretch the whole replay.
+func plausible(at, latest time.Time) error {
+	switch {
+	case at.Before(earliest):
+		return fmt.Errorf("time %s: is before 1990; was the clock set?", at.UTC().Format(time.RFC3339))
+	case at.After(latest):
+		return fmt.Errorf("time %s: is in the future", at.UTC().Format(time.RFC3339))
+	}
 	return nil
 }
 

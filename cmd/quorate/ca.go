@@ -126,7 +126,17 @@ func printAuthority(cmd *cobra.Command, output, trustOut string, res *quoratev1.
 	if res.WaitsFor != "" {
 		text += "\nwaits for  " + printable(res.WaitsFor)
 	}
-	return printResult(cmd, output, res, "%s", text)
+	if err := printResult(cmd, output, res, "%s", text); err != nil {
+		return err
+	}
+	if n := res.LostJoinTokens; n > 0 {
+		text := "join tokens that name the earlier authority are of no use any more"
+		if res.Phase == "trusting" || res.Phase == "trusted" {
+			text = "join tokens that name this authority are of no use when the next one signs; make new ones then"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s (%d; \"quorate join-token list\" says which)\n", text, n)
+	}
+	return nil
 }
 
 func newCertCommand() *cobra.Command {

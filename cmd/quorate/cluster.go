@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -92,7 +93,7 @@ func measurable(l *quota.Limit) error {
 
 // warnUnready says that what follows measures a cluster that is not ready.
 func warnUnready(ctx context.Context, t *targets, messages io.Writer) {
-	if st, err := getStatus(ctx, t); err == nil && !st.Ready {
-		fmt.Fprintf(messages, "quorate: the cluster is not ready: %s\n", st.Reason)
+	if st, err := getStatus(ctx, t); err == nil && (!st.Ready || st.Leaderless != "") {
+		fmt.Fprintf(messages, "quorate: the cluster is not ready: %s\n", cmp.Or(st.Reason, st.Leaderless))
 	}
 }

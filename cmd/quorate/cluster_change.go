@@ -42,8 +42,14 @@ func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, t
 	if err != nil {
 		return err
 	}
-	if err := printResult(cmd, o.output, res, "%s", text(res)); err != nil || !o.waits(cmd) {
+	if err := printResult(cmd, o.output, res, "%s", text(res)); err != nil {
 		return err
+	}
+	if res.Warning != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s\n", printable(res.Warning))
+	}
+	if !o.waits(cmd) {
+		return nil
 	}
 	return w.run(cmd, &o.targets)
 }
@@ -94,6 +100,7 @@ back where the placement wants them.`,
 
 func newClusterLeaveCommand() *cobra.Command {
 	var o nodeChange
+	var force, yes bool
 	cmd := &cobra.Command{
 		Use:   "leave [NODE]",
 		Short: "Take a node out of the cluster, its replicas first",
@@ -101,19 +108,28 @@ func newClusterLeaveCommand() *cobra.Command {
 and never with fewer voters than before; then its process ends by itself. Until
 then "quorate cluster activate" keeps it. Without NODE it is the node at --addr.
 See first what will move: "quorate cluster plan --without NODE". A node that does
-not answer cannot leave: see "quorate cluster remove".`,
+not answer cannot leave: see "quorate cluster remove". It is refused where ranges
+would have fewer voters than now and than "replicas" of the settings asks for:
+join another node first, or say --force. On a terminal it asks first.`,
 		Example: `  quorate cluster leave n3
-  quorate cluster leave --addr 10.0.0.3:7412 --wait`,
+  quorate cluster leave --addr 10.0.0.3:7412 --yes --wait`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := o.nodeOf(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE}, leavesText(id), goes(id))
+			if !yes && onTerminal(cmd.InOrStdin()) {
+				if err := confirm(cmd, yes, fmt.Sprintf("Let %s leave the cluster? Its replicas move to others, and its process ends.", show(id))); err != nil {
+					return err
+				}
+			}
+			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: force}, leavesText(id), goes(id))
 		},
 	}
 	o.addFlags(cmd, "it has left")
+	cmd.Flags().BoolVar(&force, "force", false, "even if ranges then have fewer voters than replicas asks for")
+	yesFlag(cmd, &yes)
 	return cmd
 }
 

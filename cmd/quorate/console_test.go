@@ -13,7 +13,7 @@ import (
 // notShown are the settings that the console's page leaves out, and why.
 var notShown = map[string]string{
 	"limits": "counts only while a cluster has none", "nodes": "the membership is what counts", "join": "counts once", "token_file": "counts once", "bootstrap": "counts once",
-	"advertise": "the membership has it", "linger": "counts when the node stops", "log.level": "is in the log", "log.format": "is in the log",
+	"advertise": "the membership has it", "listen.hosts": "a detail of listening", "linger": "counts when the node stops", "log.level": "is in the log", "log.format": "is in the log",
 	"tls.ca": "a file", "tls.cert": "a file", "tls.key": "a file", "tls.ca_key": "a file",
 	"protocols.envoy_rls_config": "a file", "protocols.envoy_rls_headers": "a detail of a protocol", "protocols.envoy_rls_overrides": "a detail of a protocol",
 	"auth.oidc.audience": "a detail of the issuer", "auth.oidc.identity_claim": "a detail of the issuer", "auth.oidc.groups_claim": "a detail of the issuer",

@@ -347,7 +347,7 @@ func printFlow(w io.Writer, now time.Time, r *quoratev1.TopRatesResponse) {
 	}
 	top := r.Keys[0]
 	line := fmt.Sprintf("%s  demand %.1f/s  admitted %.1f/s  keys %d  top %s/%s/%s %.1f/s of %s (left %d)",
-		now.Format("15:04:05"), demand, rate, active, top.Namespace, top.Limit, top.Key, top.Demand, top.Rule.GetRate(), top.Remaining)
+		now.Format("15:04:05"), demand, rate, active, show(top.Namespace), show(top.Limit), show(top.Key), top.Demand, top.Rule.GetRate(), top.Remaining)
 	if r.RangesCovered < r.RangesTotal {
 		line += fmt.Sprintf("  incomplete: %d of %d ranges", r.RangesCovered, r.RangesTotal)
 	}

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"time"
 
+	"go.yaml.in/yaml/v4"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 )
 
@@ -37,6 +43,34 @@ func TestDevExport(t *testing.T) {
 	} {
 		if got := o.export(); !strings.HasSuffix(got, want) || want == "" && got != "" {
 			t.Errorf("%d nodes at %d: %q; want %q", o.nodes, o.basePort, got, want)
+		}
+	}
+}
+
+// TestFlowIsPlain checks that control characters in a key do not reach the terminal.
+func TestFlowIsPlain(t *testing.T) {
+	var b bytes.Buffer
+	evil := "k\x1b]0;owned\a\u009b31m\u202e"
+	printFlow(&b, time.Now(), &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{{Namespace: "web", Limit: "login", Key: evil, Demand: 3, Rule: &quoratev1.Limit{Rate: "1/s"}}}})
+	if got := b.String(); strings.ContainsAny(got, "\x1b\a\u009b\u202e") || !strings.Contains(got, `owned`) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestYAMLIsPlain checks that JSON and YAML output escape control characters and decode to the same key.
+func TestYAMLIsPlain(t *testing.T) {
+	const evil = "a\u009b31m\u202eb\x7f"
+	message := &quoratev1.KeyRate{Namespace: "web", Limit: "login", Key: evil}
+	text := api.FormatJSON(message)
+	var b bytes.Buffer
+	y := &yamlOut{to: &b}
+	if _, err := y.Write(append(text, '\n')); err != nil {
+		t.Fatal(err)
+	}
+	for form, got := range map[string]string{"JSON": string(text), "YAML": b.String()} {
+		var back map[string]any
+		if err := yaml.Unmarshal([]byte(got), &back); err != nil || back["key"] != evil || strings.ContainsAny(got, "\u009b\u202e\x7f") {
+			t.Errorf("%s: %v, %q: %q", form, err, back["key"], got)
 		}
 	}
 }

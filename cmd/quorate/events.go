@@ -255,6 +255,7 @@ func eventText(ev *quoratev1.Event) string {
 	add(ev.Why != 0, word(ev.Why))
 	add(ev.Wait.AsDuration() > 0, "wait "+pause(ev.Wait))
 	add(ev.Dynamic, "dynamic")
+	add(ev.Bucket != "" && ev.Bucket != ev.Limit, "bucket "+show(ev.Bucket))
 	add(ev.Shadow, "shadow")
 	add(ev.Near, "near")
 	return strings.TrimRight(strings.Join(parts, "  "), " ")

@@ -187,6 +187,8 @@ func (c *fakeCluster) Reserve(reqs []quota.Request, ttl time.Duration, out []quo
 	return r, true, nil
 }
 
+func (c *fakeCluster) ReservedIn(context.Context, string) ([]string, error) { return nil, nil }
+
 func (c *fakeCluster) Settle(_ context.Context, handle string, _ int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

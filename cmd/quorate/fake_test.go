@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/quota"
@@ -15,6 +14,7 @@ import (
 
 // fakeCluster is one central bucket per key behind every node: the ideal.
 type fakeCluster struct {
+	absent
 	*fakeAccounts
 	members fakeMembers
 	mu      sync.Mutex
@@ -27,15 +27,6 @@ type fakeCluster struct {
 	overrides []quota.Override
 	open      map[string]bool // reservations
 }
-
-var (
-	_ api.Node          = (*fakeCluster)(nil)
-	_ api.Decider       = (*fakeCluster)(nil)
-	_ api.LimitLife     = (*fakeCluster)(nil)
-	_ api.OverrideStore = (*fakeCluster)(nil)
-	_ api.Keys          = (*fakeCluster)(nil)
-	_ api.EventSource   = (*fakeCluster)(nil)
-)
 
 func newFakeCluster() *fakeCluster {
 	return &fakeCluster{fakeAccounts: newFakeAccounts(), start: time.Now(), buckets: map[quota.Key]*limiter.Bucket{}, past: map[uint64][]quota.Limit{}, open: map[string]bool{}}

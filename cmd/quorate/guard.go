@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,15 +33,41 @@ type callers struct {
 	debug       string
 	redis       string
 	protocols   config.Protocols
+	hosts       []string // names under which HTTP callers reach the node
 }
 
 func callersOf(s *config.Node) callers {
-	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols}
+	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols, hosts: append(hostsOf(s.Addresses()), s.Hosts...)}
 }
 
 // known says whether callers have to prove who they are.
 func (c *callers) known(sec *security) bool {
 	return c.auth.Mode == config.AuthOn || c.auth.Mode != config.AuthOff && sec.on()
+}
+
+// warnOpen logs a warning if ports that other machines can reach have no TLS or no authentication.
+func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
+	var open []string
+	for _, l := range []struct {
+		name string
+		net.Listener
+	}{{"http", ports.http}, {"grpc", ports.grpc}, {"peer", ports.peer}} {
+		if a, err := netip.ParseAddrPort(l.Addr().String()); err == nil && !a.Addr().Unmap().IsLoopback() {
+			open = append(open, l.name+" "+a.String())
+		}
+	}
+	if a, _, err := net.SplitHostPort(c.redis); err == nil && a != "localhost" {
+		if ip, err := netip.ParseAddr(a); err != nil || !ip.Unmap().IsLoopback() {
+			open = append(open, "redis "+c.redis)
+		}
+	}
+	switch {
+	case len(open) == 0:
+	case !sec.on():
+		log.Warn("DANGER: ports that other machines reach have no TLS: whoever is on the network reads and changes everything, joins the cluster and speaks as any node; use \"quorate init\", which makes certificates, or listen on 127.0.0.1", "ports", strings.Join(open, ", "))
+	case !c.known(sec):
+		log.Warn("DANGER: ports that other machines reach have no authentication: everybody there may do everything; set auth.mode: on", "ports", strings.Join(open, ", "))
+	}
 }
 
 // guard says who may do what: by credentials where authentication is on, and

@@ -199,7 +199,11 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
 		return c.History(ctx, req)
 	}, func(w io.Writer, res *quoratev1.HistoryResponse) error {
-		if done, err := api.Export(w, o.output, res); done {
+		format := o.output
+		if _, raw := w.(rawOut); raw {
+			format = "csv_raw"
+		}
+		if done, err := api.Export(w, format, res); done {
 			return err
 		}
 		return printHistory(w, res)
@@ -338,7 +342,7 @@ func pointsTable(points []*quoratev1.HistoryPoint, key bool) *table {
 		if key {
 			row = append(row, tokenRate(p.Mean), num(p.Error))
 		} else {
-			row = append(row, tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99), tokenRate(p.OverAdmitted), tokenRate(p.NeedlessRefusals))
+			row = append(row, tokenRate(p.Peak), tokenRate(p.Mean), tokenRate(p.P50), tokenRate(p.P95), tokenRate(p.P99), tokenRate(p.OverAdmitted), needlessCell(p))
 		}
 		tbl.row(append(row, completeCell(p))...)
 	}

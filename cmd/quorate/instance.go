@@ -23,7 +23,6 @@ import (
 	"github.com/quorate/quorate/api/resp"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
-	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/console"
 	"github.com/quorate/quorate/internal/logs"
@@ -78,23 +77,6 @@ type instance struct {
 	console *console.Console
 }
 
-// What the API serves, a node can do.
-var (
-	_ api.Node          = (*cluster.Node)(nil)
-	_ api.HeldChecker   = (*cluster.Node)(nil)
-	_ api.Decider       = (*cluster.Node)(nil)
-	_ api.LimitLife     = (*cluster.Node)(nil)
-	_ api.OverrideStore = (*cluster.Node)(nil)
-	_ api.Keys          = (*cluster.Node)(nil)
-	_ api.HistoryStore  = (*cluster.Node)(nil)
-	_ api.EventSource   = (*cluster.Node)(nil)
-	_ api.Accounts      = (*cluster.Node)(nil)
-	_ api.PolicyStore   = (*cluster.Node)(nil)
-	_ api.Backuper      = (*cluster.Node)(nil)
-	_ api.SecurityStore = (*cluster.Node)(nil)
-	_ attach.Host       = (*cluster.Node)(nil)
-)
-
 // lintLimits returns what is probably not meant in limits, as text.
 func lintLimits(limits []quota.Limit) []string {
 	var out []string
@@ -119,7 +101,8 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		Series: cfg.Series, Tracer: cfg.Tracer, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Registry: reg, Logger: log, Version: version,
 		Register: others.register, Fronts: others.mount, ForwardAuth: others.ForwardAuth, Forwarded: others.forwarded,
 	}
-	opts.Self = string(cfg.Self)
+	opts.Self, opts.Hosts = string(cfg.Self), append([]string{}, who.hosts...)
+	who.warnOpen(&ports, sec, log)
 	in := &instance{node: node, others: others, fault: make(chan error, 4)}
 	err = others.openEnvoy()
 	if err == nil {
@@ -130,6 +113,7 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		ports.close()
 		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
 	}
+	others.open = opts.Guard == nil
 	in.mountConsole(&opts, shownSettings(&cfg, &who, sec, &ports), filepath.Join(cfg.Dir, auditFile))
 	who.bound(&ports, reg)
 	if l, ok := log.Handler().(*logs.Limiter); ok {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,7 @@ type joiner struct {
 	sec      *security
 	token    string
 	log      *slog.Logger
+	here     *presence
 	told     map[string]string // what was logged last, by address
 }
 
@@ -85,6 +87,11 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 // that others who look for a member do not wait for this node. stop gives the port
 // back.
 func away(l net.Listener) (stop func()) {
+	return serveUntil(l, func(c net.Conn) { _ = c.Close() })
+}
+
+// serveUntil accepts connections and passes them to serve. stop ends that and leaves l open for other use.
+func serveUntil(l net.Listener, serve func(net.Conn)) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
@@ -92,7 +99,7 @@ func away(l net.Listener) (stop func()) {
 			if err != nil {
 				return
 			}
-			_ = c.Close()
+			serve(c)
 		}
 	})
 	return func() {
@@ -104,6 +111,58 @@ func away(l net.Listener) (stop func()) {
 		done.Wait()
 		_ = t.SetDeadline(time.Time{})
 	}
+}
+
+// presence answers TLS handshakes on the peer port while the node joins, so that the cluster can verify
+// that the address belongs to this node. It uses the node's certificate, or the key of its certificate
+// request.
+type presence struct {
+	own *tls.Config                     // nil while the node has no certificate
+	key atomic.Pointer[tls.Certificate] // self-signed, with the key of the certificate request
+}
+
+// show makes the port answer with a self-signed certificate of key.
+func (p *presence) show(key pki.KeyPEM) error {
+	cert, err := pki.ProbeCertificate(key)
+	if err == nil {
+		p.key.Store(&cert)
+	}
+	return err
+}
+
+func (p *presence) answer(c net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), presenceLimit)
+	defer cancel()
+	config := p.own
+	if cert := p.key.Load(); cert != nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}}
+	}
+	if config != nil {
+		_ = tls.Server(c, config).HandshakeContext(ctx) // the client sees a failure too
+	}
+	_ = c.Close()
+}
+
+// Limits of presence: the time of one handshake, and concurrent handshakes.
+const (
+	presenceLimit = 2 * time.Second
+	maxPresences  = 64
+)
+
+// present answers on l until stop is called, which leaves l open.
+func (p *presence) present(l net.Listener) (stop func()) {
+	places := make(chan struct{}, maxPresences)
+	return serveUntil(l, func(c net.Conn) {
+		select {
+		case places <- struct{}{}:
+			go func() {
+				p.answer(c)
+				<-places
+			}()
+		default:
+			_ = c.Close()
+		}
+	})
 }
 
 // tell logs why the node is not in yet, once per address and reason.
@@ -194,6 +253,9 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	var key pki.KeyPEM
 	if j.sec.on() && !j.sec.own && j.sec.store.Empty() {
 		if key, req.Csr, err = pki.NewKeyAndCSR(pki.Identity{Cluster: name, Kind: pki.Node, Name: string(s.Node)}, hostsOf(at)); err != nil {
+			return nil, err
+		}
+		if err := j.here.show(key); err != nil {
 			return nil, err
 		}
 	}

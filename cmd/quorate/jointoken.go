@@ -120,9 +120,11 @@ func newJoinTokenListCommand() *cobra.Command {
 	var t targets
 	var output string
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "Print the join tokens that can still be used",
-		Long:    `Print the join tokens that can still be used, without their secrets.`,
+		Use:   "list",
+		Short: "Print the join tokens",
+		Long: `Print the join tokens that have uses left, without their secrets. STATE marks
+tokens of an authority that "quorate ca rotate" has replaced: nodes cannot join
+with them.`,
 		Example: `  quorate join-token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -138,9 +140,13 @@ func newJoinTokenListCommand() *cobra.Command {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
 				return err
 			}
-			tbl := newTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY")
+			tbl := newTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY", "STATE")
 			for _, k := range res.Tokens {
-				tbl.row(cell(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orNothing(k.By))
+				state := "usable"
+				if k.Unusable != "" {
+					state = "unusable: " + printable(k.Unusable)
+				}
+				tbl.row(cell(k.Id), when(k.ExpiresAt), num(k.UsesLeft), when(k.CreatedAt), orNothing(k.By), state)
 			}
 			return tbl.writeOr(cmd.OutOrStdout(), "no join tokens")
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,10 +75,14 @@ has one. "*" is the key of limits that have one bucket for everybody.`,
 }
 
 func printKey(w io.Writer, res *quoratev1.GetKeyResponse) error {
-	tbl := newTable("COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED", "NODES", "LEADER")
+	titles, needless := needlessColumns(w, res.Counters)
+	tbl := newTable(slices.Concat([]string{"COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED"}, titles, []string{"NODES", "LEADER"})...)
 	for _, k := range res.Counters {
-		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+shadowMark(k.Rule), num(k.Remaining), perSecond(k.Rate),
-			num(k.Admitted), num(k.Refused), num(k.Members), orNothing(k.Leader))
+		row := []string{
+			k.Namespace + "/" + k.Limit, cell(k.Key), ruleText(k.Rule) + shadowMark(k.Rule), num(k.Remaining), perSecond(k.Rate),
+			num(k.Admitted), num(k.Refused),
+		}
+		tbl.row(append(append(row, needless(k)...), num(k.Members), orNothing(k.Leader))...)
 	}
 	if err := tbl.write(w); err != nil || res.Override == nil {
 		return err

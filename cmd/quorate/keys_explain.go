@@ -24,8 +24,9 @@ var whyText = map[string]string{
 	"over_limit":        `refused: the global limit is used up for now`,
 	"over_burst":        `refused for ever: the cost is larger than what could ever fit`,
 	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
+	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
 	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
-	"too_many_keys":     `not decided, because the node already follows max_keys keys: passes under soft, is refused under hard`,
+	"too_many_keys":     `not decided, because the limit has as many keys as its max_keys, or counts what is in flight and the node follows as many as its own: passes under soft, is refused under hard`,
 	"no_limit":          `there is no limit of that name`,
 	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
 	"wait_too_long":     `refused: it would have to wait longer than it may`,
@@ -118,7 +119,7 @@ func (e *keyStanding) print(w io.Writer, limit, key string) error {
 	}
 	fmt.Fprintf(&b, "%s  key %s\n", limit, key)
 	for _, k := range e.key.Counters {
-		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+show(k.Key)+": "+ruleText(k.Rule)+unenforced(k.Rule))
+		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+show(k.Key)+": "+ruleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
 		line("level", "%s", levelText(k))
 		line("counted", "%s admitted, %s refused since leader %s first saw it; %.1f/s asked now", num(k.Admitted), num(k.Refused), orDash(k.Leader), k.Demand)
 	}
@@ -178,6 +179,14 @@ func shadowMark(l *quoratev1.Limit) string {
 		return fmt.Sprintf(" enforced for %.4g%%", 100*f)
 	}
 	return ""
+}
+
+// ceilingText returns the rule's ceiling as text; empty for rules that do not count.
+func ceilingText(l *quoratev1.Limit) string {
+	if l.GetClass() == quoratev1.Class_CLASS_UNLIMITED || l.GetClass() == quoratev1.Class_CLASS_BANNED || l.GetCeiling() == quoratev1.Ceiling_CEILING_UNSPECIFIED {
+		return ""
+	}
+	return ", ceiling: " + word(l.GetCeiling())
 }
 
 // unenforced marks a rule that refuses nobody.

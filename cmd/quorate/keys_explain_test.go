@@ -55,6 +55,7 @@ func TestShadowMark(t *testing.T) {
 func TestKeyStanding(t *testing.T) {
 	rule := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET}
 	shadow := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET, Enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW}
+	hard := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET, Ceiling: quoratev1.Ceiling_CEILING_HARD}
 	for name, c := range map[string]struct {
 		counter *quoratev1.KeyRate
 		now     *quoratev1.AllowResponse
@@ -64,6 +65,11 @@ func TestKeyStanding(t *testing.T) {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Refused: 7, Members: 2, Leader: "n2"},
 			&quoratev1.AllowResponse{Why: quoratev1.Why_WHY_OVER_LIMIT, RetryAfter: durationpb.New(350 * time.Millisecond), ResetAfter: durationpb.New(2 * time.Second)},
 			[]string{"0 of 20 left, reported by 2 nodes", "7 refused since leader n2", "refused: over_limit", "the global limit is used up for now", "a token in 350ms", "in 2s, if"},
+		},
+		"hard": {
+			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: hard, Remaining: 9},
+			&quoratev1.AllowResponse{Allowed: true, Why: quoratev1.Why_WHY_HELD},
+			[]string{"10/s burst 20, ceiling: hard", "allowed: held", "admitted, out of tokens that the node held"},
 		},
 		"in debt": {
 			&quoratev1.KeyRate{Namespace: "a", Limit: "b", Key: "k", Rule: rule, Remaining: -12},

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 func newLimitsDiffCommand() *cobra.Command {
@@ -170,7 +171,15 @@ func changeText(p palette, kind quoratev1.ChangeKind, f *quoratev1.FieldChange) 
 			*s = "not set"
 		}
 	}
-	return p.paint(red, before) + " -> " + p.paint(green, after)
+	text := p.paint(red, before) + " -> " + p.paint(green, after)
+	if f.Field == "rate" {
+		a, errA := quota.ParseRate(f.Before)
+		b, errB := quota.ParseRate(f.After)
+		if errA == nil && errB == nil && a.Same(b) {
+			text += ", which is the same rate"
+		}
+	}
+	return text
 }
 
 // fieldText makes a field's value, which is as in JSON, easier to read.

@@ -176,6 +176,9 @@ func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explan
 // known takes over what the status tells, unless flags say otherwise.
 func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
 	e.c.Nodes = len(st.Nodes)
+	for _, n := range st.Nodes {
+		e.c.Clients += int(n.Clients)
+	}
 	if e.c.Sync == 0 {
 		e.c.Sync = st.Sync.AsDuration()
 		e.c.Lease = st.Lease.AsDuration()

@@ -107,7 +107,7 @@ func elsewhere(root *cobra.Command, name string) string {
 
 // ownFlags names the flags of a command that has few.
 func ownFlags(cmd *cobra.Command) string {
-	const most = 8
+	const most = 9
 	var names []string
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" {

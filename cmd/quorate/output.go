@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/quorate/quorate/internal/jsontext"
 )
 
 // Forms of what a command prints. A command prints its own text or table, and JSON; the others
@@ -32,6 +34,10 @@ func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
 		}
 	}
 	slices.Sort(forms[len(own):])
+	var raw bool
+	if slices.Contains(forms, formCSV) {
+		cmd.Flags().BoolVar(&raw, "raw", false, "with -o csv: texts as they are; else what a spreadsheet would take for a formula has an apostrophe before it")
+	}
 	cmd.Flags().StringVarP(to, "output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
 	completeWords(cmd, "output", forms...)
 	next := cmd.RunE
@@ -39,6 +45,10 @@ func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
 		switch {
 		case !slices.Contains(forms, *to):
 			return usagef("--output %q: must be %s", *to, strings.Join(forms, " or "))
+		case raw && *to != formCSV:
+			return usagef("--raw: is for -o csv alone")
+		case raw && slices.Contains(own, formCSV):
+			return through(cmd, rawOut{cmd.OutOrStdout()}, args, next)
 		case slices.Contains(own, *to):
 			return next(cmd, args)
 		case *to == formYAML:
@@ -46,7 +56,7 @@ func outputFlag(cmd *cobra.Command, to *string, forms ...string) {
 			return through(cmd, &yamlOut{to: cmd.OutOrStdout()}, args, next)
 		}
 		*to = formTable
-		return through(cmd, &csvOut{to: cmd.OutOrStdout()}, args, next)
+		return through(cmd, &csvOut{to: cmd.OutOrStdout(), raw: raw}, args, next)
 	}
 }
 
@@ -94,6 +104,7 @@ func (y *yamlOut) document(value []byte) error {
 	if err != nil {
 		return err
 	}
+	text = jsontext.Escape(text) // plain double-quotes such strings, and YAML has the same escapes there
 	if y.any {
 		text = append([]byte("---\n"), text...)
 	}
@@ -111,7 +122,7 @@ func plain(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && notText11.MatchString(n.Value) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.Obeyed)) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
@@ -133,7 +144,14 @@ func (y *yamlOut) Close() error {
 type csvOut struct {
 	to  io.Writer
 	any bool
+	raw bool
 }
+
+// rawOut marks an output whose CSV is written without escaping formulas.
+type rawOut struct{ io.Writer }
+
+// Close implements io.Closer.
+func (rawOut) Close() error { return nil }
 
 // Write implements io.Writer.
 func (*csvOut) Write(p []byte) (int, error) { return len(p), nil }
@@ -148,5 +166,8 @@ func (c *csvOut) table(t *table) error {
 		}
 	}
 	c.any = true
+	if c.raw {
+		return t.writeCSV(rawOut{c.to})
+	}
 	return t.writeCSV(c.to)
 }

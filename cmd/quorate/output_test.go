@@ -129,6 +129,16 @@ func TestCSVOut(t *testing.T) {
 		t.Errorf("%v %q", err, b.String())
 	}
 	b.Reset()
+	tbl = newTable("KEY", "N")
+	tbl.row(cell("=evil()"), num(-5))
+	if err := tbl.write(&csvOut{to: &b}); err != nil || b.String() != "key,n\n'=evil(),-5\n" {
+		t.Errorf("%v %q", err, b.String())
+	}
+	b.Reset()
+	if err := tbl.write(&csvOut{to: &b, raw: true}); err != nil || b.String() != "key,n\n=evil(),-5\n" {
+		t.Errorf("%v %q", err, b.String())
+	}
+	b.Reset()
 	none := newTable("KEY")
 	if err := errors.Join(none.writeOr(&people, "no keys"), none.writeOr(&csvOut{to: &b}, "no keys")); err != nil || people.String() != "no keys\n" || b.String() != "key\n" {
 		t.Errorf("%v %q %q", err, people.String(), b.String())

@@ -36,6 +36,8 @@ func minutes(n int) (out []*quoratev1.HistoryPoint) {
 func TestPlanTables(t *testing.T) {
 	points := minutes(3)
 	points[2].Missing = []string{"n2"}
+	points[1].NeedlessRefusals, points[1].NeedlessRefusalsAtMost = 3, 3
+	points[2].NeedlessRefusalsAtMost = 2703
 	history := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Step: durationpb.New(time.Minute), Points: points, Total: &quoratev1.HistoryPoint{Attempted: 2100, Refused: 300, Peak: 40}, Coverage: covered}
 	outcome := func(least, most int64, exact bool) *quoratev1.WhatIfOutcome {
 		return &quoratev1.WhatIfOutcome{Rule: login, Attempted: 1000, RefusedAtLeast: least, RefusedAtMost: most, RefusedIfEven: most, RefusedLikely: most, Exact: exact}
@@ -146,7 +148,7 @@ func TestKeyHistory(t *testing.T) {
 		t.Errorf("%s", b.String())
 	}
 	b.Reset()
-	const row = "web,login,acme,1970-01-01T00:00:00Z,60,120,90,30,,,,2,,,,true,,7\n"
+	const row = "web,login,acme,1970-01-01T00:00:00Z,60,120,90,30,,,,,2,,,,true,,7\n"
 	if err := exported(&b, res, true); err != nil || !strings.HasSuffix(b.String(), "\n"+row) {
 		t.Errorf("%v %s\nwant %s", err, b.String(), row)
 	}

@@ -29,6 +29,7 @@ type protocols struct {
 	log   *slog.Logger
 	seen  seen // set by register
 	envoyFiles
+	open bool // authentication is off
 
 	closers []func()
 }
@@ -39,7 +40,7 @@ type seen func(d *quota.Decision, times uint64)
 func (s seen) once(d *quota.Decision) { s(d, 1) }
 
 // register adds those that are gRPC.
-func (p *protocols) register(srv *grpc.Server, count func(*quota.Decision, uint64)) {
+func (p *protocols) register(srv grpc.ServiceRegistrar, count func(*quota.Decision, uint64)) {
 	p.seen = count
 	quotaservice.Register(srv, p.node, p.seen.once)
 	if p.EnvoyRLS {
@@ -52,7 +53,7 @@ func (p *protocols) register(srv *grpc.Server, count func(*quota.Decision, uint6
 }
 
 // rlqs serves Envoy's rate limit quota service. Its decisions are made by the proxies.
-func (p *protocols) rlqs(srv *grpc.Server) {
+func (p *protocols) rlqs(srv grpc.ServiceRegistrar) {
 	if p.EnvoyRLQS {
 		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
 		p.closers = append(p.closers, s.Close)
@@ -75,7 +76,7 @@ func (p *protocols) gubernator(count seen) *gubernator.Server {
 		return nil
 	}
 	return gubernator.New(p.node, gubernator.Options{
-		Seen: count.once, May: api.PermittedTo,
+		Seen: count.once, May: api.PermittedTo, Addresses: p.open,
 		Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,9 +170,11 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 }
 
 func printGroups(w io.Writer, res *quoratev1.TopRatesResponse) error {
-	tbl := newTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING")
+	titles, needless := needlessColumns(w, res.Groups)
+	tbl := newTable(slices.Concat([]string{"GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles, []string{"REMAINING"})...)
 	for _, g := range res.Groups {
-		tbl.row(orNothing(g.Value), num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), partCell(g.Utilisation), num(g.Attempted), num(g.Admitted), num(g.Refused), num(g.Remaining))
+		row := []string{orNothing(g.Value), num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), partCell(g.Utilisation), num(g.Attempted), num(g.Admitted), num(g.Refused)}
+		tbl.row(append(append(row, needless(g)...), num(g.Remaining))...)
 	}
 	if err := tbl.write(w); err != nil {
 		return err
@@ -201,13 +204,48 @@ func unrefused(limits []*quoratev1.LimitError) string {
 }
 
 func printRates(w io.Writer, res *quoratev1.TopRatesResponse) error {
-	tbl := newTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", "REMAINING", "NODES", "RANGE", "LEADER")
+	titles, needless := needlessColumns(w, res.Keys)
+	tbl := newTable(slices.Concat([]string{"LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles,
+		[]string{"REMAINING", "NODES", "RANGE", "LEADER"})...)
 	for _, k := range res.Keys {
-		tbl.row(k.Namespace+"/"+k.Limit, cell(k.Key), ruleText(k.Rule)+" "+word(k.Rule.GetCeiling())+shadowMark(k.Rule),
+		row := []string{
+			k.Namespace + "/" + k.Limit, cell(k.Key), ruleText(k.Rule) + " " + word(k.Rule.GetCeiling()) + shadowMark(k.Rule),
 			perSecond(k.Rate), perSecond(k.Demand), partCell(k.Utilisation), num(k.Attempted), num(k.Admitted), num(k.Refused),
-			num(k.Remaining), num(k.Members), num(k.Range), orNothing(k.Leader))
+		}
+		tbl.row(append(append(row, needless(k)...), num(k.Remaining), num(k.Members), num(k.Range), orNothing(k.Leader))...)
 	}
 	return tbl.writeOr(w, "no traffic")
+}
+
+// refusals has what was refused without need, in tokens: leaders do not see every moment, so it is
+// between two bounds.
+type refusals interface {
+	GetNeedlessRefusals() float64
+	GetNeedlessRefusalsAtMost() float64
+}
+
+// needlessColumns returns the titles of the columns about needless refusals, and their cells: one
+// column in a table, none if it would have zeros only; in CSV, where columns stay, one for each bound.
+func needlessColumns[T refusals](w io.Writer, rows []T) (titles []string, cells func(T) []string) {
+	if _, csv := w.(*csvOut); csv {
+		return []string{"NEEDLESS", "NEEDLESS AT MOST"}, func(r T) []string {
+			return []string{tokenRate(r.GetNeedlessRefusals()), tokenRate(max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()))}
+		}
+	}
+	if !slices.ContainsFunc(rows, func(r T) bool { return max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()) > 0 }) {
+		return nil, func(T) []string { return nil }
+	}
+	return []string{"NEEDLESS"}, func(r T) []string { return []string{needlessCell(r)} }
+}
+
+// needlessCell prints needless refusals as a range: leaders do not see every moment, so only a lower and
+// an upper bound are known.
+func needlessCell(r refusals) string {
+	least, most := r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()
+	if most <= least {
+		return tokenRate(least)
+	}
+	return tokenRate(least) + " to " + tokenRate(most)
 }
 
 // partCell is a part, which people see in per cent.

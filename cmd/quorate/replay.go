@@ -50,7 +50,8 @@ and compare its decisions with one ideal central token bucket per key.
 Every request of the log is one check of cost 1. It is sent at its moment in the
 log divided by --speed, whether or not earlier ones have been answered, to the
 nodes in turn or, with --skew, by weights. Lines out of order are sorted by time
-first, lines that cannot be read are counted and left out.
+first, lines that cannot be read are counted and left out, and so are those of a
+time before 1990 or in the future. A log may be packed with gzip.
 
 --limits replaces all limits of the cluster before the replay.
 
@@ -84,7 +85,7 @@ few round trips, as on real nodes.`,
 	}
 	r.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&r.log, "log", "", "access log in combined format, - for standard input (required)")
+	f.StringVar(&r.log, "log", "", "access log in combined format, plain or packed with gzip, - for standard input (required)")
 	f.StringVar(&r.limits, "limits", "", "limit file to apply first; without it, the cluster's limits as they are")
 	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required without --virtual)")
 	f.StringVar(&r.key, "key", "ip", "what to count for: "+strings.Join(keyNames(), ", "))
@@ -115,7 +116,7 @@ func (r *replayer) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := r.read(cmd.InOrStdin()); err != nil {
+	if err := r.read(ctx, cmd.InOrStdin()); err != nil {
 		return err
 	}
 	if r.limits != "" {
@@ -193,7 +194,8 @@ func checkLimitFlag(s string) (quota.LimitName, error) {
 	return n, nil
 }
 
-func (r *replayer) read(stdin io.Reader) error {
+// read reads the log. Standard input may never end, so read returns when ctx ends.
+func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 	in := stdin
 	if r.log != "-" {
 		f, err := os.Open(r.log)
@@ -203,8 +205,17 @@ func (r *replayer) read(stdin io.Reader) error {
 		defer f.Close() //nolint:errcheck // only read
 		in = f
 	}
-	if err := r.access.read(in, keyOf[r.key], r.prefix); err != nil {
-		return fmt.Errorf("%s: %w", r.log, err)
+	done := make(chan error, 1)
+	go func() { done <- r.access.read(in, keyOf[r.key], r.prefix) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.log, err)
+		}
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // even if reading has ended too
+		return errors.New("interrupted while the log was read")
 	}
 	if len(r.access.requests) == 0 {
 		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, firstBad(r.access.badShown))

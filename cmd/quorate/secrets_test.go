@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -180,6 +181,11 @@ func TestNoSecretIsShown(t *testing.T) {
 	if err != nil || !strings.Contains(string(auditLog), "CreateToken") {
 		t.Errorf("the audit log: %v", err)
 	}
+	attempts, err := os.ReadFile(audit.AttemptsPath(filepath.Join(s.dir, auditFile)))
+	if err != nil {
+		t.Error(err)
+	}
+	outputs["the audit log of attempts"] = string(attempts)
 	outputs["the audit log"], outputs["the log"] = string(auditLog), s.log.String()
 	for where, text := range outputs {
 		for what, secret := range secrets {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/gcpace"
 	"github.com/quorate/quorate/internal/logs"
+	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
 	"github.com/quorate/quorate/internal/tracing"
@@ -155,7 +157,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	cfg := nodeConfig(settings)
 	cfg.Tracer = tracer
 	back := []func(){away(ports.http), away(ports.grpc)}
-	err = o.enter(ctx, &settings, strict, sec, &cfg, log)
+	err = o.enter(ctx, &settings, strict, sec, &cfg, ports.peer, log)
 	for _, stop := range back {
 		stop()
 	}
@@ -204,7 +206,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 // enter lets a node in that has no data yet: it joins, if the settings say where,
 // and otherwise makes the cluster.
-func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, sec *security, cfg *cluster.Config, log *slog.Logger) error {
+func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, sec *security, cfg *cluster.Config, peers net.Listener, log *slog.Logger) error {
 	_, err := os.Stat(filepath.Join(s.Data, "node.json"))
 	switch {
 	case err == nil || len(s.Join) == 0: // it has been here before, or makes the cluster
@@ -219,7 +221,12 @@ func (o *serveOptions) enter(ctx context.Context, s *config.Node, strict bool, s
 	if token == "" && (!sec.on() || sec.store.Empty()) {
 		return usagef("--token-file: is missing; \"quorate join-token create\" on a member makes a token")
 	}
-	j := &joiner{settings: s, strict: strict, sec: sec, token: token, log: log}
+	here := &presence{}
+	if sec.on() && !sec.store.Empty() {
+		here.own = sec.store.ServerConfig(pki.PeerPort)
+	}
+	defer here.present(peers)()
+	j := &joiner{settings: s, strict: strict, sec: sec, token: token, here: here, log: log}
 	ctx, span := cfg.Tracer.Start(ctx, "quorate.node.join")
 	span.Text("quorate.node", string(s.Node))
 	res, err := j.run(metadata.AppendToOutgoingContext(ctx, tracing.Header, cfg.Tracer.Parent(ctx)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/health"
 )
 
 // statusFlags are the flags of status.
@@ -34,14 +35,18 @@ ready, what is wrong with them, and how far behind the replicas of the ranges
 are that they lead (LAG, in log entries).
 
 The first line begins with "healthy", with "changing" while replicas move or
-nodes drain, with "degraded" when something is broken and everything is still
-served, with "draining" while a node gives back what it leads and ranges miss
-a leader for that, or with "not ready". The command succeeds in any case; with
---check it ends with exit code 1 unless the cluster is healthy or changing.
+nodes drain, with "degraded" when everything is still served and something is
+broken or the loss of one more node would stop ranges, with "draining" while a
+node gives back what it leads and ranges miss a leader for that, or with
+"not ready" when each node that answers is not ready, or sees no leader of some
+range. A cluster whose settings ask for one replica is "unreplicated" where it
+would be healthy. The command succeeds in any case; with --check it ends with
+exit code 1 unless the cluster is healthy, unreplicated or changing.
 
 In JSON and YAML that word is "health" and the rest of the line "health_text";
-"ready" of a node is what it says itself, and is missing where it does not answer;
-"ready" of the whole says that at least one node is.`,
+"ready" of a node says that it decides, as it says itself, and is missing where
+it does not answer; "ready" of the whole says that at least one node is, and
+"leaderless" which groups have no leader, if each node that answers misses some.`,
 		Example: fmt.Sprintf(`  %[1]s
   %[1]s --ranges --addr 127.0.0.1:7422
   %[1]s --check -o json | jq '.health, (.nodes[] | {id, ready, reason})'`, path),
@@ -52,7 +57,7 @@ In JSON and YAML that word is "health" and the rest of the line "health_text";
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.all, "ranges", false, "print all ranges")
-	cmd.Flags().BoolVar(&o.check, "check", false, "end with exit code 1 unless the cluster is healthy or changing")
+	cmd.Flags().BoolVar(&o.check, "check", false, "end with exit code 1 unless the cluster is healthy, unreplicated or changing")
 	outputFlag(cmd, &o.output, "table", "json")
 	return cmd
 }
@@ -63,14 +68,14 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	list := askOthers(cmd.Context(), &o.targets, st)
-	v := verdictOf(st, list...)
+	v := health.Of(st, list...)
 	if o.output == "json" {
 		addVerdict(st, list, v)
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
 	} else {
 		err = printStatus(cmd.OutOrStdout(), colours(cmd), st, list, v, o.all)
 	}
-	if err == nil && o.check && !v.fine() {
+	if err == nil && o.check && !v.Fine() {
 		return no()
 	}
 	return err
@@ -85,8 +90,8 @@ func getStatus(ctx context.Context, t *targets) (*quoratev1.GetStatusResponse, e
 	return st, err
 }
 
-func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, list []said, v verdict, all bool) error {
-	fmt.Fprintf(w, "%s: %s\n\n", p.paint(v.colour(), v.word), v.text)
+func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) error {
+	fmt.Fprintf(w, "%s: %s\n\n", p.paint(colourOf(v), v.Word), v.Text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		orDash(st.Cluster), orDash(st.Node), orDash(st.Version), orDash(st.MetaLeader), st.LimitsVersion)
 	nodes := newTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
@@ -101,14 +106,16 @@ func printStatus(w io.Writer, p palette, st *quoratev1.GetStatusResponse, list [
 	return printRanges(w, st, all)
 }
 
-// printSaid prints a line for each node that says it is not ready, or says nothing.
-func printSaid(w io.Writer, list []said) {
+// printSaid prints a line for each node that is not ready, sees a group without a leader, or does not answer.
+func printSaid(w io.Writer, list []health.Said) {
 	for _, s := range list {
 		switch {
-		case s.fault != "":
-			fmt.Fprintf(w, "%s: does not answer %s\n", show(s.node), printable(s.fault))
-		case s.reason != "":
-			fmt.Fprintf(w, "%s: not ready: %s\n", show(s.node), printable(s.reason))
+		case s.Fault != "":
+			fmt.Fprintf(w, "%s: does not answer %s\n", show(s.Node), printable(s.Fault))
+		case s.Reason != "":
+			fmt.Fprintf(w, "%s: not ready: %s\n", show(s.Node), printable(s.Reason))
+		case s.Leaderless != "":
+			fmt.Fprintf(w, "%s: %s\n", show(s.Node), printable(s.Leaderless))
 		}
 	}
 }
@@ -121,7 +128,7 @@ func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
 	}
 }
 
-// stateWord is what is wanted of a node; a node of before there were states is active.
+// stateWord returns the desired state of a node; active while the membership is unknown.
 func stateWord(n *quoratev1.NodeStatus) string {
 	if n.State == quoratev1.NodeState_NODE_STATE_UNSPECIFIED {
 		return word(quoratev1.NodeState_NODE_STATE_ACTIVE)

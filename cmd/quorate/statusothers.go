@@ -11,18 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/internal/health"
 )
 
 // othersTime bounds the wait for what other nodes know.
 const othersTime = time.Second
-
-// said is what a node itself says of its readiness.
-type said struct {
-	node   string
-	reason string // why it is not ready; "" if it is
-	fault  string // why it says nothing; "" if it does
-}
 
 // asked is where one node is asked; node is "" where that is not known before it answers.
 type asked struct{ node, addr string }
@@ -30,10 +23,10 @@ type asked struct{ node, addr string }
 // askOthers asks the other nodes, all at once, and adds what they know of themselves to the
 // status. It returns what each node says of its own readiness, the first one included, in
 // the order of the names.
-func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse) []said {
+func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse) []health.Said {
 	ctx, cancel := context.WithTimeout(ctx, othersTime)
 	defer cancel()
-	list := []said{{node: st.Node, reason: whyUnready(st)}}
+	list := []health.Said{health.SaidBy(st)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, a := range otherAddresses(t, st) {
@@ -44,14 +37,14 @@ func askOthers(ctx context.Context, t *targets, st *quoratev1.GetStatusResponse)
 			switch {
 			case err == nil && other.Cluster == st.Cluster && !told(list, other.Node):
 				addOwn(st, other)
-				list = append(list, said{node: other.Node, reason: whyUnready(other)})
+				list = append(list, health.SaidBy(other))
 			case err != nil && a.node != "":
-				list = append(list, said{node: a.node, fault: "at " + a.addr + ": " + status.Convert(err).Message()})
+				list = append(list, health.Said{Node: a.node, Fault: "at " + a.addr + ": " + status.Convert(err).Message()})
 			}
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(list, func(a, b said) int { return strings.Compare(a.node, b.node) })
+	slices.SortFunc(list, func(a, b health.Said) int { return strings.Compare(a.Node, b.Node) })
 	return list
 }
 
@@ -63,16 +56,8 @@ func statusAt(ctx context.Context, t *targets, addr string) (st *quoratev1.GetSt
 	return st, err
 }
 
-// whyUnready is why a node says that it is not ready.
-func whyUnready(st *quoratev1.GetStatusResponse) string {
-	if st.Ready || st.Reason != "" {
-		return st.Reason
-	}
-	return "it does not say why"
-}
-
-func told(list []said, node string) bool {
-	return slices.ContainsFunc(list, func(s said) bool { return s.node == node })
+func told(list []health.Said, node string) bool {
+	return slices.ContainsFunc(list, func(s health.Said) bool { return s.Node == node })
 }
 
 // otherAddresses are where other nodes than the one that answered are asked, also those
@@ -105,30 +90,4 @@ func addOwn(st, other *quoratev1.GetStatusResponse) {
 			r.Lag = other.Ranges[i].Lag
 		}
 	}
-}
-
-// unready are those that say they are not.
-func unready(list []said) (out []said) {
-	for _, s := range list {
-		if s.reason != "" {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// givesBack names a node that gives back what it leads, because it stops or is drained; ""
-// if there is none. While it does, ranges are without a leader for moments.
-func givesBack(st *quoratev1.GetStatusResponse, list []said) string {
-	for _, s := range list {
-		if s.reason == cluster.Stopping {
-			return s.node
-		}
-	}
-	for _, n := range st.Nodes {
-		if n.State == quoratev1.NodeState_NODE_STATE_DRAINING && n.Leads > 0 {
-			return n.Id
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/health"
 )
 
 const (
@@ -16,10 +17,10 @@ const (
 
 // printRanges prints the ranges that are not as they should be, or all of them.
 func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
-	up := connected(st)
+	up := health.Connected(st)
 	var list []*quoratev1.RangeStatus
 	for _, r := range st.Ranges {
-		if all || odd(r, up) {
+		if all || health.Odd(r, up) {
 			list = append(list, r)
 		}
 	}
@@ -71,12 +72,12 @@ func trouble(r *quoratev1.RangeStatus, up map[string]bool) string {
 	switch {
 	case r.Leader == "":
 		return "without a leader"
-	case moves(r):
+	case health.Moves(r):
 		return "to change"
 	case len(away) > 0:
 		return "without " + strings.Join(away, ", ")
 	}
-	return fmt.Sprintf("with a voter more than %d entries behind", muchLag)
+	return fmt.Sprintf("with a voter more than %d entries behind", health.MuchLag)
 }
 
 // runs prints rising numbers, such as "0-15, 17 and 3 more".

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/quorate/quorate/internal/history/export"
 )
 
 // table prints columns, two blanks apart; a column whose cells all look like
@@ -85,13 +87,17 @@ func (t *table) writeCSV(w io.Writer) error {
 		header[i] = strings.ReplaceAll(strings.ToLower(programCell(h)), " ", "_")
 	}
 	out := csv.NewWriter(w)
+	text := export.Cell // a spreadsheet could run a key as a formula
+	if _, raw := w.(rawOut); raw {
+		text = func(s string) string { return s }
+	}
 	if strings.Join(header, "") != "" {
 		_ = out.Write(header) // its error stays for Error
 	}
 	for _, r := range t.rows[1:] {
 		cells := make([]string, len(r))
 		for i, c := range r {
-			cells[i] = programCell(c)
+			cells[i] = text(programCell(c))
 		}
 		_ = out.Write(cells)
 	}

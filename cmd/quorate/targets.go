@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,8 +16,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -103,7 +106,7 @@ func (t *targets) dial(addr string) (*grpc.ClientConn, error) {
 		return nil, err
 	}
 	return grpc.NewClient("passthrough:///"+addr, append(creds,
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithUnaryInterceptor(noteSent),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
@@ -119,7 +122,11 @@ func (t *targets) call(ctx context.Context, f func(context.Context, *grpc.Client
 	}
 	var last, said error
 	for _, addr := range addrs {
-		if last = t.callOne(ctx, addr, f); last == nil || status.Code(last) != codes.Unavailable && !unreachable(last) || ctx.Err() != nil {
+		last = t.callOne(ctx, addr, f)
+		if errors.Is(last, errMayBeDone) {
+			return &exitError{last, exitUnreachable}
+		}
+		if last == nil || status.Code(last) != codes.Unavailable && !unreachable(last) || ctx.Err() != nil {
 			break
 		}
 		if said == nil && !unreachable(last) {
@@ -203,4 +210,27 @@ func unreachable(err error) bool {
 		}
 	}
 	return true
+}
+
+// errMayBeDone says that a call was sent and not answered, and is not made at another node, since that
+// could do it twice.
+var errMayBeDone = errors.New("it may have been carried out; look before you repeat it")
+
+// doneTwice are the calls whose repetition does more: a reset forgets what was used meanwhile, a token
+// is one too many, a rotation goes on to its next step.
+var doneTwice = map[string]bool{
+	quoratev1.KeyService_ResetKey_FullMethodName:            true,
+	quoratev1.SecurityService_CreateToken_FullMethodName:    true,
+	quoratev1.ClusterService_CreateJoinToken_FullMethodName: true,
+	quoratev1.ClusterService_RotateAuthority_FullMethodName: true,
+}
+
+// noteSent marks the error of such a call if a node got it.
+func noteSent(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var sent peer.Peer
+	err := invoke(ctx, method, req, res, conn, append(opts, grpc.Peer(&sent))...)
+	if err != nil && doneTwice[method] && sent.Addr != nil && unreachable(err) {
+		return fmt.Errorf("%w: %w", errMayBeDone, err)
+	}
+	return err
 }

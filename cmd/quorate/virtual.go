@@ -67,7 +67,7 @@ func (r *replayer) runVirtual(cmd *cobra.Command) error {
 	if r.limit == "" {
 		r.access.byRoute = map[route]int32{}
 	}
-	if err := r.read(cmd.InOrStdin()); err != nil {
+	if err := r.read(cmd.Context(), cmd.InOrStdin()); err != nil {
 		return err
 	}
 	rep := newVirtualReport(r)
@@ -186,7 +186,7 @@ func (r *replayer) simulate(ctx context.Context, l *quota.Limit) (out []decision
 	sim.Run(sim.Scenario{
 		Seed: r.seed, Nodes: r.nodes, Sync: r.sync, Delay: r.delay, Limit: enforced, Hop: r.grantWait,
 		Start: quota.Time(first.UnixNano()), Skew: -1, // windows are those of the log's own time
-		Requests: r.arrivals(ctx, l), // the run ends with them, so it ends soon when it is interrupted
+		Requests: r.arrivals(ctx, l), Stopped: func() bool { return ctx.Err() != nil },
 		Decided: func(at time.Duration, _ int, key string, d quota.Decision, _ bool) {
 			out = append(out, decision{key: keys[key], moment: at, cost: 1, allowed: d.Allowed, why: d.Why, tier: int16(d.Tier), valid: true})
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -131,7 +132,7 @@ func TestVirtualAlone(t *testing.T) {
 func TestVirtualInterrupted(t *testing.T) {
 	const line = `192.0.2.1 - - [01/Jan/%d:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
 	file := filepath.Join(t.TempDir(), "access.log")
-	if err := os.WriteFile(file, fmt.Appendf(nil, line+line, 1970, 2100), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, line+line, 1990, 2025), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -245,5 +246,67 @@ func TestTierText(t *testing.T) {
 		if got := tierText(&tier); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestLogsAsTheyAre checks that a pause of a year in a log takes no time to replay, that lines with
+// implausible times are reported and skipped, and that gzip and a byte order mark are accepted.
+func TestLogsAsTheyAre(t *testing.T) {
+	line := func(at string) string {
+		return fmt.Sprintf("10.0.0.1 - - [%s +0000] \"GET /a HTTP/1.1\" 200 5 \"-\" \"x\"\n", at)
+	}
+	const day = "17/May/2015:10:05:03"
+	two := line(day) + line("17/May/2015:10:05:04")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte("\ufeff" + two)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		log  string
+		code int
+		want []string
+	}{
+		"years between":     {line("17/May/1995:10:05:03") + two, exitOK, []string{"3 requests of 1 keys (ip), 1995-05-17 10:05:03 to 2015-05-17 10:05:04 UTC", "admitted     3"}},
+		"the epoch":         {two + line("01/Jan/1970:00:00:00"), exitOK, []string{"2 requests of 1 keys", "1, left out (line 3: time 1970-01-01T00:00:00Z: is before 1990"}},
+		"the year 1":        {two + line("01/Jan/0001:00:00:00"), exitOK, []string{"2015-05-17 10:05:03 to 2015-05-17", "line 3: time 0001-01-01T00:00:00Z"}},
+		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exitOK, []string{"2 requests of 1 keys", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
+		"a byte order mark": {"\ufeff" + two, exitOK, []string{"2 requests of 1 keys"}},
+		"gzip":              {packed.String(), exitOK, []string{"2 requests of 1 keys"}},
+		"zstd":              {"\x28\xb5\x2f\xfd and more", exitFault, []string{"is packed with zstd; unpack it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "access.log")
+			if err := os.WriteFile(path, []byte(tt.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, messages, code := virtually(t, "--log "+path+" --limits testdata/virtual.yaml --limit web/per_client")
+			if tt.code == exitOK && code != exitOK || tt.code != exitOK && code == exitOK {
+				t.Errorf("exit code %d", code)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(out+messages, w) {
+					t.Errorf("%s%s\nlacks %q", out, messages, w)
+				}
+			}
+		})
+	}
+}
+
+// TestReplayIsInterrupted checks that an interrupt ends a command that waits for more input.
+func TestReplayIsInterrupted(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rep := &replayer{log: "-", key: "ip"}
+	done := make(chan error, 1)
+	go func() { done <- rep.read(ctx, r) }()
+	cancel()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Error(err)
 	}
 }

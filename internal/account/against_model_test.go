@@ -138,18 +138,26 @@ func checkIndexes(t *testing.T, s *Store) {
 	check(t, "index of requests", requests, s.applied.Len())
 	check(t, "index of requests", requests, s.appliedExpiry.Len())
 	check(t, "index of what ended", s.endedOrder.Len(), s.ended.Len())
-	held, reservedRequests, pending := 0, 0, 0
+	held, reservedRequests, reservedAccounts := 0, 0, 0
 	s.txs.Scan(func(x *txn) bool {
-		if x.part != nil {
-			held += len(x.part.records)
-			if x.part.id != "" {
+		keys, made := map[string]bool{}, map[string]bool{}
+		for _, p := range x.parts {
+			for _, r := range p.records {
+				keys[r.key] = true
+				if _, ok := s.accounts.Get(&record{key: r.key}); !ok {
+					made[r.key] = true
+				}
+			}
+			if p.id != "" {
 				reservedRequests++
 			}
-			pending++
 		}
+		held += len(keys)
+		reservedAccounts += len(made)
 		return true
 	})
 	check(t, "holds", s.holds.Len(), held)
 	check(t, "reserved requests", s.reserved.requests, reservedRequests)
+	check(t, "reserved accounts", s.reserved.accounts, reservedAccounts)
 	check(t, "pending", len(s.pending), reservedRequests)
 }

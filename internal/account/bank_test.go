@@ -22,6 +22,7 @@ type bank struct {
 	moves    []*move
 	names    byte
 	restored int
+	joined   int // moves that were committed with another one
 }
 
 // letter is a command on its way to a range. Nobody may be there to read the answer.
@@ -39,12 +40,14 @@ type move struct {
 	delta    map[string]int64
 	answered bool
 	attempt  *attempt // the living one
+	alone    bool     // its coordinators do not join it with others any more
 }
 
 // attempt is one coordinator.
 type attempt struct {
 	tx       Tx
-	m        *move
+	moves    []*move // between the same ranges
+	at       [2]quota.RangeID
 	parts    [2]*Outcome
 	decided  bool
 	finished bool
@@ -66,9 +69,16 @@ func newBank(t *testing.T, seed uint64) *bank {
 	return b
 }
 
-func (b *bank) newMove() {
+// newMoves makes moves between two ranges: some go together.
+func (b *bank) newMoves() {
 	from := quota.RangeID(b.IntN(3))
 	to := (from + 1 + quota.RangeID(b.IntN(2))) % 3
+	for range 1 + b.IntN(4) {
+		b.newMove(from, to)
+	}
+}
+
+func (b *bank) newMove(from, to quota.RangeID) {
 	units := 1 + b.Int64N(50)
 	one, two := bankAccount(from, b.IntN(bankAccounts)), bankAccount(to, b.IntN(bankAccounts))
 	ops := []Op{op(one, -units, nil).with(IgnorePolicyBounds), op(two, units, nil).with(IgnorePolicyBounds)}
@@ -82,13 +92,23 @@ func (b *bank) newMove() {
 	b.moves = append(b.moves, m)
 }
 
-// start makes a new attempt at a move.
+// start makes a new attempt at a move, and at others that can go with it.
 func (b *bank) start(m *move) {
 	b.names++
-	a := &attempt{tx: Tx{ID: TxID{b.names, byte(b.Uint32()), byte(b.Uint32()), byte(b.Uint32())}, Home: m.at[0]}, m: m}
+	a := &attempt{tx: Tx{ID: TxID{b.names, byte(b.Uint32()), byte(b.Uint32()), byte(b.Uint32())}, Home: m.at[0]}, moves: []*move{m}, at: m.at}
 	m.attempt = a
-	b.send(letter{m.at[0], Command{Begin: &Begin{Tx: a.tx.ID, Home: a.tx.Home, Others: []quota.RangeID{m.at[1]}, Part: *m.request[0]}}, a.reply(0)})
-	b.send(letter{m.at[1], Command{Prepare: &Prepare{Tx: a.tx, Part: *m.request[1]}}, a.reply(1)})
+	var more [2][]Request
+	for _, o := range b.moves {
+		if !m.alone && !o.alone && !o.answered && o.attempt == nil && o.at == m.at {
+			o.attempt = a
+			a.moves = append(a.moves, o)
+			for i := range more {
+				more[i] = append(more[i], *o.request[i])
+			}
+		}
+	}
+	b.send(letter{m.at[0], Command{Begin: &Begin{Tx: a.tx.ID, Home: a.tx.Home, Others: []quota.RangeID{m.at[1]}, Part: *m.request[0], More: more[0]}}, a.reply(0)})
+	b.send(letter{m.at[1], Command{Prepare: &Prepare{Tx: a.tx, Part: *m.request[1], More: more[1]}}, a.reply(1)})
 }
 
 // reply keeps the first answer.
@@ -123,17 +143,17 @@ func (b *bank) deliver() {
 
 // step lets one coordinator do what comes next.
 func (b *bank) step(a *attempt) {
-	m := a.m
-	if a.parts[0] != nil && a.parts[0].Code == Repeated {
-		if len(a.parts[0].Results) != 2 {
-			b.t.Errorf("%s: the answer to the repetition has %d results", m.id, len(a.parts[0].Results))
-		}
+	if m := a.moves[0]; len(a.moves) == 1 && a.parts[0] != nil && a.parts[0].Code == Repeated {
+		b.checkAnswer(m, a.parts[0].Results)
 		m.answered = true
 	}
 	if a.parts[0] == nil || a.parts[1] == nil {
 		return
 	}
 	if a.parts[0].Code != Done || a.parts[1].Code != Done {
+		for _, m := range a.moves {
+			m.alone = m.alone || a.parts[0].Code == Repeated
+		}
 		b.end(a, false)
 		return
 	}
@@ -141,24 +161,48 @@ func (b *bank) step(a *attempt) {
 		return
 	}
 	a.decided = true
-	results := []Result{a.parts[0].Results[0], a.parts[1].Results[0]}
-	b.send(letter{a.tx.Home, Command{Decide: &Decide{Tx: a.tx.ID, Commit: true, Results: results}}, func(o Outcome) {
+	d := &Decide{Tx: a.tx.ID, Commit: true}
+	for i, m := range a.moves {
+		results := []Result{a.parts[0].Results[i], a.parts[1].Results[i]}
+		b.checkAnswer(m, results)
+		if i == 0 {
+			d.Results = results
+		} else {
+			d.More = append(d.More, results)
+		}
+	}
+	b.send(letter{a.tx.Home, Command{Decide: d}, func(o Outcome) {
 		switch o.Code {
 		case Done, Committed:
-			m.answered = true
+			for _, m := range a.moves {
+				m.answered = true
+			}
+			b.joined += len(a.moves) - 1
 			b.end(a, true)
 		case Aborted:
 			b.end(a, false)
 		default:
-			b.t.Errorf("%s: decide: %+v", m.id, o)
+			b.t.Errorf("%s: decide: %+v", a.moves[0].id, o)
 		}
 	}})
 }
 
+// checkAnswer checks that an answer is to that move.
+func (b *bank) checkAnswer(m *move, results []Result) {
+	b.t.Helper()
+	for i := range results {
+		if got, want := results[i].New-results[i].Previous, m.delta[m.request[i].Ops[0].Account.Name]; got != want || len(results) != 2 {
+			b.t.Errorf("%s: operation %d of %d has changed its account by %d, want %d of 2", m.id, i, len(results), got, want)
+		}
+	}
+}
+
 // end finishes an attempt, and lets the client try again.
 func (b *bank) end(a *attempt, commit bool) {
-	if a.m.attempt == a {
-		a.m.attempt = nil
+	for _, m := range a.moves {
+		if m.attempt == a {
+			m.attempt = nil
+		}
 	}
 	if a.finished {
 		return
@@ -167,7 +211,7 @@ func (b *bank) end(a *attempt, commit bool) {
 	if !commit {
 		b.send(letter{a.tx.Home, Command{Decide: &Decide{Tx: a.tx.ID}}, nil})
 	}
-	b.send(letter{a.m.at[1], Command{Finish: &Finish{Tx: a.tx.ID, Commit: commit}}, func(Outcome) {
+	b.send(letter{a.at[1], Command{Finish: &Finish{Tx: a.tx.ID, Commit: commit}}, func(Outcome) {
 		b.send(letter{a.tx.Home, Command{Forget: &a.tx.ID}, nil})
 	}})
 }
@@ -212,12 +256,15 @@ func (b *bank) decidedChange(s *Store, h hold) int64 {
 	if p, known := b.ranges[h.tx.Home].View().Decision(h.tx.ID); !known || !p.Commit {
 		return 0
 	}
-	for _, r := range s.tx(h.tx.ID).part.records {
-		if r.key == h.key {
-			return r.balance - s.find(h.key).balance
+	var change int64
+	for _, p := range s.tx(h.tx.ID).parts {
+		for _, r := range p.records {
+			if r.key == h.key {
+				change = r.balance - s.find(h.key).balance
+			}
 		}
 	}
-	return 0
+	return change
 }
 
 func (b *bank) checkTotal(when string) {
@@ -230,7 +277,7 @@ func (b *bank) checkTotal(when string) {
 func (b *bank) turn() {
 	switch n := b.IntN(20); {
 	case n == 0 && len(b.moves) < 40:
-		b.newMove()
+		b.newMoves()
 	case n == 1:
 		b.look(quota.RangeID(b.IntN(3)))
 	case n == 2:
@@ -300,8 +347,8 @@ func (b *bank) settle() {
 		checkIndexes(b.t, s)
 		check(b.t, "transactions left", s.Stats().Transactions, 0)
 	}
-	if len(b.moves) < 20 || b.restored == 0 {
-		b.t.Errorf("%d moves, %d restarts: too few", len(b.moves), b.restored)
+	if len(b.moves) < 20 || b.restored == 0 || b.joined == 0 {
+		b.t.Errorf("%d moves, %d restarts, %d moves together with others: too few", len(b.moves), b.restored, b.joined)
 	}
 }
 

@@ -74,14 +74,15 @@ func (e *encoder) command(c *Command) *raftlogv1.AccountCommand {
 	case c.Begin != nil:
 		return &raftlogv1.AccountCommand{Change: &raftlogv1.AccountCommand_Begin{Begin: &raftlogv1.StoredBegin{
 			Tx: c.Begin.Tx[:], Home: uint32(c.Begin.Home), Others: encodeRanges(c.Begin.Others), Part: e.request(&c.Begin.Part),
+			More: e.requests(c.Begin.More),
 		}}}
 	case c.Prepare != nil:
 		return &raftlogv1.AccountCommand{Change: &raftlogv1.AccountCommand_Prepare{Prepare: &raftlogv1.StoredPrepare{
-			Tx: c.Prepare.Tx.ID[:], Home: uint32(c.Prepare.Tx.Home), Part: e.request(&c.Prepare.Part),
+			Tx: c.Prepare.Tx.ID[:], Home: uint32(c.Prepare.Tx.Home), Part: e.request(&c.Prepare.Part), More: e.requests(c.Prepare.More),
 		}}}
 	case c.Decide != nil:
 		return &raftlogv1.AccountCommand{Change: &raftlogv1.AccountCommand_Decide{Decide: &raftlogv1.StoredDecide{
-			Tx: c.Decide.Tx[:], Commit: c.Decide.Commit, Results: encodeResults(c.Decide.Results),
+			Tx: c.Decide.Tx[:], Commit: c.Decide.Commit, Results: encodeResults(c.Decide.Results), More: encodeAnswers(c.Decide.More),
 		}}}
 	case c.Finish != nil:
 		return &raftlogv1.AccountCommand{Change: &raftlogv1.AccountCommand_Finish{Finish: &raftlogv1.StoredFinish{
@@ -93,6 +94,14 @@ func (e *encoder) command(c *Command) *raftlogv1.AccountCommand {
 		return &raftlogv1.AccountCommand{Change: &raftlogv1.AccountCommand_Collect{Collect: &raftlogv1.StoredCollect{Max: int64(c.Collect.Max)}}}
 	}
 	return nil
+}
+
+func (e *encoder) requests(list []Request) []*raftlogv1.StoredRequest {
+	out := make([]*raftlogv1.StoredRequest, len(list))
+	for i := range list {
+		out[i] = e.request(&list[i])
+	}
+	return out
 }
 
 func (e *encoder) request(r *Request) *raftlogv1.StoredRequest {
@@ -212,6 +221,25 @@ func decodeResults(list []*raftlogv1.StoredOpResult) ([]Result, error) {
 	return out, nil
 }
 
+func encodeAnswers(list [][]Result) []*raftlogv1.StoredAnswer {
+	out := make([]*raftlogv1.StoredAnswer, len(list))
+	for i := range list {
+		out[i] = &raftlogv1.StoredAnswer{Results: encodeResults(list[i])}
+	}
+	return out
+}
+
+func decodeAnswers(list []*raftlogv1.StoredAnswer) (out [][]Result, err error) {
+	for i, a := range list {
+		results, err := decodeResults(a.GetResults())
+		if err != nil {
+			return nil, fmt.Errorf("more[%d].%w", i, err)
+		}
+		out = append(out, results)
+	}
+	return out, nil
+}
+
 // decoder has the policies of a batch.
 type decoder struct {
 	refs  []PolicyRef
@@ -235,7 +263,8 @@ func (d *decoder) command(c *raftlogv1.AccountCommand) (Command, error) {
 		in := c.GetDecide()
 		id, err := decodeTx(in.GetTx())
 		results, err2 := decodeResults(in.GetResults())
-		return Command{Decide: &Decide{Tx: id, Commit: in.GetCommit(), Results: results}}, inField("decide", errors.Join(err, err2))
+		more, err3 := decodeAnswers(in.GetMore())
+		return Command{Decide: &Decide{Tx: id, Commit: in.GetCommit(), Results: results, More: more}}, inField("decide", errors.Join(err, err2, err3))
 	case c.GetFinish() != nil:
 		id, err := decodeTx(c.GetFinish().GetTx())
 		return Command{Finish: &Finish{Tx: id, Commit: c.GetFinish().GetCommit()}}, inField("finish", err)
@@ -259,15 +288,17 @@ func inField(name string, err error) error {
 func (d *decoder) begin(in *raftlogv1.StoredBegin) (*Begin, error) {
 	id, err := decodeTx(in.GetTx())
 	part, err2 := d.request(in.GetPart())
+	more, err3 := d.requests(in.GetMore())
 	return &Begin{
-		Tx: id, Home: quota.RangeID(in.GetHome()), Others: decodeRanges(in.GetOthers()), Part: part,
-	}, errors.Join(err, inField("part", err2))
+		Tx: id, Home: quota.RangeID(in.GetHome()), Others: decodeRanges(in.GetOthers()), Part: part, More: more,
+	}, errors.Join(err, inField("part", err2), err3)
 }
 
 func (d *decoder) prepare(in *raftlogv1.StoredPrepare) (*Prepare, error) {
 	id, err := decodeTx(in.GetTx())
 	part, err2 := d.request(in.GetPart())
-	return &Prepare{Tx: Tx{ID: id, Home: quota.RangeID(in.GetHome())}, Part: part}, errors.Join(err, inField("part", err2))
+	more, err3 := d.requests(in.GetMore())
+	return &Prepare{Tx: Tx{ID: id, Home: quota.RangeID(in.GetHome())}, Part: part, More: more}, errors.Join(err, inField("part", err2), err3)
 }
 
 func decodeTx(b []byte) (TxID, error) {
@@ -282,6 +313,17 @@ func decodeHash(b []byte) (Hash, error) {
 		return Hash{}, fmt.Errorf("hash: %d bytes; %d", len(b), len(Hash{}))
 	}
 	return Hash(b), nil
+}
+
+func (d *decoder) requests(list []*raftlogv1.StoredRequest) (out []Request, err error) {
+	for i, in := range list {
+		r, err := d.request(in)
+		if err != nil {
+			return nil, fmt.Errorf("more[%d].%w", i, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 func (d *decoder) request(in *raftlogv1.StoredRequest) (Request, error) {

@@ -16,11 +16,16 @@ type Command struct {
 // Begin makes the record of a transaction at its home, and prepares the home's own
 // part, if that fails nothing is made. A transaction that was begun, decided or
 // aborted before is not begun again: the outcome says what it is.
+//
+// More are other calls that are committed with it, or not at all, one after the other: each
+// finds the accounts as those before it have prepared them. The outcome has the results of
+// all of them in a row; if one cannot be prepared it is the outcome of that one.
 type Begin struct {
 	Tx     TxID
 	Home   quota.RangeID   // this range: whoever meets an account that is held is told
 	Others []quota.RangeID // that take part besides home, ascending
 	Part   Request
+	More   []Request
 }
 
 // Prepare checks a part of a transaction and holds its accounts until Finish. One that
@@ -29,6 +34,7 @@ type Begin struct {
 type Prepare struct {
 	Tx   Tx
 	Part Request
+	More []Request // as of Begin
 }
 
 // Decide commits or aborts at home, once: the first decision stands, and is what
@@ -38,7 +44,8 @@ type Prepare struct {
 type Decide struct {
 	Tx      TxID
 	Commit  bool
-	Results []Result // of all operations of the call; when committing
+	Results []Result   // of all operations of the call; when committing
+	More    [][]Result // those of Begin's other calls
 }
 
 // Finish carries a decision out where a part was prepared, once. What is not known

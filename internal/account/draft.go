@@ -149,11 +149,12 @@ func (a *draft) settle(o *Op, proposed int64) (int64, Status, string) {
 		return 0, PolicyRequired, "neither the account nor the operation has a policy; IGNORE_POLICY_BOUNDS does without"
 	}
 	limit := a.policy.Rule.Limit
-	// Nothing is taken from an account above its limit by an operation that only
-	// touches it or sets a policy.
-	touch := o.RelativeTo == Balance && o.Delta == 0
-	if o.Options&DoNotCapProposed == 0 && !touch {
-		proposed = min(proposed, limit)
+	if o.Options&DoNotCapProposed == 0 {
+		most := limit
+		if o.RelativeTo == Balance && o.Delta >= 0 {
+			most = max(limit, a.balance) // a credit never lowers a balance that is above the limit
+		}
+		proposed = min(proposed, most)
 	}
 	switch {
 	case proposed >= 0 && proposed <= limit:

@@ -17,9 +17,9 @@ func FuzzDecodeBatch(f *testing.F) {
 	id := TxID{9}
 	for _, c := range []Command{
 		{Apply: w.request("user:me", "r9", op("a", 1, testRef("p")), op("b", -1, testRef("none")).to(Limit).with(5))},
-		{Begin: &Begin{Tx: id, Home: 3, Others: nil, Part: *w.request("", "", op("c", 1, nil))}},
-		{Prepare: &Prepare{Tx: Tx{ID: id, Home: 3}, Part: *w.request("", "", op("c", 1, nil))}},
-		{Decide: &Decide{Tx: id, Commit: true, Results: []Result{{New: 1, Previous: 2, Adjusted: 3, Created: true}}}},
+		{Begin: &Begin{Tx: id, Home: 3, Others: nil, Part: *w.request("", "", op("c", 1, nil)), More: []Request{*w.request("me", "2", op("c", 1, nil))}}},
+		{Prepare: &Prepare{Tx: Tx{ID: id, Home: 3}, Part: *w.request("", "", op("c", 1, nil)), More: []Request{*w.request("me", "2", op("c", 1, nil))}}},
+		{Decide: &Decide{Tx: id, Commit: true, Results: []Result{{New: 1, Previous: 2, Adjusted: 3, Created: true}}, More: [][]Result{{{New: 1}}}}},
 		{Finish: &Finish{Tx: id, Commit: true}},
 		{Forget: &id},
 		{Collect: &Collect{Max: 9}},

@@ -2,6 +2,7 @@ package account
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -38,9 +39,13 @@ type modelTx struct {
 	atHome          bool
 	decided, commit bool
 	since           quota.Time
-	request         *Request
-	accounts        map[ID]modelAccount // those that it changes, as they will be
+	requests        []*Request
+	accounts        []map[ID]modelAccount // those that each request changes, as they will be
 	results         []Result
+}
+
+func (tx *modelTx) changes(id ID) bool {
+	return slices.ContainsFunc(tx.accounts, func(m map[ID]modelAccount) bool { _, ok := m[id]; return ok })
 }
 
 func newModel() *model {
@@ -188,9 +193,11 @@ func (m *model) op(a modelAccount, exists bool, o Op) (modelAccount, Result) {
 		if n.ref == nil {
 			return fail(PolicyRequired)
 		}
-		justTouch := o.RelativeTo == Balance && o.Delta == 0
-		if !has(DoNotCapProposed) && !justTouch && want > n.rule.Limit {
-			want = n.rule.Limit
+		adds := o.RelativeTo == Balance && o.Delta >= 0
+		if !has(DoNotCapProposed) && want > n.rule.Limit {
+			if want = n.rule.Limit; adds && n.balance > want {
+				want = n.balance
+			}
 		}
 		if want < 0 && want < n.balance {
 			return fail(Underflow)
@@ -235,13 +242,13 @@ func (m *model) admit(r *Request, home bool) (Outcome, bool) {
 		if tx.decided {
 			continue
 		}
-		if r.ID != "" && tx.request.ID == r.ID && tx.request.By == r.By {
+		if r.ID != "" && slices.ContainsFunc(tx.requests, func(o *Request) bool { return o.ID == r.ID && o.By == r.By }) {
 			return Outcome{Code: Held, Holder: Tx{ID: id, Home: tx.home}, At: m.now}, false
 		}
 	}
 	for _, o := range r.Ops {
 		for id, tx := range m.txs {
-			if _, ok := tx.accounts[o.Account]; ok && !tx.decided {
+			if tx.changes(o.Account) && !tx.decided {
 				return Outcome{Code: Held, Holder: Tx{ID: id, Home: tx.home}, At: m.now}, false
 			}
 		}
@@ -264,7 +271,7 @@ func (m *model) remember(r *Request, results []Result, elsewhere bool) {
 	m.requests[[2]string{r.By, r.ID}] = modelRequest{r.Hash, results, m.now, m.now.Add(ttl), elsewhere}
 }
 
-func (m *model) hold(id TxID, tx modelTx, r *Request) Outcome {
+func (m *model) hold(id TxID, tx modelTx, requests []*Request) Outcome {
 	if old, ok := m.txs[id]; ok {
 		if old.decided {
 			return Outcome{Code: map[bool]Code{true: Committed, false: Aborted}[old.commit], At: m.now}
@@ -274,16 +281,25 @@ func (m *model) hold(id TxID, tx modelTx, r *Request) Outcome {
 	if e, ok := m.ended[id]; ok && e.until > m.now {
 		return Outcome{Code: map[bool]Code{true: Committed, false: Aborted}[e.commit], At: m.now}
 	}
-	if out, ok := m.admit(r, tx.atHome); !ok {
-		return out
+	now := maps.Clone(m.accounts)
+	defer func() { m.accounts = now }()
+	for i, r := range requests {
+		if out, ok := m.admit(r, tx.atHome); !ok {
+			return out
+		}
+		if r.ID != "" && slices.ContainsFunc(requests[:i], func(o *Request) bool { return o.ID == r.ID && o.By == r.By }) {
+			return Outcome{Code: Held, Holder: Tx{ID: id, Home: tx.home}, At: m.now}
+		}
+		work, results, good := m.try(r)
+		if !good {
+			return Outcome{Code: Failed, Results: results, At: m.now}
+		}
+		m.store(work) // for the next ones to see
+		tx.accounts, tx.results = append(tx.accounts, work), append(tx.results, results...)
 	}
-	work, results, good := m.try(r)
-	if !good {
-		return Outcome{Code: Failed, Results: results, At: m.now}
-	}
-	tx.since, tx.request, tx.accounts, tx.results = m.now, r, work, results
+	tx.since, tx.requests = m.now, requests
 	m.txs[id] = tx
-	return Outcome{Code: Done, Results: results, At: m.now}
+	return Outcome{Code: Done, Results: tx.results, At: m.now}
 }
 
 func (m *model) end(id TxID, commit bool) {
@@ -309,9 +325,9 @@ func (m *model) apply(at quota.Time, c *Command) Outcome {
 		m.remember(c.Apply, results, false)
 		return Outcome{Code: Done, Results: results, At: m.now}
 	case c.Begin != nil:
-		return m.hold(c.Begin.Tx, modelTx{home: c.Begin.Home, atHome: true}, &c.Begin.Part)
+		return m.hold(c.Begin.Tx, modelTx{home: c.Begin.Home, atHome: true}, inOrder(&c.Begin.Part, c.Begin.More))
 	case c.Prepare != nil:
-		return m.hold(c.Prepare.Tx.ID, modelTx{home: c.Prepare.Tx.Home}, &c.Prepare.Part)
+		return m.hold(c.Prepare.Tx.ID, modelTx{home: c.Prepare.Tx.Home}, inOrder(&c.Prepare.Part, c.Prepare.More))
 	case c.Decide != nil:
 		return m.decide(c.Decide)
 	case c.Finish != nil:
@@ -319,9 +335,11 @@ func (m *model) apply(at quota.Time, c *Command) Outcome {
 		if ok && tx.atHome {
 			return Outcome{At: m.now}
 		}
-		if ok && c.Finish.Commit {
-			m.store(tx.accounts)
-			m.remember(tx.request, nil, true)
+		for i := range tx.accounts {
+			if c.Finish.Commit {
+				m.store(tx.accounts[i])
+				m.remember(tx.requests[i], nil, true)
+			}
 		}
 		delete(m.txs, c.Finish.Tx)
 		m.end(c.Finish.Tx, c.Finish.Commit)
@@ -358,8 +376,10 @@ func (m *model) decide(d *Decide) Outcome {
 	}
 	out := Outcome{At: m.now}
 	if d.Commit {
-		m.store(tx.accounts)
-		m.remember(tx.request, d.Results, false)
+		for i, answer := range append([][]Result{d.Results}, d.More...)[:len(tx.accounts)] {
+			m.store(tx.accounts[i])
+			m.remember(tx.requests[i], answer, false)
+		}
 		out.Results = d.Results
 	}
 	tx.decided, tx.commit, tx.accounts = true, d.Commit, nil

@@ -81,22 +81,30 @@ func (g *random) tx() Tx {
 	return g.txs[from+g.IntN(len(g.txs)-from)]
 }
 
+// more makes the other calls of a transaction, mostly none.
+func (g *random) more() (list []Request) {
+	for range max(0, g.IntN(6)-2) {
+		list = append(list, *g.request())
+	}
+	return list
+}
+
 // command makes a command for range 1.
 func (g *random) command() Command {
 	switch g.IntN(12) {
 	case 0, 1:
 		tx := g.tx()
 		if tx.Home == 1 {
-			return Command{Begin: &Begin{Tx: tx.ID, Home: 1, Others: []quota.RangeID{2}, Part: *g.request()}}
+			return Command{Begin: &Begin{Tx: tx.ID, Home: 1, Others: []quota.RangeID{2}, Part: *g.request(), More: g.more()}}
 		}
-		return Command{Prepare: &Prepare{Tx: tx, Part: *g.request()}}
+		return Command{Prepare: &Prepare{Tx: tx, Part: *g.request(), More: g.more()}}
 	case 2, 3:
 		tx := g.tx()
 		if old := g.w.store.View().Pending(1); len(old) > 0 && g.IntN(2) == 0 {
 			tx = old[0].Tx
 		}
 		if tx.Home == 1 {
-			return Command{Decide: &Decide{Tx: tx.ID, Commit: g.IntN(2) == 0, Results: []Result{{New: g.Int64N(9)}}}}
+			return Command{Decide: &Decide{Tx: tx.ID, Commit: g.IntN(2) == 0, Results: []Result{{New: g.Int64N(9)}}, More: [][]Result{{{New: g.Int64N(9)}}, nil, {{New: g.Int64N(9)}}}}}
 		}
 		return Command{Finish: &Finish{Tx: tx.ID, Commit: g.IntN(2) == 0}}
 	case 4:

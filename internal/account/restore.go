@@ -247,16 +247,32 @@ func (in *recordReader) transaction(st *raftlogv1.StoredTransaction) error {
 		return fmt.Errorf("transaction %x is decided where it is not at home", id)
 	}
 	if !t.decided {
-		if t.part, err = in.part(st); err != nil {
+		if err := in.parts(t, st); err != nil {
 			return fmt.Errorf("transaction %x: %w", id, err)
 		}
-		in.store.holdPart(t)
 	}
 	in.store.txs.Set(t)
 	return nil
 }
 
-func (in *recordReader) part(st *raftlogv1.StoredTransaction) (*part, error) {
+// parts restores what is prepared of a transaction.
+func (in *recordReader) parts(t *txn, st *raftlogv1.StoredTransaction) error {
+	in.store.preparing = t
+	defer func() { in.store.preparing = nil }()
+	first := &raftlogv1.StoredPart{
+		By: st.GetBy(), RequestId: st.GetRequestId(), Hash: st.GetHash(), TtlNanos: st.GetTtlNanos(), Accounts: st.GetAccounts(), Results: st.GetResults(),
+	}
+	for _, stored := range append([]*raftlogv1.StoredPart{first}, st.GetMore()...) {
+		p, err := in.part(t, stored)
+		if err != nil {
+			return err
+		}
+		in.store.holdPart(t, p)
+	}
+	return nil
+}
+
+func (in *recordReader) part(t *txn, st *raftlogv1.StoredPart) (*part, error) {
 	hash, err := decodeHash(st.GetHash())
 	if err != nil {
 		return nil, err
@@ -274,7 +290,7 @@ func (in *recordReader) part(st *raftlogv1.StoredTransaction) (*part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, held := in.store.holds.Get(hold{key: r.key}); held {
+		if h, held := in.store.holds.Get(hold{key: r.key}); held && h.tx != t.tx {
 			return nil, fmt.Errorf("account %q is held by another", r.key)
 		}
 		if slices.ContainsFunc(p.records, func(o *record) bool { return o.key == r.key }) {

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -214,6 +215,33 @@ func TestNineteenMinusTen(t *testing.T) {
 	w := newWorld(t)
 	w.must(op("a", 19, w.load("p", Policy{Limit: 10})).to(Zero).with(IgnorePolicyBounds))
 	check(t, "balance", w.must(op("a", -10, nil))[0].New, 9)
+}
+
+// TestNineteenPlusOne checks that a credit neither raises nor lowers a balance of 19 with a limit of 10.
+// A debit leaves at most the limit, unless the cap is off.
+func TestNineteenPlusOne(t *testing.T) {
+	for _, tc := range []struct {
+		delta   int64
+		options OpOptions
+		want    int64
+		status  Status
+	}{
+		{1, 0, 19, Success},
+		{100, 0, 19, Success},
+		{1, DoNotCapProposed, 19, Overflow},
+		{1, IgnorePolicyBounds, 20, Success},
+		{0, 0, 19, Success},
+		{0, DoNotCapProposed, 19, Success},
+		{-3, 0, 10, Success},
+		{-3, DoNotCapProposed, 16, Success},
+		{-10, 0, 9, Success},
+	} {
+		w := newWorld(t)
+		w.must(op("a", 19, w.load("p", Policy{Limit: 10})).to(Zero).with(IgnorePolicyBounds))
+		out := w.do(op("a", tc.delta, nil).with(tc.options))
+		check(t, fmt.Sprintf("status of %+d with options %d", tc.delta, tc.options), out.Results[0].Status, tc.status)
+		w.balance("a", tc.want)
+	}
 }
 
 // TestGetProjects: get returns the full account, and the value after refills.

@@ -31,8 +31,7 @@ func testsOf(t *testing.T, pattern string) map[string]bool {
 }
 
 // TestSentences: every sentence of the description has tests or a reason, the tests exist,
-// and every test of a sentence is listed. (That those of other packages exist is a test of
-// internal/archtest.)
+// and every test of a sentence is listed. (internal/doctest checks that tests of other packages exist.)
 func TestSentences(t *testing.T) {
 	data, err := os.ReadFile("../../docs/durable-quotas-sentences.md")
 	if err != nil {

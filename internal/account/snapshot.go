@@ -119,16 +119,28 @@ func (w *recordWriter) transaction(t *txn) bool {
 		Tx: t.tx.ID[:], Home: uint32(t.tx.Home), AtHome: t.atHome, SinceUnixNanos: int64(t.since),
 		Others: encodeRanges(t.others), Decided: t.decided, Commit: t.commit,
 	}
-	if p := t.part; p != nil {
-		stored.By, stored.RequestId, stored.Hash, stored.TtlNanos = p.by, p.id, p.hash[:], int64(p.ttl)
-		stored.Results = []byte(packResults(p.results))
-		for _, r := range p.records {
-			stored.Accounts = append(stored.Accounts, w.stored(r))
+	for i, p := range t.parts {
+		part := w.part(p)
+		if i > 0 {
+			stored.More = append(stored.More, part)
+			continue
 		}
+		stored.By, stored.RequestId, stored.Hash, stored.TtlNanos = part.By, part.RequestId, part.Hash, part.TtlNanos
+		stored.Accounts, stored.Results = part.Accounts, part.Results
 	}
 	w.end.Transactions++
 	w.message(&raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Transaction{Transaction: stored}})
 	return w.err == nil
+}
+
+func (w *recordWriter) part(p *part) *raftlogv1.StoredPart {
+	out := &raftlogv1.StoredPart{
+		By: p.by, RequestId: p.id, Hash: p.hash[:], TtlNanos: int64(p.ttl), Results: []byte(packResults(p.results)),
+	}
+	for _, r := range p.records {
+		out.Accounts = append(out.Accounts, w.stored(r))
+	}
+	return out
 }
 
 func (w *recordWriter) over(e ended) bool {

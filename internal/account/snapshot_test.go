@@ -111,12 +111,24 @@ func TestRestoreChecksRecords(t *testing.T) {
 	account := func(a *raftlogv1.StoredAccount) *raftlogv1.AccountRecord {
 		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Account{Account: a}}
 	}
-	tx := func(x *raftlogv1.StoredTransaction) *raftlogv1.AccountRecord {
-		x.Hash = make([]byte, 32)
+	tx := func(x *raftlogv1.StoredTransaction, parts ...*raftlogv1.StoredPart) *raftlogv1.AccountRecord {
+		for _, p := range parts {
+			p.Hash = make([]byte, 32)
+		}
+		if len(parts) > 0 {
+			x.RequestId, x.Hash, x.Accounts, x.More = parts[0].RequestId, parts[0].Hash, parts[0].Accounts, parts[1:]
+		}
 		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Transaction{Transaction: x}}
 	}
 	ended := func(id []byte) *raftlogv1.AccountRecord {
 		return &raftlogv1.AccountRecord{Record: &raftlogv1.AccountRecord_Ended{Ended: &raftlogv1.StoredEnded{Tx: id}}}
+	}
+	holding := func(names ...string) *raftlogv1.StoredPart {
+		p := &raftlogv1.StoredPart{}
+		for _, name := range names {
+			p.Accounts = append(p.Accounts, &raftlogv1.StoredAccount{Key: key(name)})
+		}
+		return p
 	}
 	one, two := make([]byte, 16), bytes.Repeat([]byte{1}, 16)
 	for want, records := range map[string][]*raftlogv1.AccountRecord{
@@ -132,13 +144,12 @@ func TestRestoreChecksRecords(t *testing.T) {
 		"out of order":                    {ended(two), ended(one)},
 		"tx: 3 bytes; 16":                 {ended([]byte("abc"))},
 		"decided where it is not at home": {tx(&raftlogv1.StoredTransaction{Tx: one, Decided: true})},
-		"is there twice":                  {tx(&raftlogv1.StoredTransaction{Tx: one, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}, {Key: key("a")}}})},
+		"is there twice":                  {tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a", "a"))},
 		"is held by another": {
-			tx(&raftlogv1.StoredTransaction{Tx: one, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}}}),
-			tx(&raftlogv1.StoredTransaction{Tx: two, Accounts: []*raftlogv1.StoredAccount{{Key: key("a")}}}),
+			tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a"), holding("a")), tx(&raftlogv1.StoredTransaction{Tx: two}, holding("a")),
 		},
 		"request \"r\" is held by another": {
-			tx(&raftlogv1.StoredTransaction{Tx: one, RequestId: "r"}), tx(&raftlogv1.StoredTransaction{Tx: two, RequestId: "r"}),
+			tx(&raftlogv1.StoredTransaction{Tx: one}, &raftlogv1.StoredPart{RequestId: "r"}), tx(&raftlogv1.StoredTransaction{Tx: two}, &raftlogv1.StoredPart{RequestId: "r"}),
 		},
 		"is of no kind that this node knows": {{}},
 	} {

@@ -49,6 +49,7 @@ type Store struct {
 	pending       map[string]*txn        // by request, as in applied
 	policies      map[policy]*policyUses // those that accounts have
 	reserved      reserved
+	preparing     *txn   // while its requests are tried: each finds what those before it have prepared
 	view          *View  // of the state as it is; nil when it must be made
 	pivot         record // for look-ups
 }
@@ -109,6 +110,9 @@ func (s *Store) Apply(at quota.Time, c *Command) Outcome {
 	}
 	return Outcome{At: s.now}
 }
+
+// Now returns the time of the newest entry.
+func (s *Store) Now() quota.Time { return s.now }
 
 // Stats are for metrics and status.
 func (s *Store) Stats() Stats {
@@ -186,7 +190,7 @@ func (s *Store) repeated(at quota.Time, key string, hash Hash, home bool) (Outco
 // holder returns the transaction that a request would have to wait for, or nil.
 func (s *Store) holder(key string, r *Request) *txn {
 	if r.ID != "" {
-		if t := s.pending[key]; t != nil {
+		if t := s.pending[key]; t != nil { // maybe the one that is being prepared
 			return t
 		}
 	}
@@ -194,7 +198,7 @@ func (s *Store) holder(key string, r *Request) *txn {
 		return nil
 	}
 	for i := range r.Ops {
-		if h, ok := s.holds.Get(hold{key: r.Ops[i].Account.key()}); ok {
+		if h, ok := s.holds.Get(hold{key: r.Ops[i].Account.key()}); ok && (s.preparing == nil || h.tx != s.preparing.tx) {
 			t, _ := s.txs.Get(&txn{tx: h.tx})
 			return t
 		}
@@ -255,7 +259,11 @@ func (s *Store) missing(list []*record) int {
 	return n
 }
 
+// find is an account as a request finds it.
 func (s *Store) find(key string) *record {
+	if r := s.prepared(key); r != nil {
+		return r
+	}
 	s.pivot.key = key
 	r, _ := s.accounts.Get(&s.pivot)
 	return r

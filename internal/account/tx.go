@@ -3,6 +3,7 @@ package account
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -23,7 +24,7 @@ type txn struct {
 	since           quota.Time
 	others          []quota.RangeID // at home
 	decided, commit bool            // at home
-	part            *part           // what is prepared here; nil once it is decided
+	parts           []*part         // what is prepared here, in order; none once it is decided
 }
 
 // part is what a request does on this range.
@@ -69,27 +70,42 @@ func lessEndedOrder(a, b ended) bool {
 
 // begin makes a record at home, and prepares what is here.
 func (s *Store) begin(at quota.Time, b *Begin) Outcome {
-	if out, known := s.known(at, b.Tx, &b.Part); known {
+	requests := inOrder(&b.Part, b.More)
+	if out, known := s.known(at, b.Tx, requests); known {
 		return out
 	}
 	t := &txn{tx: Tx{ID: b.Tx, Home: b.Home}, atHome: true, since: at, others: b.Others}
-	return s.hold(at, t, &b.Part)
+	return s.hold(at, t, requests)
 }
 
 func (s *Store) prepare(at quota.Time, p *Prepare) Outcome {
-	if out, known := s.known(at, p.Tx.ID, &p.Part); known {
+	requests := inOrder(&p.Part, p.More)
+	if out, known := s.known(at, p.Tx.ID, requests); known {
 		return out
 	}
-	return s.hold(at, &txn{tx: p.Tx, since: at}, &p.Part)
+	return s.hold(at, &txn{tx: p.Tx, since: at}, requests)
+}
+
+func inOrder(first *Request, more []Request) []*Request {
+	out := []*Request{first}
+	for i := range more {
+		out = append(out, &more[i])
+	}
+	return out
 }
 
 // known answers a Begin or Prepare of a transaction that was here before.
-func (s *Store) known(at quota.Time, id TxID, r *Request) (Outcome, bool) {
+func (s *Store) known(at quota.Time, id TxID, requests []*Request) (Outcome, bool) {
 	if t := s.tx(id); t != nil {
 		if t.decided {
 			return Outcome{Code: decision(t.commit), At: at}, true
 		}
-		return Outcome{Code: Done, Results: t.part.results, Under: policiesOf(r.Ops, t.part.records), At: t.since}, true
+		out := Outcome{Code: Done, At: t.since}
+		for i, p := range t.parts[:min(len(t.parts), len(requests))] {
+			out.Results = append(out.Results, p.results...)
+			out.Under = append(out.Under, policiesOf(requests[i].Ops, p.records)...)
+		}
+		return out, true
 	}
 	if e, ok := s.endedAt(at, id); ok {
 		return Outcome{Code: decision(e.commit), At: at}, true
@@ -109,24 +125,46 @@ func (s *Store) tx(id TxID) *txn {
 	return t
 }
 
-// hold prepares a part, so that nothing can keep it from being committed later: its
-// accounts and its request id are held, and room is reserved.
-func (s *Store) hold(at quota.Time, t *txn, r *Request) Outcome {
+// hold prepares all requests or none, so that nothing can keep them from being committed later:
+// their accounts and request ids are held, and room is reserved.
+func (s *Store) hold(at quota.Time, t *txn, requests []*Request) Outcome {
 	if n := s.txs.Len(); n >= s.bounds.MaxTx {
 		return Outcome{Code: Full, At: at, Message: fmt.Sprintf("the range has %d transactions under way: at most %d", n, s.bounds.MaxTx)}
 	}
-	p, out := s.try(at, r, t.atHome)
-	if out.Code != Done {
-		return out
+	s.preparing = t
+	defer func() { s.preparing = nil }()
+	all := Outcome{Code: Done, At: at}
+	for _, r := range requests {
+		p, out := s.try(at, r, t.atHome)
+		if out.Code != Done {
+			s.release(t)
+			return out
+		}
+		s.holdPart(t, p)
+		all.Results, all.Under = append(all.Results, out.Results...), append(all.Under, out.Under...)
 	}
-	t.part = p
 	s.txs.Set(t)
-	s.holdPart(t)
-	return out
+	return all
 }
 
-func (s *Store) holdPart(t *txn) {
-	p := t.part
+// prepared is an account as the transaction that is being prepared will leave it; nil if it does not
+// change it.
+func (s *Store) prepared(key string) *record {
+	if s.preparing == nil {
+		return nil
+	}
+	for _, p := range slices.Backward(s.preparing.parts) {
+		for _, r := range p.records {
+			if r.key == key {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) holdPart(t *txn, p *part) {
+	t.parts = append(t.parts, p)
 	for _, r := range p.records {
 		s.holds.Set(hold{key: r.key, tx: t.tx})
 	}
@@ -137,14 +175,17 @@ func (s *Store) holdPart(t *txn) {
 	}
 }
 
-func (s *Store) releasePart(p *part) {
-	for _, r := range p.records {
-		s.holds.Delete(hold{key: r.key})
-	}
-	s.reserved.accounts -= p.created
-	if p.id != "" {
-		s.reserved.requests--
-		delete(s.pending, appliedKey(p.by, p.id))
+// release lets go of what hold has taken.
+func (s *Store) release(t *txn) {
+	for _, p := range t.parts {
+		for _, r := range p.records {
+			s.holds.Delete(hold{key: r.key})
+		}
+		s.reserved.accounts -= p.created
+		if p.id != "" {
+			s.reserved.requests--
+			delete(s.pending, appliedKey(p.by, p.id))
+		}
 	}
 }
 
@@ -159,14 +200,27 @@ func (s *Store) decide(at quota.Time, d *Decide) Outcome {
 	case t.decided:
 		return Outcome{Code: decision(t.commit), At: at}
 	}
-	s.releasePart(t.part)
+	s.release(t)
 	out := Outcome{Code: Done, At: at}
 	if d.Commit {
-		s.commit(at, t.part, d.Results, false)
+		for i, p := range t.parts {
+			s.commit(at, p, d.of(i), false)
+		}
 		out.Results = d.Results
 	}
 	s.txs.Set(&txn{tx: t.tx, atHome: true, since: t.since, others: t.others, decided: true, commit: d.Commit})
 	return out
+}
+
+// of is the results of one of the calls.
+func (d *Decide) of(call int) []Result {
+	switch {
+	case call == 0:
+		return d.Results
+	case call <= len(d.More):
+		return d.More[call-1]
+	}
+	return nil
 }
 
 // decideUnknown answers for a transaction that has no record: what it was before, or
@@ -190,9 +244,11 @@ func (s *Store) finish(at quota.Time, f *Finish) Outcome {
 		return Outcome{Code: Done, At: at}
 	}
 	if t != nil {
-		s.releasePart(t.part)
-		if f.Commit {
-			s.commit(at, t.part, nil, true)
+		s.release(t)
+		for _, p := range t.parts {
+			if f.Commit {
+				s.commit(at, p, nil, true)
+			}
 		}
 		s.txs.Delete(t)
 	}

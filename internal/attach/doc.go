@@ -7,6 +7,6 @@
 //
 // # Bounds
 //
-// An outbox holds MaxQueued messages and MaxQueuedKeys keys; a process that takes
+// An outbox holds MaxQueued messages and MaxQueuedBytes of keys; a process that takes
 // nothing while more comes loses its attachment.
 package attach

@@ -6,14 +6,16 @@ import (
 	"sync"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Bounds of an outbox.
 const (
 	// MaxQueued is the most messages that wait.
 	MaxQueued = 256
-	// MaxQueuedKeys is the most keys in grants and overrides that wait.
-	MaxQueuedKeys = 65_536
+	// MaxQueuedBytes bounds the bytes of queued grants and overrides, enough for about
+	// 60,000 keys.
+	MaxQueuedBytes = 24 << 20
 )
 
 // ErrSlow says that a process has taken too little of what was sent to it.
@@ -26,7 +28,7 @@ type Outbox struct {
 
 	mu     sync.Mutex
 	list   []*quoratev1.AttachResponse
-	keys   int
+	bytes  int
 	ended  bool
 	failed error
 }
@@ -46,7 +48,7 @@ func (o *Outbox) Put(m *quoratev1.AttachResponse) {
 	if _, ok := m.Body.(*quoratev1.AttachResponse_Limits); ok && o.replace(m) {
 		return
 	}
-	if n := keysOf(m); len(o.list) >= MaxQueued || o.keys > 0 && o.keys+n > MaxQueuedKeys {
+	if n := sizeOf(m); len(o.list) >= MaxQueued || o.bytes > 0 && o.bytes+n > MaxQueuedBytes {
 		o.end(ErrSlow)
 		return
 	}
@@ -70,14 +72,14 @@ func (o *Outbox) End(last *quoratev1.AttachResponse) {
 func (o *Outbox) end(err error) {
 	o.ended, o.failed = true, err
 	if err != nil {
-		o.list, o.keys = nil, 0
+		o.list, o.bytes = nil, 0
 	}
 	o.ring()
 }
 
 func (o *Outbox) add(m *quoratev1.AttachResponse) {
 	o.list = append(o.list, m)
-	o.keys += keysOf(m)
+	o.bytes += sizeOf(m)
 	o.ring()
 }
 
@@ -99,8 +101,16 @@ func (o *Outbox) replace(m *quoratev1.AttachResponse) bool {
 	return false
 }
 
-func keysOf(m *quoratev1.AttachResponse) int {
-	return len(m.GetGrant().GetEntries()) + len(m.GetOverrides().GetOverrides())
+// sizeOf estimates the bytes of the keys of a message.
+func sizeOf(m *quoratev1.AttachResponse) (bytes int) {
+	for _, e := range m.GetGrant().GetEntries() {
+		bytes += quota.EntrySize(quota.LimitName{Namespace: e.GetNamespace(), Limit: e.GetLimit()}, e.GetKey())
+	}
+	for _, o := range m.GetOverrides().GetOverrides() {
+		k := o.GetKey()
+		bytes += quota.EntrySize(quota.LimitName{Namespace: k.GetNamespace(), Limit: k.GetLimit()}, "") + len(k.GetKey())
+	}
+	return bytes
 }
 
 // Next waits for the next message. It returns nil and no error after the last one,
@@ -129,6 +139,6 @@ func (o *Outbox) take() (m *quoratev1.AttachResponse, done bool, err error) {
 	if o.list = o.list[1:]; len(o.list) == 0 {
 		o.list = nil
 	}
-	o.keys -= keysOf(m)
+	o.bytes -= sizeOf(m)
 	return m, false, nil
 }

@@ -53,7 +53,7 @@ func TestOutboxOrder(t *testing.T) {
 // TestOutboxBounds: whoever takes nothing is given up, at either bound; whoever takes
 // what comes is not.
 func TestOutboxBounds(t *testing.T) {
-	for name, c := range map[string]struct{ keys, fits int }{"messages": {1, MaxQueued}, "keys": {4096, MaxQueuedKeys / 4096}} {
+	for name, c := range map[string]struct{ keys, fits int }{"messages": {1, MaxQueued}, "bytes": {4096, MaxQueuedBytes / sizeOf(grant(4096))}} {
 		o := NewOutbox()
 		for range 3 * c.fits {
 			o.Put(grant(c.keys))
@@ -72,7 +72,7 @@ func TestOutboxBounds(t *testing.T) {
 		}
 	}
 	o := NewOutbox()
-	o.Put(grant(MaxQueuedKeys + 1)) // alone it goes, however large
+	o.Put(grant(MaxQueuedBytes)) // an empty outbox accepts one message of any size
 	next(t, o)
 }
 

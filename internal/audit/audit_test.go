@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -41,6 +42,11 @@ func read(t *testing.T, path string) (out []Entry) {
 	return out
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // TestRotation: the files are bounded in size and number, nothing is lost between
 // two of them, and a log that is opened again goes on.
 func TestRotation(t *testing.T) {
@@ -73,25 +79,57 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestDeniedIsBounded: a flood of denied attempts leaves room for what was changed,
-// and says how many are missing.
-func TestDeniedIsBounded(t *testing.T) {
+// TestAttemptsAreBounded checks that a flood of denied or failed calls does not displace changes,
+// that one address or identity leaves room for others, and that the next entry reports the number of
+// unwritten attempts.
+func TestAttemptsAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := open(t, Options{Now: func() time.Time { return now }})
-	for range 1000 {
-		l.Write(Entry{Result: Denied})
+	l := open(t, Options{MaxBytes: 8 << 10, Keep: 1, Now: func() time.Time { return now }})
+	l.Write(Entry{Result: OK, Method: "first"})
+	for i := range 10_000 {
+		l.Write(Entry{Result: []Result{Denied, Failed}[i%2], Credential: "none", Address: fmt.Sprintf("2001:db8::%x", i), What: strings.Repeat("x", 100)})
+		l.Write(Entry{Result: OK, Attempt: true, Identity: "user:noisy", Credential: "token"})
+		now = now.Add(time.Millisecond)
 	}
-	l.Write(Entry{Result: OK, Method: "m"})
-	now = now.Add(time.Second)
-	for range 1000 {
-		l.Write(Entry{Result: Denied})
+	l.Write(Entry{Result: Denied, Credential: "none", Address: "203.0.113.7", Method: "another address"})
+	l.Write(Entry{Result: Failed, Credential: "token", Identity: "user:quiet", Method: "another identity"})
+	l.Write(Entry{Result: OK, Method: "last"})
+	done := read(t, l.o.Path)
+	if len(done) != 2 || done[0].Method != "first" || done[1].Method != "last" {
+		t.Fatalf("what was done: %+v", done)
 	}
-	got := read(t, l.o.Path)
-	if want := deniedBurst + 1 + deniedRate; len(got) != want {
-		t.Fatalf("%d entries; want %d", len(got), want)
+	attempts := read(t, AttemptsPath(l.o.Path))
+	if older := AttemptsPath(l.o.Path) + ".1"; exists(older) {
+		attempts = append(read(t, older), attempts...)
 	}
-	if e := got[deniedBurst]; e.Method != "m" || e.Unwritten != 900 || !e.Time.Equal(now.Add(-time.Second)) {
-		t.Errorf("%+v", e)
+	n := len(attempts)
+	if want := 2 * (attemptBurstOne + 10*attemptRateOne); n > want+4 || attempts[n-2].Method != "another address" || attempts[n-1].Method != "another identity" {
+		t.Fatalf("%d attempts; want %d at most: %+v", n, want, attempts[n-2:])
+	}
+	if attempts[n-2].Unwritten == 0 {
+		t.Errorf("nothing says how many were not written: %+v", attempts[n-2])
+	}
+	for i := range 1000 { // many addresses
+		l.Write(Entry{Result: Denied, Credential: "none", Address: fmt.Sprintf("10.0.%d.%d", i/256, i%256)})
+	}
+	if got := len(read(t, AttemptsPath(l.o.Path))); got > n+attemptBurst {
+		t.Errorf("%d attempts of many addresses", got-n)
+	}
+	l.bounds.unproven.tokens = 1e9
+	for i := range 2 * maxOwners {
+		l.Write(Entry{Result: Denied, Credential: "none", Address: fmt.Sprintf("10.1.%d.%d", i/256, i%256)})
+	}
+	if len(l.bounds.owners) > maxOwners {
+		t.Errorf("%d owners are remembered", len(l.bounds.owners))
+	}
+}
+
+// TestRequestIDIsBounded checks that a long request id, which callers choose, is cut.
+func TestRequestIDIsBounded(t *testing.T) {
+	l := open(t, Options{})
+	l.Write(Entry{RequestID: strings.Repeat("x", 10_000), Result: OK})
+	if got := read(t, l.o.Path)[0].RequestID; len(got) > maxRequestID+3 {
+		t.Errorf("%d bytes", len(got))
 	}
 }
 
@@ -104,12 +142,12 @@ func TestCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Skip("this system has no /dev/full")
 	}
-	good := l.file
-	l.file = full
+	good := l.done.file
+	l.done.file = full
 	for range 3 {
 		l.Write(Entry{Result: OK})
 	}
-	l.file = good
+	l.done.file = good
 	l.Write(Entry{Result: OK, Method: "after"})
 	if got := read(t, l.o.Path); len(got) != 1 || got[0].Method != "after" || l.Lost() != 3 {
 		t.Errorf("%+v, %d lost", got, l.Lost())
@@ -131,7 +169,7 @@ func TestEveryLineIsWhole(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				l.Write(Entry{Identity: "user:a\n\"b", What: strings.Repeat("\xff", 5000), Result: Failed})
+				l.Write(Entry{Identity: "user:a\n\"b", What: strings.Repeat("\xff", 5000), Result: OK})
 			}
 		})
 	}

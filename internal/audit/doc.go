@@ -1,5 +1,5 @@
-// Package audit writes down who changed what: one JSON object per line, in a file
-// that is rotated.
+// Package audit writes the audit log: one JSON object per change or attempt and line, in
+// rotated files.
 //
 // What is written is whole: an [Entry] goes to the file with one write, and is in
 // the kernel's hands when [Log.Write] returns. A machine that loses power may lose
@@ -10,9 +10,11 @@
 // writing works again. Refusing changes instead would make a full disk one that
 // nobody can repair through the API.
 //
-// Denied attempts are written too, so a stranger could fill the files and push out
-// what matters; of those only [deniedBurst] at once and [deniedRate] a second are
-// written, and the next one says how many were not.
+// Changes and attempts are in separate files ([AttemptsPath]), so that callers without permissions
+// cannot push changes out of the files. Attempts are rate-limited too: per identity, or per address
+// if the identity is not proven, [attemptBurstOne] at once and [attemptRateOne] per second; in total
+// [attemptBurst] and [attemptRate]. The next entry reports how many were not written.
 //
-// Bounds: a text of an entry 2 KiB; a file, and how many are kept: [Options].
+// Bounds: 2 KiB per text of an entry, 128 bytes per request id. [Options] bounds the size and number
+// of files.
 package audit

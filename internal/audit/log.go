@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/jsontext"
 )
 
 // Result is how a call ended.
@@ -37,20 +40,30 @@ type Entry struct {
 	Detail     string    `json:"detail,omitempty"`
 	Answer     string    `json:"answer,omitempty"` // in short
 	Unwritten  uint64    `json:"unwritten,omitempty"`
+	// Attempt marks a call that changes nothing, such as signing in. Denied and failed calls
+	// always count as attempts.
+	Attempt bool `json:"-"`
 }
+
+func (e *Entry) attempt() bool { return e.Attempt || e.Result != OK }
 
 // Bounds of what is written.
 const (
-	maxText     = 2 << 10 // bytes of one text of an entry
-	deniedRate  = 10      // denied attempts a second
-	deniedBurst = 100
+	maxText      = 2 << 10 // bytes per text of an entry
+	maxRequestID = 128     // bytes; callers choose request ids
 )
+
+// AttemptsPath returns the path of the attempts file for the log at path.
+func AttemptsPath(path string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + "-attempts" + ext
+}
 
 // Options say where a log is, and how much is kept.
 type Options struct {
 	Path     string
 	MaxBytes int64            // of a file; 0: 64 MiB
-	Keep     int              // files besides the current one; 0: 3
+	Keep     int              // rotated files to keep, per chain; 0: 3
 	Now      func() time.Time // nil: the machine's clock
 	Logger   *slog.Logger     // told when writing fails and when it works again; nil discards it
 }
@@ -60,15 +73,22 @@ type Options struct {
 type Log struct {
 	o Options
 
-	mu      sync.Mutex
-	file    *os.File
-	size    int64
-	failing bool
-	lost    uint64
+	mu       sync.Mutex
+	done     chain
+	attempts chain
+	failing  bool
+	lost     uint64
 
-	tokens  float64 // for denied attempts
-	at      time.Time
+	bounds  attemptBounds
 	skipped uint64
+}
+
+// chain is a log file and its rotated predecessors.
+type chain struct {
+	path string
+	o    *Options
+	file *os.File // nil: not open yet
+	size int64
 }
 
 // Open opens a log for appending, or makes it, readable by its owner alone.
@@ -88,15 +108,17 @@ func Open(o Options) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{o: o, tokens: deniedBurst, at: o.Now()}
-	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("audit log: %w", err)
+	l := &Log{o: o}
+	l.done, l.attempts = chain{path: o.Path, o: &l.o}, chain{path: AttemptsPath(o.Path), o: &l.o}
+	l.bounds.init(o.Now())
+	if err := errors.Join(l.done.open(), l.attempts.open()); err != nil {
+		return nil, fmt.Errorf("audit log: %w", errors.Join(err, l.Close()))
 	}
 	return l, nil
 }
 
-func (l *Log) open() error {
-	f, err := os.OpenFile(l.o.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+func (l *chain) open() error {
+	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -116,41 +138,36 @@ func (l *Log) Write(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.Time = l.o.Now().UTC()
-	if e.Result == Denied && !l.mayWriteDenied(e.Time) {
-		l.skipped++
-		return
+	to := &l.done
+	if e.attempt() {
+		to = &l.attempts
+		if !l.bounds.admit(&e) {
+			l.skipped++
+			return
+		}
 	}
 	e.Unwritten, l.skipped = l.skipped, 0
-	for _, text := range []*string{&e.RequestID, &e.Identity, &e.Address, &e.Method, &e.What, &e.Detail, &e.Answer} {
-		*text = clip(*text)
+	e.RequestID = clip(e.RequestID, maxRequestID)
+	for _, text := range []*string{&e.Identity, &e.Address, &e.Method, &e.What, &e.Detail, &e.Answer} {
+		*text = clip(*text, maxText)
 	}
 	line, err := json.Marshal(e)
 	if err == nil {
-		err = l.append(append(line, '\n'))
+		err = to.append(append(jsontext.Escape(line), '\n'))
 	}
 	l.note(err)
 }
 
-func (l *Log) mayWriteDenied(now time.Time) bool {
-	l.tokens = min(deniedBurst, l.tokens+now.Sub(l.at).Seconds()*deniedRate)
-	l.at = now
-	if l.tokens < 1 {
-		return false
-	}
-	l.tokens--
-	return true
-}
-
-func clip(s string) string {
-	if len(s) <= maxText {
+func clip(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return s[:maxText] + "..."
+	return s[:most] + "..."
 }
 
 // append writes a line, in a new file if the current one is full. Of a line that
 // did not fit on the disk nothing is left.
-func (l *Log) append(line []byte) error {
+func (l *chain) append(line []byte) error {
 	if l.file == nil {
 		if err := l.open(); err != nil {
 			return err
@@ -172,14 +189,14 @@ func (l *Log) append(line []byte) error {
 }
 
 // rotate renames audit.log to audit.log.1, that to .2, and drops the last.
-func (l *Log) rotate() error {
-	name := func(i int) string { return fmt.Sprintf("%s.%d", l.o.Path, i) }
+func (l *chain) rotate() error {
+	name := func(i int) string { return fmt.Sprintf("%s.%d", l.path, i) }
 	for i := l.o.Keep - 1; i >= 1; i-- {
 		if err := os.Rename(name(i), name(i+1)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Rename(l.o.Path, name(1)); err != nil {
+	if err := os.Rename(l.path, name(1)); err != nil {
 		return err
 	}
 	old := l.file
@@ -212,13 +229,17 @@ func (l *Log) Lost() uint64 {
 	return l.lost
 }
 
-// Close closes the file.
+// Close closes the files.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return errors.Join(l.done.close(), l.attempts.close())
+}
+
+func (l *chain) close() error {
 	if l.file == nil {
 		return nil
 	}

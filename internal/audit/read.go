@@ -13,7 +13,7 @@ import (
 // Bounds of reading.
 const (
 	readChunk = 256 << 10 // bytes at a time; longer than any line
-	readMost  = 8 << 20   // bytes that one call of Newest looks at
+	readMost  = 8 << 20   // bytes per file that one call of NewestOfAll reads
 	maxFiles  = 99
 )
 
@@ -23,12 +23,61 @@ type Place struct {
 	Before int64 // bytes of it that are older
 }
 
-// Newest reads a log from its files, the newest entry first: up to most entries that
-// match, from a place on towards older ones. It looks at 8 MiB at most, so it may return
-// fewer although there are more. next is where to go on, nil at the oldest entry. While
-// the log is written, entries are not lost; when its files are rotated between two calls,
-// the second may repeat some. What is no entry is left out. Any goroutine may call it.
-func Newest(path string, from Place, most int, match func(*Entry) bool) (out []Entry, next *Place, err error) {
+// Cursor is a place in both chains of a log's files: changes and attempts. A nil place means that
+// the chain has no older entries.
+type Cursor struct{ Done, Attempts *Place }
+
+// Start returns the cursor at the newest entries.
+func Start() Cursor { return Cursor{Done: &Place{}, Attempts: &Place{}} }
+
+// NewestOfAll returns up to most matching entries of a log, changes and attempts, newest first,
+// starting at from. It reads at most 8 MiB per file, so it may return fewer entries although
+// more exist. next is the cursor to continue at, nil after the oldest entry. Concurrent writes
+// lose no entries; if the files are rotated between two calls, the second may repeat some. Lines
+// that are no valid entry are skipped. It is safe for concurrent use.
+func NewestOfAll(path string, from Cursor, most int, match func(*Entry) bool) (out []Entry, next *Cursor, err error) {
+	at := from
+	var both [2][]placed
+	var further [2]*Place
+	places := [2]**Place{&at.Done, &at.Attempts}
+	for i, p := range [2]string{path, AttemptsPath(path)} {
+		if *places[i] == nil {
+			continue
+		}
+		both[i], further[i], err = newest(p, **places[i], most, match)
+		if i == 1 && errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for len(out) < most && len(both[0])+len(both[1]) > 0 {
+		i := 0
+		if len(both[0]) == 0 || len(both[1]) > 0 && both[1][0].Time.After(both[0][0].Time) {
+			i = 1
+		}
+		out = append(out, both[i][0].Entry)
+		*places[i], both[i] = &both[i][0].older, both[i][1:]
+	}
+	for i := range both {
+		if len(both[i]) == 0 { // all returned: continue where reading ended
+			*places[i] = further[i]
+		}
+	}
+	if at == (Cursor{}) {
+		return out, nil, nil
+	}
+	return out, &at, nil
+}
+
+// placed is an entry with the place before it.
+type placed struct {
+	Entry
+	older Place
+}
+
+func newest(path string, from Place, most int, match func(*Entry) bool) (out []placed, next *Place, err error) {
 	left := int64(readMost)
 	for file := from.File; file <= maxFiles; file++ {
 		at := Place{File: file}
@@ -51,7 +100,7 @@ func Newest(path string, from Place, most int, match func(*Entry) bool) (out []E
 }
 
 // newestOf reads one file, and moves at to where it has come.
-func newestOf(path string, at *Place, out []Entry, most int, match func(*Entry) bool, left *int64) ([]Entry, error) {
+func newestOf(path string, at *Place, out []placed, most int, match func(*Entry) bool, left *int64) ([]placed, error) {
 	if at.File > 0 {
 		path = fmt.Sprintf("%s.%d", path, at.File)
 	}
@@ -89,11 +138,14 @@ func newestOf(path string, at *Place, out []Entry, most int, match func(*Entry) 
 }
 
 // lastOf adds the entries of whole lines, the last first, and moves at.
-func lastOf(part []byte, start int64, at *Place, out []Entry, most int, match func(*Entry) bool) []Entry {
+func lastOf(part []byte, start int64, at *Place, out []placed, most int, match func(*Entry) bool) []placed {
 	for len(part) > 0 && len(out) < most {
 		begin := bytes.LastIndexByte(bytes.TrimSuffix(part, []byte{'\n'}), '\n') + 1
-		var e Entry
-		if json.Unmarshal(part[begin:], &e) == nil && (match == nil || match(&e)) {
+		e := placed{older: Place{File: at.File, Before: start + int64(begin)}}
+		if e.older.Before == 0 {
+			e.older.File++
+		}
+		if json.Unmarshal(part[begin:], &e.Entry) == nil && (match == nil || match(&e.Entry)) {
 			out = append(out, e)
 		}
 		part = part[:begin]

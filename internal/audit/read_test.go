@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestNewest: all entries come, the newest first, over rotations and pages of any size,
@@ -64,5 +65,36 @@ func TestNewestLongLine(t *testing.T) {
 	got, next, err := Newest(path, Place{}, 10, nil)
 	if err != nil || next != nil || len(got) != 2 || got[0].Identity != "user:b" || got[1].Identity != "user:a" {
 		t.Error(got, next, err)
+	}
+}
+
+// TestNewestOfAll checks that changes and attempts come merged in one order, across rotations and pages.
+func TestNewestOfAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	now := time.Unix(1_800_000_000, 0)
+	l := open(t, Options{Path: path, MaxBytes: 8 << 10, Keep: 20, Now: func() time.Time { return now }})
+	for i := range 300 {
+		now = now.Add(time.Second)
+		l.Write(Entry{Identity: "user:" + strconv.Itoa(i), Credential: "token", Result: []Result{OK, OK, Denied}[i%3]})
+	}
+	for _, size := range []int{1, 7, 1000} {
+		var got []Entry
+		at := Start()
+		for next := &at; next != nil; {
+			var page []Entry
+			var err error
+			if page, next, err = NewestOfAll(path, *next, size, nil); err != nil || len(page) > size {
+				t.Fatal(len(page), err)
+			}
+			got = append(got, page...)
+		}
+		if len(got) != 300 {
+			t.Fatalf("pages of %d: %d entries", size, len(got))
+		}
+		for i, e := range got {
+			if want := "user:" + strconv.Itoa(299-i); e.Identity != want {
+				t.Fatalf("pages of %d: entry %d is of %s; want %s", size, i, e.Identity, want)
+			}
+		}
 	}
 }

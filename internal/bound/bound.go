@@ -10,10 +10,12 @@ import (
 
 // Cluster is what the bound depends on besides the limit.
 type Cluster struct {
-	Nodes int           // 1 or more
-	Delay time.Duration // one way between nodes, jitter included
-	Sync  time.Duration // interval of reports
-	Lease time.Duration // how long a grant lasts
+	Nodes int // 1 or more
+	// Clients is how many processes decide out of what nodes have lent them (package client).
+	Clients int
+	Delay   time.Duration // one way between nodes, jitter included
+	Sync    time.Duration // interval of reports
+	Lease   time.Duration // how long a grant lasts
 	// Election is how long a range has no leader after a crash.
 	Election time.Duration
 	// CutOff is for how long a node is taken to be cut off after its lease.
@@ -111,6 +113,10 @@ func (b *bounder) zero(s Situation) Situation {
 	return s
 }
 
+// eachClient is what a client process may be lent of what others were promised, and what it may
+// overdraw of it (package branch), in tokens.
+const eachClient = 4 + 4
+
 // believed is what N members may admit on a belief that is age old: N-1 of them a
 // burst that was not theirs, and each what refilled meanwhile, be it that the
 // bucket was full and it overflowed. On top of it is what may be counted in another
@@ -119,14 +125,19 @@ func (b *bounder) zero(s Situation) Situation {
 func (b *bounder) believed(s Situation, age time.Duration, of string) Situation {
 	n := float64(b.c.Nodes)
 	s.Worst = (n-1)*b.burst + n*b.rate*age.Seconds() + 2*n + b.rate*4*b.c.Delay.Seconds()
+	clients, plus := "", ""
+	if b.c.Clients > 0 {
+		s.Worst += float64(eachClient * b.c.Clients)
+		clients, plus = fmt.Sprintf(" + %d x clients", eachClient), fmt.Sprintf(" + %dx%d", eachClient, b.c.Clients)
+	}
 	if b.rate == 0 {
-		s.Formula = "(N-1) x burst + 2N; nothing refills before the window ends"
-		s.Numbers = fmt.Sprintf("(%d-1) x %s + 2x%d = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(s.Worst))
+		s.Formula = "(N-1) x burst + 2N" + clients + "; nothing refills before the window ends"
+		s.Numbers = fmt.Sprintf("(%d-1) x %s + 2x%d%s = %s", b.c.Nodes, num(b.burst), b.c.Nodes, plus, num(s.Worst))
 		return s
 	}
-	s.Formula = "(N-1) x burst + N x rate x " + of + " + 2N + rate x two round trips"
-	s.Numbers = fmt.Sprintf("(%d-1) x %s + %d x %s/s x %v + 2x%d + %s/s x %v = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(b.rate), round(age),
-		b.c.Nodes, num(b.rate), round(4*b.c.Delay), num(s.Worst))
+	s.Formula = "(N-1) x burst + N x rate x " + of + " + 2N" + clients + " + rate x two round trips"
+	s.Numbers = fmt.Sprintf("(%d-1) x %s + %d x %s/s x %v + 2x%d%s + %s/s x %v = %s", b.c.Nodes, num(b.burst), b.c.Nodes, num(b.rate), round(age),
+		b.c.Nodes, plus, num(b.rate), round(4*b.c.Delay), num(s.Worst))
 	return s
 }
 

@@ -30,6 +30,11 @@
 // demand, which each member takes off, and that a member asks before it overdraws
 // more than level/2N (guesses). How far is measured and not derived: Typical.
 //
+// Client processes share what their node may admit: what one may spend, because it was lent
+// or may be overdrawn, is taken off what the others are told. A little of that one may
+// have all the same: be lent 4 tokens, and overdraw 4 (package branch). That more of them do so at once than hear of each
+// other is not derived: TestMixedCostsOfClients of internal/sim plays random requests against it.
+//
 // Under hard nothing is admitted that is not held, and what is held is out of the
 // pool: 0, but for what Exceptions lists.
 //

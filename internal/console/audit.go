@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -43,11 +44,11 @@ func loadAudit(r *Request) (any, error) {
 		v.Absent = true
 		return v, nil
 	}
-	from, err := placeOf(r.Query("from"))
+	from, err := cursorOf(r.Query("from"))
 	if err != nil {
 		return nil, err
 	}
-	entries, next, err := audit.Newest(r.c.AuditPath, from, auditRows, v.match)
+	entries, next, err := audit.NewestOfAll(r.c.AuditPath, from, auditRows, v.match)
 	if err != nil {
 		return nil, &Problem{Status: http.StatusInternalServerError, Title: "The audit log cannot be read", Detail: "The node's log says why."}
 	}
@@ -62,26 +63,47 @@ func loadAudit(r *Request) (any, error) {
 		return to
 	}
 	if next != nil {
-		v.Pager.Next = at(fmt.Sprintf("%d.%d", next.File, next.Before))
+		v.Pager.Next = at(cursorText(*next))
 	}
-	if from != (audit.Place{}) {
+	if r.Query("from") != "" {
 		v.Pager.Prev = at("")
 	}
 	return v, nil
 }
 
-// placeOf reads a place as the page's addresses have it, such as 0.4711.
-func placeOf(text string) (p audit.Place, err error) {
+// cursorText formats a cursor as cursorOf parses it: one place in the changes and one in the
+// attempts, such as 0.4711-1.22; x means that the chain has no older entries.
+func cursorText(c audit.Cursor) string {
+	one := func(p *audit.Place) string {
+		if p == nil {
+			return "x"
+		}
+		return fmt.Sprintf("%d.%d", p.File, p.Before)
+	}
+	return one(c.Done) + "-" + one(c.Attempts)
+}
+
+func cursorOf(text string) (audit.Cursor, error) {
 	if text == "" {
-		return p, nil
+		return audit.Start(), nil
 	}
-	file, before, ok := strings.Cut(text, ".")
+	done, attempts, ok := strings.Cut(text, "-")
+	d, err1 := placeOf(done)
+	a, err2 := placeOf(attempts)
+	if !ok || err1 != nil || err2 != nil || d == nil && a == nil {
+		return audit.Cursor{}, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(clip(text, 40)) + "; must be a place in the log, such as 0.4711-1.22."}
+	}
+	return audit.Cursor{Done: d, Attempts: a}, nil
+}
+
+func placeOf(text string) (*audit.Place, error) {
+	if text == "x" {
+		return nil, nil //nolint:nilnil // nothing is older
+	}
+	file, before, _ := strings.Cut(text, ".")
 	n, err1 := strconv.ParseUint(file, 10, 8)
-	b, err2 := strconv.ParseInt(before, 10, 63)
-	if !ok || err1 != nil || err2 != nil || b < 0 {
-		return p, &Problem{Status: http.StatusBadRequest, Title: "That is not right", Detail: "from is " + strconv.Quote(clip(text, 40)) + "; must be a place in the log, such as 0.4711."}
-	}
-	return audit.Place{File: int(n), Before: b}, nil
+	b, err2 := strconv.ParseUint(before, 10, 63)
+	return &audit.Place{File: int(n), Before: int64(b)}, errors.Join(err1, err2)
 }
 
 func (v *auditView) match(e *audit.Entry) bool {

@@ -99,6 +99,8 @@ var callWords = map[string]string{
 	"GET /v1/forward-auth":         "Check a limit for a proxy",
 	"GET /healthz":                 "Ask whether the node lives",
 	"GET /readyz":                  "Ask whether the node is ready",
+	"GET /readyz/cluster":          "Ask whether the cluster is ready",
+	"GET /healthcheck":             "Ask whether the node is ready, as probes of envoyproxy/ratelimit do",
 	"GET /v1/openapi.json":         "Read the description of the HTTP API",
 	"GET /v1/schema/limits.json":   "Read the schema of limit files",
 	"GET /v1/schema/node.json":     "Read the schema of settings",

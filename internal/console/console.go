@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/share"
 )
 
 // Root is where the console is mounted.
@@ -54,7 +55,7 @@ type Console struct {
 	pages    map[string]*page
 	assets   map[string]asset
 	plain    *page // errors, sign-in
-	viewers  chan struct{}
+	viewers  *share.Pool
 	closing  chan struct{}
 	close    func()
 }
@@ -70,7 +71,11 @@ func New(d Deps) *Console {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	c := &Console{Deps: d, api: newAPI(d.Conn), mux: http.NewServeMux(), pages: map[string]*page{}, viewers: make(chan struct{}, maxViewers), closing: make(chan struct{})}
+	c := &Console{Deps: d, api: newAPI(d.Conn), mux: http.NewServeMux(), pages: map[string]*page{}, closing: make(chan struct{})}
+	c.viewers = share.New(maxViewers, maxViewers)
+	if d.Guard != nil {
+		c.viewers = share.New(maxViewers, maxViewersOfOne)
+	}
 	c.close = sync.OnceFunc(func() { close(c.closing) })
 	c.assets = loadAssets()
 	c.plain = c.parse(Page{Title: "Quorate", Template: "plain"})

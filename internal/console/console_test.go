@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -315,15 +317,60 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// TestSessionsAreBounded checks the bounds on sessions in total and per identity, and that repeated
+// sign-ins of one identity end no session of another.
 func TestSessionsAreBounded(t *testing.T) {
 	var s sessions
 	now := time.Unix(1_800_000_000, 0)
-	first := s.begin("a", now)
+	quiet := s.begin("a", "user:quiet", now)
+	var own string
 	for i := range maxSessions + 10 {
-		s.begin("b", now.Add(time.Duration(i+1)*time.Millisecond))
+		if id := s.begin("b", "user:noisy", now.Add(time.Duration(i+1)*time.Millisecond)); i == 0 {
+			own = id
+		}
 	}
-	if len(s.byID) != maxSessions || s.credential(first, now, true) != "" {
-		t.Errorf("%d sessions", len(s.byID))
+	if len(s.byID) != maxOfOne+1 || s.credential(quiet, now, true) != "a" || s.credential(own, now, true) != "" {
+		t.Errorf("%d sessions; the first of another %q, the first of its own %q", len(s.byID), s.credential(quiet, now, true), s.credential(own, now, true))
+	}
+	for i := range 2 * maxSessions {
+		s.begin("c", fmt.Sprintf("user:%d", i%100), now.Add(time.Minute))
+	}
+	if len(s.byID) != maxSessions || s.credential(quiet, now, true) != "a" {
+		t.Errorf("%d sessions; the first of another %q", len(s.byID), s.credential(quiet, now, true))
+	}
+}
+
+// TestViewersAreShared checks that one identity cannot take all live pages.
+func TestViewersAreShared(t *testing.T) { synctest.Test(t, viewersAreShared) }
+
+func viewersAreShared(t *testing.T) {
+	c, token, _ := guarded(t, newFake(), time.Now)
+	defer c.Close()
+	res, _ := do(c, post("/console/sign-in", url.Values{"token": {token}}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	live := func(ctx context.Context) int {
+		req := httptest.NewRequest(http.MethodGet, "/console/live/overview", nil).WithContext(ctx)
+		for _, cookie := range res.Cookies() {
+			req.AddCookie(cookie)
+		}
+		w := httptest.NewRecorder()
+		c.ServeHTTP(w, req)
+		return w.Code
+	}
+	for range maxViewersOfOne {
+		wg.Go(func() { live(ctx) })
+	}
+	synctest.Wait()
+	if n := c.viewers.Held(); n != maxViewersOfOne {
+		t.Fatalf("%d live pages are open, want %d", n, maxViewersOfOne)
+	}
+	short, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	defer stop()
+	if code := live(short); code != http.StatusServiceUnavailable {
+		t.Errorf("one page more than one may have: %d", code)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/health"
 )
 
 // funcs are what templates may call. All return text that is escaped, but "time", which
@@ -92,34 +93,17 @@ func nodeState(n *quoratev1.NodeStatus) Badge {
 	return Badge{"good", "active"}
 }
 
-// stops is what a node that stops says of its readiness (cluster.Stopping).
-const stops = "the node stops"
-
-// clusterState is how the cluster is, as the answering node sees it, in the words of "quorate
-// status": what a node that stops or is drained gives back is no fault, unless more nodes are
-// out of reach than a range can miss.
-func clusterState(st *quoratev1.GetStatusResponse) Badge {
-	if st.GetReady() {
-		return Badge{"good", "Ready"}
+// clusterState returns the cluster's state as the answering node sees it, in the words of "quorate
+// status".
+func clusterState(v health.Verdict) Badge {
+	kind := "warn"
+	switch v.Word {
+	case health.Healthy, health.Unreplicated, health.Changing:
+		kind = "good"
+	case health.NotReady:
+		kind = "bad"
 	}
-	gives, up := st.GetReason() == stops, map[string]bool{}
-	for _, n := range st.GetNodes() {
-		up[n.GetId()] = n.GetConnected()
-		gives = gives || n.GetState() == quoratev1.NodeState_NODE_STATE_DRAINING && n.GetLeads() > 0
-	}
-	for _, r := range st.GetRanges() {
-		have := 0
-		for _, id := range r.GetReplicas() {
-			if up[id] {
-				have++
-			}
-		}
-		gives = gives && 2*have > len(r.GetReplicas())
-	}
-	if gives {
-		return Badge{"warn", "Draining"}
-	}
-	return Badge{"bad", "Not ready"}
+	return Badge{kind, strings.ToUpper(v.Word[:1]) + v.Word[1:]}
 }
 
 // Badge is a state: a kind of good, warn, bad or idle, which has a shape and a colour,

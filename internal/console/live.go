@@ -11,14 +11,16 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/share"
 )
 
 // Bounds of live updates.
 const (
-	maxViewers = 100              // open pages of a node that are live
-	liveEvery  = 2 * time.Second  // when a page does not say
-	liveWrite  = 20 * time.Second // a reader who takes nothing for so long is cut off
-	liveBeat   = 10 * time.Second // the longest silence
+	maxViewers      = 100              // live pages per node
+	maxViewersOfOne = 25               // live pages per identity, if callers are identified
+	liveEvery       = 2 * time.Second  // default interval of a page
+	liveWrite       = 20 * time.Second // write timeout
+	liveBeat        = 10 * time.Second // longest pause between messages
 )
 
 // Point is what a chart gains: a time in seconds, and a value for each series.
@@ -31,13 +33,19 @@ type Point struct {
 // name is the part's, its data the HTML. "points" has new points of charts, and
 // "trouble" says in words why there is nothing new.
 func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
-	select {
-	case c.viewers <- struct{}{}:
-		defer func() { <-c.viewers }()
-	default:
-		http.Error(w, "too many pages are open on this node", http.StatusServiceUnavailable)
+	owner := ""
+	if r.Caller != nil {
+		owner = r.Caller.Identity
+	}
+	if full := c.viewers.Take(owner, 1); full != share.NotFull {
+		text := "too many pages are open on this node"
+		if full == share.Each && owner != "" {
+			text = "too many pages of " + owner + " are open on this node"
+		}
+		http.Error(w, text, http.StatusServiceUnavailable)
 		return
 	}
+	defer c.viewers.Give(owner, 1)
 	l := newLiveWriter(w)
 	_ = l.conn.SetReadDeadline(time.Time{}) // the stream has no end of its own
 	if r.page.Stream != nil {

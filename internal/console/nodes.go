@@ -109,11 +109,14 @@ func changeOf(change quoratev1.NodeChange) Action {
 			c.Will = append(c.Will, w)
 		}
 		c.Will = append(c.Will, moves(r, change, id)...)
+		if change == quoratev1.NodeChange_NODE_CHANGE_LEAVE {
+			c.Fields = append(c.Fields, Field{Name: "force", Label: "Even if ranges then have too few voters", Type: "checkbox", Value: r.PostForm.Get("force"), Hint: "Otherwise it is refused where ranges would have fewer voters than replicas asks for."})
+		}
 		return c, nil
 	}
 	do := func(r *Request) (*Result, error) {
 		id := r.PostForm.Get("node")
-		res, err := r.Cluster.ChangeNode(r.Context(), &quoratev1.ChangeNodeRequest{Node: id, Change: change})
+		res, err := r.Cluster.ChangeNode(r.Context(), &quoratev1.ChangeNodeRequest{Node: id, Change: change, Force: change == quoratev1.NodeChange_NODE_CHANGE_LEAVE && r.PostForm.Get("force") != ""})
 		if err != nil {
 			return nil, err
 		}
@@ -121,6 +124,9 @@ func changeOf(change quoratev1.NodeChange) Action {
 		goes := change == quoratev1.NodeChange_NODE_CHANGE_LEAVE || change == quoratev1.NodeChange_NODE_CHANGE_REMOVE
 		if res.Moves > 0 && goes { // of others, who is to lead changes, and no replica moves
 			lines = append(lines, fmt.Sprintf("%d replicas are to move.", res.Moves))
+		}
+		if res.Warning != "" {
+			lines = append(lines, "Careful: "+res.Warning+".")
 		}
 		return &Result{Title: fmt.Sprintf(words.done, id), Lines: lines}, nil
 	}

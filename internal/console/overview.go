@@ -9,6 +9,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/health"
 )
 
 const overviewEvery = time.Second
@@ -25,6 +26,7 @@ type overview struct {
 	Rates      *quoratev1.TopRatesResponse
 	NoStatus   *Problem
 	NoRates    *Problem
+	Verdict    health.Verdict
 	Up         int
 	Leaderless []uint32
 	Lagging    int
@@ -38,15 +40,17 @@ type overview struct {
 
 // boundState says whether the stated bound of over-admission is kept, and by what.
 type boundState struct {
-	Limits           int
-	Beyond           []*quoratev1.LimitError // worst first
-	Worst            []boundRow              // nearest to their bound first
-	Over, Needless   float64                 // tokens
-	OverPart         float64                 // of what was admitted
-	NeedlessPart     float64                 // of what was attempted
-	CutOff           float64
-	NeedlessAtMost   float64
-	Attempted, Given int64
+	Limits         int
+	Beyond         []*quoratev1.LimitError // worst first
+	Worst          []boundRow              // nearest to their bound first
+	Over, Needless float64                 // tokens
+	OverPart       float64                 // of what was admitted
+	NeedlessPart   float64                 // of what was attempted, at least
+	// NeedlessPartAtMost is the upper bound of NeedlessPart.
+	NeedlessPartAtMost float64
+	CutOff             float64
+	NeedlessAtMost     float64
+	Attempted, Given   int64
 }
 
 func loadOverview(r *Request) (any, error) {
@@ -81,6 +85,7 @@ func (o *overview) health() {
 	if o.Status == nil {
 		return
 	}
+	o.Verdict = health.Of(o.Status)
 	for _, n := range o.Status.Nodes {
 		if n.Connected {
 			o.Up++
@@ -172,6 +177,7 @@ func boundOf(list []*quoratev1.LimitError, limits []*quoratev1.Limit) (b boundSt
 	}
 	if b.Attempted > 0 {
 		b.NeedlessPart = b.Needless / float64(b.Attempted)
+		b.NeedlessPartAtMost = b.NeedlessAtMost / float64(b.Attempted)
 	}
 	slices.SortStableFunc(b.Worst, func(x, y boundRow) int {
 		if x.Beyond != y.Beyond {

@@ -21,27 +21,32 @@ import (
 // Bounds of sessions.
 const (
 	maxSessions = 1000
+	maxOfOne    = 32 // sessions per identity
 	sessionLife = 12 * time.Hour
 	sessionIdle = 2 * time.Hour
-	maxToken    = 8 << 10 // bytes of what is signed in with
+	maxToken    = 8 << 10  // bytes of a credential
+	maxSignIn   = 32 << 10 // bytes of the sign-in form
 )
 
 // session is one signed-in browser. It keeps the credential, which is checked for every
 // request: a token that is revoked ends the session at once.
 type session struct {
 	credential string
+	owner      string // the identity
 	began      time.Time
 	used       time.Time
 }
 
-// sessions are kept in memory, by the hash of the secret in the cookie: at most
-// maxSessions, the longest unused goes first. The zero value is ready.
+// sessions keeps sessions in memory, by the hash of the cookie's secret: at most maxSessions in
+// total and maxOfOne per identity. At maxOfOne it ends the identity's least recently used session; at
+// maxSessions, that of the identity with the most sessions, so that one identity cannot sign others
+// out. The zero value is ready.
 type sessions struct {
 	mu   sync.Mutex
 	byID map[[sha256.Size]byte]*session
 }
 
-func (s *sessions) begin(credential string, now time.Time) (id string) {
+func (s *sessions) begin(credential, owner string, now time.Time) (id string) {
 	var raw [32]byte
 	_, _ = rand.Read(raw[:])
 	id = hex.EncodeToString(raw[:])
@@ -50,29 +55,40 @@ func (s *sessions) begin(credential string, now time.Time) (id string) {
 	if s.byID == nil {
 		s.byID = map[[sha256.Size]byte]*session{}
 	}
-	if len(s.byID) >= maxSessions {
-		s.makeRoom(now)
-	}
-	s.byID[sha256.Sum256([]byte(id))] = &session{credential, now, now}
+	s.makeRoom(owner, now)
+	s.byID[sha256.Sum256([]byte(id))] = &session{credential, owner, now, now}
 	return id
 }
 
-// makeRoom drops what is over, and else the longest unused. Called with mu held.
-func (s *sessions) makeRoom(now time.Time) {
-	var oldest [sha256.Size]byte
-	var at time.Time
+// makeRoom makes room for one more session of an owner. Called with mu held.
+func (s *sessions) makeRoom(owner string, now time.Time) {
+	count := map[string]int{owner: 0}
 	for id, one := range s.byID {
 		if one.over(now) {
 			delete(s.byID, id)
 			continue
 		}
-		if at.IsZero() || one.used.Before(at) {
+		count[one.owner]++
+	}
+	from := owner
+	if count[owner] < maxOfOne {
+		if len(s.byID) < maxSessions {
+			return
+		}
+		for who, n := range count {
+			if n > count[from] {
+				from = who
+			}
+		}
+	}
+	var oldest [sha256.Size]byte
+	var at time.Time
+	for id, one := range s.byID {
+		if one.owner == from && (at.IsZero() || one.used.Before(at)) {
 			oldest, at = id, one.used
 		}
 	}
-	if len(s.byID) >= maxSessions {
-		delete(s.byID, oldest)
-	}
+	delete(s.byID, oldest)
 }
 
 func (s *session) over(now time.Time) bool {
@@ -193,6 +209,7 @@ func (c *Console) signInPage(w http.ResponseWriter, code int, f signInForm) {
 
 // signIn begins a session with a token of the cluster, or of the OIDC issuer.
 func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
+	req.Body = http.MaxBytesReader(w, req.Body, maxSignIn) // the caller is not authenticated yet
 	token, next := strings.TrimSpace(req.PostFormValue("token")), req.PostFormValue("next")
 	if c.Guard == nil || !below(next) {
 		next = Root + "/"
@@ -201,7 +218,7 @@ func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
 		http.Redirect(w, req, next, http.StatusSeeOther)
 		return
 	}
-	e := audit.Entry{Node: c.Self, Identity: auth.Anonymous, Credential: auth.None.String(), Address: host(req.RemoteAddr), Method: "console/sign-in", Result: audit.Denied}
+	e := audit.Entry{Node: c.Self, Identity: auth.Anonymous, Credential: auth.None.String(), Address: host(req.RemoteAddr), Method: "console/sign-in", Result: audit.Denied, Attempt: true}
 	var who *auth.Caller
 	why := "The field is empty. Paste a token: quorate tokens create NAME makes one."
 	switch {
@@ -221,7 +238,7 @@ func (c *Console) signIn(w http.ResponseWriter, req *http.Request) {
 	}
 	e.Identity, e.Credential, e.Serial, e.Result = who.Identity, who.Credential.String(), who.Serial, audit.OK
 	c.Audit.Write(e)
-	c.setCookie(w, req, c.sessions.begin(token, c.Now()), int(sessionLife.Seconds()))
+	c.setCookie(w, req, c.sessions.begin(token, who.Identity, c.Now()), int(sessionLife.Seconds()))
 	http.Redirect(w, req, next, http.StatusSeeOther)
 }
 

@@ -8,15 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/internal/health"
 )
 
 // TestDrainingIsNoFault: what is drained or stops on purpose is not shown as broken, and what
 // is broken meanwhile is.
 func TestDrainingIsNoFault(t *testing.T) {
-	if stops != cluster.Stopping {
-		t.Errorf("%q is not what nodes say, %q", stops, cluster.Stopping)
-	}
 	node := func(up bool, s quoratev1.NodeState, leads int32) *quoratev1.NodeStatus {
 		return &quoratev1.NodeStatus{Id: "b", Connected: up, State: s, Leads: leads}
 	}
@@ -30,22 +27,22 @@ func TestDrainingIsNoFault(t *testing.T) {
 		away          bool // c is out of reach too
 		nodes, states Badge
 	}{
-		{"ready", "", node(true, active, 1), false, Badge{"good", "active"}, Badge{"good", "Ready"}},
+		{"ready", "", node(true, active, 1), false, Badge{"good", "active"}, Badge{"good", "Healthy"}},
 		{"drains", blind, node(true, draining, 1), false, Badge{"warn", "draining"}, Badge{"warn", "Draining"}},
-		{"stops", stops, node(true, active, 1), false, Badge{"good", "active"}, Badge{"warn", "Draining"}},
-		{"is drained and down", "", node(false, draining, 0), false, Badge{"warn", "draining, out of reach"}, Badge{"good", "Ready"}},
+		{"stops", health.Stopping, node(true, active, 1), false, Badge{"good", "active"}, Badge{"warn", "Draining"}},
+		{"is drained and down", "", node(false, draining, 0), false, Badge{"warn", "draining, out of reach"}, Badge{"warn", "Degraded"}},
 		{"is down", blind, node(false, active, 0), false, Badge{"bad", "out of reach"}, Badge{"bad", "Not ready"}},
 		{"another is down too", blind, node(false, draining, 1), true, Badge{"warn", "draining, out of reach"}, Badge{"bad", "Not ready"}},
 	} {
 		c.Connected = !at.away
 		st := &quoratev1.GetStatusResponse{
-			Ready: at.reason == "", Reason: at.reason, Nodes: []*quoratev1.NodeStatus{a, at.b, c},
+			Node: "a", Ready: at.reason == "", Reason: at.reason, Nodes: []*quoratev1.NodeStatus{a, at.b, c},
 			Ranges: []*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a", "b", "c"}}},
 		}
 		if got := nodeState(at.b); got != at.nodes {
 			t.Errorf("%s: the node is shown as %v, want %v", at.name, got, at.nodes)
 		}
-		if got := clusterState(st); got != at.states {
+		if got := clusterState(health.Of(st)); got != at.states {
 			t.Errorf("%s: the cluster is shown as %v, want %v", at.name, got, at.states)
 		}
 	}

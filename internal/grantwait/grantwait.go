@@ -20,18 +20,19 @@ type Waiters struct {
 	keys map[quota.Key][]chan struct{}
 }
 
-// Add begins to wait for a grant of the key: the channel is closed when there is one.
-// It returns false when as many wait as may. Whoever gives up calls Remove.
+// Add registers a waiter for a grant of the key; the grant closes the channel. It returns false
+// at the bound: Max waiters in total, and per key as many as are free, so that a hot key takes
+// at most half of them and leaves some for other keys. A caller that gives up calls Remove.
 func (w *Waiters) Add(k quota.Key) (chan struct{}, bool) {
-	if w.n.Add(1) > Max {
-		w.n.Add(-1)
-		return nil, false
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if free := Max - int(w.n.Load()); len(w.keys[k]) >= free {
+		return nil, false
+	}
 	if w.keys == nil {
 		w.keys = map[quota.Key][]chan struct{}{}
 	}
+	w.n.Add(1)
 	c := make(chan struct{})
 	w.keys[k] = append(w.keys[k], c)
 	return c, true

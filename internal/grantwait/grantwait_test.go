@@ -34,19 +34,33 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
+// TestWaitersBound checks the bound on waiters, and that many waiters of one key leave room for other keys.
 func TestWaitersBound(t *testing.T) {
 	var w Waiters
-	k := quota.Key{Key: "k"}
-	for i := range Max {
-		if _, ok := w.Add(k); !ok {
-			t.Fatalf("waiter %d is refused; %d may wait", i+1, Max)
+	add := func(key string) (n int) {
+		for ; n <= Max; n++ {
+			if _, ok := w.Add(quota.Key{Key: key}); !ok {
+				break
+			}
+		}
+		return n
+	}
+	if n := add("hot"); n != Max/2 {
+		t.Errorf("%d wait for one key, which may take %d", n, Max/2)
+	}
+	if n := add("second"); n != Max/4 {
+		t.Errorf("%d wait for a second key, which may take %d", n, Max/4)
+	}
+	for i := range Max / 4 {
+		if add(string(rune('a'+i))) == 0 && i < 9 {
+			t.Errorf("nobody may wait for another key, number %d", i+3)
 		}
 	}
-	if _, ok := w.Add(k); ok {
-		t.Error("one more than may wait waits")
+	if n := w.n.Load(); n != Max {
+		t.Errorf("%d wait in all; %d may", n, Max)
 	}
 	w.NotifyAll()
-	if _, ok := w.Add(k); !ok {
-		t.Error("there is room again, and nobody may wait")
+	if n := add("hot"); n != Max/2 {
+		t.Errorf("%d wait for a key where nobody waits", n)
 	}
 }

@@ -38,6 +38,7 @@ func sampleCounts(rng *rand.Rand) Counts {
 	c := Counts{Attempted: quota.Units(rng.Int64N(1000)) * unit, Admitted: quota.Units(rng.Int64N(1000)) * unit}
 	if rng.IntN(3) == 0 {
 		c.Over, c.Needless = quota.Units(rng.Int64N(1000)), quota.Units(rng.Int64N(3))*quota.Token
+		c.NeedlessAtMost = c.Needless * quota.Units(rng.Int64N(3))
 	}
 	return c
 }

@@ -9,6 +9,8 @@ type Counts struct {
 	Admitted  quota.Units
 	Over      quota.Units // admitted beyond the limit (quota.LiveError.OverAdmitted and CutOff)
 	Needless  quota.Units // refused though there was room: at least (quota.LiveError.Needless)
+	// NeedlessAtMost is the upper bound of Needless.
+	NeedlessAtMost quota.Units
 }
 
 // Add adds what others counted. Sums saturate.
@@ -17,6 +19,7 @@ func (c *Counts) Add(o *Counts) {
 	c.Admitted = c.Admitted.Plus(o.Admitted)
 	c.Over = c.Over.Plus(o.Over)
 	c.Needless = c.Needless.Plus(o.Needless)
+	c.NeedlessAtMost = c.NeedlessAtMost.Plus(o.NeedlessAtMost)
 }
 
 // Refused is what was asked for and not admitted.

@@ -18,7 +18,7 @@ func TestPoint(t *testing.T) {
 			l.Slices[0].Counts[i] = Counts{Attempted: 10 * quota.Token, Admitted: 10 * quota.Token}
 		}
 		if b == m.First()+2 {
-			l.Slices[0].Counts[4] = Counts{Attempted: 610 * quota.Token, Admitted: 100 * quota.Token, Over: 7, Needless: 2}
+			l.Slices[0].Counts[4] = Counts{Attempted: 610 * quota.Token, Admitted: 100 * quota.Token, Over: 7, Needless: 2, NeedlessAtMost: 5}
 		}
 		k.Apply(&l)
 	}
@@ -26,7 +26,7 @@ func TestPoint(t *testing.T) {
 	if p.Peak != 610*quota.Token || p.Mean != 20*quota.Token || p.P50 != 10*quota.Token || p.P99 != 610*quota.Token || p.P95 != 10*quota.Token {
 		t.Errorf("demand: %+v", p)
 	}
-	if p.Attempted != 1200*quota.Token || p.Refused() != 510*quota.Token || p.Over != 7 || p.Needless != 2 {
+	if p.Attempted != 1200*quota.Token || p.Refused() != 510*quota.Token || p.Over != 7 || p.Needless != 2 || p.NeedlessAtMost != 5 {
 		t.Errorf("sums: %+v", p.Counts)
 	}
 	if !p.Complete || p.Start != m.Start() || p.Seconds != 60 {

@@ -17,8 +17,8 @@ func (p *Point) Append(b []byte) []byte {
 	return b
 }
 
-func (p *Point) amounts() [9]*quota.Units {
-	return [...]*quota.Units{&p.Attempted, &p.Admitted, &p.Over, &p.Needless, &p.Peak, &p.Mean, &p.P50, &p.P95, &p.P99}
+func (p *Point) amounts() [10]*quota.Units {
+	return [...]*quota.Units{&p.Attempted, &p.Admitted, &p.Over, &p.Needless, &p.NeedlessAtMost, &p.Peak, &p.Mean, &p.P50, &p.P95, &p.P99}
 }
 
 var errPoint = errors.New("history: damaged point")

@@ -41,8 +41,7 @@ type KeyTotal struct {
 // KeysAnswer has the keys, the one that was asked for most first.
 type KeysAnswer struct {
 	Keys []KeyTotal
-	// Peak is the key that was asked for most in one minute or hour; nothing if no list has one, or
-	// only nodes of an earlier version answered.
+	// Peak is the key with the most attempts in one minute or hour; zero if unknown.
 	Peak KeyPeak
 	// Rest is the most that a key which is not among them can have been asked for.
 	Rest quota.Units

@@ -7,10 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A packed vector begins with a number: which seconds have counts, which of them
-// have Over or Needless too, and whether all amounts are whole tokens, as they
-// mostly are. For each second with counts follow what was attempted and what of it
-// was not admitted; then, for those that have them, Over and Needless.
+// A packed vector begins with a number of flags: the seconds with counts, those that also have Over,
+// Needless or NeedlessAtMost, and whether all amounts are whole tokens (the usual case). For
+// each second with counts follow the amount attempted and the part of it not admitted; then, if
+// flagged, the other three.
 const (
 	extraShift = BlockSeconds
 	wholeBit   = 1 << (2 * BlockSeconds)
@@ -29,7 +29,7 @@ func appendVector(b []byte, v *Vector) []byte {
 			continue
 		}
 		head |= 1 << i
-		if c.Over != 0 || c.Needless != 0 {
+		if c.Over != 0 || c.Needless != 0 || c.NeedlessAtMost != 0 {
 			head |= 1 << (extraShift + i)
 		}
 		if (c.Attempted|c.Admitted) != 0 && (c.Attempted%quota.Token != 0 || c.Admitted%quota.Token != 0) {
@@ -50,6 +50,7 @@ func appendVector(b []byte, v *Vector) []byte {
 		if head&(1<<(extraShift+i)) != 0 {
 			b = binary.AppendUvarint(b, uint64(c.Over))
 			b = binary.AppendUvarint(b, uint64(c.Needless))
+			b = binary.AppendUvarint(b, uint64(c.NeedlessAtMost))
 		}
 	}
 	return b
@@ -75,6 +76,7 @@ func (d *decoder) vector() Vector {
 		c.Admitted = c.Attempted - d.units(quota.Most/unit)*unit
 		if head&(1<<(extraShift+i)) != 0 {
 			c.Over, c.Needless = quota.Units(d.uint(uint64(quota.Most))), quota.Units(d.uint(uint64(quota.Most)))
+			c.NeedlessAtMost = quota.Units(d.uint(uint64(quota.Most)))
 		}
 		if c.Admitted < 0 || c.Admitted > quota.Most || *c == (Counts{}) {
 			d.fail(errVector)

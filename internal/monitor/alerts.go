@@ -67,11 +67,11 @@ func broken() []Alert {
 			Shown: Shown{one("up"+n1, "1 1 0 0 0 0"), onN1(), "2m", "4m"},
 		},
 		{
-			Name: "QuorateNotReady", Severity: warning, For: "1m", Expr: "quorate_ready == 0",
+			Name: "QuorateNotReady", Severity: warning, For: "1m", Expr: "quorate_cluster_ready == 0",
 			Summary: "{{ $labels.instance }} sees no leader of some range, or has no limits",
 			Means:   "The node decides by itself, by `when_cut_off` of each limit. If it is alone with that, it is cut off; if all say so, a majority of some range is gone.",
-			Do:      []string{"`GET /readyz` of the node says why.", "`quorate cluster status --ranges` says which range, and who should lead it.", "Is the disk of its voters full or slow? Then their log does not commit."},
-			Shown:   Shown{one("quorate_ready"+n1, "1 1 0 0 0 0"), onN1(), "2m", "4m"},
+			Do:      []string{"`GET /readyz/cluster` of the node says why; `GET /readyz` is 200 as long as it decides.", "`quorate cluster status --ranges` says which range, and who should lead it.", "Is the disk of its voters full or slow? Then their log does not commit."},
+			Shown:   Shown{one("quorate_cluster_ready"+n1, "1 1 0 0 0 0"), onN1(), "2m", "4m"},
 		},
 		{
 			Name: "QuorateRangeWithoutLeader", Severity: critical, For: "1m", Expr: "min by (job) (quorate_ranges_without_leader) > 0",
@@ -81,6 +81,21 @@ func broken() []Alert {
 			Shown: Shown{
 				[]Series{{"quorate_ranges_without_leader" + n1, "0 2 2 2 2 2"}, {`quorate_ranges_without_leader{instance="n2:7411",job="quorate"}`, "0 0 2 2 2 2"}},
 				of("job", "quorate"), "1m", "4m",
+			},
+		},
+		{
+			Name: "QuorateNoRedundancy", Severity: warning, For: "5m",
+			Expr:    "min by (job) (quorate_node_losses_tolerated) == 0 and on (job) max by (job) (quorate_replicas) > 1",
+			Summary: "the loss of one more node would stop ranges",
+			Means:   "Everything is served, and some range, or the meta group, has just a majority of its voters: a node is down, or fewer nodes are left than `replicas` asks for.",
+			Do: []string{
+				"`quorate cluster status`: does a node not answer? Start it, or replace it: [operating.md](operating.md#drain-leave-remove).",
+				"Are there fewer nodes than `replicas`? Join others.",
+				"Stop, drain and upgrade no node until it is over.",
+			},
+			Shown: Shown{
+				[]Series{{"quorate_node_losses_tolerated" + n1, "1 1 1x20"}, {`quorate_node_losses_tolerated{instance="n2:7411",job="quorate"}`, "1 1 0x20"}, {"quorate_replicas" + n1, "3x22"}},
+				of("job", "quorate"), "3m", "9m",
 			},
 		},
 		{

@@ -42,7 +42,7 @@ const (
 func Rows() []Row {
 	return []Row{
 		{"Is it well?", []Panel{
-			number("Nodes ready", "Nodes that see a leader of every range.", "short", "sum(quorate_ready)"),
+			number("Nodes ready", "Nodes that see a leader of every range.", "short", "sum(quorate_cluster_ready)"),
 			number("Ranges without leader", "As the node sees it that sees most.", "short", "max(quorate_ranges_without_leader)"),
 			number("Faults", "quorate cluster status says what they are.", "short", "sum(quorate_faults)"),
 			number("Decisions", "A second, on all nodes.", "reqps", "sum(rate(quorate_decisions_total[$__rate_interval]))"),
@@ -82,8 +82,9 @@ func Rows() []Row {
 			chart("Keys", "Of what a node can count.", "percentunit", Query{`quorate_keys` + nodes + ` / quorate_keys_limit` + nodes, "{{instance}}"}),
 			chart("Reports and grants", "", "cps", Query{`rate(quorate_reports_sent_total` + nodes + `[$__rate_interval])`, "{{instance}} reports"}, Query{`rate(quorate_grants_sent_total` + nodes + `[$__rate_interval])`, "{{instance}} grants"}),
 			chart(
-				"What should be nothing", "", "cps", Query{`rate(quorate_messages_unsent_total` + nodes + `[$__rate_interval])`, "{{instance}} unsent"}, Query{`rate(quorate_grants_dropped_total` + nodes + `[$__rate_interval])`, "{{instance}} dropped"},
+				"What should be nothing", "", "cps", Query{`rate(quorate_messages_unsent_total` + nodes + `[$__rate_interval])`, "{{instance}} unsent"}, Query{`rate(quorate_grants_dropped_total` + nodes + `[$__rate_interval])`, "{{instance}} grants dropped"},
 				Query{`rate(quorate_checkpoints_failed_total` + nodes + `[$__rate_interval])`, "{{instance}} checkpoints failed"}, Query{`rate(quorate_reports_refused_total` + nodes + `[$__rate_interval])`, "{{instance}} reports refused"},
+				Query{`rate(quorate_reports_dropped_total` + nodes + `[$__rate_interval])`, "{{instance}} reports dropped"},
 			),
 			chart("Clients", "Processes that decide in their own memory.", "short", Query{`quorate_clients` + nodes, "{{instance}}"}),
 			chart("Processor and memory", "", "short", Query{`rate(process_cpu_seconds_total{job="quorate",instance=~"$instance"}[$__rate_interval])`, "{{instance}} processors"}, Query{`process_resident_memory_bytes{job="quorate",instance=~"$instance"} / 1073741824`, "{{instance}} GiB"}),

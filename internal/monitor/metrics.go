@@ -40,9 +40,13 @@ func (f Family) only(series int) Family {
 func node() Group {
 	return Group{"The node and its cluster", "", []Family{
 		gauge("quorate_build_info", "1", "Which version runs where.", Label{"version", 1, "of this process"}, Label{"revision", 1, "of this process"}, Label{"goversion", 1, "of this process"}),
-		gauge("quorate_ready", "0 or 1", "0: some range or the meta group has no leader, as this node sees it. Decisions go on locally. `quorate cluster status` says which."),
+		gauge("quorate_ready", "0 or 1", "0 is expected while a node starts or stops; for longer, `GET /readyz` says why."),
+		gauge("quorate_cluster_ready", "0 or 1", "0: some range or the meta group has no leader, as this node sees it. Decisions go on locally, by `when_cut_off`. `quorate cluster status` says which."),
 		gauge("quorate_ranges_without_leader", "ranges", "Above 0 for longer than an election (1 s): `quorate cluster status --ranges`."),
-		gauge("quorate_faults", "faults", "A disk that is full, slow or broken, or a replica out of service: `quorate cluster status` says what."),
+		gauge("quorate_node_losses_tolerated", "nodes", "The least of all nodes is the truth. 0, with `quorate_replicas` above 1: the loss of one more node stops ranges. `quorate cluster status` says whether a node is down or too few have joined."),
+		gauge("quorate_replicas", "nodes", "`replicas`: 1, 3 or 5."),
+		gauge("quorate_faults", "faults", "A disk that is full, slow or broken, a wrong clock, or a replica out of service: `quorate cluster status` says what."),
+		gauge("quorate_clock_offset_seconds", "seconds", "Not 0: set the node's wall clock, and see to NTP. It counts among `quorate_faults` too."),
 		gauge("quorate_peers_connected", "nodes", "Fewer than the others: a node is down or the network is cut."),
 		gauge("quorate_ranges_led", "ranges", "About the same on all nodes that do not drain."),
 		gauge("quorate_keys", "keys", "Near `quorate_keys_limit` the longest idle keys are dropped: raise `max_keys` or shorten `idle`."),
@@ -67,6 +71,7 @@ func reports() Group {
 		counter("quorate_grants_sent_total", "grants", "Answers of the leaders here."),
 		counter("quorate_messages_unsent_total", "messages", "A peer does not take what is sent: it is slow or cut off. Nothing is lost, but it is less accurate meanwhile."),
 		counter("quorate_grants_dropped_total", "grants", "The member loop is behind: the processor is too small, or something holds it up."),
+		counter("quorate_reports_dropped_total", "reports", "A leader's processor is too small for what is reported to it, or a range was busy for long: the members report again."),
 		counter("quorate_reports_refused_total", "reports", "A few after each election; a steady rate says that two nodes disagree about who leads."),
 		counter("quorate_grant_waits_expired_total", "checks", "Checks that waited 20 ms for nothing: leaders are slow to answer."),
 		counter("quorate_leader_unasked_total", "checks", "Limits with `decide: leader` whose leader did not answer: they follow `when_cut_off`."),

@@ -8,14 +8,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// PackedForm is the newest packed form that this version writes and reads. A node says
-// in its Hello which it reads; to one that says nothing messages are sent, and to one
-// that reads an earlier form that one. Reports are the same in both, and told as the
-// first.
-const PackedForm = 2
+// PackedForm is the newest packed form that this version writes and reads. A node's Hello names
+// the newest form that it reads; the sender uses at most that form, and unpacked messages if the
+// Hello names none. Reports are the same in all forms and are marked as the first.
+const PackedForm = 3
 
 // firstForm is that of reports, and of grants to nodes that read no other.
 const firstForm = 1
+
+// asideForm is the first form with GrantEntry.Aside.
+const asideForm = 3
 
 // MaxPacked bounds the entries of one packed message of either kind, over all its
 // reports or grants.

@@ -21,7 +21,7 @@ func packedReports(t *testing.T) []*quota.Report {
 		numbered.Entries[i].Key = quota.Key{}
 	}
 	named.Entries[1].Key.LimitName = named.Entries[0].Key.LimitName
-	numbered.Full, numbered.Incarnation = false, numbered.Incarnation+1
+	numbered.Full, numbered.Parts, numbered.Incarnation = false, 0, numbered.Incarnation+1
 	numbered.Entries = append(numbered.Entries, quota.ReportEntry{Ref: 1, Epoch: 2}, quota.ReportEntry{
 		Ref: 1<<32 - 1, Epoch: 1 << 63, Used: quota.Most, Held: quota.Most - 1, Overdrawn: quota.Token, Learn: &quota.Learn{Level: -quota.Most},
 	})
@@ -67,7 +67,7 @@ func packedGrants(t *testing.T) []*quota.Grant {
 func TestPackGrants(t *testing.T) {
 	list := packedGrants(t)
 	var room Grants
-	for _, form := range []uint32{1, PackedForm, PackedForm} { // the second time in room that was used
+	for _, form := range []uint32{1, 2, PackedForm, PackedForm} { // the second time in room that was used
 		got, err := room.Unpack(list[0].From, list[0].To, PackGrants(nil, form, list))
 		if err != nil || len(got) != len(list) {
 			t.Fatalf("%d grants, %v", len(got), err)
@@ -75,8 +75,14 @@ func TestPackGrants(t *testing.T) {
 		for i := range list {
 			want := *list[i]
 			want.From, want.To = list[0].From, list[0].To
+			want.Entries = slices.Clone(want.Entries)
 			if form > 1 {
 				want.Entries = floored(want.Entries)
+			}
+			for i := range want.Entries {
+				if form < 3 { // earlier forms do not carry it
+					want.Entries[i].Aside = 0
+				}
 			}
 			if !reflect.DeepEqual(got[i], want) {
 				t.Errorf("form %d, after the wire:\n%+v\nbefore:\n%+v", form, got[i], want)

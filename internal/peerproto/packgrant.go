@@ -30,8 +30,9 @@ const (
 	grantSaved
 	grantLife
 	hasCredit
+	hasAside // from asideForm on
 
-	allOfGrant   = hasCredit<<1 - 1
+	allOfGrant   = hasAside<<1 - 1
 	ofMostGrants = hasSkip - 1
 )
 
@@ -77,6 +78,9 @@ func ackOf(g *quota.Grant) quota.Seq {
 
 func (p *packer) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, ack quota.Seq, line uint32) {
 	has := grantMask(e, last, ack, line)
+	if p.form < asideForm {
+		has &^= hasAside
+	}
 	p.uint(has)
 	if has&noLine != 0 {
 		n.pack(p, e.Key)
@@ -142,6 +146,9 @@ func (p *packer) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {
 	if has&hasCredit != 0 {
 		p.amount(e.Credit)
 	}
+	if has&hasAside != 0 {
+		p.amount(e.Aside)
+	}
 }
 
 func grantMask(e, last *quota.GrantEntry, ack quota.Seq, line uint32) (has uint64) {
@@ -169,6 +176,7 @@ func grantMask(e, last *quota.GrantEntry, ack quota.Seq, line uint32) (has uint6
 	set(grantSaved, e.Saved != 0)
 	set(grantLife, e.Life != 0)
 	set(hasCredit, e.Credit != 0)
+	set(hasAside, e.Aside != 0)
 	return has
 }
 
@@ -221,7 +229,7 @@ func (gs *Grants) Unpack(from, to quota.NodeID, data []byte) ([]quota.Grant, err
 
 func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time, ack quota.Seq, line uint32) {
 	has := u.uint()
-	if has > allOfGrant || has&noLine != 0 && has&hasSkip != 0 {
+	if has > allOfGrant || has&hasAside != 0 && u.form < asideForm || has&noLine != 0 && has&hasSkip != 0 {
 		u.fail()
 		return
 	}
@@ -294,5 +302,8 @@ func (u *unpacker) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {
 	}
 	if has&hasCredit != 0 {
 		e.Credit = u.amount()
+	}
+	if has&hasAside != 0 {
+		e.Aside = u.amount()
 	}
 }

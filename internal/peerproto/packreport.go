@@ -96,6 +96,9 @@ func (p *packer) reportHead(r, last *quota.Report) {
 		p.uint(uint64(r.Incarnation))
 		p.uint(uint64(max(0, r.Age)))
 	}
+	if r.Full {
+		p.uint(uint64(r.Parts))
+	}
 	p.uint(uint64(len(r.Entries)))
 }
 
@@ -271,6 +274,9 @@ func (u *unpacker) reportHead(last *quota.Report) (r quota.Report) {
 	if flags&otherProcess != 0 {
 		r.Incarnation = quota.Incarnation(u.uint())
 		r.Age = u.duration()
+	}
+	if r.Full {
+		r.Parts = u.uint32()
 	}
 	return r
 }

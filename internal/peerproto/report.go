@@ -11,7 +11,7 @@ import (
 // known from the connection.
 func EncodeReport(r *quota.Report) *peerv1.Report {
 	out := &peerv1.Report{
-		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Incarnation: uint64(r.Incarnation), AgeNanos: int64(r.Age),
+		Range: uint32(r.Range), Term: uint64(r.Term), Seq: uint64(r.Seq), Full: r.Full, Parts: r.Parts, Incarnation: uint64(r.Incarnation), AgeNanos: int64(r.Age),
 		Entries: make([]*peerv1.ReportEntry, len(r.Entries)),
 	}
 	for i := range r.Entries {
@@ -44,7 +44,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 // DecodeReport returns the report of a message that a node sent.
 func DecodeReport(from quota.NodeID, r *peerv1.Report) quota.Report {
 	out := quota.Report{
-		Range: quota.RangeID(r.Range), Term: quota.Term(r.Term), Seq: quota.Seq(r.Seq), Full: r.Full, From: from,
+		Range: quota.RangeID(r.Range), Term: quota.Term(r.Term), Seq: quota.Seq(r.Seq), Full: r.Full, Parts: r.Parts, From: from,
 		Incarnation: quota.Incarnation(r.Incarnation), Age: max(0, time.Duration(r.AgeNanos)), Entries: make([]quota.ReportEntry, len(r.Entries)),
 	}
 	for i, e := range r.Entries {

@@ -218,7 +218,7 @@ func TestPinned(t *testing.T) {
 	c := &clock{now: start}
 	ca, other := newCA(t, "prod"), newCA(t, "prod")
 	pin := func(ca *CA) Hash {
-		token, _, _ := NewJoinToken(ca.Certificate)
+		token, _, _ := NewJoinToken(ca.Certificate, NewSeed())
 		return must[JoinToken](t)(ParseJoinToken(token)).CAHash
 	}
 	leaf := func(p Pair) Hash {

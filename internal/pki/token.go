@@ -39,10 +39,19 @@ type JoinToken struct {
 	CAHash Hash
 }
 
+// Seed is what the id and the secret of a join token are made of.
+type Seed [idBytes + len(Secret{})]byte
+
+// NewSeed returns a random one.
+func NewSeed() (s Seed) {
+	_, _ = rand.Read(s[:]) // never fails
+	return s
+}
+
 // NewJoinToken makes a token for the cluster whose nodes' certificates are
-// signed by ca. The token is shown once; the cluster keeps id and hash.
-func NewJoinToken(ca *x509.Certificate) (token, id string, hash Hash) {
-	id, secret := newSecret()
+// signed by ca: the same of the same seed. The token is shown once; the cluster keeps id and hash.
+func NewJoinToken(ca *x509.Certificate, seed Seed) (token, id string, hash Hash) {
+	id, secret := hex.EncodeToString(seed[:idBytes]), Secret(seed[idBytes:])
 	token = strings.Join([]string{joinPrefix, id, secretCode.EncodeToString(secret[:]), Fingerprint(ca).String()}, ".")
 	return token, id, secret.Hash()
 }

@@ -6,7 +6,7 @@ import "github.com/quorate/quorate/internal/quota"
 type Observed struct {
 	Rule                quota.Tier
 	Attempted, Admitted quota.Units
-	// Over was admitted beyond the rule, and Needless refused though there was room.
+	// Over was admitted beyond the rule. Needless is the upper bound of refusals despite room.
 	Over, Needless quota.Units
 	// Before was admitted while what it took may not have been refilled when the demand began.
 	Before quota.Units

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,29 @@ type Event struct {
 	Shadow, Near bool
 }
 
+// Bucket returns the limit name that the caller used: for a bucket made from a template the
+// bucket's own name.
+func (e *Event) Bucket() string {
+	if e.Key.Limit == Template {
+		name, _ := SplitTemplateKey(e.Key.Key)
+		return name
+	}
+	return e.Key.Limit
+}
+
+// SplitTemplateKey splits the key of a template's bucket into the caller's limit name and key. A
+// name that is not valid for a limit is encoded as name/*, or as /name/* where name/* would be ambiguous.
+func SplitTemplateKey(key string) (name, rest string) {
+	const whole = "/" + WholeKey
+	if name, ok := strings.CutPrefix(key, "/"); ok {
+		return strings.TrimSuffix(name, whole), WholeKey
+	}
+	if name, rest, ok := strings.Cut(key, "/"); ok && CheckName("", name) == nil {
+		return name, rest
+	}
+	return strings.TrimSuffix(key, whole), WholeKey
+}
+
 // EventFilter chooses events. What is empty is not looked at.
 type EventFilter struct {
 	Namespace string
@@ -80,7 +104,7 @@ type EventFilter struct {
 // Matches reports whether the filter lets the event through.
 func (f *EventFilter) Matches(e *Event) bool {
 	return (f.Namespace == "" || f.Namespace == e.Key.Namespace || f.Namespace == e.Limit.Namespace) &&
-		(f.Limit == "" || f.Limit == e.Key.Limit || f.Limit == e.Limit.Limit) &&
+		(f.Limit == "" || f.Limit == e.Key.Limit || f.Limit == e.Limit.Limit || f.Limit == e.Bucket()) &&
 		(f.Key == "" || f.Key == e.Key.Key) &&
 		(len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind))
 }

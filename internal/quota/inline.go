@@ -22,6 +22,7 @@ type Inline struct {
 	Burst    int64
 	Calendar CalendarUnit // of CalendarWindow, in UTC
 	Ceiling  Ceiling
+	Decide   Decide
 }
 
 const inlinePrefix = "@inline."
@@ -37,16 +38,18 @@ func (in Inline) Name(namespace string) (LimitName, error) {
 	return n, err
 }
 
-// words are "@inline.bucket.soft.100.60000000000.20", and the unit of calendar
-// windows in place of the period.
+// words returns a name such as "@inline.bucket.soft.100.60000000000.20". Calendar windows have their
+// unit in place of the period. ".leader" follows if the leader decides.
 func (in Inline) words() string {
 	period := strconv.FormatInt(int64(in.Rate.Per), 10)
 	if in.Kind == CalendarWindow {
 		period = in.Calendar.String()
 	}
-	return inlinePrefix + strings.Join([]string{
-		in.Kind.String(), in.Ceiling.String(), strconv.FormatInt(in.Rate.Tokens, 10), period, strconv.FormatInt(in.Burst, 10),
-	}, ".")
+	words := []string{in.Kind.String(), in.Ceiling.String(), strconv.FormatInt(in.Rate.Tokens, 10), period, strconv.FormatInt(in.Burst, 10)}
+	if in.Decide != Locally {
+		words = append(words, in.Decide.String())
+	}
+	return inlinePrefix + strings.Join(words, ".")
 }
 
 // Inline returns the limit of such a name, or what is wrong with it. The same limit
@@ -54,7 +57,7 @@ func (in Inline) words() string {
 func (n LimitName) Inline() (*Limit, error) {
 	words, ok := strings.CutPrefix(n.Limit, inlinePrefix)
 	parts := strings.Split(words, ".")
-	if !ok || len(parts) != 5 {
+	if !ok || len(parts) != 5 && len(parts) != 6 {
 		return nil, fmt.Errorf("limit %q: is no inline limit", n.Limit)
 	}
 	in, err := readInline(parts)
@@ -64,7 +67,7 @@ func (n LimitName) Inline() (*Limit, error) {
 	if in.words() != n.Limit {
 		return nil, fmt.Errorf("limit %q: is written %q", n.Limit, in.words())
 	}
-	l := &Limit{LimitName: n, Kind: in.Kind, Rate: in.Rate, Burst: in.Burst, Calendar: Calendar{Unit: in.Calendar}, Ceiling: in.Ceiling}
+	l := &Limit{LimitName: n, Kind: in.Kind, Rate: in.Rate, Burst: in.Burst, Calendar: Calendar{Unit: in.Calendar}, Ceiling: in.Ceiling, Decide: in.Decide}
 	errs := []error{CheckName("namespace", n.Namespace)}
 	first := l.First()
 	first.validate(func(err error) { errs = append(errs, err) })
@@ -79,6 +82,13 @@ func readInline(parts []string) (in Inline, err error) {
 	in.Kind = Kind(kind)
 	if in.Ceiling, err = ParseCeiling(parts[1]); err != nil {
 		return in, err
+	}
+	if len(parts) == 6 {
+		decide := slices.Index(decideWords[:], parts[5])
+		if decide < 0 {
+			return in, fmt.Errorf("%q is no place of decisions", parts[5])
+		}
+		in.Decide = Decide(decide)
 	}
 	tokens, tokensErr := strconv.ParseInt(parts[2], 10, 64)
 	burst, burstErr := strconv.ParseInt(parts[4], 10, 64)

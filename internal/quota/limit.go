@@ -101,6 +101,10 @@ func (l *Limit) Endures() bool {
 	return l.Durable || l.Ceiling == Hard || l.Kind == CalendarWindow || l.Kind.Windowed() && l.Rate.Per >= DurableFrom
 }
 
+// AsksLeader reports whether the leader decides every request: because the limit requires it, or
+// because callers queue for future tokens in order of arrival.
+func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
+
 // DebtUnits is how far below zero the level may go for callers that wait.
 func (l *Limit) DebtUnits() Units {
 	if l.MaxDebt <= 0 || l.Rate.Per <= 0 {

@@ -148,7 +148,7 @@ func TestWhy(t *testing.T) {
 		}
 		seen[w.String()] = true
 	}
-	if len(Whys()) != int(WhyUseAcquire) || Why(99).String() != "unknown" {
-		t.Errorf("%d reasons, want %d; an unknown one is %q", len(Whys()), WhyUseAcquire, Why(99))
+	if len(Whys()) != int(WhyFailover) || Why(99).String() != "unknown" {
+		t.Errorf("%d reasons, want %d; an unknown one is %q", len(Whys()), WhyFailover, Why(99))
 	}
 }

@@ -32,6 +32,9 @@ type Report struct {
 	// which it sends to a new leader (in one report or several): the leader has
 	// then learned all that this member knows.
 	Full bool
+	// Parts is the number of reports that carry that list: this one and those with the
+	// preceding sequence numbers. A leader that missed one of them has an incomplete list.
+	Parts uint32
 	// Age is for how long all that the node used in the range is known, or told by
 	// this process: its own age, or longer where it inherited a whole journal.
 	Age     time.Duration
@@ -97,6 +100,14 @@ type ReportEntry struct {
 // later reports.
 const MaxAbandoned = 64
 
+// EntrySize bounds the encoded size of a key's entry, in bytes, in reports and in grants.
+func EntrySize(n LimitName, key string) int {
+	return entryFields + len(n.Namespace) + len(n.Limit) + len(key)
+}
+
+// entryFields bounds the bytes of all fields but the names, unless many questions are abandoned at once.
+const entryFields = 384
+
 // Learn is what a member knows of a key that an earlier leader told it.
 type Learn struct {
 	Told      bool          // whether Level and Age are known
@@ -159,6 +170,11 @@ type GrantEntry struct {
 	// where it can only guess: those of all clients of a node add up to less than Level.
 	// Nodes have none, and need none.
 	Credit Units
+	// Aside is the part that Level excludes because a node that has not reported to this leader
+	// may have used or may hold it, after the death of an earlier leader or of the node. Hard
+	// limits only. It ends when the node reports, or within one or two leases. The true level is
+	// between Level and Level+Aside.
+	Aside Units
 
 	// Line is the place of the entry that is answered in the report Ack, from 1; 0 of
 	// what answers none. With it Key and Epoch may be missing.
@@ -199,13 +215,14 @@ const (
 	WhyFloor               // admitted out of the floor although a parent is used up
 	WhyParentOverLimit     // refused: a parent is used up
 	WhyUseAcquire          // refused for ever: the limit counts what is in flight, which is acquired and released
+	WhyFailover            // refused: no leader of the range answers, or a new one has set aside what others may hold
 )
 
 // whyWords are the spellings used in JSON, logs and metrics.
 var whyWords = [...]string{
 	"unknown", "held", "estimate", "local", "over_limit", "over_burst", "not_held", "cut_off", "too_many_keys", "no_limit",
 	"reserved", "wait_too_long", "over_max_cost", "unlimited", "banned", "leader", "share", "open", "fixed_rate",
-	"not_enforced", "floor", "parent_over_limit", "use_acquire",
+	"not_enforced", "floor", "parent_over_limit", "use_acquire", "failover",
 }
 
 // String returns the word used in JSON, logs and metrics.
@@ -243,7 +260,8 @@ type Decision struct {
 	// asked: for a window, its end.
 	ResetAfter time.Duration
 	// Remaining is the estimated global level after this decision, in whole
-	// tokens, 0 to Burst.
+	// tokens, 0 to Burst, from known use. Under WhyFailover and WhyCutOff other nodes may have
+	// used tokens that this node does not know of.
 	Remaining int64
 	// RetryAfter is 0 when allowed; else the earliest moment at which the same
 	// cost could pass if nobody else asks. math.MaxInt64 when it never can.
@@ -278,6 +296,16 @@ type KeyLevel struct {
 	Applied Time
 }
 
+// MaxSize bounds the encoded size of the line, in bytes, in a log or a snapshot: ten bytes per number
+// (the longest varint), and one or two for its field tag.
+func (l *KeyLevel) MaxSize() int {
+	size := 160 + len(l.Key.Namespace) + len(l.Key.Limit) + len(l.Key.Key)
+	for i := range l.Marks {
+		size += 128 + len(l.Marks[i].Node)
+	}
+	return size
+}
+
 // Mark is what a checkpoint says of one process of a member.
 type Mark struct {
 	Node  NodeID
@@ -306,9 +334,9 @@ type KeyRate struct {
 	Refused     int64
 	Remaining   int64 // global level, whole tokens, 0 to burst
 	Members     int   // how many report it now
-	// OverAdmitted and Needless are those of LiveError, of this key.
-	OverAdmitted, Needless Units
-	Limit                  *Limit
+	// OverAdmitted, Needless and NeedlessAtMost are as in LiveError, for this key.
+	OverAdmitted, Needless, NeedlessAtMost Units
+	Limit                                  *Limit
 }
 
 // Ask is a member's question to the leader of a range, for limits that the
@@ -341,7 +369,8 @@ type Answer struct {
 	Level      Units // after it
 	RetryAfter time.Duration
 	ResetAfter time.Duration
-	// Unsaved says that the leader may not decide this before the log has more of
-	// it: ask again when its next checkpoint is committed. Members are not told.
+	Aside      Units // as GrantEntry.Aside
+	// Unsaved reports that the leader cannot decide this before it is in the log: ask again after
+	// the next checkpoint is committed. It is not sent to members.
 	Unsaved bool
 }

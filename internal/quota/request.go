@@ -12,6 +12,8 @@ type Request struct {
 	// MaxWait is the longest wait that the caller accepts; it can only lower the
 	// limit's. Below 0 is the limit's own.
 	MaxWait time.Duration
+	// NeedsBucket refuses if the limit's max_keys leaves no room for the key, for soft limits too.
+	NeedsBucket bool
 }
 
 // MaxRequests bounds the limits of one call.

@@ -51,6 +51,9 @@ func (u Units) Plus(v Units) Units {
 	return s
 }
 
+// Count returns u+v, at most Most, for counters in messages. Neither may be negative.
+func (u Units) Count(v Units) Units { return min(u.Plus(v), Most) }
+
 // Time is nanoseconds since the Unix epoch on the speaker's own clock, which
 // only moves forward. Times of different nodes are not comparable.
 type Time int64
@@ -92,6 +95,13 @@ func (r Rate) PerSecond() Units {
 		return 0
 	}
 	return Units(MulDiv(int64(FromTokens(r.Tokens)), int64(time.Second), int64(r.Per)))
+}
+
+// Same reports whether two rates are equal, however they are written, such as 10/h and 240/d.
+func (r Rate) Same(o Rate) bool {
+	hi, lo := bits.Mul64(uint64(max(0, r.Tokens)), uint64(max(0, o.Per)))
+	oHi, oLo := bits.Mul64(uint64(max(0, o.Tokens)), uint64(max(0, r.Per)))
+	return hi == oHi && lo == oLo
 }
 
 // TimeFor returns how long the rate takes to yield u, rounded up; MaxInt64 for
@@ -161,7 +171,7 @@ func parseCount(whole, count string, per time.Duration) (Rate, error) {
 	if err != nil || strings.HasPrefix(count, "+") || digits == "" {
 		return Rate{}, fmt.Errorf("rate %q: tokens %q must be a number from 0 to %d", whole, count, MaxTokens)
 	}
-	if n < 0 {
+	if n < 0 || strings.HasPrefix(count, "-") {
 		return Rate{}, fmt.Errorf("rate %q: tokens %s is negative; must be 0 or more", whole, count)
 	}
 	for range fraction {

@@ -56,6 +56,8 @@ func TestParseRateRefuses(t *testing.T) {
 		"1_000/s":                "must be a number",
 		"1.-5/s":                 "must be a number",
 		"-1/s":                   "negative",
+		"-0/s":                   "negative",
+		"-0.5/s":                 "negative",
 		"4398046511105/s":        "too large",
 		"99999999999999999999/s": "must be a number",
 		"1/":                     "period",

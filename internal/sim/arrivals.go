@@ -94,11 +94,7 @@ func (s *source) play() {
 		key = strconv.Itoa(s.keys.draw(s.rng))
 	}
 	for range s.Clump {
-		if s.r.cl.procs != nil {
-			s.r.requestAt(n, s.Spread, key, s.Cost)
-			continue
-		}
-		s.r.request(n, key, s.Cost)
+		s.r.requestAt(n, s.Spread, key, s.Cost)
 	}
 	s.schedule(t)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // until ends a load after d.
@@ -15,6 +16,14 @@ func until(d time.Duration, load func(int, time.Duration) float64) func(int, tim
 			return 0
 		}
 		return load(i, t)
+	}
+}
+
+// stop ends all loads at the end of the scenario, which may then go on without them.
+func stop(s *Scenario) {
+	s.Load = until(s.Duration, s.Load)
+	for i := range s.Loads {
+		s.Loads[i].To = s.Duration
 	}
 }
 
@@ -28,7 +37,7 @@ func TestNothingLost(t *testing.T) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s, line := random(seed, c)
 			s.KillLeader, s.KillAgain = 0, 0
-			s.Load = until(s.Duration, s.Load)
+			stop(&s)
 			s.Duration += 5 * time.Second
 			if res := Run(s); res.Lost != 0 {
 				t.Errorf("%s\n\t%d of %d admitted tokens are not in the books", line, res.Lost, res.Admitted)
@@ -42,6 +51,7 @@ func TestNothingLost(t *testing.T) {
 // and late. A member that hears nothing decides alone; in the end the leader has
 // booked what the members were told and what they decided, once.
 func TestNothingAskedTwice(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	asked, waits := limit(100, 100, quota.Soft), limit(100, 50, quota.Soft)

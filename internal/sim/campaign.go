@@ -11,14 +11,14 @@ import (
 
 // Draws is the version of what [Campaign] draws: a seed of one version is another
 // scenario in the next.
-const Draws = 3
+const Draws = 5
 
 // Campaign makes a random scenario out of a seed, and the same one whenever it is
 // asked: limits of every kind, from one token a second to thousands, on 1 to 50
 // nodes; loads that are even, skewed, moving or come in bursts, one token at a time
-// or many, one request at a time or a clump; a network that loses, repeats and
+// or many or a part of the burst, one request at a time or a clump; a network that loses, repeats and
 // reorders; clocks that differ and drift; and nodes that die, come back, stand
-// still, are slow or cut off. Everything in it can be written as a scenario file.
+// still, are suspended, slow, cut off or behind refused connections. Everything in it can be written as a scenario file.
 // [Judge] plays it. Whoever changes what is drawn raises [Draws]. It is for use by
 // one goroutine at a time.
 func Campaign(seed uint64) Scenario {
@@ -33,9 +33,12 @@ func Campaign(seed uint64) Scenario {
 	d.limit(&s)
 	d.loads(&s)
 	draw{rand.New(rand.NewPCG(seed, 14))}.extremes(&s)
-	if !d.chance(4) {
+	calm := draw{rand.New(rand.NewPCG(seed, 15))}.dear(&s)
+	if !d.chance(4) && !calm {
 		d.faults(&s)
+		draw{rand.New(rand.NewPCG(seed, 16))}.absences(&s)
 	}
+	draw{rand.New(rand.NewPCG(seed, 17))}.parts(&s)
 	if s.Limit.Endures() && d.chance(3) {
 		d.outlive(&s)
 	} else if d.chance(2) {
@@ -166,6 +169,40 @@ func (d draw) extremes(s *Scenario) {
 	}
 }
 
+// dear adds to half of the scenarios, among what they have, requests that cost a large
+// part of the burst: more than a node holds, often, and as much as it believes is left. Some
+// of them are on one node of which nothing fails (calm), where the bound is narrowest, and
+// begin with a bucket of many seconds, so that requests of all costs find something in it.
+func (d draw) dear(s *Scenario) (calm bool) {
+	if d.chance(2) || s.Limit.Burst < 2 {
+		return false
+	}
+	if calm = d.chance(4); calm {
+		s.Nodes, s.Near, s.Loss, s.Repeat, s.Reorder = 1, true, 0, 0, 0
+		for i := range s.Loads {
+			s.Loads[i].Spread = Spread{}
+		}
+		if l := &s.Limit; l.Kind == quota.TokenBucket && len(l.More) == 0 {
+			t := l.First()
+			t.Burst = max(t.Burst, t.Rate.Tokens*pick[int64](d, 5, 10, 30))
+			l.SetFirst(t)
+		}
+	}
+	for range pick(d, 1, 2, 3) {
+		s.Loads = append(s.Loads, dear(d, s, perSecond(s)))
+	}
+	return calm
+}
+
+// dear is a load of requests that cost a part of the burst, or all of it, and together
+// a part of what the limit lets pass or many times that.
+func dear(d draw, s *Scenario, perSecond float64) Load {
+	l := Load{Cost: max(2, s.Limit.Burst*pick[int64](d, 3, 10, 20, 35, 50, 75, 100)/100)}
+	l.Rate = max(1, math.Round(60*perSecond*pick(d, .3, 1, 3, 10, 30)/float64(l.Cost))) / 60
+	l.Spread = d.spread(s.Nodes)
+	return l
+}
+
 func (d draw) spread(nodes int) Spread {
 	switch d.IntN(5) {
 	case 0:
@@ -219,6 +256,33 @@ func (d draw) fault(s *Scenario) Fault {
 		f.Nodes = d.some(s.Nodes)
 	}
 	return f
+}
+
+// absences adds to half of the scenarios with several faults machines that are suspended, for less
+// or more than a lease, and nodes that live behind refused connections.
+func (d draw) absences(s *Scenario) {
+	if len(s.Faults) < 2 || !d.chance(2) {
+		return
+	}
+	for range 1 + d.IntN(2) {
+		f := Fault{
+			At:   time.Duration(100+d.IntN(int(s.Duration.Milliseconds())-100)) * time.Millisecond,
+			Kind: pick(d, Suspend, Refuse), For: pick[time.Duration](d, 300, 1000, 2000, 3500, 5000) * time.Millisecond,
+		}
+		if f.Leader = d.chance(3); !f.Leader {
+			f.Nodes = d.some(s.Nodes)
+		}
+		s.Faults = append(s.Faults, f)
+		s.Duration = max(s.Duration, min(f.At+f.For+time.Second, 12*time.Second))
+	}
+}
+
+// parts has nodes tell of many keys in several reports, in half of the scenarios with many. Those
+// of one node come in their order, as on a connection: of many at one moment others would be old.
+func (d draw) parts(s *Scenario) {
+	if s.Keys.Count > 1 && d.chance(2) {
+		s.Entries, s.Jitter, s.Reorder = pick(d, 3, 10, 50), 0, 0
+	}
 }
 
 // some are one or several nodes, and not all of them unless there is one.

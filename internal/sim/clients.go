@@ -285,9 +285,13 @@ func (r *run) moved(n *node) {
 	}
 }
 
-// requestAt plays a request at one of a node's clients. With a skewed load its first
+// requestAt plays a request at one of a node's clients, or at the node if there are none. With a skewed load its first
 // client gets as much of it as the first node gets of all.
 func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
+	if r.cl.procs == nil {
+		r.request(n, key, cost)
+		return
+	}
 	home := r.cl.home[n.i]
 	if len(home) == 0 || r.Limit.Decide == quota.AtLeader || r.Limit.MaxDebt > 0 || r.Limit.Kind == quota.Concurrency {
 		r.request(n, key, cost) // it asks the node

@@ -76,18 +76,22 @@ func TestClientsCountedOnce(t *testing.T) {
 }
 
 // TestClientsOfDeadNode: a node dies under its clients. Hard is not exceeded, and what
-// its clients had counted and it had not heard is booked by others.
+// its clients had counted and it had not heard is booked by others. The others have the
+// dead node's rate within a second under soft, and when its lease is over under hard.
 func TestClientsOfDeadNode(t *testing.T) {
 	for seed := range uint64(2) {
 		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			s := clientScenario(c, 50, Load{Rate: 700})
-			s.Seed, s.Faults = seed, []Fault{{At: time.Second, Kind: Kill, Nodes: []int{1 + int(seed%3)}}}
+			s.Seed, s.Faults, s.Duration = seed, []Fault{{At: time.Second, Kind: Kill, Nodes: []int{1 + int(seed%3)}}}, 9*time.Second
 			r := Run(s)
 			if c == quota.Hard && r.Excess > Exact || len(r.Violations) > 0 {
 				t.Errorf("seed %d, %v: %.2f tokens beyond the limit, %v", seed, c, r.Excess, r.Violations)
 			}
-			if after := r.Series[2].Admitted; after < 250 {
+			if after := r.Series[2].Admitted; c == quota.Soft && after < 450 {
 				t.Errorf("seed %d, %v: %d of 500 tokens were admitted a second after a node's death", seed, c, after)
+			}
+			if after := r.Series[7].Admitted; after < 450 {
+				t.Errorf("seed %d, %v: %d of 500 tokens were admitted after the lease of a dead node", seed, c, after)
 			}
 		}
 	}

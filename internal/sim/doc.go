@@ -29,9 +29,10 @@
 //   - log.go: checkpoints commit a little after they were proposed, if the
 //     proposer's term is still the newest and it sees a majority; else they are
 //     proposed again. The next leader starts from what is committed;
-//   - faults.go: what goes wrong and when. A leader is told of a node's death
-//     (MemberGone) one delay after it, if it can see that node's machine; never
-//     because a node is silent;
+//   - faults.go: what goes wrong and when. A leader suspects a node one delay after its
+//     process has ended, or begins to be behind something that refuses connections, if
+//     it can see that node's machine; never because a node is silent. It knows a death
+//     (MemberGone) one delay after the next process has begun;
 //   - arrivals.go: requests. Each load has random numbers of its own, so that all
 //     algorithms see the same;
 //   - wiresize.go: what reports and grants take in protobuf, exactly, without the

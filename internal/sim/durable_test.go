@@ -56,3 +56,23 @@ func TestDurableCounts(t *testing.T) {
 	}
 	t.Logf("%d runs, %d kills, %d admitted", seeds, kills, told)
 }
+
+// TestGrantedAfterDeath kills a node while its first report about a key is on its way: what it is
+// granted then, it cannot have used. Its journal knows of the key before anybody else does, so the
+// next process of the node tells that nothing was counted, and all of it comes back.
+func TestGrantedAfterDeath(t *testing.T) {
+	l := limit(1, 1, quota.Hard)
+	l.SetFirst(quota.Window(quota.FixedWindow, 200, 24*time.Hour))
+	r := newRun(Scenario{
+		Nodes: 3, Duration: 15 * time.Second, Limit: l, Skew: -1, Delay: 30 * time.Millisecond, Check: true,
+		Faults: []Fault{{At: 520 * time.Millisecond, Kind: Kill, Nodes: []int{2}, For: time.Second}},
+	})
+	r.start()
+	r.at(r.Start.Add(500*time.Millisecond), func() { r.request(r.nodes[1], "k", 10) })
+	r.until(r.Start.Add(r.Duration))
+	lead := r.newest()
+	k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
+	if r.res.Admitted != 0 || k.Remaining != l.Burst {
+		t.Errorf("%d admitted, and %d of %d remain", r.res.Admitted, k.Remaining, l.Burst)
+	}
+}

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/quorate/quorate/internal/quota"
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // event is something that happens at a moment, at a node or to nobody in
 // particular. n makes the order of events of one moment that of their making.
@@ -11,7 +15,9 @@ type event struct {
 	to   *node // whose process it needs; nil is nobody's
 	from *node // of a message: who sent it
 	life int32 // of to; a process that has died since does not see it
-	what class
+	// slept is how long the machine of to had been suspended when this was set: timers stand still then.
+	slept time.Duration
+	what  class
 }
 
 // class says what becomes of an event while its node is paused.

@@ -31,7 +31,7 @@ type watch struct {
 type slotOf struct {
 	tried, got []int64
 	ideal      int64
-	out        []bool // dead, paused, slow or cut off for a part of it
+	out        []bool // dead, paused, slow, behind refused connections or cut off for a part of it
 }
 
 func (w *watch) at(i int) *slotOf {
@@ -57,7 +57,7 @@ func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
 	for _, n := range w.nodes {
-		s.out[n.i] = lead == nil || lead.paused || n.dead || n.paused || n.slow > 0 || !w.connected(n, lead)
+		s.out[n.i] = lead == nil || lead.paused || n.dead || n.paused || n.slow > 0 || n.refused > 0 || !w.connected(n, lead)
 	}
 }
 

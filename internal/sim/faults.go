@@ -11,12 +11,9 @@ func (r *run) fault(f *Fault) {
 	case Restart:
 		r.each(targets, r.restart)
 	case Pause:
-		r.each(targets, func(n *node) {
-			if !n.paused {
-				n.pausedAt = r.now
-			}
-			n.paused = !n.dead
-		})
+		r.each(targets, r.pause)
+	case Suspend:
+		r.each(targets, r.suspend)
 	case Partition:
 		r.part(r.groups(f, targets), f.For)
 		return
@@ -25,6 +22,9 @@ func (r *run) fault(f *Fault) {
 		return
 	case Slow:
 		r.slow(targets, f.Delay, f.For)
+		return
+	case Refuse:
+		r.refuse(targets, f.For)
 		return
 	}
 	if f.For <= 0 {
@@ -40,7 +40,10 @@ func (r *run) fault(f *Fault) {
 			case n.life != lives[i]:
 			case f.Kind == Kill && n.dead:
 				r.restart(n)
-			case f.Kind == Pause && n.paused:
+			case f.Kind == Pause && n.paused && n.suspendedAt == 0:
+				r.resume(n)
+			case f.Kind == Suspend && n.suspendedAt > 0:
+				n.wake(r.now)
 				r.resume(n)
 			}
 		}
@@ -94,13 +97,13 @@ func (r *run) kill(n *node) {
 			r.over(&r.seats[i])
 		}
 	}
-	n.kill()
+	n.kill(r.now)
 	r.lostNode(n)
 	if r.rival != nil {
 		return
 	}
 	for i := range r.seats {
-		r.tellGone(&r.seats[i], n)
+		r.tellSuspect(&r.seats[i], n)
 	}
 }
 
@@ -117,6 +120,7 @@ func (r *run) restart(n *node) {
 	}
 	for i := range r.seats {
 		if s := &r.seats[i]; s.ledger != nil && !s.node.dead {
+			r.tellGone(s, n)
 			r.tell(r.side, s, n)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // stormy makes a scenario out of a seed in which nodes die, come back, stand
@@ -82,6 +83,7 @@ func TestStormsRepeat(t *testing.T) {
 // lost may have booked for its own member what nobody else knows: part of a burst.
 // (Of the first thousand seeds it has in 411, half a burst, and 797, two tokens.)
 func TestStormsKeepBooks(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	seeds := uint64(200)
@@ -108,4 +110,23 @@ func TestStormsKeepBooks(t *testing.T) {
 func describe(s Scenario) string {
 	return fmt.Sprintf("seed %d: %d nodes, %v b%d %v, %v, delay %v+%v, loss %v, repeat %v, reorder %v, drift %v, near %v, hop %v, keys %+v, faults %+v",
 		s.Seed, s.Nodes, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling, s.Duration, s.Delay, s.Jitter, s.Loss, s.Repeat, s.Reorder, s.Drift, s.Near, s.Hop, s.Keys, s.Faults)
+}
+
+// TestRefusalIsNoDeath: connections to living nodes are refused for a while, again and again. They
+// go on spending what they were granted until their lease is over, so nobody else may get it.
+func TestRefusalIsNoDeath(t *testing.T) {
+	for seed := range uint64(10) {
+		s := Scenario{
+			Seed: seed, Nodes: 3, Duration: 12 * time.Second, Limit: limit(300, 100, quota.Hard), Delay: time.Millisecond, Skew: -1, Near: true, Check: true,
+			Loads: []Load{{Rate: 1500}},
+		}
+		for i := range 3 {
+			s.Faults = append(s.Faults, Fault{At: time.Duration(2+3*i) * time.Second, Kind: Refuse, Nodes: []int{1 + i, 1 + (i+1)%3}, For: time.Duration(1+i) * time.Second})
+		}
+		if r := Run(s); r.Excess > 0.01 || len(r.Violations) > 0 {
+			t.Errorf("seed %d: %.1f tokens beyond a hard 300/s, burst 100; %v", seed, r.Excess, r.Violations)
+		} else if r.Admitted < r.Ideal*8/10 {
+			t.Errorf("seed %d: %v admitted, one bucket would have admitted %v", seed, r.Admitted, r.Ideal)
+		}
+	}
 }

@@ -42,7 +42,9 @@ func (j *journal) earlier() []quota.Afterlife {
 
 // Slot implements aggregator.Journal.
 func (j *journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
-	return journalSlot{j, place{k, j.life, birth}}
+	s := journalSlot{j, place{k, j.life, birth}}
+	s.Set(quota.Counts{})
+	return s
 }
 
 // Settled implements aggregator.Journal.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // kind is a limit that counts over time, about 100 a second.
@@ -73,6 +74,7 @@ func TestEveryKind(t *testing.T) {
 // TestKinds compares limits of every kind with the ideal, on three and ten
 // nodes, under loads from below the limit to three times of it.
 func TestKinds(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	for _, k := range kinds {
@@ -197,4 +199,50 @@ func TestOneNode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHardPeriodic plays random scenarios without leaders that die on a hard periodic limit:
+// windows of its count explain what was admitted.
+func TestHardPeriodic(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(100)
+	if testspeed.IsFull() {
+		seeds = 3000
+	}
+	for seed := range seeds {
+		s, line := random(seed, quota.Hard)
+		s.Limit = tiered(quota.Hard, quota.Window(quota.PeriodicRefill, 50, 500*time.Millisecond))
+		s.Skew, s.KillLeader, s.KillAgain, s.Loads = -1, 0, 0, nil
+		s.Load = patterns[seed%uint64(len(patterns))].on(s.Nodes, 100)
+		var uses []time.Duration
+		s.Decided = func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
+			if d.Allowed {
+				uses = append(uses, at)
+			}
+		}
+		if Run(s); !explained(uses, s.Limit.Burst, s.Limit.Rate.Per-s.Delay-s.Jitter) {
+			t.Errorf("%s\n\tno periods explain the %d that were admitted", line, len(uses))
+		}
+	}
+}
+
+// explained reports whether there are periods in each of which no more than the count was
+// admitted. From its first use each lasts least or longer: it begins with a grant, which takes a
+// while to arrive, and again with the first use that its leader hears of.
+func explained(uses []time.Duration, count int64, least time.Duration) bool {
+	begins := make([]bool, len(uses)) // a period may begin with this use
+	for i, first := range uses {
+		if i > 0 && !begins[i] {
+			continue
+		}
+		for j := i; int64(j-i) <= count; j++ {
+			if j == len(uses) {
+				return true
+			}
+			if uses[j] >= first+least {
+				begins[j] = true
+			}
+		}
+	}
+	return len(uses) == 0
 }

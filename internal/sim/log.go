@@ -95,24 +95,29 @@ func (n *node) missed(since, now quota.Time) {
 // tend sweeps and checkpoints.
 func (r *run) tend(s *seat) {
 	r.sweep(s)
-	r.propose(s)
+	r.propose(s, s.ledger.Checkpoint)
 }
 
 func (r *run) sweep(s *seat) {
+	for _, n := range r.nodes { // a report that was on its way has cleared the suspicion
+		if r.refuses(s.node, n) {
+			s.ledger.Suspect(s.node.clock(), n.id)
+		}
+	}
 	before := s.ledger.Booked(r.Limit.LimitName)
 	s.ledger.Sweep(s.node.clock())
 	s.booked += before - s.ledger.Booked(r.Limit.LimitName)
 	r.prove(s, nil)
 }
 
-// propose writes the levels that moved to the log. What the log does not take is
+// propose writes levels that moved to the log: those of a checkpoint. What the log does not take is
 // proposed again at the next turn.
-func (r *run) propose(s *seat) {
+func (r *run) propose(s *seat, checkpoint func(now quota.Time, limit int) []quota.KeyLevel) {
 	if s.busy {
 		return
 	}
 	if s.unsaved == nil {
-		if s.unsaved = s.ledger.Checkpoint(s.node.clock(), 1<<30); len(s.unsaved) == 0 {
+		if s.unsaved = checkpoint(s.node.clock(), 1<<30); len(s.unsaved) == 0 {
 			s.unsaved = nil
 			return
 		}
@@ -158,6 +163,6 @@ func (r *run) saved(s *seat) {
 // hasten proposes at once what members wait for.
 func (r *run) hasten(s *seat) {
 	if s.ledger.Wants() {
-		r.propose(s)
+		r.propose(s, s.ledger.CheckpointWanted)
 	}
 }

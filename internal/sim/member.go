@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,7 +16,7 @@ func (r *run) pump(n *node) {
 		n.wakeAt = 0
 		return
 	}
-	if wake := n.trueTime(n.agg.NextWake()); wake != n.wakeAt {
+	if wake := r.timeOf(n, n.agg.NextWake()); wake != n.wakeAt {
 		n.wakeAt = wake
 		r.onNode(wake, n, timer, func() {
 			if n.wakeAt == wake {
@@ -36,6 +37,22 @@ func (r *run) report(n *node, rep quota.Report) {
 	}
 	lead, life := r.seats[rep.Term-1].node, n.life
 	r.send(n, lead, func() {
+		s := r.seatOf(rep.Term)
+		switch {
+		case s == nil:
+		case r.PerEntry == 0:
+			r.receive(s, n, life, rep)
+		default:
+			r.line(s, n, life, rep)
+		}
+	})
+}
+
+// line has a report wait until a leader that needs time for each has time for it.
+func (r *run) line(s *seat, n *node, life int32, rep quota.Report) {
+	s.free = max(s.free, r.now).Add(time.Duration(len(rep.Entries)) * r.PerEntry)
+	r.res.Backlog = s.free.Sub(r.now)
+	r.onNode(s.free, s.node, timer, func() {
 		if s := r.seatOf(rep.Term); s != nil {
 			r.receive(s, n, life, rep)
 		}

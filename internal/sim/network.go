@@ -9,8 +9,9 @@ import (
 
 // network is what goes wrong between nodes for a while.
 type network struct {
-	parted int // partitions so far: the number of the last one
-	slowed int // the same of slow links
+	parted   int // partitions so far: the number of the last one
+	slowed   int // the same of slow links
+	refusals int // the same
 }
 
 // reorderedBy is how many delays more a reordered message takes at most.
@@ -36,7 +37,7 @@ func (r *run) once(from, to *node, f func()) { r.pass(from, to, false, f) }
 
 // announce is send for what is rare.
 func (r *run) announce(rng *rand.Rand, from, to *node, f func()) {
-	if to.dead || !r.connected(from, to) {
+	if to.dead || !r.connected(from, to) || to.refused > 0 && from != to {
 		return
 	}
 	d := r.delay(rng, from, to)
@@ -54,7 +55,7 @@ func (r *run) pass(from, to *node, again bool, f func()) {
 		r.deliver(from, to, 0, f)
 		return
 	}
-	if !r.connected(from, to) {
+	if !r.connected(from, to) || again && to.refused > 0 && from != to { // an answer comes on the connection of the question
 		return
 	}
 	if rng.Float64() >= r.Loss {
@@ -110,10 +111,32 @@ func (r *run) cutOff() {
 	}
 }
 
-// heal ends all partitions and slow links.
+// refuse has connections to these nodes refused, for d or for good. Leaders take it for
+// the end of their processes, as far as they may.
+func (r *run) refuse(nodes []*node, d time.Duration) {
+	r.refusals++
+	this := r.refusals
+	for _, n := range nodes {
+		n.refused = this
+		for i := range r.seats {
+			r.tellSuspect(&r.seats[i], n)
+		}
+	}
+	if d > 0 {
+		r.after(d, func() {
+			for _, n := range nodes {
+				if n.refused == this {
+					n.refused = 0
+				}
+			}
+		})
+	}
+}
+
+// heal ends all partitions, refusals and slow links.
 func (r *run) heal() {
 	for _, n := range r.nodes {
-		n.slow, n.slowed = 0, 0
+		n.slow, n.slowed, n.refused = 0, 0, 0
 	}
 	r.join()
 }
@@ -131,7 +154,7 @@ func (r *run) join() {
 		r.herald(&r.seats[i])
 		for _, n := range r.nodes {
 			if n.dead {
-				r.tellGone(&r.seats[i], n)
+				r.tellSuspect(&r.seats[i], n)
 			}
 		}
 	}

@@ -32,6 +32,8 @@ type seat struct {
 	booked quota.Units // admitted in accounts that the ledger has dropped since
 	last   quota.Units // admitted by the books, when the seat was over
 
+	free quota.Time // when it has time for the next report
+
 	asking  []func(*seat)    // questions that wait for a commit
 	unsaved []quota.KeyLevel // proposed, and not committed yet
 	number  quota.Seq        // of unsaved in the ledger
@@ -54,8 +56,8 @@ func (r *run) elect(i int) bool {
 	r.seats = append(r.seats, seat{ledger: ledger, node: lead, term: term})
 	s := &r.seats[len(r.seats)-1]
 	for _, n := range r.nodes {
-		if n.dead && n.group == lead.group {
-			ledger.MemberGone(lead.clock(), n.id)
+		if r.refuses(lead, n) {
+			ledger.Suspect(lead.clock(), n.id)
 		}
 	}
 	r.follow(lead, term)
@@ -212,7 +214,7 @@ func (r *run) leadsBefore(n *node, term quota.Term) bool {
 func (r *run) killSeat() {
 	if r.rival != nil {
 		if n := r.leading(); n != nil && r.KillMember {
-			n.kill()
+			n.kill(r.now)
 		}
 		return
 	}
@@ -224,7 +226,7 @@ func (r *run) killSeat() {
 	switch {
 	case r.KillMember:
 		r.over(s)
-		s.node.kill()
+		s.node.kill(r.now)
 		r.lostNode(s.node)
 		s.node.removed = true
 	case r.Linger > 0:
@@ -237,18 +239,36 @@ func (r *run) killSeat() {
 	r.vacate(s.node.i + 1)
 }
 
-// tellGone tells a leader that a node is certainly dead: nobody answers there.
-func (r *run) tellGone(s *seat, n *node) {
-	if s.ledger == nil {
+// refuses reports whether a connection from one node to another would be refused: its
+// process has ended, or is behind something that refuses.
+func (r *run) refuses(from, to *node) bool {
+	return from != to && r.connected(from, to) && (to.dead || to.refused > 0)
+}
+
+// tellSuspect tells a leader that a node has probably ended: nobody takes connections there.
+func (r *run) tellSuspect(s *seat, n *node) {
+	if s.ledger == nil || !r.connected(n, s.node) {
 		return
 	}
-	if !r.connected(n, s.node) {
-		return
-	}
-	term, life := s.term, n.life
+	term := s.term
 	r.deliver(n, s.node, r.delay(r.side, n, s.node), func() {
-		if s := r.seatOf(term); s != nil && n.dead && n.life == life {
-			s.ledger.MemberGone(s.node.clock(), n.id)
+		if s := r.seatOf(term); s != nil && r.refuses(s.node, n) {
+			s.ledger.Suspect(s.node.clock(), n.id)
+			r.prove(s, nil)
+		}
+	})
+}
+
+// tellGone tells a leader that the processes of a node before this one are certainly dead:
+// another one answers there.
+func (r *run) tellGone(s *seat, n *node) {
+	if s.ledger == nil || !r.connected(n, s.node) || n.refused > 0 {
+		return
+	}
+	term, inc := s.term, n.inc
+	r.deliver(n, s.node, r.delay(r.side, n, s.node), func() {
+		if s := r.seatOf(term); s != nil {
+			s.ledger.MemberGone(s.node.clock(), n.id, inc)
 			r.prove(s, nil)
 		}
 	})

@@ -36,9 +36,12 @@ func random(seed uint64, c quota.Ceiling) (Scenario, string) {
 	}
 	p := patterns[rng.IntN(len(patterns))]
 	s.Load = p.on(s.Nodes, rate)
-	return s, fmt.Sprintf("seed %d: %s, %d nodes, %v b%d %v, delay %v+%v, loss %.2f, repeat %.2f, kill %v %v (member %v, linger %v, election %v), hop %v, %v",
+	if rng.IntN(2) == 0 && s.Limit.Burst > 1 {
+		s.Loads = []Load{dear(draw{rng}, &s, float64(rate))}
+	}
+	return s, fmt.Sprintf("seed %d: %s, %d nodes, %v b%d %v, delay %v+%v, loss %.2f, repeat %.2f, kill %v %v (member %v, linger %v, election %v), hop %v, %v, dear %+v",
 		seed, p.name, s.Nodes, s.Limit.Rate, s.Limit.Burst, c, s.Delay, s.Jitter, s.Loss, s.Repeat,
-		s.KillLeader, s.KillAgain, s.KillMember, s.Linger, s.Election, s.Hop, s.Duration)
+		s.KillLeader, s.KillAgain, s.KillMember, s.Linger, s.Election, s.Hop, s.Duration, s.Loads)
 }
 
 // rounding is the excess, in tokens, that counts as none: micro-units that

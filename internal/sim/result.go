@@ -33,6 +33,9 @@ type Result struct {
 	// Entries counts the keys in those reports, and ClientReports the reports that
 	// clients sent to their nodes.
 	Entries, ClientReports int64
+	// Backlog is for how long the last report of the run waited for its leader, where
+	// leaders need time.
+	Backlog time.Duration
 	// Lost is what the members admitted and no leader has booked at the end,
 	// less what was booked twice. Only runs whose load ends a few seconds
 	// before them, and without a killed leader, know it exactly.

@@ -49,6 +49,9 @@ type Scenario struct {
 	// that is dead then does not see them. With them Duration 0 is the last one's
 	// At, and what waits then is still decided.
 	Requests iter.Seq[Request]
+	// Stopped, if it is set, is asked every now and then; the run ends early when it
+	// says so.
+	Stopped func() bool
 	// Keys that Loads are for; the zero value is one.
 	Keys   Keys
 	Faults []Fault
@@ -64,7 +67,7 @@ type Scenario struct {
 	Algorithm Algorithm
 
 	// Clients are processes one level below the nodes, the same number at each: what
-	// Loads ask at a node is asked of its clients. 0 is none: the nodes are asked.
+	// Loads and Requests ask at a node is asked of its clients. 0 is none: the nodes are asked.
 	Clients int
 	// Breaks is how often per second the stream of a client breaks, on average.
 	Breaks float64
@@ -73,8 +76,14 @@ type Scenario struct {
 	CheckpointEvery time.Duration
 	// CommitDelay is how long the log takes to commit; 0 is 2 x Delay + 1 ms.
 	CommitDelay time.Duration
+	// PerEntry is how long a leader works on each entry of a report, one after the other;
+	// reports wait for it meanwhile. 0 is no time.
+	PerEntry time.Duration
 	// MaxKeys bounds each node and each ledger; 0 is their default.
 	MaxKeys int
+	// Entries bounds the keys in one report, 1 to 4096: what a node tells of more of them is in
+	// several, each of which may be lost. 0 is 4096.
+	Entries int
 
 	// Check makes every step of a leader prove the invariants of its books:
 	// Result.Violations. What a leader answers itself is held to hard by when it

@@ -102,9 +102,15 @@ func (r *run) start() {
 	}
 }
 
+// stopped says whether the run is to end early.
+func (r *run) stopped() bool { return r.Stopped != nil && r.Stopped() }
+
 // until plays everything up to a moment.
 func (r *run) until(end quota.Time) {
-	for len(r.events) > 0 && r.events[0].at <= end {
+	for i := 1; len(r.events) > 0 && r.events[0].at <= end; i++ {
+		if i%4096 == 0 && r.stopped() {
+			return
+		}
 		e := r.events.pop()
 		r.now = e.at
 		r.step(e)
@@ -125,6 +131,9 @@ func (r *run) step(e event) {
 		case e.to.paused:
 			e.to.queue(e)
 			return
+		case e.late() > 0:
+			r.later(e)
+			return
 		}
 	}
 	e.f()
@@ -140,7 +149,10 @@ func (r *run) replay() {
 		last = max(last, q.At)
 		r.skip(r.Start.Add(last))
 		r.until(r.Start.Add(last))
-		r.request(r.nodes[(q.Node-1)%r.Nodes], q.Key, q.Cost)
+		if r.stopped() {
+			return
+		}
+		r.requestAt(r.nodes[(q.Node-1)%r.Nodes], Spread{}, q.Key, q.Cost)
 	}
 	if r.Duration == 0 {
 		r.Duration, r.late = last, r.Hop+askWait
@@ -156,7 +168,7 @@ func (r *run) after(d time.Duration, f func()) { r.at(r.now.Add(d), f) }
 
 // onNode lets f happen at a node, unless its process dies before.
 func (r *run) onNode(t quota.Time, n *node, what class, f func()) {
-	r.put(event{at: t, f: f, to: n, life: n.life, what: what})
+	r.put(event{at: t, f: f, to: n, life: n.life, what: what, slept: n.slept})
 }
 
 func (r *run) put(e event) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 func limit(rate, burst int64, c quota.Ceiling) quota.Limit {
@@ -87,6 +88,7 @@ const scattered = 55
 // TestAccuracy compares every pattern with the ideal central bucket, the worst
 // of several seeds against the bound.
 func TestAccuracy(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	const none = rounding / 1000

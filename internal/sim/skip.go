@@ -19,7 +19,7 @@ func (r *run) skip(next quota.Time) {
 	if r.Load != nil || len(r.Loads)+len(r.Faults) > 0 || r.KillLeader+r.KillAgain > 0 || r.rival != nil {
 		return
 	}
-	for next.Sub(r.now) > 2*settle {
+	for next.Sub(r.now) > 2*settle && !r.stopped() {
 		r.until(r.now.Add(settle))
 		if r.quiet() {
 			by := (next.Sub(r.now) - settle).Truncate(4 * r.CheckpointEvery) // what is done now and then keeps its turns

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // sparse are bursts of requests for a few keys, between them nothing for up to
@@ -31,6 +32,7 @@ func sparse(seed uint64) iter.Seq[Request] {
 // TestSkip: time in which nothing happens can be passed over, and every decision
 // stays what it was.
 func TestSkip(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	slow, day, tiers := limit(10, 20, quota.Soft), limit(10, 20, quota.Hard), limit(5, 10, quota.Soft)
@@ -88,5 +90,18 @@ func TestStart(t *testing.T) {
 		if res.Admitted != want || res.Ideal != want {
 			t.Errorf("from %s: admitted %d, the ideal %d; want %d", start, res.Admitted, res.Ideal, want)
 		}
+	}
+}
+
+// TestStopped: a run that has no end in sight ends when it is told to.
+func TestStopped(t *testing.T) {
+	asked := 0
+	res := Run(Scenario{
+		Nodes: 2, Limit: limit(10, 20, quota.Soft), Duration: 1e6 * time.Hour,
+		Load:    func(int, time.Duration) float64 { return 100 },
+		Stopped: func() bool { asked++; return asked > 3 },
+	})
+	if res.Attempted == 0 || res.Attempted > 100_000 {
+		t.Errorf("it stopped after %d requests", res.Attempted)
 	}
 }

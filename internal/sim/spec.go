@@ -33,9 +33,11 @@ const (
 	Kill      FaultKind = "kill"      // the node's process dies, and with it what its member counted and had not reported
 	Restart   FaultKind = "restart"   // a killed node comes back as a new process
 	Pause     FaultKind = "pause"     // the node does nothing for a while, and its clock goes on
+	Suspend   FaultKind = "suspend"   // the node's machine stands still for a while, and so do the monotonic clock and the timers of its process
 	Partition FaultKind = "partition" // no message passes between groups of nodes
 	Heal      FaultKind = "heal"      // all partitions and slow links end
 	Slow      FaultKind = "slow"      // all messages of the nodes take longer
+	Refuse    FaultKind = "refuse"    // new connections to the nodes are refused, as by a proxy before them: what they send arrives, nothing reaches them
 )
 
 // Fault is one event of a scenario.
@@ -45,7 +47,7 @@ type Fault struct {
 	Leader bool          // the target is whoever leads then
 	Nodes  []int         // or these, from 1
 	Groups [][]int       // of a partition: nodes in none are in a group together
-	For    time.Duration // of pause, partition and slow, and of kill (restart after it); 0 is for good
+	For    time.Duration // of pause, suspend, partition, slow and refuse, and of kill (restart after it); 0 is for good
 	Delay  time.Duration // of slow: added to each message
 }
 

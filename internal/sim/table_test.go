@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // designRow is a row of the table that the design began with: one key, 1000/s,
@@ -62,6 +63,7 @@ func (row designRow) play(a Algorithm, c quota.Ceiling) figure {
 
 // TestDesignTable replays the table of the design for all algorithms.
 func TestDesignTable(t *testing.T) {
+	testspeed.Full(t)
 	long(t)
 	t.Parallel()
 	var out strings.Builder

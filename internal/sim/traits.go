@@ -38,6 +38,7 @@ func Traits(s *Scenario) []Trait {
 	t.add("network", "reorder", s.Reorder > 0)
 	t.add("network", "jitter", s.Jitter > 0)
 	t.add("network", "delay of 5 ms and more", s.Delay >= 5*time.Millisecond)
+	t.add("network", "reports in parts", s.Entries > 0)
 	t.add("network", "clocks differ", s.Skew >= 0)
 	t.add("network", "clocks drift", s.Drift > 0)
 	return t.list

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -85,8 +86,8 @@ func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 // TestTrapEviction: gubernator's cache drops the least used keys when it is full,
 // expired or not, and a dropped key is full again. Here a node that needs room
 // lets go of keys that are idle, though they are not full: their level is with
-// the leader, and counts again with the next use. Keys in use stay, and a new key
-// is refused or let pass as one key too many, and says so.
+// the leader, and counts again with the next use. Keys in use stay, and new keys
+// for which there is no room share one bucket.
 func TestTrapEviction(t *testing.T) {
 	const most, burst = 64, 60
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -100,9 +101,14 @@ func TestTrapEviction(t *testing.T) {
 		for i := range most - 1 {
 			p.take(l.LimitName, strconv.Itoa(i))
 		}
-		d := p.take(l.LimitName, "one more")
-		if d.Why != quota.WhyTooManyKeys || d.Allowed != (ceiling == quota.Soft) {
-			t.Errorf("%v: one more key: %+v", ceiling, d)
+		passed := 0 // of keys for which there is no room, and which share one bucket
+		for i := range 2 * burst {
+			if p.take(l.LimitName, fmt.Sprint("one more", i)).Allowed {
+				passed++
+			}
+		}
+		if passed > burst || passed < burst/2 {
+			t.Errorf("%v: %d keys more: %d pass; at most %d", ceiling, 2*burst, passed, burst)
 		}
 		p.agg.Sweep(p.now)
 		p.ledger.Sweep(p.now)
@@ -110,7 +116,7 @@ func TestTrapEviction(t *testing.T) {
 			t.Fatalf("%v: dropped %v; want the longest idle, %q first, and %q not", ceiling, p.dropped, "hot", last)
 		}
 		p.pass(10 * time.Second)
-		passed := 0
+		passed = 0
 		for range 200 {
 			if p.take(l.LimitName, "hot").Allowed {
 				passed++

@@ -61,10 +61,31 @@ func (m *Model) table() table {
 		return m.limits()
 	}
 	t := table{columns: keyColumns, sorted: orderColumn(m.order)}
-	for _, k := range m.rates.GetKeys() {
+	keys := m.rates.GetKeys()
+	for _, k := range keys {
 		t.rows = append(t.rows, keyRow(k))
 	}
+	if slices.ContainsFunc(keys, func(k *quoratev1.KeyRate) bool { return max(k.NeedlessRefusals, k.NeedlessRefusalsAtMost) > 0 }) {
+		t.columns = slices.Insert(slices.Clone(t.columns), keyNeedlessColumn, column{"NEEDLESS", quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS})
+		for i, k := range keys {
+			t.rows[i].cells = slices.Insert(t.rows[i].cells, keyNeedlessColumn, needlessCell(k.NeedlessRefusals, k.NeedlessRefusalsAtMost))
+		}
+		if m.order == quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS {
+			t.sorted = keyNeedlessColumn
+		}
+	}
 	return t
+}
+
+// keyNeedlessColumn is where a table of keys says what was refused without need, if anything was.
+const keyNeedlessColumn = 8
+
+// needlessCell is what was refused without need: one figure, or two bounds.
+func needlessCell(least, most float64) string {
+	if most <= least {
+		return number(least)
+	}
+	return number(least) + "-" + number(most)
 }
 
 func keyRow(k *quoratev1.KeyRate) row {
@@ -101,6 +122,10 @@ func (m *Model) limits() table {
 	return t
 }
 
+// needlessColumn is the index of the limits column with needless refusals. They are shown as a range:
+// a leader does not see every moment.
+const needlessColumn = 6
+
 func limitRow(name string, l, before *quoratev1.LimitError, dt time.Duration) row {
 	perSecond := func(now, then int64) float64 {
 		if before == nil || dt <= 0 {
@@ -114,6 +139,7 @@ func limitRow(name string, l, before *quoratev1.LimitError, dt time.Duration) ro
 	for _, x := range v[1:] {
 		r.cells = append(r.cells, number(x))
 	}
+	r.cells[needlessColumn] = needlessCell(l.NeedlessRefusals, l.NeedlessRefusalsAtMost)
 	return r
 }
 

@@ -267,3 +267,19 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestNeedlessColumn: a table of keys has a column for what was refused without need, between two bounds,
+// where there is any.
+func TestNeedlessColumn(t *testing.T) {
+	key := &quoratev1.KeyRate{Key: "k", Leader: "n1"}
+	m := &Model{limit: "n/l", order: quoratev1.RateOrder_RATE_ORDER_NEEDLESS_REFUSALS, rates: &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{key}}}
+	if got := m.table(); len(got.columns) != len(keyColumns) || len(got.rows[0].cells) != len(keyColumns) {
+		t.Errorf("nothing was refused: %v", got)
+	}
+	key.NeedlessRefusalsAtMost = 2703
+	got := m.table()
+	cells := got.rows[0].cells
+	if len(got.columns) != len(cells) || got.columns[got.sorted].title != "NEEDLESS" || cells[got.sorted] != "0-"+number(2703) || cells[len(cells)-1] != "n1" {
+		t.Errorf("0 to 2703: %v", got)
+	}
+}

@@ -61,8 +61,11 @@ func (m *Model) clusterLine() string {
 		}
 	}
 	state := m.style(green, "ready")
-	if !st.Ready {
+	switch {
+	case !st.Ready:
 		state = m.style(red, "not ready: "+st.Reason)
+	case st.Leaderless != "":
+		state = m.style(red, st.Leaderless)
 	}
 	return fmt.Sprintf("%s  %s  nodes %d of %d  ranges %s  limits version %d",
 		m.style(bold, st.Cluster), state, up, len(st.Nodes), m.coverage(), st.LimitsVersion)
@@ -211,7 +214,7 @@ const helpText = `quorate top: who asks for most, as it changes
   p        pause, and go on            q     quit
 
 Of limits: tokens per second asked for, admitted and refused, since the screen before;
-in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least), the
+in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least-at most), the
 WORST excess of a key, and the BOUND that it keeps to. What a limit in shadow, or off,
 refuses passes all the same; one with 25% is enforced for so many of its keys.
 Of keys: USED is what is asked for as a part of what is refilled; LEFT, what can be spent now.

@@ -12,7 +12,7 @@ function told(e) {
   return `${at.join(' < ')}\n${e.message || e}`;
 }
 
-// attempt runs one check; what it throws is what is wrong.
+// attempt runs one check. It reports the error that the check throws.
 export async function attempt(name, f) {
   const began = Date.now();
   try {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // crowd is how many limits, and how many keys of one limit, a page stays responsive with.
@@ -16,6 +18,7 @@ const crowd = 100_000
 // TestCrowd looks at a node of 100,000 limits, and 100,000 keys of one of them, and measures in the
 // browser how long that takes.
 func TestCrowd(t *testing.T) {
+	testspeed.Full(t)
 	node, npm, chromium := need(t)
 	dir := install(t, npm)
 	n := build(t)

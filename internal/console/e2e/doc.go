@@ -13,6 +13,8 @@
 // crowd.mjs looks at a node of 100,000 limits and 100,000 keys, and measures how long each page takes; the
 // times are in the log of -v.
 //
-//	go test ./internal/console/e2e -v
+// A quick run checks each page once and the main flows. TEST_SPEED=full checks everything.
+//
+//	TEST_SPEED=full go test ./internal/console/e2e -v
 //	CONSOLE_SHOTS=/some/dir go test ./internal/console/e2e   # screenshots of all pages
 package e2e

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // buffer is what a process prints, read while it runs.
@@ -214,7 +216,7 @@ func TestConsole(t *testing.T) {
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
 	secured, admin, reader := n.secured()
 	drive(t, node, dir, "flows.mjs", 14*time.Minute, map[string]any{
-		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"),
+		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"), "full": testspeed.IsFull(),
 	})
 }
 

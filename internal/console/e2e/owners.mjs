@@ -3,7 +3,7 @@ import { axe, fits, must } from './check.mjs';
 
 const first = '{"namespace":"e2e","limit":"owner","key":"noisy <b>"}';
 
-export async function owners({ plan, open, visit, attempt, change, done }) {
+export async function owners({ plan, open, visit, attempt, full, change, done }) {
   const editor = 'edit?namespace=e2e&limit=owner';
   const ask = (times) => Promise.all(Array.from({ length: times }, () => fetch(plan.open + '/v1/allow', { method: 'POST', body: first })));
   // asking goes on asking while f runs: what leaders know of a key they forget once it is full again.
@@ -44,7 +44,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.waitForSelector('h1:has-text("Edit e2e/owner")');
   }, {}, (text) => /422/.test(text)));
 
-  await attempt('limits: found by search, and reached from there', () => visit('phone', async (page) => {
+  await full('limits: found by search, and reached from there', () => visit('phone', async (page) => {
     await page.goto(open + 'limits');
     await page.fill('#q', 'owner');
     await page.keyboard.press('Enter');
@@ -54,7 +54,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.waitForSelector('h1:has-text("e2e/owner")');
   }));
 
-  await attempt('limits: what somebody else changed meanwhile is shown, and the text kept', () => visit('light', async (page, ctx) => {
+  await full('limits: what somebody else changed meanwhile is shown, and the text kept', () => visit('light', async (page, ctx) => {
     await page.goto(open + editor);
     await page.fill('#yaml', 'owner: {rate: 10/s, burst: 30}\n');
     const other = await ctx.newPage();
@@ -70,7 +70,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await inDialog(page).locator('[data-step="result"]').waitFor();
   }));
 
-  await attempt('limits: what was not looked at is not applied', () => visit('light', async (page, ctx) => {
+  await full('limits: what was not looked at is not applied', () => visit('light', async (page, ctx) => {
     await page.goto(open + editor);
     await page.fill('#yaml', 'owner: {rate: 10/s, burst: 40}\n');
     await page.click('text=Look at the difference');
@@ -85,7 +85,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.keyboard.press('Escape');
   }, {}, (text) => /409/.test(text)));
 
-  await attempt('limits: history, what a version changed, rolled back by keyboard', () => visit('light', async (page) => {
+  await full('limits: history, what a version changed, rolled back by keyboard', () => visit('light', async (page) => {
     await page.goto(open + 'versions');
     const rows = page.locator('#t-versions tbody tr');
     must((await page.locator('#t-versions').textContent()).includes('for a <b>test</b>'), 'comments are text');
@@ -107,7 +107,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     must((await rows.first().textContent()).includes(`back to ${number}`), await rows.first().textContent());
   }));
 
-  await attempt('limits: edited without JavaScript', () => visit('light', async (page) => {
+  await full('limits: edited without JavaScript', () => visit('light', async (page) => {
     await page.goto(open + editor);
     await page.fill('#yaml', 'owner: {rate: x, burst: 20}\n');
     await page.click('text=Look at the difference');
@@ -119,7 +119,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.waitForSelector('text=is in force on every node');
   }, { javaScriptEnabled: false }, (text) => /409|422/.test(text)));
 
-  await attempt('limit: switched to shadow and back', () => visit('phone', async (page) => {
+  await full('limit: switched to shadow and back', () => visit('phone', async (page) => {
     await page.goto(open + 'limit?namespace=e2e&limit=owner');
     await change(page, page.locator('button:has-text("Switch to shadow")'), { comment: 'try it' });
     await done(page);
@@ -160,7 +160,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await done(page);
   }, {}, (text) => /400/.test(text)));
 
-  await attempt('limit: rates are live, and the past is there', () => visit('light', async (page) => {
+  await full('limit: rates are live, and the past is there', () => visit('light', async (page) => {
     await asking(8, async () => {
       const there = async () => { await page.goto(open + 'limit?namespace=e2e&limit=owner&range=minutes'); return page.locator('#chart-past canvas').count(); };
       for (let i = 0; i < 15 && !await there(); i++) await page.waitForTimeout(3000);
@@ -172,7 +172,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     });
   }));
 
-  await attempt('limit: what if the rule were another, by keyboard', () => visit('phone', async (page) => {
+  await full('limit: what if the rule were another, by keyboard', () => visit('phone', async (page) => {
     const there = async () => { await page.goto(open + 'limit?namespace=e2e&limit=owner'); return page.locator('#amount').count(); };
     for (let i = 0; i < 15 && !await there(); i++) await page.waitForTimeout(3000);
     must(await there(), 'no slider: ' + await page.locator('main').textContent());
@@ -188,7 +188,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await fits(page);
   }));
 
-  await attempt('accounts: an operation, once', () => visit('light', async (page) => {
+  await full('accounts: an operation, once', () => visit('light', async (page) => {
     const apply = { delta: '40', relative: 'zero', request: 'e2e-' + Date.now() };
     const at = open + 'account?id=shop~project:e2e~user:ann~~pool~builds';
     await page.goto(at);
@@ -212,7 +212,7 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
     await page.waitForURL('**/account?*');
   }));
 
-  await attempt('limits: one that is deleted is gone, and its past can be brought back', () => visit('light', async (page) => {
+  await full('limits: one that is deleted is gone, and its past can be brought back', () => visit('light', async (page) => {
     await page.goto(open + 'limit?namespace=e2e&limit=owner');
     await change(page, page.locator('button:has-text("Delete")'), { comment: 'not needed' });
     await page.goto(open + 'limits?q=owner');
@@ -221,8 +221,8 @@ export async function owners({ plan, open, visit, attempt, change, done }) {
 }
 
 // readers may look at limits and not change them.
-export async function readers({ plan, visit, attempt, own, refused, signIn }) {
-  await attempt('who may only read limits changes none', () => visit('light', async (page) => {
+export async function readers({ plan, visit, full, own, refused, signIn }) {
+  await full('who may only read limits changes none', () => visit('light', async (page) => {
     await page.goto(plan.secured + '/console/edit');
     await signIn(page, plan.reader);
     await page.waitForURL('**/console/edit');

@@ -21,43 +21,63 @@ import (
 // Row is a point of a limit's history. Amounts are tokens, demand is tokens per second. What
 // is nil is not recorded: of one key its seconds are not; of all keys nothing is left to add.
 type Row struct {
-	Namespace string    `parquet:"namespace,dict"`
-	Limit     string    `parquet:"limit,dict"`
-	Key       string    `parquet:"key,dict"` // empty: all keys together
-	Start     time.Time `parquet:"start,timestamp(millisecond)"`
-	Seconds   int32     `parquet:"seconds"`
-	Attempted int64     `parquet:"attempted"`
-	Admitted  int64     `parquet:"admitted"`
-	Refused   int64     `parquet:"refused"`
-	Over      *float64  `parquet:"over_admitted,optional"`
-	Needless  *float64  `parquet:"needless_refusals,optional"`
-	Peak      *float64  `parquet:"peak,optional"`
-	Mean      float64   `parquet:"mean"`
-	P50       *float64  `parquet:"p50,optional"`
-	P95       *float64  `parquet:"p95,optional"`
-	P99       *float64  `parquet:"p99,optional"`
-	Complete  bool      `parquet:"complete"`
-	Missing   string    `parquet:"missing"`       // nodes, separated by blanks
-	More      *int64    `parquet:"more,optional"` // of a key: how much more it can have been asked for
+	Namespace      string    `parquet:"namespace,dict"`
+	Limit          string    `parquet:"limit,dict"`
+	Key            string    `parquet:"key,dict"` // empty: all keys together
+	Start          time.Time `parquet:"start,timestamp(millisecond)"`
+	Seconds        int32     `parquet:"seconds"`
+	Attempted      int64     `parquet:"attempted"`
+	Admitted       int64     `parquet:"admitted"`
+	Refused        int64     `parquet:"refused"`
+	Over           *float64  `parquet:"over_admitted,optional"`
+	Needless       *float64  `parquet:"needless_refusals,optional"` // at least
+	NeedlessAtMost *float64  `parquet:"needless_refusals_at_most,optional"`
+	Peak           *float64  `parquet:"peak,optional"`
+	Mean           float64   `parquet:"mean"`
+	P50            *float64  `parquet:"p50,optional"`
+	P95            *float64  `parquet:"p95,optional"`
+	P99            *float64  `parquet:"p99,optional"`
+	Complete       bool      `parquet:"complete"`
+	Missing        string    `parquet:"missing"`       // nodes, separated by blanks
+	More           *int64    `parquet:"more,optional"` // for a key: the most that may be missing from attempted
 }
 
 // Header is the first line of the CSV, and the names of the Parquet columns.
 var Header = []string{
-	"namespace", "limit", "key", "start", "seconds", "attempted", "admitted", "refused", "over_admitted", "needless_refusals",
+	"namespace", "limit", "key", "start", "seconds", "attempted", "admitted", "refused", "over_admitted", "needless_refusals", "needless_refusals_at_most",
 	"peak", "mean", "p50", "p95", "p99", "complete", "missing", "more",
 }
 
-// CSV writes rows as RFC 4180 has it, with Header first. Times are RFC 3339, UTC.
-func CSV(w io.Writer, rows []Row) error {
+// Cell escapes a CSV text that a spreadsheet would run as a formula: it puts an apostrophe before a
+// text that begins like a formula and is not a number.
+func Cell(s string) string {
+	if len(s) < 2 || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return s
+	}
+	if _, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64); err == nil {
+		return s
+	}
+	return "'" + s
+}
+
+// RawCSV writes rows as CSV does but without escaping texts, for programs.
+func RawCSV(w io.Writer, rows []Row) error {
+	return writeCSV(w, rows, func(s string) string { return s })
+}
+
+// CSV writes rows in RFC 4180 format: Header first, texts escaped by Cell, times in RFC 3339, UTC.
+func CSV(w io.Writer, rows []Row) error { return writeCSV(w, rows, Cell) }
+
+func writeCSV(w io.Writer, rows []Row, cell func(string) string) error {
 	out := csv.NewWriter(w)
 	_ = out.Write(Header) // its error stays for Error
 	for i := range rows {
 		r := &rows[i]
 		_ = out.Write([]string{
-			r.Namespace, r.Limit, r.Key, r.Start.UTC().Format(time.RFC3339), strconv.Itoa(int(r.Seconds)),
+			cell(r.Namespace), cell(r.Limit), cell(r.Key), r.Start.UTC().Format(time.RFC3339), strconv.Itoa(int(r.Seconds)),
 			strconv.FormatInt(r.Attempted, 10), strconv.FormatInt(r.Admitted, 10), strconv.FormatInt(r.Refused, 10),
-			known(r.Over), known(r.Needless), known(r.Peak), number(r.Mean), known(r.P50), known(r.P95), known(r.P99),
-			strconv.FormatBool(r.Complete), r.Missing, more(r),
+			known(r.Over), known(r.Needless), known(r.NeedlessAtMost), known(r.Peak), number(r.Mean), known(r.P50), known(r.P95), known(r.P99),
+			strconv.FormatBool(r.Complete), cell(r.Missing), more(r),
 		})
 	}
 	out.Flush()

@@ -19,7 +19,7 @@ import (
 func someRows() []Row {
 	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	return []Row{
-		{Namespace: "web", Limit: "login", Start: start, Seconds: 60, Attempted: 1 << 60, Admitted: 600, Refused: 7, Over: new(.125), Needless: new(2.), Peak: new(40.), Mean: 10.5, P50: new(9.), P95: new(22.25), P99: new(39.), Complete: true},
+		{Namespace: "web", Limit: "login", Start: start, Seconds: 60, Attempted: 1 << 60, Admitted: 600, Refused: 7, Over: new(.125), Needless: new(2.), NeedlessAtMost: new(2703.), Peak: new(40.), Mean: 10.5, P50: new(9.), P95: new(22.25), P99: new(39.), Complete: true},
 		{Namespace: "web", Limit: "login", Key: "a \"b\"\\,\nc", Start: start.Add(time.Minute), Seconds: 60, Attempted: 5, Missing: "n2 n3", More: new(int64(3))},
 	}
 }
@@ -55,13 +55,32 @@ func TestParquet(t *testing.T) {
 	}
 }
 
+// TestFormulas checks that Cell escapes texts that a spreadsheet would run as formulas.
+func TestFormulas(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "-": "-", "web": "web", "=cmd|' /C calc'!A0": "'=cmd|' /C calc'!A0", "+1+1": "'+1+1", "-2": "-2", "-1.5e3": "-1.5e3", "-x": "'-x", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1", "a=1": "a=1",
+	} {
+		if got := Cell(in); got != want {
+			t.Errorf("%q: %q; want %q", in, got, want)
+		}
+	}
+	rows := []Row{{Namespace: "web", Limit: "login", Key: "=evil()"}}
+	var safe, raw bytes.Buffer
+	if err := CSV(&safe, rows); err != nil || !strings.Contains(safe.String(), ",'=evil(),") {
+		t.Errorf("%v %s", err, safe.String())
+	}
+	if err := RawCSV(&raw, rows); err != nil || !strings.Contains(raw.String(), ",=evil(),") {
+		t.Errorf("%v %s", err, raw.String())
+	}
+}
+
 func TestCSV(t *testing.T) {
 	var b bytes.Buffer
 	if err := CSV(&b, someRows()); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
-	if err != nil || len(rows) != 3 || rows[2][2] != someRows()[1].Key || rows[1][5] != "1152921504606846976" || rows[1][3] != "2026-11-22T12:00:00Z" || rows[1][15] != "true" || rows[2][16] != "n2 n3" || rows[1][17] != "" || rows[2][17] != "3" || rows[1][10] != "40" || rows[2][10] != "" {
+	if err != nil || len(rows) != 3 || rows[2][2] != someRows()[1].Key || rows[1][5] != "1152921504606846976" || rows[1][3] != "2026-11-22T12:00:00Z" || rows[1][16] != "true" || rows[2][17] != "n2 n3" || rows[1][18] != "" || rows[2][18] != "3" || rows[1][10] != "2703" || rows[1][11] != "40" || rows[2][11] != "" {
 		t.Errorf("%v: %q", err, rows)
 	}
 }

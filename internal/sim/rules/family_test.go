@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +188,7 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 		// The holder dies.
-		g.ledger.MemberGone(g.now, "m0")
+		g.ledger.MemberGone(g.now, "m0", math.MaxUint64)
 		at := 10 * tokens
 		if ceiling == quota.Hard { // its work may go on without it, for a lease
 			at = 6 * tokens

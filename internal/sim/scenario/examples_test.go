@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/sim"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestExamples plays the examples: each has the outcome that it says.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays for a minute on all processors; left out by -short")
+		t.Skip("left out by -short: one goroutine plays each scenario")
 	}
 	playExamples(t, readAll(t, "."))
 }
@@ -23,12 +24,9 @@ func playExamples(t *testing.T, files []file) {
 	for _, f := range files {
 		all = append(all, f.all...)
 	}
-	seeds := MaxSeeds
-	switch {
-	case testing.Short():
-		seeds = 1
-	case os.Getenv("CI") != "": // all of them: go test ./internal/sim/scenario
-		seeds = 2
+	seeds := 1
+	if testspeed.IsFull() && !testing.Short() {
+		seeds = MaxSeeds
 	}
 	played := playAll(all, seeds)
 	for _, s := range all {

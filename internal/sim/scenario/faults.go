@@ -13,7 +13,7 @@ import (
 const faultExample = "{at: 8s, kill: leader}"
 
 // faultFields are all fields of a fault.
-var faultFields = []string{"at*", "kill", "restart", "pause", "partition", "heal", "slow", "for", "by"}
+var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "for", "by"}
 
 // kinds are the faults, by the field that chooses one, with the fields that may
 // stand beside it.
@@ -21,9 +21,11 @@ var kinds = []kind{
 	{sim.Kill, []string{"for"}},
 	{sim.Restart, nil},
 	{sim.Pause, []string{"for"}},
+	{sim.Suspend, []string{"for"}},
 	{sim.Partition, []string{"for", "heal"}},
 	{sim.Heal, nil},
 	{sim.Slow, []string{"by", "for"}},
+	{sim.Refuse, []string{"for"}},
 }
 
 type kind struct {
@@ -31,7 +33,7 @@ type kind struct {
 	beside []string
 }
 
-const kindWords = "kill, restart, pause, partition, heal or slow"
+const kindWords = "kill, restart, pause, suspend, partition, heal, slow or refuse"
 
 func (p *parser) faults(v config.Value) {
 	type restart struct {

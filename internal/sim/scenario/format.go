@@ -28,6 +28,9 @@ func Format(s sim.Scenario) []byte {
 	line("sync: %v", s.Sync)
 	line("network: {delay: %v, jitter: %v, loss: %s, duplicate: %s, reorder: %s}", s.Delay, s.Jitter, num(s.Loss), num(s.Repeat), num(s.Reorder))
 	line("keys: {count: %d, zipf: %s}", max(1, s.Keys.Count), num(s.Keys.Zipf))
+	if s.Entries > 0 {
+		line("entries: %d", s.Entries)
+	}
 	line("limit: %s", config.FormatLimit(s.Limit))
 	line("hop: %v", s.Hop)
 	if s.Hold > 0 {

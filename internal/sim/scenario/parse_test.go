@@ -37,6 +37,9 @@ func TestParse(t *testing.T) {
 
 func describe(b *strings.Builder, s *Scenario) {
 	fmt.Fprintf(b, "%s: seeds %v, %v, %v, %d nodes, sync %v, %+v, %+v\n", s.Name, s.Seeds, s.Algorithms, s.Duration, s.Nodes, s.Sync, s.Network, s.Keys)
+	if s.Entries > 0 {
+		fmt.Fprintf(b, "entries %d\n", s.Entries)
+	}
 	fmt.Fprintf(b, "hop %v, hold %v, election %v, skew %v, drift %v, near %v\n", s.Hop, s.Hold, s.Election, s.Skew, s.Drift, s.Near)
 	fmt.Fprintf(b, "%v, %v %d, %v\n", s.Limit.Kind, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling)
 	for _, l := range s.Loads {

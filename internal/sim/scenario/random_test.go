@@ -61,7 +61,7 @@ func randomFile(rng *rand.Rand) string {
 			b.WriteString("faults:\n")
 		}
 		fmt.Fprintf(&b, "  - {at: %s, %s}\n", moment(), pick("kill: leader", "kill: leader, for: 200ms", fmt.Sprintf("kill: %d, for: 100ms", node()), "pause: leader, for: 300ms",
-			fmt.Sprintf("pause: %d", node()), "heal: all", "slow: leader, by: 50ms", fmt.Sprintf("slow: %d, by: 5ms, for: 1s", node()), fmt.Sprintf("partition: [[%d], []]", node())))
+			fmt.Sprintf("pause: %d", node()), "suspend: leader, for: 400ms", "heal: all", "slow: leader, by: 50ms", fmt.Sprintf("slow: %d, by: 5ms, for: 1s", node()), fmt.Sprintf("partition: [[%d], []]", node())))
 	}
 	return strings.NewReplacer(", []]", "]"+pick(", for: 100ms", "")).Replace(b.String())
 }

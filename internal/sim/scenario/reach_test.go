@@ -4,11 +4,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
-// TestReach plays the smaller half of examples/sim/reach, up to ten nodes, with
-// one seed: make reach plays all of it. The scenarios of one file are one subtest,
-// since they are hundreds.
+// quickReach is the step between the scenarios of a file that quick tests play.
+const quickReach = 16
+
+// TestReach plays the scenarios of examples/sim/reach that have at most ten nodes, with one
+// seed. Quick tests play each sixteenth of them, and make reach plays all. The hundreds of
+// scenarios are one subtest per file.
 func TestReach(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays for a minute on all processors; left out by -short")
@@ -16,10 +21,15 @@ func TestReach(t *testing.T) {
 	files := readAll(t, "reach")
 	var list []*Scenario
 	for _, f := range files {
+		small := 0
 		for _, s := range f.all {
-			if s.Nodes <= 10 {
+			if s.Nodes > 10 {
+				continue
+			}
+			if testspeed.IsFull() || small%quickReach == 0 {
 				list = append(list, s)
 			}
+			small++
 		}
 	}
 	played := playAll(list, 1)

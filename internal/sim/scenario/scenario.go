@@ -14,6 +14,7 @@ const (
 	MaxClients   = 100_000
 	MaxDuration  = 24 * time.Hour
 	MaxKeys      = 10_000_000
+	MaxEntries   = 4096
 	MaxZipf      = 10
 	MaxLoads     = 1000
 	MaxFaults    = 10_000
@@ -64,6 +65,7 @@ type Scenario struct {
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
+	Entries  int // the most keys in one report; 0 is MaxEntries
 	Limit    quota.Limit
 	Loads    []sim.Load
 	Faults   []sim.Fault

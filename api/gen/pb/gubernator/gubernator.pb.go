@@ -80,12 +80,12 @@ func (Algorithm) EnumDescriptor() ([]byte, []int) {
 type Behavior int32
 
 const (
-	// Nothing special. Quorate has no batches that a request waits for.
+	// The leader of the key's range decides, in one hop: exactly, on whichever node.
 	Behavior_BATCHING Behavior = 0
-	// Without effect: no request waits.
+	// The same: what is asked at the same time travels together, and nothing waits for more.
 	Behavior_NO_BATCHING Behavior = 1
-	// Without effect: every limit is decided by the node that is asked, and counted
-	// in the whole cluster.
+	// The node that is asked decides by what it knows, without a hop, and counts in the
+	// whole cluster.
 	Behavior_GLOBAL Behavior = 2
 	// The duration is the number of a calendar unit: 0 minute, 1 hour, 2 day, 3 week,
 	// 4 month, 5 year; UTC, weeks from Monday.
@@ -555,10 +555,15 @@ type HealthCheckResp struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// How many nodes the cluster has.
 	PeerCount int32 `protobuf:"varint,3,opt,name=peer_count,json=peerCount,proto3" json:"peer_count,omitempty"`
-	// Empty: the call needs no credential, so it does not say who answers.
+	// Where the answering node serves gRPC; empty where authentication is on, since the call
+	// needs no credential.
 	AdvertiseAddress string `protobuf:"bytes,4,opt,name=advertise_address,json=advertiseAddress,proto3" json:"advertise_address,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// All nodes, the answering one too; empty where authentication is on.
+	LocalPeers []*PeerHealthResp `protobuf:"bytes,5,rep,name=local_peers,json=localPeers,proto3" json:"local_peers,omitempty"`
+	// Empty: there are no other regions.
+	RegionPeers   []*PeerHealthResp `protobuf:"bytes,6,rep,name=region_peers,json=regionPeers,proto3" json:"region_peers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HealthCheckResp) Reset() {
@@ -619,6 +624,75 @@ func (x *HealthCheckResp) GetAdvertiseAddress() string {
 	return ""
 }
 
+func (x *HealthCheckResp) GetLocalPeers() []*PeerHealthResp {
+	if x != nil {
+		return x.LocalPeers
+	}
+	return nil
+}
+
+func (x *HealthCheckResp) GetRegionPeers() []*PeerHealthResp {
+	if x != nil {
+		return x.RegionPeers
+	}
+	return nil
+}
+
+// PeerHealthResp is a node of the cluster.
+type PeerHealthResp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it serves gRPC.
+	GrpcAddress string `protobuf:"bytes,1,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
+	// Empty: all nodes share one count.
+	DataCenter    string `protobuf:"bytes,2,opt,name=data_center,json=dataCenter,proto3" json:"data_center,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerHealthResp) Reset() {
+	*x = PeerHealthResp{}
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerHealthResp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerHealthResp) ProtoMessage() {}
+
+func (x *PeerHealthResp) ProtoReflect() protoreflect.Message {
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerHealthResp.ProtoReflect.Descriptor instead.
+func (*PeerHealthResp) Descriptor() ([]byte, []int) {
+	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PeerHealthResp) GetGrpcAddress() string {
+	if x != nil {
+		return x.GrpcAddress
+	}
+	return ""
+}
+
+func (x *PeerHealthResp) GetDataCenter() string {
+	if x != nil {
+		return x.DataCenter
+	}
+	return ""
+}
+
 // LiveCheckReq is empty.
 type LiveCheckReq struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -628,7 +702,7 @@ type LiveCheckReq struct {
 
 func (x *LiveCheckReq) Reset() {
 	*x = LiveCheckReq{}
-	mi := &file_pb_gubernator_gubernator_proto_msgTypes[6]
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +714,7 @@ func (x *LiveCheckReq) String() string {
 func (*LiveCheckReq) ProtoMessage() {}
 
 func (x *LiveCheckReq) ProtoReflect() protoreflect.Message {
-	mi := &file_pb_gubernator_gubernator_proto_msgTypes[6]
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +727,7 @@ func (x *LiveCheckReq) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveCheckReq.ProtoReflect.Descriptor instead.
 func (*LiveCheckReq) Descriptor() ([]byte, []int) {
-	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{6}
+	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{7}
 }
 
 // LiveCheckResp is empty.
@@ -665,7 +739,7 @@ type LiveCheckResp struct {
 
 func (x *LiveCheckResp) Reset() {
 	*x = LiveCheckResp{}
-	mi := &file_pb_gubernator_gubernator_proto_msgTypes[7]
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +751,7 @@ func (x *LiveCheckResp) String() string {
 func (*LiveCheckResp) ProtoMessage() {}
 
 func (x *LiveCheckResp) ProtoReflect() protoreflect.Message {
-	mi := &file_pb_gubernator_gubernator_proto_msgTypes[7]
+	mi := &file_pb_gubernator_gubernator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +764,7 @@ func (x *LiveCheckResp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveCheckResp.ProtoReflect.Descriptor instead.
 func (*LiveCheckResp) Descriptor() ([]byte, []int) {
-	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{7}
+	return file_pb_gubernator_gubernator_proto_rawDescGZIP(), []int{8}
 }
 
 var File_pb_gubernator_gubernator_proto protoreflect.FileDescriptor
@@ -731,13 +805,20 @@ const file_pb_gubernator_gubernator_proto_rawDesc = "" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x10\n" +
-	"\x0eHealthCheckReq\"\x8f\x01\n" +
+	"\x0eHealthCheckReq\"\x91\x02\n" +
 	"\x0fHealthCheckResp\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1d\n" +
 	"\n" +
 	"peer_count\x18\x03 \x01(\x05R\tpeerCount\x12+\n" +
-	"\x11advertise_address\x18\x04 \x01(\tR\x10advertiseAddress\"\x0e\n" +
+	"\x11advertise_address\x18\x04 \x01(\tR\x10advertiseAddress\x12>\n" +
+	"\vlocal_peers\x18\x05 \x03(\v2\x1d.pb.gubernator.PeerHealthRespR\n" +
+	"localPeers\x12@\n" +
+	"\fregion_peers\x18\x06 \x03(\v2\x1d.pb.gubernator.PeerHealthRespR\vregionPeers\"T\n" +
+	"\x0ePeerHealthResp\x12!\n" +
+	"\fgrpc_address\x18\x01 \x01(\tR\vgrpcAddress\x12\x1f\n" +
+	"\vdata_center\x18\x02 \x01(\tR\n" +
+	"dataCenter\"\x0e\n" +
 	"\fLiveCheckReq\"\x0f\n" +
 	"\rLiveCheckResp*/\n" +
 	"\tAlgorithm\x12\x10\n" +
@@ -774,7 +855,7 @@ func file_pb_gubernator_gubernator_proto_rawDescGZIP() []byte {
 }
 
 var file_pb_gubernator_gubernator_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pb_gubernator_gubernator_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_pb_gubernator_gubernator_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_pb_gubernator_gubernator_proto_goTypes = []any{
 	(Algorithm)(0),            // 0: pb.gubernator.Algorithm
 	(Behavior)(0),             // 1: pb.gubernator.Behavior
@@ -785,30 +866,33 @@ var file_pb_gubernator_gubernator_proto_goTypes = []any{
 	(*RateLimitResp)(nil),     // 6: pb.gubernator.RateLimitResp
 	(*HealthCheckReq)(nil),    // 7: pb.gubernator.HealthCheckReq
 	(*HealthCheckResp)(nil),   // 8: pb.gubernator.HealthCheckResp
-	(*LiveCheckReq)(nil),      // 9: pb.gubernator.LiveCheckReq
-	(*LiveCheckResp)(nil),     // 10: pb.gubernator.LiveCheckResp
-	nil,                       // 11: pb.gubernator.RateLimitReq.MetadataEntry
-	nil,                       // 12: pb.gubernator.RateLimitResp.MetadataEntry
+	(*PeerHealthResp)(nil),    // 9: pb.gubernator.PeerHealthResp
+	(*LiveCheckReq)(nil),      // 10: pb.gubernator.LiveCheckReq
+	(*LiveCheckResp)(nil),     // 11: pb.gubernator.LiveCheckResp
+	nil,                       // 12: pb.gubernator.RateLimitReq.MetadataEntry
+	nil,                       // 13: pb.gubernator.RateLimitResp.MetadataEntry
 }
 var file_pb_gubernator_gubernator_proto_depIdxs = []int32{
 	5,  // 0: pb.gubernator.GetRateLimitsReq.requests:type_name -> pb.gubernator.RateLimitReq
 	6,  // 1: pb.gubernator.GetRateLimitsResp.responses:type_name -> pb.gubernator.RateLimitResp
 	0,  // 2: pb.gubernator.RateLimitReq.algorithm:type_name -> pb.gubernator.Algorithm
 	1,  // 3: pb.gubernator.RateLimitReq.behavior:type_name -> pb.gubernator.Behavior
-	11, // 4: pb.gubernator.RateLimitReq.metadata:type_name -> pb.gubernator.RateLimitReq.MetadataEntry
+	12, // 4: pb.gubernator.RateLimitReq.metadata:type_name -> pb.gubernator.RateLimitReq.MetadataEntry
 	2,  // 5: pb.gubernator.RateLimitResp.status:type_name -> pb.gubernator.Status
-	12, // 6: pb.gubernator.RateLimitResp.metadata:type_name -> pb.gubernator.RateLimitResp.MetadataEntry
-	3,  // 7: pb.gubernator.V1.GetRateLimits:input_type -> pb.gubernator.GetRateLimitsReq
-	7,  // 8: pb.gubernator.V1.HealthCheck:input_type -> pb.gubernator.HealthCheckReq
-	9,  // 9: pb.gubernator.V1.LiveCheck:input_type -> pb.gubernator.LiveCheckReq
-	4,  // 10: pb.gubernator.V1.GetRateLimits:output_type -> pb.gubernator.GetRateLimitsResp
-	8,  // 11: pb.gubernator.V1.HealthCheck:output_type -> pb.gubernator.HealthCheckResp
-	10, // 12: pb.gubernator.V1.LiveCheck:output_type -> pb.gubernator.LiveCheckResp
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 6: pb.gubernator.RateLimitResp.metadata:type_name -> pb.gubernator.RateLimitResp.MetadataEntry
+	9,  // 7: pb.gubernator.HealthCheckResp.local_peers:type_name -> pb.gubernator.PeerHealthResp
+	9,  // 8: pb.gubernator.HealthCheckResp.region_peers:type_name -> pb.gubernator.PeerHealthResp
+	3,  // 9: pb.gubernator.V1.GetRateLimits:input_type -> pb.gubernator.GetRateLimitsReq
+	7,  // 10: pb.gubernator.V1.HealthCheck:input_type -> pb.gubernator.HealthCheckReq
+	10, // 11: pb.gubernator.V1.LiveCheck:input_type -> pb.gubernator.LiveCheckReq
+	4,  // 12: pb.gubernator.V1.GetRateLimits:output_type -> pb.gubernator.GetRateLimitsResp
+	8,  // 13: pb.gubernator.V1.HealthCheck:output_type -> pb.gubernator.HealthCheckResp
+	11, // 14: pb.gubernator.V1.LiveCheck:output_type -> pb.gubernator.LiveCheckResp
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_pb_gubernator_gubernator_proto_init() }
@@ -823,7 +907,7 @@ func file_pb_gubernator_gubernator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pb_gubernator_gubernator_proto_rawDesc), len(file_pb_gubernator_gubernator_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

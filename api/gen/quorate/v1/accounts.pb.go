@@ -138,8 +138,9 @@ const (
 	// The balance may leave 0 to limit. Needed for accounts without a policy. Not
 	// together with DO_NOT_CAP_PROPOSED.
 	OpOption_OP_OPTION_IGNORE_POLICY_BOUNDS OpOption = 1
-	// A delta above 0 that would exceed the limit fails as OVERFLOW; otherwise the
-	// balance becomes the limit.
+	// A delta above 0 that would exceed the limit fails as OVERFLOW. Without this option
+	// the balance becomes the limit; one that is above it is left as it is by a delta of
+	// 0 or more to the current balance, and cut to the limit by a debit that leaves more.
 	OpOption_OP_OPTION_DO_NOT_CAP_PROPOSED OpOption = 2
 	// When the operation changes the account's policy, the difference of the limits
 	// is added to the balance first.

@@ -181,9 +181,9 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 // GetStatusResponse is the state of the cluster as this node sees it.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the meta group and all ranges have leaders. One that has lost its leader
-	// less than three seconds ago counts as having one: leaders change all the time, and
-	// every node sees it, so that none would be ready.
+	// True when the answering node decides, as GET /readyz says: it has the limits in force, has
+	// seen a leader of the meta group and of every range since it started, and does not stop.
+	// Leaders that are lost later change nothing: it decides without them, by when_cut_off.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why not, otherwise.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -207,12 +207,22 @@ type GetStatusResponse struct {
 	Lease *durationpb.Duration `protobuf:"bytes,11,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Revision of the membership that the replicas of ranges and their steps are of.
 	MembersRevision uint64 `protobuf:"varint,12,opt,name=members_revision,json=membersRevision,proto3" json:"members_revision,omitempty"`
-	// How the cluster is, of all that its nodes say: healthy, changing, degraded,
-	// draining or not ready. Written by "quorate status", which asks all of them; a
+	// How the cluster is, of all that its nodes say: healthy, unreplicated, changing,
+	// degraded, draining or not ready. Written by "quorate status", which asks all of them; a
 	// node leaves it empty.
 	Health string `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
 	// Why, in words; likewise.
-	HealthText    string `protobuf:"bytes,14,opt,name=health_text,json=healthText,proto3" json:"health_text,omitempty"`
+	HealthText string `protobuf:"bytes,14,opt,name=health_text,json=healthText,proto3" json:"health_text,omitempty"`
+	// How many more nodes may be lost, whichever they are, until a range or the meta
+	// group is without a majority of voters that answer. Of ranges that the answering
+	// node does not lead, it counts the voters that are wanted.
+	Tolerates *uint32 `protobuf:"varint,15,opt,name=tolerates,proto3,oneof" json:"tolerates,omitempty"`
+	// How many nodes are to keep each range, as the settings ask.
+	Replicas uint32 `protobuf:"varint,16,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Which groups have no leader, in words; empty when all have one, as far as the answering
+	// node sees. One that lost its leader less than three seconds ago counts as having one:
+	// an election takes about one. GET /readyz/cluster says the same.
+	Leaderless    string `protobuf:"bytes,17,opt,name=leaderless,proto3" json:"leaderless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +355,27 @@ func (x *GetStatusResponse) GetHealthText() string {
 	return ""
 }
 
+func (x *GetStatusResponse) GetTolerates() uint32 {
+	if x != nil && x.Tolerates != nil {
+		return *x.Tolerates
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetLeaderless() string {
+	if x != nil {
+		return x.Leaderless
+	}
+	return ""
+}
+
 // NodeStatus is one node.
 type NodeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -380,11 +411,14 @@ type NodeStatus struct {
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
 	// Client processes that are attached to it, as it said in the last second.
 	Clients int32 `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`
-	// Whether it is ready, as it says itself; a node knows it of itself alone, and
+	// Whether it decides, as it says itself; a node knows it of itself alone, and
 	// "quorate status" asks each. Unset where it is not known.
 	Ready *bool `protobuf:"varint,17,opt,name=ready,proto3,oneof" json:"ready,omitempty"`
 	// Why not, if ready is false.
-	Reason        string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How far its wall clock is ahead of that of the answering node, as of the last
+	// beacon; unset where it is not known.
+	ClockOffset   *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +577,13 @@ func (x *NodeStatus) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *NodeStatus) GetClockOffset() *durationpb.Duration {
+	if x != nil {
+		return x.ClockOffset
+	}
+	return nil
 }
 
 // RangeStatus is one range.
@@ -1004,7 +1045,10 @@ type JoinToken struct {
 	// Who made it.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	// When.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Why it can be used no more, such as that it names an authority that has been
+	// replaced; empty: it can.
+	Unusable      string `protobuf:"bytes,6,opt,name=unusable,proto3" json:"unusable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1116,13 @@ func (x *JoinToken) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *JoinToken) GetUnusable() string {
+	if x != nil {
+		return x.Unusable
+	}
+	return ""
 }
 
 // ListJoinTokensRequest asks for the tokens.
@@ -1421,7 +1472,8 @@ type ChangeNodeRequest struct {
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// What is to be done.
 	Change NodeChange `protobuf:"varint,2,opt,name=change,proto3,enum=quorate.v1.NodeChange" json:"change,omitempty"`
-	// Remove a node that still answers.
+	// Remove a node that still answers, or let one leave although ranges would then
+	// have fewer voters than replicas asks for.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1484,7 +1536,10 @@ type ChangeNodeResponse struct {
 	// The node's state now.
 	State NodeState `protobuf:"varint,1,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
 	// Replicas that are to move.
-	Moves         uint32 `protobuf:"varint,2,opt,name=moves,proto3" json:"moves,omitempty"`
+	Moves uint32 `protobuf:"varint,2,opt,name=moves,proto3" json:"moves,omitempty"`
+	// What an operator should know before the next step, such as that the cluster now
+	// tolerates the loss of no further node; empty: nothing.
+	Warning       string `protobuf:"bytes,3,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1531,6 +1586,13 @@ func (x *ChangeNodeResponse) GetMoves() uint32 {
 		return x.Moves
 	}
 	return 0
+}
+
+func (x *ChangeNodeResponse) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
 }
 
 // TransferLeadershipRequest names ranges and where they go.
@@ -1839,9 +1901,12 @@ type RotateAuthorityResponse struct {
 	Trust []byte `protobuf:"bytes,4,opt,name=trust,proto3" json:"trust,omitempty"`
 	// Whose certificates the answering node has seen at its API ports since it
 	// started, at most 1024, and members that are dead; sorted by identity.
-	Seen          []*SeenCertificate `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Seen []*SeenCertificate `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
+	// How many join tokens name an authority other than the one that signs next, or has
+	// signed since: nodes cannot join with them then.
+	LostJoinTokens uint32 `protobuf:"varint,6,opt,name=lost_join_tokens,json=lostJoinTokens,proto3" json:"lost_join_tokens,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RotateAuthorityResponse) Reset() {
@@ -1907,6 +1972,13 @@ func (x *RotateAuthorityResponse) GetSeen() []*SeenCertificate {
 		return x.Seen
 	}
 	return nil
+}
+
+func (x *RotateAuthorityResponse) GetLostJoinTokens() uint32 {
+	if x != nil {
+		return x.LostJoinTokens
+	}
+	return 0
 }
 
 // SeenCertificate is a certificate that a node has seen.
@@ -1988,7 +2060,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18quorate/v1/cluster.proto\x12\n" +
 	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xf4\x03\n" +
+	"\x10GetStatusRequest\"\xe1\x04\n" +
 	"\x11GetStatusResponse\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -2006,7 +2078,14 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x10members_revision\x18\f \x01(\x04R\x0fmembersRevision\x12\x16\n" +
 	"\x06health\x18\r \x01(\tR\x06health\x12\x1f\n" +
 	"\vhealth_text\x18\x0e \x01(\tR\n" +
-	"healthText\"\xdb\x04\n" +
+	"healthText\x12!\n" +
+	"\ttolerates\x18\x0f \x01(\rH\x00R\ttolerates\x88\x01\x01\x12\x1a\n" +
+	"\breplicas\x18\x10 \x01(\rR\breplicas\x12\x1e\n" +
+	"\n" +
+	"leaderless\x18\x11 \x01(\tR\n" +
+	"leaderlessB\f\n" +
+	"\n" +
+	"_tolerates\"\x99\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -2028,7 +2107,8 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\tjoined_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bjoinedAt\x12\x18\n" +
 	"\aclients\x18\x10 \x01(\x05R\aclients\x12\x19\n" +
 	"\x05ready\x18\x11 \x01(\bH\x00R\x05ready\x88\x01\x01\x12\x16\n" +
-	"\x06reason\x18\x12 \x01(\tR\x06reasonB\b\n" +
+	"\x06reason\x18\x12 \x01(\tR\x06reason\x12<\n" +
+	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffsetB\b\n" +
 	"\x06_ready\"\xb0\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
@@ -2069,7 +2149,7 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x17CreateJoinTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12)\n" +
 	"\x04info\x18\x02 \x01(\v2\x15.quorate.v1.JoinTokenR\x04info\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xbe\x01\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xda\x01\n" +
 	"\tJoinToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x129\n" +
 	"\n" +
@@ -2077,7 +2157,8 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\tuses_left\x18\x03 \x01(\rR\busesLeft\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x17\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1a\n" +
+	"\bunusable\x18\x06 \x01(\tR\bunusable\"\x17\n" +
 	"\x15ListJoinTokensRequest\"G\n" +
 	"\x16ListJoinTokensResponse\x12-\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x15.quorate.v1.JoinTokenR\x06tokens\"(\n" +
@@ -2097,10 +2178,11 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x11ChangeNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12.\n" +
 	"\x06change\x18\x02 \x01(\x0e2\x16.quorate.v1.NodeChangeR\x06change\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\"W\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"q\n" +
 	"\x12ChangeNodeResponse\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.quorate.v1.NodeStateR\x05state\x12\x14\n" +
-	"\x05moves\x18\x02 \x01(\rR\x05moves\"W\n" +
+	"\x05moves\x18\x02 \x01(\rR\x05moves\x12\x18\n" +
+	"\awarning\x18\x03 \x01(\tR\awarning\"W\n" +
 	"\x19TransferLeadershipRequest\x12\x16\n" +
 	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
@@ -2117,13 +2199,14 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\fR\x05trust\"B\n" +
 	"\x16RotateAuthorityRequest\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\bR\x03ask\x12\x16\n" +
-	"\x06finish\x18\x02 \x01(\bR\x06finish\"\xb5\x01\n" +
+	"\x06finish\x18\x02 \x01(\bR\x06finish\"\xdf\x01\n" +
 	"\x17RotateAuthorityResponse\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1b\n" +
 	"\twaits_for\x18\x02 \x01(\tR\bwaitsFor\x12 \n" +
 	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint\x12\x14\n" +
 	"\x05trust\x18\x04 \x01(\fR\x05trust\x12/\n" +
-	"\x04seen\x18\x05 \x03(\v2\x1b.quorate.v1.SeenCertificateR\x04seen\"\x8b\x01\n" +
+	"\x04seen\x18\x05 \x03(\v2\x1b.quorate.v1.SeenCertificateR\x04seen\x12(\n" +
+	"\x10lost_join_tokens\x18\x06 \x01(\rR\x0elostJoinTokens\"\x8b\x01\n" +
 	"\x0fSeenCertificate\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x1c\n" +
 	"\tauthority\x18\x02 \x01(\tR\tauthority\x12*\n" +
@@ -2209,44 +2292,45 @@ var file_quorate_v1_cluster_proto_depIdxs = []int32{
 	0,  // 5: quorate.v1.NodeStatus.state:type_name -> quorate.v1.NodeState
 	28, // 6: quorate.v1.NodeStatus.silent:type_name -> google.protobuf.Duration
 	29, // 7: quorate.v1.NodeStatus.joined_at:type_name -> google.protobuf.Timestamp
-	28, // 8: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
-	27, // 9: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
-	28, // 10: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	10, // 11: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
-	29, // 12: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 13: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
-	10, // 14: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
-	17, // 15: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
-	1,  // 16: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
-	0,  // 17: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
-	28, // 18: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
-	26, // 19: quorate.v1.RotateAuthorityResponse.seen:type_name -> quorate.v1.SeenCertificate
-	29, // 20: quorate.v1.SeenCertificate.at:type_name -> google.protobuf.Timestamp
-	2,  // 21: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
-	6,  // 22: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
-	8,  // 23: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
-	11, // 24: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
-	13, // 25: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
-	15, // 26: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
-	18, // 27: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
-	20, // 28: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
-	22, // 29: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
-	24, // 30: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
-	3,  // 31: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
-	7,  // 32: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
-	9,  // 33: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
-	12, // 34: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
-	14, // 35: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
-	16, // 36: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
-	19, // 37: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
-	21, // 38: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
-	23, // 39: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
-	25, // 40: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	28, // 8: quorate.v1.NodeStatus.clock_offset:type_name -> google.protobuf.Duration
+	28, // 9: quorate.v1.JoinResponse.sync:type_name -> google.protobuf.Duration
+	27, // 10: quorate.v1.JoinResponse.nodes:type_name -> quorate.v1.JoinResponse.NodesEntry
+	28, // 11: quorate.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	10, // 12: quorate.v1.CreateJoinTokenResponse.info:type_name -> quorate.v1.JoinToken
+	29, // 13: quorate.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 14: quorate.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
+	10, // 15: quorate.v1.ListJoinTokensResponse.tokens:type_name -> quorate.v1.JoinToken
+	17, // 16: quorate.v1.GetPlanResponse.groups:type_name -> quorate.v1.GroupPlan
+	1,  // 17: quorate.v1.ChangeNodeRequest.change:type_name -> quorate.v1.NodeChange
+	0,  // 18: quorate.v1.ChangeNodeResponse.state:type_name -> quorate.v1.NodeState
+	28, // 19: quorate.v1.IssueCertificateRequest.ttl:type_name -> google.protobuf.Duration
+	26, // 20: quorate.v1.RotateAuthorityResponse.seen:type_name -> quorate.v1.SeenCertificate
+	29, // 21: quorate.v1.SeenCertificate.at:type_name -> google.protobuf.Timestamp
+	2,  // 22: quorate.v1.ClusterService.GetStatus:input_type -> quorate.v1.GetStatusRequest
+	6,  // 23: quorate.v1.ClusterService.Join:input_type -> quorate.v1.JoinRequest
+	8,  // 24: quorate.v1.ClusterService.CreateJoinToken:input_type -> quorate.v1.CreateJoinTokenRequest
+	11, // 25: quorate.v1.ClusterService.ListJoinTokens:input_type -> quorate.v1.ListJoinTokensRequest
+	13, // 26: quorate.v1.ClusterService.RevokeJoinToken:input_type -> quorate.v1.RevokeJoinTokenRequest
+	15, // 27: quorate.v1.ClusterService.GetPlan:input_type -> quorate.v1.GetPlanRequest
+	18, // 28: quorate.v1.ClusterService.ChangeNode:input_type -> quorate.v1.ChangeNodeRequest
+	20, // 29: quorate.v1.ClusterService.TransferLeadership:input_type -> quorate.v1.TransferLeadershipRequest
+	22, // 30: quorate.v1.ClusterService.IssueCertificate:input_type -> quorate.v1.IssueCertificateRequest
+	24, // 31: quorate.v1.ClusterService.RotateAuthority:input_type -> quorate.v1.RotateAuthorityRequest
+	3,  // 32: quorate.v1.ClusterService.GetStatus:output_type -> quorate.v1.GetStatusResponse
+	7,  // 33: quorate.v1.ClusterService.Join:output_type -> quorate.v1.JoinResponse
+	9,  // 34: quorate.v1.ClusterService.CreateJoinToken:output_type -> quorate.v1.CreateJoinTokenResponse
+	12, // 35: quorate.v1.ClusterService.ListJoinTokens:output_type -> quorate.v1.ListJoinTokensResponse
+	14, // 36: quorate.v1.ClusterService.RevokeJoinToken:output_type -> quorate.v1.RevokeJoinTokenResponse
+	16, // 37: quorate.v1.ClusterService.GetPlan:output_type -> quorate.v1.GetPlanResponse
+	19, // 38: quorate.v1.ClusterService.ChangeNode:output_type -> quorate.v1.ChangeNodeResponse
+	21, // 39: quorate.v1.ClusterService.TransferLeadership:output_type -> quorate.v1.TransferLeadershipResponse
+	23, // 40: quorate.v1.ClusterService.IssueCertificate:output_type -> quorate.v1.IssueCertificateResponse
+	25, // 41: quorate.v1.ClusterService.RotateAuthority:output_type -> quorate.v1.RotateAuthorityResponse
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_cluster_proto_init() }
@@ -2254,6 +2338,7 @@ func file_quorate_v1_cluster_proto_init() {
 	if File_quorate_v1_cluster_proto != nil {
 		return
 	}
+	file_quorate_v1_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	file_quorate_v1_cluster_proto_msgTypes[2].OneofWrappers = []any{}
 	file_quorate_v1_cluster_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}

@@ -46,7 +46,8 @@ type ClusterServiceClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
 	// CreateJoinToken makes a join token. Its secret is shown once, here.
 	CreateJoinToken(ctx context.Context, in *CreateJoinTokenRequest, opts ...grpc.CallOption) (*CreateJoinTokenResponse, error)
-	// ListJoinTokens returns the tokens that can still be used.
+	// ListJoinTokens returns the tokens that have uses left, and marks those that can be
+	// used no more all the same.
 	ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error)
 	// RevokeJoinToken ends a token.
 	RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error)
@@ -190,7 +191,8 @@ type ClusterServiceServer interface {
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 	// CreateJoinToken makes a join token. Its secret is shown once, here.
 	CreateJoinToken(context.Context, *CreateJoinTokenRequest) (*CreateJoinTokenResponse, error)
-	// ListJoinTokens returns the tokens that can still be used.
+	// ListJoinTokens returns the tokens that have uses left, and marks those that can be
+	// used no more all the same.
 	ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error)
 	// RevokeJoinToken ends a token.
 	RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error)

@@ -124,7 +124,10 @@ type Event struct {
 	// True when it passed only because the limit is not enforced.
 	Shadow bool `protobuf:"varint,10,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// True when the limit is nearly used up.
-	Near          bool `protobuf:"varint,11,opt,name=near,proto3" json:"near,omitempty"`
+	Near bool `protobuf:"varint,11,opt,name=near,proto3" json:"near,omitempty"`
+	// The limit that the caller named: of a bucket that was made from a template its name,
+	// where limit is @template.
+	Bucket        string `protobuf:"bytes,12,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +237,13 @@ func (x *Event) GetNear() bool {
 		return x.Near
 	}
 	return false
+}
+
+func (x *Event) GetBucket() string {
+	if x != nil {
+		return x.Bucket
+	}
+	return ""
 }
 
 // WatchRequest chooses events. What is empty is not looked at.
@@ -378,7 +388,7 @@ var File_quorate_v1_events_proto protoreflect.FileDescriptor
 const file_quorate_v1_events_proto_rawDesc = "" +
 	"\n" +
 	"\x17quorate/v1/events.proto\x12\n" +
-	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16quorate/v1/quota.proto\"\xd0\x02\n" +
+	"quorate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16quorate/v1/quota.proto\"\xe8\x02\n" +
 	"\x05Event\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x15.quorate.v1.EventKindR\x04kind\x12\x1c\n" +
@@ -391,7 +401,8 @@ const file_quorate_v1_events_proto_rawDesc = "" +
 	"\x03why\x18\t \x01(\x0e2\x0f.quorate.v1.WhyR\x03why\x12\x16\n" +
 	"\x06shadow\x18\n" +
 	" \x01(\bR\x06shadow\x12\x12\n" +
-	"\x04near\x18\v \x01(\bR\x04near\"\x99\x01\n" +
+	"\x04near\x18\v \x01(\bR\x04near\x12\x16\n" +
+	"\x06bucket\x18\f \x01(\tR\x06bucket\"\x99\x01\n" +
 	"\fWatchRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +

@@ -268,9 +268,11 @@ type HistoryPoint struct {
 	// Nodes that have not, at most 16.
 	Missing []string `protobuf:"bytes,14,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Of a key: how much more it can have been asked for.
-	Error         int64 `protobuf:"varint,15,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Error int64 `protobuf:"varint,15,opt,name=error,proto3" json:"error,omitempty"`
+	// needless_refusals, at most.
+	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,16,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *HistoryPoint) Reset() {
@@ -404,6 +406,13 @@ func (x *HistoryPoint) GetMissing() []string {
 func (x *HistoryPoint) GetError() int64 {
 	if x != nil {
 		return x.Error
+	}
+	return 0
+}
+
+func (x *HistoryPoint) GetNeedlessRefusalsAtMost() float64 {
+	if x != nil {
+		return x.NeedlessRefusalsAtMost
 	}
 	return 0
 }
@@ -980,7 +989,7 @@ const file_quorate_v1_history_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12.\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12-\n" +
-	"\x04step\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\xaa\x03\n" +
+	"\x04step\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\xe5\x03\n" +
 	"\fHistoryPoint\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x05R\aseconds\x12\x1c\n" +
@@ -997,7 +1006,8 @@ const file_quorate_v1_history_proto_rawDesc = "" +
 	"\x03p99\x18\f \x01(\x01R\x03p99\x12\x1a\n" +
 	"\bcomplete\x18\r \x01(\bR\bcomplete\x12\x18\n" +
 	"\amissing\x18\x0e \x03(\tR\amissing\x12\x14\n" +
-	"\x05error\x18\x0f \x01(\x03R\x05error\"\x9a\x02\n" +
+	"\x05error\x18\x0f \x01(\x03R\x05error\x129\n" +
+	"\x19needless_refusals_at_most\x18\x10 \x01(\x01R\x16needlessRefusalsAtMost\"\x9a\x02\n" +
 	"\x0fHistoryResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +

@@ -33,6 +33,7 @@ type AttachRequest struct {
 	//	*AttachRequest_Hello
 	//	*AttachRequest_Report
 	//	*AttachRequest_Settlement
+	//	*AttachRequest_Refusals
 	Body          isAttachRequest_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -102,6 +103,15 @@ func (x *AttachRequest) GetSettlement() *Settlement {
 	return nil
 }
 
+func (x *AttachRequest) GetRefusals() *Refusals {
+	if x != nil {
+		if x, ok := x.Body.(*AttachRequest_Refusals); ok {
+			return x.Refusals
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Body interface {
 	isAttachRequest_Body()
 }
@@ -121,11 +131,130 @@ type AttachRequest_Settlement struct {
 	Settlement *Settlement `protobuf:"bytes,3,opt,name=settlement,proto3,oneof"`
 }
 
+type AttachRequest_Refusals struct {
+	// What was refused since the last one, whatever is left.
+	Refusals *Refusals `protobuf:"bytes,4,opt,name=refusals,proto3,oneof"`
+}
+
 func (*AttachRequest_Hello) isAttachRequest_Body() {}
 
 func (*AttachRequest_Report) isAttachRequest_Body() {}
 
 func (*AttachRequest_Settlement) isAttachRequest_Body() {}
+
+func (*AttachRequest_Refusals) isAttachRequest_Body() {}
+
+// Refusals are what the process refused by itself because it costs more than can ever pass:
+// for the history, since no report has it. They are not answered, and one that is lost with its
+// stream is not repeated.
+type Refusals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1000 at most.
+	Limits        []*LimitRefusals `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusals) Reset() {
+	*x = Refusals{}
+	mi := &file_quorate_v1_member_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusals) ProtoMessage() {}
+
+func (x *Refusals) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_member_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
+func (*Refusals) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Refusals) GetLimits() []*LimitRefusals {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// LimitRefusals are those of one limit.
+type LimitRefusals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the limit.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the limit.
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What they cost together, millionths of a token; above 0.
+	Refused       int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitRefusals) Reset() {
+	*x = LimitRefusals{}
+	mi := &file_quorate_v1_member_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitRefusals) ProtoMessage() {}
+
+func (x *LimitRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_v1_member_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitRefusals.ProtoReflect.Descriptor instead.
+func (*LimitRefusals) Descriptor() ([]byte, []int) {
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LimitRefusals) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *LimitRefusals) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *LimitRefusals) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
 
 // ClientHello opens an attachment.
 type ClientHello struct {
@@ -146,7 +275,7 @@ type ClientHello struct {
 
 func (x *ClientHello) Reset() {
 	*x = ClientHello{}
-	mi := &file_quorate_v1_member_proto_msgTypes[1]
+	mi := &file_quorate_v1_member_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -158,7 +287,7 @@ func (x *ClientHello) String() string {
 func (*ClientHello) ProtoMessage() {}
 
 func (x *ClientHello) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[1]
+	mi := &file_quorate_v1_member_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -171,7 +300,7 @@ func (x *ClientHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientHello.ProtoReflect.Descriptor instead.
 func (*ClientHello) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{1}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClientHello) GetClient() string {
@@ -224,14 +353,20 @@ type Settlement struct {
 	Report *v1.Report `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	// What of each entry of the report the node had acknowledged, in the same order:
 	// used and overdrawn together, millionths of a token.
-	Acknowledged  []int64 `protobuf:"varint,5,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Acknowledged []int64 `protobuf:"varint,5,rep,packed,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// A settlement that is too large for one message comes in parts, in order: the number
+	// of this one, from 1 on. 0 comes from earlier clients: the report that says full is
+	// the last then.
+	Part uint32 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
+	// How many parts there are, 24 at most. The node books them when it has all.
+	Parts         uint32 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_quorate_v1_member_proto_msgTypes[2]
+	mi := &file_quorate_v1_member_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -243,7 +378,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[2]
+	mi := &file_quorate_v1_member_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -256,7 +391,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{2}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Settlement) GetNode() string {
@@ -294,6 +429,20 @@ func (x *Settlement) GetAcknowledged() []int64 {
 	return nil
 }
 
+func (x *Settlement) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Settlement) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
 // AttachResponse is a message from the node.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -315,7 +464,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_quorate_v1_member_proto_msgTypes[3]
+	mi := &file_quorate_v1_member_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +476,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[3]
+	mi := &file_quorate_v1_member_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +489,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{3}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachResponse) GetBody() isAttachResponse_Body {
@@ -490,7 +639,7 @@ type NodeHello struct {
 
 func (x *NodeHello) Reset() {
 	*x = NodeHello{}
-	mi := &file_quorate_v1_member_proto_msgTypes[4]
+	mi := &file_quorate_v1_member_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +651,7 @@ func (x *NodeHello) String() string {
 func (*NodeHello) ProtoMessage() {}
 
 func (x *NodeHello) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[4]
+	mi := &file_quorate_v1_member_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +664,7 @@ func (x *NodeHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHello.ProtoReflect.Descriptor instead.
 func (*NodeHello) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{4}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeHello) GetNode() string {
@@ -579,7 +728,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	mi := &file_quorate_v1_member_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +740,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[5]
+	mi := &file_quorate_v1_member_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +753,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{5}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Peers) GetCount() uint64 {
@@ -627,7 +776,7 @@ type ClientLimits struct {
 
 func (x *ClientLimits) Reset() {
 	*x = ClientLimits{}
-	mi := &file_quorate_v1_member_proto_msgTypes[6]
+	mi := &file_quorate_v1_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +788,7 @@ func (x *ClientLimits) String() string {
 func (*ClientLimits) ProtoMessage() {}
 
 func (x *ClientLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[6]
+	mi := &file_quorate_v1_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +801,7 @@ func (x *ClientLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientLimits.ProtoReflect.Descriptor instead.
 func (*ClientLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{6}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClientLimits) GetVersion() uint64 {
@@ -680,7 +829,7 @@ type ClientOverrides struct {
 
 func (x *ClientOverrides) Reset() {
 	*x = ClientOverrides{}
-	mi := &file_quorate_v1_member_proto_msgTypes[7]
+	mi := &file_quorate_v1_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +841,7 @@ func (x *ClientOverrides) String() string {
 func (*ClientOverrides) ProtoMessage() {}
 
 func (x *ClientOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[7]
+	mi := &file_quorate_v1_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +854,7 @@ func (x *ClientOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOverrides.ProtoReflect.Descriptor instead.
 func (*ClientOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{7}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClientOverrides) GetOverrides() []*ClientOverride {
@@ -728,7 +877,7 @@ type ClientOverride struct {
 
 func (x *ClientOverride) Reset() {
 	*x = ClientOverride{}
-	mi := &file_quorate_v1_member_proto_msgTypes[8]
+	mi := &file_quorate_v1_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +889,7 @@ func (x *ClientOverride) String() string {
 func (*ClientOverride) ProtoMessage() {}
 
 func (x *ClientOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[8]
+	mi := &file_quorate_v1_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +902,7 @@ func (x *ClientOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOverride.ProtoReflect.Descriptor instead.
 func (*ClientOverride) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{8}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClientOverride) GetKey() *v11.OverrideKey {
@@ -781,7 +930,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_quorate_v1_member_proto_msgTypes[9]
+	mi := &file_quorate_v1_member_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +942,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[9]
+	mi := &file_quorate_v1_member_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +955,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{9}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Settled) GetAttachment() uint64 {
@@ -827,7 +976,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_quorate_v1_member_proto_msgTypes[10]
+	mi := &file_quorate_v1_member_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +988,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_v1_member_proto_msgTypes[10]
+	mi := &file_quorate_v1_member_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1001,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_quorate_v1_member_proto_rawDescGZIP(), []int{10}
+	return file_quorate_v1_member_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -867,14 +1016,21 @@ var File_quorate_v1_member_proto protoreflect.FileDescriptor
 const file_quorate_v1_member_proto_rawDesc = "" +
 	"\n" +
 	"\x17quorate/v1/member.proto\x12\n" +
-	"quorate.v1\x1a\x1aquorate/peer/v1/peer.proto\x1a quorate/raftlog/v1/command.proto\"\xb5\x01\n" +
+	"quorate.v1\x1a\x1aquorate/peer/v1/peer.proto\x1a quorate/raftlog/v1/command.proto\"\xe9\x01\n" +
 	"\rAttachRequest\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.quorate.v1.ClientHelloH\x00R\x05hello\x121\n" +
 	"\x06report\x18\x02 \x01(\v2\x17.quorate.peer.v1.ReportH\x00R\x06report\x128\n" +
 	"\n" +
 	"settlement\x18\x03 \x01(\v2\x16.quorate.v1.SettlementH\x00R\n" +
-	"settlementB\x06\n" +
-	"\x04body\"\xa1\x01\n" +
+	"settlement\x122\n" +
+	"\brefusals\x18\x04 \x01(\v2\x14.quorate.v1.RefusalsH\x00R\brefusalsB\x06\n" +
+	"\x04body\"=\n" +
+	"\bRefusals\x121\n" +
+	"\x06limits\x18\x01 \x03(\v2\x19.quorate.v1.LimitRefusalsR\x06limits\"]\n" +
+	"\rLimitRefusals\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\"\xa1\x01\n" +
 	"\vClientHello\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1e\n" +
@@ -884,7 +1040,7 @@ const file_quorate_v1_member_proto_rawDesc = "" +
 	"\n" +
 	"namespaces\x18\x04 \x03(\tR\n" +
 	"namespaces\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\"\xc0\x01\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\xea\x01\n" +
 	"\n" +
 	"Settlement\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
@@ -893,7 +1049,9 @@ const file_quorate_v1_member_proto_rawDesc = "" +
 	"attachment\x18\x03 \x01(\x04R\n" +
 	"attachment\x12/\n" +
 	"\x06report\x18\x04 \x01(\v2\x17.quorate.peer.v1.ReportR\x06report\x12\"\n" +
-	"\facknowledged\x18\x05 \x03(\x03R\facknowledged\"\xf5\x02\n" +
+	"\facknowledged\x18\x05 \x03(\x03R\facknowledged\x12\x12\n" +
+	"\x04part\x18\x06 \x01(\rR\x04part\x12\x14\n" +
+	"\x05parts\x18\a \x01(\rR\x05parts\"\xf5\x02\n" +
 	"\x0eAttachResponse\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.quorate.v1.NodeHelloH\x00R\x05hello\x12.\n" +
 	"\x05grant\x18\x02 \x01(\v2\x16.quorate.peer.v1.GrantH\x00R\x05grant\x122\n" +
@@ -944,48 +1102,52 @@ func file_quorate_v1_member_proto_rawDescGZIP() []byte {
 	return file_quorate_v1_member_proto_rawDescData
 }
 
-var file_quorate_v1_member_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_quorate_v1_member_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_quorate_v1_member_proto_goTypes = []any{
 	(*AttachRequest)(nil),      // 0: quorate.v1.AttachRequest
-	(*ClientHello)(nil),        // 1: quorate.v1.ClientHello
-	(*Settlement)(nil),         // 2: quorate.v1.Settlement
-	(*AttachResponse)(nil),     // 3: quorate.v1.AttachResponse
-	(*NodeHello)(nil),          // 4: quorate.v1.NodeHello
-	(*Peers)(nil),              // 5: quorate.v1.Peers
-	(*ClientLimits)(nil),       // 6: quorate.v1.ClientLimits
-	(*ClientOverrides)(nil),    // 7: quorate.v1.ClientOverrides
-	(*ClientOverride)(nil),     // 8: quorate.v1.ClientOverride
-	(*Settled)(nil),            // 9: quorate.v1.Settled
-	(*Goodbye)(nil),            // 10: quorate.v1.Goodbye
-	(*v1.Report)(nil),          // 11: quorate.peer.v1.Report
-	(*v1.Grant)(nil),           // 12: quorate.peer.v1.Grant
-	(*v11.StoredLimit)(nil),    // 13: quorate.raftlog.v1.StoredLimit
-	(*v11.OverrideKey)(nil),    // 14: quorate.raftlog.v1.OverrideKey
-	(*v11.StoredOverride)(nil), // 15: quorate.raftlog.v1.StoredOverride
+	(*Refusals)(nil),           // 1: quorate.v1.Refusals
+	(*LimitRefusals)(nil),      // 2: quorate.v1.LimitRefusals
+	(*ClientHello)(nil),        // 3: quorate.v1.ClientHello
+	(*Settlement)(nil),         // 4: quorate.v1.Settlement
+	(*AttachResponse)(nil),     // 5: quorate.v1.AttachResponse
+	(*NodeHello)(nil),          // 6: quorate.v1.NodeHello
+	(*Peers)(nil),              // 7: quorate.v1.Peers
+	(*ClientLimits)(nil),       // 8: quorate.v1.ClientLimits
+	(*ClientOverrides)(nil),    // 9: quorate.v1.ClientOverrides
+	(*ClientOverride)(nil),     // 10: quorate.v1.ClientOverride
+	(*Settled)(nil),            // 11: quorate.v1.Settled
+	(*Goodbye)(nil),            // 12: quorate.v1.Goodbye
+	(*v1.Report)(nil),          // 13: quorate.peer.v1.Report
+	(*v1.Grant)(nil),           // 14: quorate.peer.v1.Grant
+	(*v11.StoredLimit)(nil),    // 15: quorate.raftlog.v1.StoredLimit
+	(*v11.OverrideKey)(nil),    // 16: quorate.raftlog.v1.OverrideKey
+	(*v11.StoredOverride)(nil), // 17: quorate.raftlog.v1.StoredOverride
 }
 var file_quorate_v1_member_proto_depIdxs = []int32{
-	1,  // 0: quorate.v1.AttachRequest.hello:type_name -> quorate.v1.ClientHello
-	11, // 1: quorate.v1.AttachRequest.report:type_name -> quorate.peer.v1.Report
-	2,  // 2: quorate.v1.AttachRequest.settlement:type_name -> quorate.v1.Settlement
-	11, // 3: quorate.v1.Settlement.report:type_name -> quorate.peer.v1.Report
-	4,  // 4: quorate.v1.AttachResponse.hello:type_name -> quorate.v1.NodeHello
-	12, // 5: quorate.v1.AttachResponse.grant:type_name -> quorate.peer.v1.Grant
-	6,  // 6: quorate.v1.AttachResponse.limits:type_name -> quorate.v1.ClientLimits
-	7,  // 7: quorate.v1.AttachResponse.overrides:type_name -> quorate.v1.ClientOverrides
-	9,  // 8: quorate.v1.AttachResponse.settled:type_name -> quorate.v1.Settled
-	10, // 9: quorate.v1.AttachResponse.goodbye:type_name -> quorate.v1.Goodbye
-	5,  // 10: quorate.v1.AttachResponse.peers:type_name -> quorate.v1.Peers
-	13, // 11: quorate.v1.ClientLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
-	8,  // 12: quorate.v1.ClientOverrides.overrides:type_name -> quorate.v1.ClientOverride
-	14, // 13: quorate.v1.ClientOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
-	15, // 14: quorate.v1.ClientOverride.override:type_name -> quorate.raftlog.v1.StoredOverride
-	0,  // 15: quorate.v1.MemberService.Attach:input_type -> quorate.v1.AttachRequest
-	3,  // 16: quorate.v1.MemberService.Attach:output_type -> quorate.v1.AttachResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	3,  // 0: quorate.v1.AttachRequest.hello:type_name -> quorate.v1.ClientHello
+	13, // 1: quorate.v1.AttachRequest.report:type_name -> quorate.peer.v1.Report
+	4,  // 2: quorate.v1.AttachRequest.settlement:type_name -> quorate.v1.Settlement
+	1,  // 3: quorate.v1.AttachRequest.refusals:type_name -> quorate.v1.Refusals
+	2,  // 4: quorate.v1.Refusals.limits:type_name -> quorate.v1.LimitRefusals
+	13, // 5: quorate.v1.Settlement.report:type_name -> quorate.peer.v1.Report
+	6,  // 6: quorate.v1.AttachResponse.hello:type_name -> quorate.v1.NodeHello
+	14, // 7: quorate.v1.AttachResponse.grant:type_name -> quorate.peer.v1.Grant
+	8,  // 8: quorate.v1.AttachResponse.limits:type_name -> quorate.v1.ClientLimits
+	9,  // 9: quorate.v1.AttachResponse.overrides:type_name -> quorate.v1.ClientOverrides
+	11, // 10: quorate.v1.AttachResponse.settled:type_name -> quorate.v1.Settled
+	12, // 11: quorate.v1.AttachResponse.goodbye:type_name -> quorate.v1.Goodbye
+	7,  // 12: quorate.v1.AttachResponse.peers:type_name -> quorate.v1.Peers
+	15, // 13: quorate.v1.ClientLimits.limits:type_name -> quorate.raftlog.v1.StoredLimit
+	10, // 14: quorate.v1.ClientOverrides.overrides:type_name -> quorate.v1.ClientOverride
+	16, // 15: quorate.v1.ClientOverride.key:type_name -> quorate.raftlog.v1.OverrideKey
+	17, // 16: quorate.v1.ClientOverride.override:type_name -> quorate.raftlog.v1.StoredOverride
+	0,  // 17: quorate.v1.MemberService.Attach:input_type -> quorate.v1.AttachRequest
+	5,  // 18: quorate.v1.MemberService.Attach:output_type -> quorate.v1.AttachResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_quorate_v1_member_proto_init() }
@@ -997,8 +1159,9 @@ func file_quorate_v1_member_proto_init() {
 		(*AttachRequest_Hello)(nil),
 		(*AttachRequest_Report)(nil),
 		(*AttachRequest_Settlement)(nil),
+		(*AttachRequest_Refusals)(nil),
 	}
-	file_quorate_v1_member_proto_msgTypes[3].OneofWrappers = []any{
+	file_quorate_v1_member_proto_msgTypes[5].OneofWrappers = []any{
 		(*AttachResponse_Hello)(nil),
 		(*AttachResponse_Grant)(nil),
 		(*AttachResponse_Limits)(nil),
@@ -1013,7 +1176,7 @@ func file_quorate_v1_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_v1_member_proto_rawDesc), len(file_quorate_v1_member_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

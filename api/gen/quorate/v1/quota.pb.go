@@ -125,6 +125,9 @@ const (
 	Why_WHY_PARENT_OVER_LIMIT Why = 21
 	// Refused: the limit counts what is in flight; use Acquire.
 	Why_WHY_USE_ACQUIRE Why = 22
+	// Refused: the key's range is between two leaders. None answers, or the new one has not
+	// heard yet what other nodes hold, and has set it aside.
+	Why_WHY_FAILOVER Why = 23
 )
 
 // Enum value maps for Why.
@@ -153,6 +156,7 @@ var (
 		20: "WHY_FLOOR",
 		21: "WHY_PARENT_OVER_LIMIT",
 		22: "WHY_USE_ACQUIRE",
+		23: "WHY_FAILOVER",
 	}
 	Why_value = map[string]int32{
 		"WHY_UNSPECIFIED":       0,
@@ -178,6 +182,7 @@ var (
 		"WHY_FLOOR":             20,
 		"WHY_PARENT_OVER_LIMIT": 21,
 		"WHY_USE_ACQUIRE":       22,
+		"WHY_FAILOVER":          23,
 	}
 )
 
@@ -2572,7 +2577,7 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\aCeiling\x12\x17\n" +
 	"\x13CEILING_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCEILING_SOFT\x10\x01\x12\x10\n" +
-	"\fCEILING_HARD\x10\x02*\xb6\x03\n" +
+	"\fCEILING_HARD\x10\x02*\xc8\x03\n" +
 	"\x03Why\x12\x13\n" +
 	"\x0fWHY_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bWHY_HELD\x10\x01\x12\x10\n" +
@@ -2599,7 +2604,8 @@ const file_quorate_v1_quota_proto_rawDesc = "" +
 	"\x10WHY_NOT_ENFORCED\x10\x13\x12\r\n" +
 	"\tWHY_FLOOR\x10\x14\x12\x19\n" +
 	"\x15WHY_PARENT_OVER_LIMIT\x10\x15\x12\x13\n" +
-	"\x0fWHY_USE_ACQUIRE\x10\x16*\x8b\x01\n" +
+	"\x0fWHY_USE_ACQUIRE\x10\x16\x12\x10\n" +
+	"\fWHY_FAILOVER\x10\x17*\x8b\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_BUCKET\x10\x01\x12\x0e\n" +

@@ -58,7 +58,8 @@ type QuotaServiceClient interface {
 	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
 	AllowAll(ctx context.Context, in *AllowAllRequest, opts ...grpc.CallOption) (*AllowAllResponse, error)
 	// Refund gives back tokens that were charged and not used. The level never
-	// rises above the limit's burst.
+	// rises above the limit's burst. It counts in the window of now: what was charged in
+	// one that has ended should not be refunded; Reserve and Settle keep count of that.
 	// Errors: those of Allow.
 	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
 	// Report books what has been used already, whatever the level is: it can fall
@@ -70,7 +71,8 @@ type QuotaServiceClient interface {
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many
 	// reservations.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
-	// Settle ends a reservation: what was reserved and not used is given back.
+	// Settle ends a reservation: what was reserved and not used is given back, except
+	// to windows that have ended.
 	// Any node takes the call.
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown;
 	// UNAVAILABLE when the node that made it cannot be reached.
@@ -234,7 +236,8 @@ type QuotaServiceServer interface {
 	// Errors: those of Allow, of any check; INVALID_ARGUMENT for 0 or more than 16.
 	AllowAll(context.Context, *AllowAllRequest) (*AllowAllResponse, error)
 	// Refund gives back tokens that were charged and not used. The level never
-	// rises above the limit's burst.
+	// rises above the limit's burst. It counts in the window of now: what was charged in
+	// one that has ended should not be refunded; Reserve and Settle keep count of that.
 	// Errors: those of Allow.
 	Refund(context.Context, *RefundRequest) (*RefundResponse, error)
 	// Report books what has been used already, whatever the level is: it can fall
@@ -246,7 +249,8 @@ type QuotaServiceServer interface {
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many
 	// reservations.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
-	// Settle ends a reservation: what was reserved and not used is given back.
+	// Settle ends a reservation: what was reserved and not used is given back, except
+	// to windows that have ended.
 	// Any node takes the call.
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown;
 	// UNAVAILABLE when the node that made it cannot be reached.

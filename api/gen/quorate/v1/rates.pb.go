@@ -388,9 +388,11 @@ type RateGroup struct {
 	// Tokens refused although the limit would have covered them, at least.
 	NeedlessRefusals float64 `protobuf:"fixed64,10,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
 	// The fewest tokens that one of the keys has left.
-	Remaining     int64 `protobuf:"varint,11,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Remaining int64 `protobuf:"varint,11,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// needless_refusals, at most.
+	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,12,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *RateGroup) Reset() {
@@ -496,6 +498,13 @@ func (x *RateGroup) GetNeedlessRefusals() float64 {
 func (x *RateGroup) GetRemaining() int64 {
 	if x != nil {
 		return x.Remaining
+	}
+	return 0
+}
+
+func (x *RateGroup) GetNeedlessRefusalsAtMost() float64 {
+	if x != nil {
+		return x.NeedlessRefusalsAtMost
 	}
 	return 0
 }
@@ -873,9 +882,11 @@ type KeyRate struct {
 	NeedlessRefusals float64 `protobuf:"fixed64,16,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
 	// Demand as a part of what the rule refills in a second; of a limit of what is in
 	// flight, the part that is. 1 is full, more is refused or owed.
-	Utilisation   float64 `protobuf:"fixed64,17,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Utilisation float64 `protobuf:"fixed64,17,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
+	// needless_refusals, at most.
+	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,18,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *KeyRate) Reset() {
@@ -1027,6 +1038,13 @@ func (x *KeyRate) GetUtilisation() float64 {
 	return 0
 }
 
+func (x *KeyRate) GetNeedlessRefusalsAtMost() float64 {
+	if x != nil {
+		return x.NeedlessRefusalsAtMost
+	}
+	return 0
+}
+
 var File_quorate_v1_rates_proto protoreflect.FileDescriptor
 
 const file_quorate_v1_rates_proto_rawDesc = "" +
@@ -1057,7 +1075,7 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\x06groups\x18\n" +
 	" \x03(\v2\x15.quorate.v1.RateGroupR\x06groups\x12!\n" +
 	"\fkeys_grouped\x18\v \x01(\x05R\vkeysGrouped\x12%\n" +
-	"\x0egroups_partial\x18\f \x01(\bR\rgroupsPartial\"\xc7\x02\n" +
+	"\x0egroups_partial\x18\f \x01(\bR\rgroupsPartial\"\x82\x03\n" +
 	"\tRateGroup\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\tR\x05value\x12\x12\n" +
 	"\x04keys\x18\x02 \x01(\x05R\x04keys\x12\x12\n" +
@@ -1070,7 +1088,8 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\rover_admitted\x18\t \x01(\x01R\foverAdmitted\x12+\n" +
 	"\x11needless_refusals\x18\n" +
 	" \x01(\x01R\x10needlessRefusals\x12\x1c\n" +
-	"\tremaining\x18\v \x01(\x03R\tremaining\"\x8d\x02\n" +
+	"\tremaining\x18\v \x01(\x03R\tremaining\x129\n" +
+	"\x19needless_refusals_at_most\x18\f \x01(\x01R\x16needlessRefusalsAtMost\"\x8d\x02\n" +
 	"\x11WatchRatesRequest\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\x05R\x03top\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -1101,7 +1120,7 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"longestGap\x12\x14\n" +
 	"\x05bound\x18\f \x01(\x01R\x05bound\x129\n" +
 	"\venforcement\x18\r \x01(\x0e2\x17.quorate.v1.EnforcementR\venforcement\x12\x1a\n" +
-	"\bfraction\x18\x0e \x01(\x01R\bfraction\"\xe4\x03\n" +
+	"\bfraction\x18\x0e \x01(\x01R\bfraction\"\x9f\x04\n" +
 	"\aKeyRate\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -1120,7 +1139,8 @@ const file_quorate_v1_rates_proto_rawDesc = "" +
 	"\amembers\x18\x0e \x01(\x05R\amembers\x12#\n" +
 	"\rover_admitted\x18\x0f \x01(\x01R\foverAdmitted\x12+\n" +
 	"\x11needless_refusals\x18\x10 \x01(\x01R\x10needlessRefusals\x12 \n" +
-	"\vutilisation\x18\x11 \x01(\x01R\vutilisation*\xb1\x02\n" +
+	"\vutilisation\x18\x11 \x01(\x01R\vutilisation\x129\n" +
+	"\x19needless_refusals_at_most\x18\x12 \x01(\x01R\x16needlessRefusalsAtMost*\xb1\x02\n" +
 	"\tRateOrder\x12\x1a\n" +
 	"\x16RATE_ORDER_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RATE_ORDER_DEMAND\x10\x01\x12\x13\n" +

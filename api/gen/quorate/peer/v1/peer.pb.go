@@ -227,11 +227,10 @@ type Hello struct {
 	Ranges uint32 `protobuf:"varint,7,opt,name=ranges,proto3" json:"ranges,omitempty"`
 	// Set in the answer when the connection is refused: what is wrong.
 	Refused string `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Feature level: what the sender can do. Nodes from before there were levels
-	// do not say it: 0.
+	// Feature level: what the sender can do.
 	Level uint32 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`
 	// The first life of a process with the sender's data directory; its own
-	// incarnation when the data is new. 0 for data from before this was said.
+	// incarnation when the data is new.
 	FirstIncarnation uint64 `protobuf:"varint,10,opt,name=first_incarnation,json=firstIncarnation,proto3" json:"first_incarnation,omitempty"`
 	// The newest packed form of reports and grants that the sender reads; 0 is none.
 	Packed        uint32 `protobuf:"varint,11,opt,name=packed,proto3" json:"packed,omitempty"`
@@ -1561,7 +1560,9 @@ type Report struct {
 	// This life of the member's process.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// How long it has lived.
-	AgeNanos      int64 `protobuf:"varint,7,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	AgeNanos int64 `protobuf:"varint,7,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// Of a full one: in how many reports the list was, of the numbers up to this one.
+	Parts         uint32 `protobuf:"varint,8,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1641,6 +1642,13 @@ func (x *Report) GetIncarnation() uint64 {
 func (x *Report) GetAgeNanos() int64 {
 	if x != nil {
 		return x.AgeNanos
+	}
+	return 0
+}
+
+func (x *Report) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
 	}
 	return 0
 }
@@ -2178,7 +2186,9 @@ type GrantEntry struct {
 	// Part of level that the others have probably used since they reported.
 	Unseen int64 `protobuf:"varint,23,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	// What a client process may overdraw until it hears again, where it can only guess.
-	Credit        int64 `protobuf:"varint,24,opt,name=credit,proto3" json:"credit,omitempty"`
+	Credit int64 `protobuf:"varint,24,opt,name=credit,proto3" json:"credit,omitempty"`
+	// What others may have beyond level, and have not told the leader.
+	Aside         int64 `protobuf:"varint,25,opt,name=aside,proto3" json:"aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2381,6 +2391,13 @@ func (x *GrantEntry) GetCredit() int64 {
 	return 0
 }
 
+func (x *GrantEntry) GetAside() int64 {
+	if x != nil {
+		return x.Aside
+	}
+	return 0
+}
+
 // Beacon says what the sender leads. It is sent on every change and once a
 // second.
 type Beacon struct {
@@ -2402,7 +2419,9 @@ type Beacon struct {
 	// Revision of who may do what that the sender has applied.
 	SecurityRevision uint64 `protobuf:"varint,8,opt,name=security_revision,json=securityRevision,proto3" json:"security_revision,omitempty"`
 	// How many client processes are attached to the sender.
-	Clients       uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
+	Clients uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
+	// Wall clock of the sender, Unix nanoseconds; 0 is not said.
+	WallUnixNanos int64 `protobuf:"varint,10,opt,name=wall_unix_nanos,json=wallUnixNanos,proto3" json:"wall_unix_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2500,6 +2519,13 @@ func (x *Beacon) GetClients() uint32 {
 	return 0
 }
 
+func (x *Beacon) GetWallUnixNanos() int64 {
+	if x != nil {
+		return x.WallUnixNanos
+	}
+	return 0
+}
+
 // Lead is one range led.
 type Lead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2582,6 +2608,8 @@ type Call struct {
 	//	*Call_AccountsResult
 	//	*Call_ReadAccounts
 	//	*Call_ReadAccountsResult
+	//	*Call_Turn
+	//	*Call_TurnResult
 	//	*Call_Cluster
 	//	*Call_ClusterResult
 	//	*Call_Announce
@@ -2823,6 +2851,24 @@ func (x *Call) GetReadAccountsResult() *CallReadAccountsResult {
 	if x != nil {
 		if x, ok := x.Body.(*Call_ReadAccountsResult); ok {
 			return x.ReadAccountsResult
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetTurn() *CallTurn {
+	if x != nil {
+		if x, ok := x.Body.(*Call_Turn); ok {
+			return x.Turn
+		}
+	}
+	return nil
+}
+
+func (x *Call) GetTurnResult() *CallTurnResult {
+	if x != nil {
+		if x, ok := x.Body.(*Call_TurnResult); ok {
+			return x.TurnResult
 		}
 	}
 	return nil
@@ -3138,6 +3184,16 @@ type Call_ReadAccountsResult struct {
 	ReadAccountsResult *CallReadAccountsResult `protobuf:"bytes,33,opt,name=read_accounts_result,json=readAccountsResult,proto3,oneof"`
 }
 
+type Call_Turn struct {
+	// Wait for a turn at accounts; sent to the leader of their range.
+	Turn *CallTurn `protobuf:"bytes,34,opt,name=turn,proto3,oneof"`
+}
+
+type Call_TurnResult struct {
+	// Its answer.
+	TurnResult *CallTurnResult `protobuf:"bytes,35,opt,name=turn_result,json=turnResult,proto3,oneof"`
+}
+
 type Call_Cluster struct {
 	// A call of ClusterService that the receiver is to carry out as the leader of
 	// the meta group.
@@ -3288,6 +3344,10 @@ func (*Call_AccountsResult) isCall_Body() {}
 func (*Call_ReadAccounts) isCall_Body() {}
 
 func (*Call_ReadAccountsResult) isCall_Body() {}
+
+func (*Call_Turn) isCall_Body() {}
+
+func (*Call_TurnResult) isCall_Body() {}
 
 func (*Call_Cluster) isCall_Body() {}
 
@@ -4700,7 +4760,9 @@ type CallCluster struct {
 	// The encoded request.
 	Request []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	// Identity of the caller, as the sender established it.
-	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// 38 random bytes, the same in every repetition of the call: a join token is made of them.
+	Seed          []byte `protobuf:"bytes,4,opt,name=seed,proto3" json:"seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4754,6 +4816,13 @@ func (x *CallCluster) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *CallCluster) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
 }
 
 // CallClusterResult answers CallCluster.
@@ -5917,7 +5986,9 @@ type AskAnswer struct {
 	// When the tier would be full.
 	ResetAfterNanos int64 `protobuf:"varint,6,opt,name=reset_after_nanos,json=resetAfterNanos,proto3" json:"reset_after_nanos,omitempty"`
 	// Term of the leader.
-	Term          uint64 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
+	Term uint64 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
+	// What others may have beyond level, and have not told the leader.
+	Aside         int64 `protobuf:"varint,8,opt,name=aside,proto3" json:"aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6001,7 +6072,14 @@ func (x *AskAnswer) GetTerm() uint64 {
 	return 0
 }
 
-// CallSettle settles or renews a reservation.
+func (x *AskAnswer) GetAside() int64 {
+	if x != nil {
+		return x.Aside
+	}
+	return 0
+}
+
+// CallSettle settles or renews a reservation, or asks about it.
 type CallSettle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handle.
@@ -6009,7 +6087,9 @@ type CallSettle struct {
 	// Tokens that were used; ignored by a renewal.
 	Used int64 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
 	// Renews it for this long instead, if above 0.
-	RenewNanos    int64 `protobuf:"varint,3,opt,name=renew_nanos,json=renewNanos,proto3" json:"renew_nanos,omitempty"`
+	RenewNanos int64 `protobuf:"varint,3,opt,name=renew_nanos,json=renewNanos,proto3" json:"renew_nanos,omitempty"`
+	// Only asks for its namespaces; nothing else is looked at.
+	Look          bool `protobuf:"varint,4,opt,name=look,proto3" json:"look,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6065,11 +6145,20 @@ func (x *CallSettle) GetRenewNanos() int64 {
 	return 0
 }
 
+func (x *CallSettle) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
 // CallSettleResult answers CallSettle.
 type CallSettleResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the handle was known.
-	Found         bool `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Found bool `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	// The namespaces of its checks, each once; when asked for.
+	Namespaces    []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6109,6 +6198,13 @@ func (x *CallSettleResult) GetFound() bool {
 		return x.Found
 	}
 	return false
+}
+
+func (x *CallSettleResult) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
 }
 
 // CallOverrides changes overrides.
@@ -6438,7 +6534,12 @@ type CallKeys struct {
 	// The counters.
 	Keys []*CounterKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	// Makes them as good as new.
-	Reset_        bool `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
+	Reset_ bool `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
+	// Names the reset: one term of a leader carries it out once.
+	RequestId []byte `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The answer to an earlier call of this id was lost. A leader that does not know the id
+	// resets nothing.
+	Repeated      bool `protobuf:"varint,4,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6483,6 +6584,20 @@ func (x *CallKeys) GetKeys() []*CounterKey {
 func (x *CallKeys) GetReset_() bool {
 	if x != nil {
 		return x.Reset_
+	}
+	return false
+}
+
+func (x *CallKeys) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+func (x *CallKeys) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
 	}
 	return false
 }
@@ -6557,7 +6672,9 @@ type CallKeysResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Encoded quorate.v1.KeyRate messages; empty for counters that the receiver
 	// does not have.
-	Keys          [][]byte `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys [][]byte `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// An earlier leader may have carried out the repeated reset.
+	Unknown       bool `protobuf:"varint,2,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6597,6 +6714,13 @@ func (x *CallKeysResult) GetKeys() [][]byte {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *CallKeysResult) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // CallAccounts has the leader of a range carry out commands on its accounts.
@@ -7110,6 +7234,136 @@ func (x *AccountFilter) GetLimit() int32 {
 	return 0
 }
 
+// CallTurn has a call stand in line for accounts at the leader of their range: one
+// call at a time has its turn. Its turn ends with the Decide or Finish of its
+// transaction, or when it leaves, and after three seconds.
+type CallTurn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The range.
+	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	// The name of the transaction, or of the call if it has none: 16 random bytes.
+	Tx []byte `protobuf:"bytes,2,opt,name=tx,proto3" json:"tx,omitempty"`
+	// The accounts; at most 1000.
+	Accounts []*AccountName `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// How long to wait at most, in milliseconds; at most 10,000.
+	WaitMillis uint32 `protobuf:"varint,4,opt,name=wait_millis,json=waitMillis,proto3" json:"wait_millis,omitempty"`
+	// Leave the line, or end the turn, instead.
+	Leave         bool `protobuf:"varint,5,opt,name=leave,proto3" json:"leave,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallTurn) Reset() {
+	*x = CallTurn{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallTurn) ProtoMessage() {}
+
+func (x *CallTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
+func (*CallTurn) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *CallTurn) GetRange() uint32 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *CallTurn) GetTx() []byte {
+	if x != nil {
+		return x.Tx
+	}
+	return nil
+}
+
+func (x *CallTurn) GetAccounts() []*AccountName {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *CallTurn) GetWaitMillis() uint32 {
+	if x != nil {
+		return x.WaitMillis
+	}
+	return 0
+}
+
+func (x *CallTurn) GetLeave() bool {
+	if x != nil {
+		return x.Leave
+	}
+	return false
+}
+
+// CallTurnResult answers CallTurn.
+type CallTurnResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It is the call's turn at all of the accounts.
+	Taken         bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallTurnResult) Reset() {
+	*x = CallTurnResult{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallTurnResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallTurnResult) ProtoMessage() {}
+
+func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
+func (*CallTurnResult) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *CallTurnResult) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
 // CallReadAccounts reads accounts of one range. One of accounts, list and
 // decision is set.
 type CallReadAccounts struct {
@@ -7132,7 +7386,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7144,7 +7398,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7157,7 +7411,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7221,7 +7475,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7233,7 +7487,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7246,7 +7500,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7299,7 +7553,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7311,7 +7565,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7324,7 +7578,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7385,7 +7639,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7397,7 +7651,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7410,7 +7664,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -7534,7 +7788,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7800,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7813,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -7634,7 +7888,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7646,7 +7900,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7659,7 +7913,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -7732,7 +7986,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7744,7 +7998,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7757,7 +8011,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -7817,7 +8071,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7829,7 +8083,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7842,7 +8096,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -7877,7 +8131,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7889,7 +8143,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7902,7 +8156,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -7927,7 +8181,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7939,7 +8193,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7952,7 +8206,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -7992,7 +8246,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +8258,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +8271,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8054,7 +8308,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8066,7 +8320,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8079,7 +8333,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8199,7 +8453,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
 	"\asuccess\x18\x03 \x01(\bR\asuccess\"<\n" +
 	"\aReports\x121\n" +
-	"\areports\x18\x01 \x03(\v2\x17.quorate.peer.v1.ReportR\areports\"\xcf\x01\n" +
+	"\areports\x18\x01 \x03(\v2\x17.quorate.peer.v1.ReportR\areports\"\xe5\x01\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -8207,7 +8461,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x126\n" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
 	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x1b\n" +
-	"\tage_nanos\x18\a \x01(\x03R\bageNanos\"\x91\x05\n" +
+	"\tage_nanos\x18\a \x01(\x03R\bageNanos\x12\x14\n" +
+	"\x05parts\x18\b \x01(\rR\x05parts\"\x91\x05\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -8253,7 +8508,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xc6\x04\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xdc\x04\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -8283,7 +8538,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04life\x18\x15 \x01(\x04R\x04life\x12\x16\n" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
 	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\x12\x16\n" +
-	"\x06credit\x18\x18 \x01(\x03R\x06credit\"\xc6\x02\n" +
+	"\x06credit\x18\x18 \x01(\x03R\x06credit\x12\x14\n" +
+	"\x05aside\x18\x19 \x01(\x03R\x05aside\"\xee\x02\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
@@ -8293,10 +8549,12 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\x12)\n" +
 	"\x10members_revision\x18\a \x01(\x04R\x0fmembersRevision\x12+\n" +
 	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\x12\x18\n" +
-	"\aclients\x18\t \x01(\rR\aclients\"0\n" +
+	"\aclients\x18\t \x01(\rR\aclients\x12&\n" +
+	"\x0fwall_unix_nanos\x18\n" +
+	" \x01(\x03R\rwallUnixNanos\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe6\x16\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xdb\x17\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -8321,7 +8579,10 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\baccounts\x18\x1e \x01(\v2\x1d.quorate.peer.v1.CallAccountsH\x00R\baccounts\x12N\n" +
 	"\x0faccounts_result\x18\x1f \x01(\v2#.quorate.peer.v1.CallAccountsResultH\x00R\x0eaccountsResult\x12H\n" +
 	"\rread_accounts\x18  \x01(\v2!.quorate.peer.v1.CallReadAccountsH\x00R\freadAccounts\x12[\n" +
-	"\x14read_accounts_result\x18! \x01(\v2'.quorate.peer.v1.CallReadAccountsResultH\x00R\x12readAccountsResult\x128\n" +
+	"\x14read_accounts_result\x18! \x01(\v2'.quorate.peer.v1.CallReadAccountsResultH\x00R\x12readAccountsResult\x12/\n" +
+	"\x04turn\x18\" \x01(\v2\x19.quorate.peer.v1.CallTurnH\x00R\x04turn\x12B\n" +
+	"\vturn_result\x18# \x01(\v2\x1f.quorate.peer.v1.CallTurnResultH\x00R\n" +
+	"turnResult\x128\n" +
 	"\acluster\x18( \x01(\v2\x1c.quorate.peer.v1.CallClusterH\x00R\acluster\x12K\n" +
 	"\x0ecluster_result\x18) \x01(\v2\".quorate.peer.v1.CallClusterResultH\x00R\rclusterResult\x12;\n" +
 	"\bannounce\x18* \x01(\v2\x1d.quorate.peer.v1.CallAnnounceH\x00R\bannounce\x12N\n" +
@@ -8447,11 +8708,12 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05fault\x18\x03 \x01(\tR\x05fault\"\n" +
 	"\n" +
 	"\bCallGone\"\x10\n" +
-	"\x0eCallGoneResult\"O\n" +
+	"\x0eCallGoneResult\"c\n" +
 	"\vCallCluster\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"G\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
+	"\x04seed\x18\x04 \x01(\fR\x04seed\"G\n" +
 	"\x11CallClusterResult\x12\x1a\n" +
 	"\bresponse\x18\x01 \x01(\fR\bresponse\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\fR\x06status\"8\n" +
@@ -8524,7 +8786,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
 	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
-	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xd8\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xee\x01\n" +
 	"\tAskAnswer\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\rR\x03why\x12\x1d\n" +
@@ -8533,15 +8795,20 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05level\x18\x04 \x01(\x03R\x05level\x12*\n" +
 	"\x11retry_after_nanos\x18\x05 \x01(\x03R\x0fretryAfterNanos\x12*\n" +
 	"\x11reset_after_nanos\x18\x06 \x01(\x03R\x0fresetAfterNanos\x12\x12\n" +
-	"\x04term\x18\a \x01(\x04R\x04term\"Y\n" +
+	"\x04term\x18\a \x01(\x04R\x04term\x12\x14\n" +
+	"\x05aside\x18\b \x01(\x03R\x05aside\"m\n" +
 	"\n" +
 	"CallSettle\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x03R\x04used\x12\x1f\n" +
 	"\vrenew_nanos\x18\x03 \x01(\x03R\n" +
-	"renewNanos\"(\n" +
+	"renewNanos\x12\x12\n" +
+	"\x04look\x18\x04 \x01(\bR\x04look\"H\n" +
 	"\x10CallSettleResult\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found\")\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x02 \x03(\tR\n" +
+	"namespaces\")\n" +
 	"\rCallOverrides\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"\x89\x01\n" +
 	"\x13CallOverridesResult\x12\x14\n" +
@@ -8561,17 +8828,21 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\x03R\x04have\x12\x16\n" +
 	"\x06adding\x18\x03 \x01(\x03R\x06adding\x12\x12\n" +
-	"\x04most\x18\x04 \x01(\x03R\x04most\"Q\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\"\x8c\x01\n" +
 	"\bCallKeys\x12/\n" +
 	"\x04keys\x18\x01 \x03(\v2\x1b.quorate.peer.v1.CounterKeyR\x04keys\x12\x14\n" +
-	"\x05reset\x18\x02 \x01(\bR\x05reset\"R\n" +
+	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\fR\trequestId\x12\x1a\n" +
+	"\brepeated\x18\x04 \x01(\bR\brepeated\"R\n" +
 	"\n" +
 	"CounterKey\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"$\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\">\n" +
 	"\x0eCallKeysResult\x12\x12\n" +
-	"\x04keys\x18\x01 \x03(\fR\x04keys\":\n" +
+	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x18\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\":\n" +
 	"\fCallAccounts\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
 	"\x05batch\x18\x02 \x01(\fR\x05batch\"Q\n" +
@@ -8614,7 +8885,16 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\b \x01(\x05R\x05limitB\v\n" +
 	"\t_identityB\f\n" +
 	"\n" +
-	"_namespace\"\xe2\x01\n" +
+	"_namespace\"\xa1\x01\n" +
+	"\bCallTurn\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\rR\x05range\x12\x0e\n" +
+	"\x02tx\x18\x02 \x01(\fR\x02tx\x128\n" +
+	"\baccounts\x18\x03 \x03(\v2\x1c.quorate.peer.v1.AccountNameR\baccounts\x12\x1f\n" +
+	"\vwait_millis\x18\x04 \x01(\rR\n" +
+	"waitMillis\x12\x14\n" +
+	"\x05leave\x18\x05 \x01(\bR\x05leave\"&\n" +
+	"\x0eCallTurnResult\x12\x14\n" +
+	"\x05taken\x18\x01 \x01(\bR\x05taken\"\xe2\x01\n" +
 	"\x10CallReadAccounts\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x128\n" +
@@ -8725,7 +9005,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                      // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
@@ -8808,18 +9088,20 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*AccountResult)(nil),          // 78: quorate.peer.v1.AccountResult
 	(*AccountName)(nil),            // 79: quorate.peer.v1.AccountName
 	(*AccountFilter)(nil),          // 80: quorate.peer.v1.AccountFilter
-	(*CallReadAccounts)(nil),       // 81: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 82: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 83: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 84: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 85: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 86: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 87: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 88: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 89: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 90: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 91: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 92: quorate.peer.v1.CallBackupReadResult
+	(*CallTurn)(nil),               // 81: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),         // 82: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),       // 83: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil), // 84: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),        // 85: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),            // 86: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),          // 87: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),            // 88: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),          // 89: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),             // 90: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),       // 91: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),            // 92: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),         // 93: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),   // 94: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -8870,71 +9152,74 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	70,  // 45: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
 	75,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
 	76,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	81,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	82,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	45,  // 50: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	46,  // 51: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	47,  // 52: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	48,  // 53: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	49,  // 54: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	50,  // 55: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	51,  // 56: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	52,  // 57: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	41,  // 58: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	42,  // 59: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	88,  // 60: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	89,  // 61: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	91,  // 62: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	92,  // 63: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	43,  // 64: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	44,  // 65: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	39,  // 66: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	40,  // 67: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	26,  // 68: quorate.peer.v1.Call.history_tell:type_name -> quorate.peer.v1.CallHistoryTell
-	28,  // 69: quorate.peer.v1.Call.history_tell_result:type_name -> quorate.peer.v1.CallHistoryTellResult
-	30,  // 70: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	33,  // 71: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	27,  // 72: quorate.peer.v1.CallHistoryTell.ranges:type_name -> quorate.peer.v1.HistoryTelling
-	29,  // 73: quorate.peer.v1.CallHistoryTellResult.ranges:type_name -> quorate.peer.v1.HistoryTaken
-	31,  // 74: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 75: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 76: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	32,  // 77: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	37,  // 78: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	37,  // 79: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	38,  // 80: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	34,  // 81: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	38,  // 82: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	36,  // 83: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	17,  // 84: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	55,  // 85: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	56,  // 86: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	62,  // 87: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	64,  // 88: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	71,  // 89: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	73,  // 90: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	77,  // 91: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	78,  // 92: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 93: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	85,  // 94: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	79,  // 95: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	79,  // 96: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 97: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	1,   // 98: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	84,  // 99: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	83,  // 100: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	79,  // 101: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	85,  // 102: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	87,  // 103: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	86,  // 104: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	85,  // 105: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 106: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	90,  // 107: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	108, // [108:108] is the sub-list for method output_type
-	108, // [108:108] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	83,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	84,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	81,  // 50: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	82,  // 51: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	45,  // 52: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	46,  // 53: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	47,  // 54: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	48,  // 55: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	49,  // 56: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	50,  // 57: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	51,  // 58: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	52,  // 59: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	41,  // 60: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	42,  // 61: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	90,  // 62: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	91,  // 63: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	93,  // 64: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	94,  // 65: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	43,  // 66: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	44,  // 67: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	39,  // 68: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	40,  // 69: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	26,  // 70: quorate.peer.v1.Call.history_tell:type_name -> quorate.peer.v1.CallHistoryTell
+	28,  // 71: quorate.peer.v1.Call.history_tell_result:type_name -> quorate.peer.v1.CallHistoryTellResult
+	30,  // 72: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	33,  // 73: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	27,  // 74: quorate.peer.v1.CallHistoryTell.ranges:type_name -> quorate.peer.v1.HistoryTelling
+	29,  // 75: quorate.peer.v1.CallHistoryTellResult.ranges:type_name -> quorate.peer.v1.HistoryTaken
+	31,  // 76: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 77: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 78: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	32,  // 79: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	37,  // 80: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 81: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	38,  // 82: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	34,  // 83: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	38,  // 84: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	36,  // 85: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	17,  // 86: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	55,  // 87: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	56,  // 88: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	62,  // 89: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	64,  // 90: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	71,  // 91: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	73,  // 92: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	77,  // 93: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	78,  // 94: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 95: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	87,  // 96: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	79,  // 97: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	79,  // 98: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	79,  // 99: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	80,  // 100: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	1,   // 101: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	86,  // 102: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	85,  // 103: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	79,  // 104: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	87,  // 105: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	89,  // 106: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	88,  // 107: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	87,  // 108: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 109: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	92,  // 110: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -8983,6 +9268,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_AccountsResult)(nil),
 		(*Call_ReadAccounts)(nil),
 		(*Call_ReadAccountsResult)(nil),
+		(*Call_Turn)(nil),
+		(*Call_TurnResult)(nil),
 		(*Call_Cluster)(nil),
 		(*Call_ClusterResult)(nil),
 		(*Call_Announce)(nil),
@@ -9019,7 +9306,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   90,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

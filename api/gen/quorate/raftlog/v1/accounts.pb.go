@@ -741,7 +741,9 @@ type StoredBegin struct {
 	// Ranges that take part besides this one, ascending.
 	Others []uint32 `protobuf:"varint,3,rep,packed,name=others,proto3" json:"others,omitempty"`
 	// What is on this range.
-	Part          *StoredRequest `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
+	Part *StoredRequest `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
+	// What other calls that are committed with it have on this range.
+	More          []*StoredRequest `protobuf:"bytes,5,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +806,13 @@ func (x *StoredBegin) GetPart() *StoredRequest {
 	return nil
 }
 
+func (x *StoredBegin) GetMore() []*StoredRequest {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 // StoredPrepare prepares a part of a transaction.
 type StoredPrepare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -812,7 +821,9 @@ type StoredPrepare struct {
 	// Range that has the record.
 	Home uint32 `protobuf:"varint,2,opt,name=home,proto3" json:"home,omitempty"`
 	// What is on this range.
-	Part          *StoredRequest `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
+	Part *StoredRequest `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
+	// What other calls that are committed with it have on this range.
+	More          []*StoredRequest `protobuf:"bytes,4,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -868,6 +879,13 @@ func (x *StoredPrepare) GetPart() *StoredRequest {
 	return nil
 }
 
+func (x *StoredPrepare) GetMore() []*StoredRequest {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 // StoredDecide decides a transaction.
 type StoredDecide struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -876,7 +894,9 @@ type StoredDecide struct {
 	// Whether it takes place.
 	Commit bool `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Results of all operations of the call.
-	Results       []*StoredOpResult `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*StoredOpResult `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	// Those of the other calls.
+	More          []*StoredAnswer `protobuf:"bytes,4,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,6 +952,59 @@ func (x *StoredDecide) GetResults() []*StoredOpResult {
 	return nil
 }
 
+func (x *StoredDecide) GetMore() []*StoredAnswer {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+// StoredAnswer is what became of one call.
+type StoredAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Results of all its operations.
+	Results       []*StoredOpResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredAnswer) Reset() {
+	*x = StoredAnswer{}
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredAnswer) ProtoMessage() {}
+
+func (x *StoredAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredAnswer.ProtoReflect.Descriptor instead.
+func (*StoredAnswer) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StoredAnswer) GetResults() []*StoredOpResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
 // StoredOpResult is what became of one operation.
 type StoredOpResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -953,7 +1026,7 @@ type StoredOpResult struct {
 
 func (x *StoredOpResult) Reset() {
 	*x = StoredOpResult{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1038,7 @@ func (x *StoredOpResult) String() string {
 func (*StoredOpResult) ProtoMessage() {}
 
 func (x *StoredOpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1051,7 @@ func (x *StoredOpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredOpResult.ProtoReflect.Descriptor instead.
 func (*StoredOpResult) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{10}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StoredOpResult) GetNewBalance() int64 {
@@ -1036,7 +1109,7 @@ type StoredFinish struct {
 
 func (x *StoredFinish) Reset() {
 	*x = StoredFinish{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[11]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1121,7 @@ func (x *StoredFinish) String() string {
 func (*StoredFinish) ProtoMessage() {}
 
 func (x *StoredFinish) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[11]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1134,7 @@ func (x *StoredFinish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredFinish.ProtoReflect.Descriptor instead.
 func (*StoredFinish) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{11}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StoredFinish) GetTx() []byte {
@@ -1089,7 +1162,7 @@ type StoredForget struct {
 
 func (x *StoredForget) Reset() {
 	*x = StoredForget{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[12]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1174,7 @@ func (x *StoredForget) String() string {
 func (*StoredForget) ProtoMessage() {}
 
 func (x *StoredForget) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[12]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1187,7 @@ func (x *StoredForget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredForget.ProtoReflect.Descriptor instead.
 func (*StoredForget) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{12}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StoredForget) GetTx() []byte {
@@ -1135,7 +1208,7 @@ type StoredCollect struct {
 
 func (x *StoredCollect) Reset() {
 	*x = StoredCollect{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[13]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1220,7 @@ func (x *StoredCollect) String() string {
 func (*StoredCollect) ProtoMessage() {}
 
 func (x *StoredCollect) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[13]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1233,7 @@ func (x *StoredCollect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredCollect.ProtoReflect.Descriptor instead.
 func (*StoredCollect) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{13}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StoredCollect) GetMax() int64 {
@@ -1187,7 +1260,7 @@ type AccountSnapshotHeader struct {
 
 func (x *AccountSnapshotHeader) Reset() {
 	*x = AccountSnapshotHeader{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[14]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1272,7 @@ func (x *AccountSnapshotHeader) String() string {
 func (*AccountSnapshotHeader) ProtoMessage() {}
 
 func (x *AccountSnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[14]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1285,7 @@ func (x *AccountSnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountSnapshotHeader.ProtoReflect.Descriptor instead.
 func (*AccountSnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{14}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AccountSnapshotHeader) GetVersion() uint32 {
@@ -1256,7 +1329,7 @@ type AccountRecord struct {
 
 func (x *AccountRecord) Reset() {
 	*x = AccountRecord{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1341,7 @@ func (x *AccountRecord) String() string {
 func (*AccountRecord) ProtoMessage() {}
 
 func (x *AccountRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[15]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1354,7 @@ func (x *AccountRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRecord.ProtoReflect.Descriptor instead.
 func (*AccountRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{15}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AccountRecord) GetRecord() isAccountRecord_Record {
@@ -1416,7 +1489,7 @@ type StoredAccount struct {
 
 func (x *StoredAccount) Reset() {
 	*x = StoredAccount{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1501,7 @@ func (x *StoredAccount) String() string {
 func (*StoredAccount) ProtoMessage() {}
 
 func (x *StoredAccount) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[16]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1514,7 @@ func (x *StoredAccount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredAccount.ProtoReflect.Descriptor instead.
 func (*StoredAccount) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{16}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StoredAccount) GetKey() []byte {
@@ -1521,7 +1594,7 @@ type StoredApplied struct {
 
 func (x *StoredApplied) Reset() {
 	*x = StoredApplied{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1606,7 @@ func (x *StoredApplied) String() string {
 func (*StoredApplied) ProtoMessage() {}
 
 func (x *StoredApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[17]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1619,7 @@ func (x *StoredApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredApplied.ProtoReflect.Descriptor instead.
 func (*StoredApplied) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{17}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StoredApplied) GetKey() []byte {
@@ -1620,14 +1693,16 @@ type StoredTransaction struct {
 	Accounts []*StoredAccount `protobuf:"bytes,12,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// What became of the operations on this range, in the form of
 	// internal/account/applied.go.
-	Results       []byte `protobuf:"bytes,13,opt,name=results,proto3" json:"results,omitempty"`
+	Results []byte `protobuf:"bytes,13,opt,name=results,proto3" json:"results,omitempty"`
+	// What other calls that are committed with it do on this range, in order.
+	More          []*StoredPart `protobuf:"bytes,14,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StoredTransaction) Reset() {
 	*x = StoredTransaction{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1714,7 @@ func (x *StoredTransaction) String() string {
 func (*StoredTransaction) ProtoMessage() {}
 
 func (x *StoredTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[18]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1727,7 @@ func (x *StoredTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredTransaction.ProtoReflect.Descriptor instead.
 func (*StoredTransaction) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{18}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StoredTransaction) GetTx() []byte {
@@ -1746,6 +1821,105 @@ func (x *StoredTransaction) GetResults() []byte {
 	return nil
 }
 
+func (x *StoredTransaction) GetMore() []*StoredPart {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+// StoredPart is what one call does on this range.
+type StoredPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's identity.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Id of the request.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Hash of all operations of the call.
+	Hash []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	// How long the id is remembered.
+	TtlNanos int64 `protobuf:"varint,4,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
+	// The accounts as they will be.
+	Accounts []*StoredAccount `protobuf:"bytes,5,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// What became of the operations on this range, in the form of
+	// internal/account/applied.go.
+	Results       []byte `protobuf:"bytes,6,opt,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredPart) Reset() {
+	*x = StoredPart{}
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredPart) ProtoMessage() {}
+
+func (x *StoredPart) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredPart.ProtoReflect.Descriptor instead.
+func (*StoredPart) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *StoredPart) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *StoredPart) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *StoredPart) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *StoredPart) GetTtlNanos() int64 {
+	if x != nil {
+		return x.TtlNanos
+	}
+	return 0
+}
+
+func (x *StoredPart) GetAccounts() []*StoredAccount {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *StoredPart) GetResults() []byte {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
 // StoredEnded is a transaction that is over.
 type StoredEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1761,7 +1935,7 @@ type StoredEnded struct {
 
 func (x *StoredEnded) Reset() {
 	*x = StoredEnded{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1947,7 @@ func (x *StoredEnded) String() string {
 func (*StoredEnded) ProtoMessage() {}
 
 func (x *StoredEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[19]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1960,7 @@ func (x *StoredEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEnded.ProtoReflect.Descriptor instead.
 func (*StoredEnded) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{19}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StoredEnded) GetTx() []byte {
@@ -1831,7 +2005,7 @@ type AccountEnd struct {
 
 func (x *AccountEnd) Reset() {
 	*x = AccountEnd{}
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2017,7 @@ func (x *AccountEnd) String() string {
 func (*AccountEnd) ProtoMessage() {}
 
 func (x *AccountEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[20]
+	mi := &file_quorate_raftlog_v1_accounts_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2030,7 @@ func (x *AccountEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountEnd.ProtoReflect.Descriptor instead.
 func (*AccountEnd) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{20}
+	return file_quorate_raftlog_v1_accounts_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AccountEnd) GetPolicies() uint64 {
@@ -1957,20 +2131,25 @@ const file_quorate_raftlog_v1_accounts_proto_rawDesc = "" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x1b\n" +
 	"\tttl_nanos\x18\x04 \x01(\x03R\bttlNanos\x12.\n" +
 	"\x03ops\x18\x05 \x03(\v2\x1c.quorate.raftlog.v1.StoredOpR\x03ops\x12\x18\n" +
-	"\aindexes\x18\x06 \x03(\x05R\aindexes\"\x80\x01\n" +
+	"\aindexes\x18\x06 \x03(\x05R\aindexes\"\xb7\x01\n" +
 	"\vStoredBegin\x12\x0e\n" +
 	"\x02tx\x18\x01 \x01(\fR\x02tx\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\rR\x04home\x12\x16\n" +
 	"\x06others\x18\x03 \x03(\rR\x06others\x125\n" +
-	"\x04part\x18\x04 \x01(\v2!.quorate.raftlog.v1.StoredRequestR\x04part\"j\n" +
+	"\x04part\x18\x04 \x01(\v2!.quorate.raftlog.v1.StoredRequestR\x04part\x125\n" +
+	"\x04more\x18\x05 \x03(\v2!.quorate.raftlog.v1.StoredRequestR\x04more\"\xa1\x01\n" +
 	"\rStoredPrepare\x12\x0e\n" +
 	"\x02tx\x18\x01 \x01(\fR\x02tx\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\rR\x04home\x125\n" +
-	"\x04part\x18\x03 \x01(\v2!.quorate.raftlog.v1.StoredRequestR\x04part\"t\n" +
+	"\x04part\x18\x03 \x01(\v2!.quorate.raftlog.v1.StoredRequestR\x04part\x125\n" +
+	"\x04more\x18\x04 \x03(\v2!.quorate.raftlog.v1.StoredRequestR\x04more\"\xaa\x01\n" +
 	"\fStoredDecide\x12\x0e\n" +
 	"\x02tx\x18\x01 \x01(\fR\x02tx\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\bR\x06commit\x12<\n" +
-	"\aresults\x18\x03 \x03(\v2\".quorate.raftlog.v1.StoredOpResultR\aresults\"\xb5\x01\n" +
+	"\aresults\x18\x03 \x03(\v2\".quorate.raftlog.v1.StoredOpResultR\aresults\x124\n" +
+	"\x04more\x18\x04 \x03(\v2 .quorate.raftlog.v1.StoredAnswerR\x04more\"L\n" +
+	"\fStoredAnswer\x12<\n" +
+	"\aresults\x18\x01 \x03(\v2\".quorate.raftlog.v1.StoredOpResultR\aresults\"\xb5\x01\n" +
 	"\x0eStoredOpResult\x12\x1f\n" +
 	"\vnew_balance\x18\x01 \x01(\x03R\n" +
 	"newBalance\x12\x1a\n" +
@@ -2013,7 +2192,7 @@ const file_quorate_raftlog_v1_accounts_proto_rawDesc = "" +
 	"\rat_unix_nanos\x18\x03 \x01(\x03R\vatUnixNanos\x12,\n" +
 	"\x12expires_unix_nanos\x18\x04 \x01(\x03R\x10expiresUnixNanos\x12\x1c\n" +
 	"\telsewhere\x18\x05 \x01(\bR\telsewhere\x12\x18\n" +
-	"\aresults\x18\x06 \x01(\fR\aresults\"\xfd\x02\n" +
+	"\aresults\x18\x06 \x01(\fR\aresults\"\xb1\x03\n" +
 	"\x11StoredTransaction\x12\x0e\n" +
 	"\x02tx\x18\x01 \x01(\fR\x02tx\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\rR\x04home\x12\x17\n" +
@@ -2029,7 +2208,17 @@ const file_quorate_raftlog_v1_accounts_proto_rawDesc = "" +
 	" \x01(\fR\x04hash\x12\x1b\n" +
 	"\tttl_nanos\x18\v \x01(\x03R\bttlNanos\x12=\n" +
 	"\baccounts\x18\f \x03(\v2!.quorate.raftlog.v1.StoredAccountR\baccounts\x12\x18\n" +
-	"\aresults\x18\r \x01(\fR\aresults\"_\n" +
+	"\aresults\x18\r \x01(\fR\aresults\x122\n" +
+	"\x04more\x18\x0e \x03(\v2\x1e.quorate.raftlog.v1.StoredPartR\x04more\"\xc5\x01\n" +
+	"\n" +
+	"StoredPart\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x1b\n" +
+	"\tttl_nanos\x18\x04 \x01(\x03R\bttlNanos\x12=\n" +
+	"\baccounts\x18\x05 \x03(\v2!.quorate.raftlog.v1.StoredAccountR\baccounts\x12\x18\n" +
+	"\aresults\x18\x06 \x01(\fR\aresults\"_\n" +
 	"\vStoredEnded\x12\x0e\n" +
 	"\x02tx\x18\x01 \x01(\fR\x02tx\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\bR\x06commit\x12(\n" +
@@ -2055,7 +2244,7 @@ func file_quorate_raftlog_v1_accounts_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_accounts_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_accounts_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_quorate_raftlog_v1_accounts_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_quorate_raftlog_v1_accounts_proto_goTypes = []any{
 	(*AccountBatch)(nil),          // 0: quorate.raftlog.v1.AccountBatch
 	(*AccountCommand)(nil),        // 1: quorate.raftlog.v1.AccountCommand
@@ -2067,17 +2256,19 @@ var file_quorate_raftlog_v1_accounts_proto_goTypes = []any{
 	(*StoredBegin)(nil),           // 7: quorate.raftlog.v1.StoredBegin
 	(*StoredPrepare)(nil),         // 8: quorate.raftlog.v1.StoredPrepare
 	(*StoredDecide)(nil),          // 9: quorate.raftlog.v1.StoredDecide
-	(*StoredOpResult)(nil),        // 10: quorate.raftlog.v1.StoredOpResult
-	(*StoredFinish)(nil),          // 11: quorate.raftlog.v1.StoredFinish
-	(*StoredForget)(nil),          // 12: quorate.raftlog.v1.StoredForget
-	(*StoredCollect)(nil),         // 13: quorate.raftlog.v1.StoredCollect
-	(*AccountSnapshotHeader)(nil), // 14: quorate.raftlog.v1.AccountSnapshotHeader
-	(*AccountRecord)(nil),         // 15: quorate.raftlog.v1.AccountRecord
-	(*StoredAccount)(nil),         // 16: quorate.raftlog.v1.StoredAccount
-	(*StoredApplied)(nil),         // 17: quorate.raftlog.v1.StoredApplied
-	(*StoredTransaction)(nil),     // 18: quorate.raftlog.v1.StoredTransaction
-	(*StoredEnded)(nil),           // 19: quorate.raftlog.v1.StoredEnded
-	(*AccountEnd)(nil),            // 20: quorate.raftlog.v1.AccountEnd
+	(*StoredAnswer)(nil),          // 10: quorate.raftlog.v1.StoredAnswer
+	(*StoredOpResult)(nil),        // 11: quorate.raftlog.v1.StoredOpResult
+	(*StoredFinish)(nil),          // 12: quorate.raftlog.v1.StoredFinish
+	(*StoredForget)(nil),          // 13: quorate.raftlog.v1.StoredForget
+	(*StoredCollect)(nil),         // 14: quorate.raftlog.v1.StoredCollect
+	(*AccountSnapshotHeader)(nil), // 15: quorate.raftlog.v1.AccountSnapshotHeader
+	(*AccountRecord)(nil),         // 16: quorate.raftlog.v1.AccountRecord
+	(*StoredAccount)(nil),         // 17: quorate.raftlog.v1.StoredAccount
+	(*StoredApplied)(nil),         // 18: quorate.raftlog.v1.StoredApplied
+	(*StoredTransaction)(nil),     // 19: quorate.raftlog.v1.StoredTransaction
+	(*StoredPart)(nil),            // 20: quorate.raftlog.v1.StoredPart
+	(*StoredEnded)(nil),           // 21: quorate.raftlog.v1.StoredEnded
+	(*AccountEnd)(nil),            // 22: quorate.raftlog.v1.AccountEnd
 }
 var file_quorate_raftlog_v1_accounts_proto_depIdxs = []int32{
 	2,  // 0: quorate.raftlog.v1.AccountBatch.policies:type_name -> quorate.raftlog.v1.StoredPolicy
@@ -2086,27 +2277,33 @@ var file_quorate_raftlog_v1_accounts_proto_depIdxs = []int32{
 	7,  // 3: quorate.raftlog.v1.AccountCommand.begin:type_name -> quorate.raftlog.v1.StoredBegin
 	8,  // 4: quorate.raftlog.v1.AccountCommand.prepare:type_name -> quorate.raftlog.v1.StoredPrepare
 	9,  // 5: quorate.raftlog.v1.AccountCommand.decide:type_name -> quorate.raftlog.v1.StoredDecide
-	11, // 6: quorate.raftlog.v1.AccountCommand.finish:type_name -> quorate.raftlog.v1.StoredFinish
-	12, // 7: quorate.raftlog.v1.AccountCommand.forget:type_name -> quorate.raftlog.v1.StoredForget
-	13, // 8: quorate.raftlog.v1.AccountCommand.collect:type_name -> quorate.raftlog.v1.StoredCollect
+	12, // 6: quorate.raftlog.v1.AccountCommand.finish:type_name -> quorate.raftlog.v1.StoredFinish
+	13, // 7: quorate.raftlog.v1.AccountCommand.forget:type_name -> quorate.raftlog.v1.StoredForget
+	14, // 8: quorate.raftlog.v1.AccountCommand.collect:type_name -> quorate.raftlog.v1.StoredCollect
 	3,  // 9: quorate.raftlog.v1.StoredPolicy.rule:type_name -> quorate.raftlog.v1.StoredRule
 	4,  // 10: quorate.raftlog.v1.StoredOp.account:type_name -> quorate.raftlog.v1.StoredAccountID
 	5,  // 11: quorate.raftlog.v1.StoredRequest.ops:type_name -> quorate.raftlog.v1.StoredOp
 	6,  // 12: quorate.raftlog.v1.StoredBegin.part:type_name -> quorate.raftlog.v1.StoredRequest
-	6,  // 13: quorate.raftlog.v1.StoredPrepare.part:type_name -> quorate.raftlog.v1.StoredRequest
-	10, // 14: quorate.raftlog.v1.StoredDecide.results:type_name -> quorate.raftlog.v1.StoredOpResult
-	2,  // 15: quorate.raftlog.v1.AccountRecord.policy:type_name -> quorate.raftlog.v1.StoredPolicy
-	16, // 16: quorate.raftlog.v1.AccountRecord.account:type_name -> quorate.raftlog.v1.StoredAccount
-	17, // 17: quorate.raftlog.v1.AccountRecord.applied:type_name -> quorate.raftlog.v1.StoredApplied
-	18, // 18: quorate.raftlog.v1.AccountRecord.transaction:type_name -> quorate.raftlog.v1.StoredTransaction
-	19, // 19: quorate.raftlog.v1.AccountRecord.ended:type_name -> quorate.raftlog.v1.StoredEnded
-	20, // 20: quorate.raftlog.v1.AccountRecord.end:type_name -> quorate.raftlog.v1.AccountEnd
-	16, // 21: quorate.raftlog.v1.StoredTransaction.accounts:type_name -> quorate.raftlog.v1.StoredAccount
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	6,  // 13: quorate.raftlog.v1.StoredBegin.more:type_name -> quorate.raftlog.v1.StoredRequest
+	6,  // 14: quorate.raftlog.v1.StoredPrepare.part:type_name -> quorate.raftlog.v1.StoredRequest
+	6,  // 15: quorate.raftlog.v1.StoredPrepare.more:type_name -> quorate.raftlog.v1.StoredRequest
+	11, // 16: quorate.raftlog.v1.StoredDecide.results:type_name -> quorate.raftlog.v1.StoredOpResult
+	10, // 17: quorate.raftlog.v1.StoredDecide.more:type_name -> quorate.raftlog.v1.StoredAnswer
+	11, // 18: quorate.raftlog.v1.StoredAnswer.results:type_name -> quorate.raftlog.v1.StoredOpResult
+	2,  // 19: quorate.raftlog.v1.AccountRecord.policy:type_name -> quorate.raftlog.v1.StoredPolicy
+	17, // 20: quorate.raftlog.v1.AccountRecord.account:type_name -> quorate.raftlog.v1.StoredAccount
+	18, // 21: quorate.raftlog.v1.AccountRecord.applied:type_name -> quorate.raftlog.v1.StoredApplied
+	19, // 22: quorate.raftlog.v1.AccountRecord.transaction:type_name -> quorate.raftlog.v1.StoredTransaction
+	21, // 23: quorate.raftlog.v1.AccountRecord.ended:type_name -> quorate.raftlog.v1.StoredEnded
+	22, // 24: quorate.raftlog.v1.AccountRecord.end:type_name -> quorate.raftlog.v1.AccountEnd
+	17, // 25: quorate.raftlog.v1.StoredTransaction.accounts:type_name -> quorate.raftlog.v1.StoredAccount
+	20, // 26: quorate.raftlog.v1.StoredTransaction.more:type_name -> quorate.raftlog.v1.StoredPart
+	17, // 27: quorate.raftlog.v1.StoredPart.accounts:type_name -> quorate.raftlog.v1.StoredAccount
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_accounts_proto_init() }
@@ -2123,7 +2320,7 @@ func file_quorate_raftlog_v1_accounts_proto_init() {
 		(*AccountCommand_Forget)(nil),
 		(*AccountCommand_Collect)(nil),
 	}
-	file_quorate_raftlog_v1_accounts_proto_msgTypes[15].OneofWrappers = []any{
+	file_quorate_raftlog_v1_accounts_proto_msgTypes[16].OneofWrappers = []any{
 		(*AccountRecord_Policy)(nil),
 		(*AccountRecord_Account)(nil),
 		(*AccountRecord_Applied)(nil),
@@ -2137,7 +2334,7 @@ func file_quorate_raftlog_v1_accounts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_accounts_proto_rawDesc), len(file_quorate_raftlog_v1_accounts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -245,8 +245,7 @@ type SetLimits struct {
 	Expect *uint64 `protobuf:"varint,5,opt,name=expect,proto3,oneof" json:"expect,omitempty"`
 	// If above 0, the limits are those of this version and not the list above.
 	RollbackTo uint64 `protobuf:"varint,6,opt,name=rollback_to,json=rollbackTo,proto3" json:"rollback_to,omitempty"`
-	// Random, the same in all repetitions of one proposal. Empty in entries from
-	// before there was a history: such an entry begins the history anew.
+	// Random, the same in all repetitions of one proposal.
 	RequestId     []byte `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2111,8 +2110,11 @@ type KeyLevel struct {
 	AnswersMicroTokens int64 `protobuf:"varint,12,opt,name=answers_micro_tokens,json=answersMicroTokens,proto3" json:"answers_micro_tokens,omitempty"`
 	// When that ends, Unix nanoseconds.
 	AnswersUntilUnixNanos int64 `protobuf:"varint,13,opt,name=answers_until_unix_nanos,json=answersUntilUnixNanos,proto3" json:"answers_until_unix_nanos,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// For how long the entry is kept, by the clock of the log. Set in snapshots; in
+	// a Checkpoint it is kept from the entry's time until the bucket is full again.
+	KeepNanos     int64 `protobuf:"varint,14,opt,name=keep_nanos,json=keepNanos,proto3" json:"keep_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyLevel) Reset() {
@@ -2232,6 +2234,13 @@ func (x *KeyLevel) GetAnswersMicroTokens() int64 {
 func (x *KeyLevel) GetAnswersUntilUnixNanos() int64 {
 	if x != nil {
 		return x.AnswersUntilUnixNanos
+	}
+	return 0
+}
+
+func (x *KeyLevel) GetKeepNanos() int64 {
+	if x != nil {
+		return x.KeepNanos
 	}
 	return 0
 }
@@ -2373,14 +2382,11 @@ func (x *Mark) GetDead() bool {
 	return false
 }
 
-// MetaSnapshot is the meta group's state. Alone it is a whole snapshot, as
-// written before there was a history. Since then a snapshot is the bytes 00 6d
-// 65 74 61 32 0a, a MetaSnapshot without limits, and MetaRecords, each behind
-// its length as a varint; the last one is an end.
+// MetaSnapshot heads a snapshot of the meta group: the bytes 00 6d 65 74 61 31
+// 0a, a MetaSnapshot, and MetaRecords, each behind its length as a varint; the
+// last one is an end.
 type MetaSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limits in force.
-	Limits *SetLimits `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Version of the limits.
 	LimitsVersion uint64 `protobuf:"varint,2,opt,name=limits_version,json=limitsVersion,proto3" json:"limits_version,omitempty"`
 	// Number of changes of overrides so far.
@@ -2419,13 +2425,6 @@ func (x *MetaSnapshot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use MetaSnapshot.ProtoReflect.Descriptor instead.
 func (*MetaSnapshot) Descriptor() ([]byte, []int) {
 	return file_quorate_raftlog_v1_command_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *MetaSnapshot) GetLimits() *SetLimits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
 }
 
 func (x *MetaSnapshot) GetLimitsVersion() uint64 {
@@ -2682,8 +2681,16 @@ type RangeSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Levels, sorted by key.
 	Levels []*KeyLevel `protobuf:"bytes,1,rep,name=levels,proto3" json:"levels,omitempty"`
-	// Newest time seen in the log, Unix nanoseconds.
-	NowUnixNanos  int64 `protobuf:"varint,2,opt,name=now_unix_nanos,json=nowUnixNanos,proto3" json:"now_unix_nanos,omitempty"`
+	// Clock of the log, Unix nanoseconds: it begins with the time of the first
+	// Checkpoint, and runs on by what passes between two of one leader.
+	NowUnixNanos int64 `protobuf:"varint,2,opt,name=now_unix_nanos,json=nowUnixNanos,proto3" json:"now_unix_nanos,omitempty"`
+	// Whether another part follows although this one has fewer levels than a
+	// part may have: together they were too large.
+	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// Term of the newest Checkpoint.
+	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// Time of the newest Checkpoint, Unix nanoseconds.
+	LastUnixNanos int64 `protobuf:"varint,5,opt,name=last_unix_nanos,json=lastUnixNanos,proto3" json:"last_unix_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2728,6 +2735,27 @@ func (x *RangeSnapshot) GetLevels() []*KeyLevel {
 func (x *RangeSnapshot) GetNowUnixNanos() int64 {
 	if x != nil {
 		return x.NowUnixNanos
+	}
+	return 0
+}
+
+func (x *RangeSnapshot) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RangeSnapshot) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *RangeSnapshot) GetLastUnixNanos() int64 {
+	if x != nil {
+		return x.LastUnixNanos
 	}
 	return 0
 }
@@ -2900,7 +2928,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x124\n" +
-	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xaf\x04\n" +
+	"\x06levels\x18\x02 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\"\xce\x04\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -2915,7 +2943,9 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	" \x01(\x03R\x0ffullMicroTokens\x122\n" +
 	"\x15unlogged_micro_tokens\x18\v \x01(\x03R\x13unloggedMicroTokens\x120\n" +
 	"\x14answers_micro_tokens\x18\f \x01(\x03R\x12answersMicroTokens\x127\n" +
-	"\x18answers_until_unix_nanos\x18\r \x01(\x03R\x15answersUntilUnixNanos\"\x88\x02\n" +
+	"\x18answers_until_unix_nanos\x18\r \x01(\x03R\x15answersUntilUnixNanos\x12\x1d\n" +
+	"\n" +
+	"keep_nanos\x18\x0e \x01(\x03R\tkeepNanos\"\x88\x02\n" +
 	"\x04Mark\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
@@ -2928,12 +2958,11 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x03cap\x18\t \x01(\x03R\x03cap\x12(\n" +
 	"\x10until_unix_nanos\x18\n" +
 	" \x01(\x03R\x0euntilUnixNanos\x12\x12\n" +
-	"\x04dead\x18\v \x01(\bR\x04dead\"\xc8\x01\n" +
-	"\fMetaSnapshot\x125\n" +
-	"\x06limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsR\x06limits\x12%\n" +
+	"\x04dead\x18\v \x01(\bR\x04dead\"\x9f\x01\n" +
+	"\fMetaSnapshot\x12%\n" +
 	"\x0elimits_version\x18\x02 \x01(\x04R\rlimitsVersion\x12-\n" +
 	"\x12overrides_revision\x18\x03 \x01(\x04R\x11overridesRevision\x12+\n" +
-	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevision\"\x9c\x03\n" +
+	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevisionJ\x04\b\x01\x10\x02R\x06limits\"\x9c\x03\n" +
 	"\n" +
 	"MetaRecord\x12=\n" +
 	"\aversion\x18\x01 \x01(\v2!.quorate.raftlog.v1.LimitsVersionH\x00R\aversion\x12@\n" +
@@ -2947,10 +2976,13 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\aMetaEnd\x12\x1a\n" +
 	"\bversions\x18\x01 \x01(\x04R\bversions\x12\x1c\n" +
 	"\toverrides\x18\x02 \x01(\x04R\toverrides\x12\x1a\n" +
-	"\bpolicies\x18\x03 \x01(\x04R\bpolicies\"k\n" +
+	"\bpolicies\x18\x03 \x01(\x04R\bpolicies\"\xbb\x01\n" +
 	"\rRangeSnapshot\x124\n" +
 	"\x06levels\x18\x01 \x03(\v2\x1c.quorate.raftlog.v1.KeyLevelR\x06levels\x12$\n" +
-	"\x0enow_unix_nanos\x18\x02 \x01(\x03R\fnowUnixNanosBAZ?github.com/quorate/quorate/api/gen/quorate/raftlog/v1;raftlogv1b\x06proto3"
+	"\x0enow_unix_nanos\x18\x02 \x01(\x03R\fnowUnixNanos\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12&\n" +
+	"\x0flast_unix_nanos\x18\x05 \x01(\x03R\rlastUnixNanosBAZ?github.com/quorate/quorate/api/gen/quorate/raftlog/v1;raftlogv1b\x06proto3"
 
 var (
 	file_quorate_raftlog_v1_command_proto_rawDescOnce sync.Once
@@ -3033,19 +3065,18 @@ var file_quorate_raftlog_v1_command_proto_depIdxs = []int32{
 	22, // 28: quorate.raftlog.v1.RangeCommand.history:type_name -> quorate.raftlog.v1.HistoryLines
 	24, // 29: quorate.raftlog.v1.Checkpoint.levels:type_name -> quorate.raftlog.v1.KeyLevel
 	25, // 30: quorate.raftlog.v1.KeyLevel.marks:type_name -> quorate.raftlog.v1.Mark
-	1,  // 31: quorate.raftlog.v1.MetaSnapshot.limits:type_name -> quorate.raftlog.v1.SetLimits
-	7,  // 32: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
-	13, // 33: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
-	28, // 34: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
-	18, // 35: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
-	32, // 36: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
-	33, // 37: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
-	24, // 38: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	7,  // 31: quorate.raftlog.v1.MetaRecord.version:type_name -> quorate.raftlog.v1.LimitsVersion
+	13, // 32: quorate.raftlog.v1.MetaRecord.override:type_name -> quorate.raftlog.v1.StoredOverride
+	28, // 33: quorate.raftlog.v1.MetaRecord.end:type_name -> quorate.raftlog.v1.MetaEnd
+	18, // 34: quorate.raftlog.v1.MetaRecord.policies:type_name -> quorate.raftlog.v1.MetaPolicyConfig
+	32, // 35: quorate.raftlog.v1.MetaRecord.members:type_name -> quorate.raftlog.v1.Membership
+	33, // 36: quorate.raftlog.v1.MetaRecord.security:type_name -> quorate.raftlog.v1.Security
+	24, // 37: quorate.raftlog.v1.RangeSnapshot.levels:type_name -> quorate.raftlog.v1.KeyLevel
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_command_proto_init() }

@@ -262,7 +262,10 @@ type Membership struct {
 	// The authority; absent when the cluster has none of its own.
 	Authority *StoredAuthority `protobuf:"bytes,6,opt,name=authority,proto3" json:"authority,omitempty"`
 	// Replicas wanted of each range.
-	Replicas      uint32 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas uint32 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Nodes that were removed and have not come back, by id: their certificates let them join no
+	// more.
+	Removed       []*RemovedMember `protobuf:"bytes,8,rep,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +349,68 @@ func (x *Membership) GetReplicas() uint32 {
 	return 0
 }
 
+func (x *Membership) GetRemoved() []*RemovedMember {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+// RemovedMember is one node that was removed.
+type RemovedMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// When it was removed, Unix nanoseconds.
+	AtUnixNanos   int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovedMember) Reset() {
+	*x = RemovedMember{}
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovedMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovedMember) ProtoMessage() {}
+
+func (x *RemovedMember) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovedMember.ProtoReflect.Descriptor instead.
+func (*RemovedMember) Descriptor() ([]byte, []int) {
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RemovedMember) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemovedMember) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
 // StoredMember is one member.
 type StoredMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -385,7 +450,7 @@ type StoredMember struct {
 
 func (x *StoredMember) Reset() {
 	*x = StoredMember{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[2]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +462,7 @@ func (x *StoredMember) String() string {
 func (*StoredMember) ProtoMessage() {}
 
 func (x *StoredMember) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[2]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +475,7 @@ func (x *StoredMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredMember.ProtoReflect.Descriptor instead.
 func (*StoredMember) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{2}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StoredMember) GetId() string {
@@ -524,7 +589,7 @@ type AddMember struct {
 
 func (x *AddMember) Reset() {
 	*x = AddMember{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[3]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +601,7 @@ func (x *AddMember) String() string {
 func (*AddMember) ProtoMessage() {}
 
 func (x *AddMember) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[3]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +614,7 @@ func (x *AddMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMember.ProtoReflect.Descriptor instead.
 func (*AddMember) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{3}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AddMember) GetMember() *StoredMember {
@@ -577,7 +642,7 @@ type DropMember struct {
 
 func (x *DropMember) Reset() {
 	*x = DropMember{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[4]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +654,7 @@ func (x *DropMember) String() string {
 func (*DropMember) ProtoMessage() {}
 
 func (x *DropMember) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[4]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +667,7 @@ func (x *DropMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropMember.ProtoReflect.Descriptor instead.
 func (*DropMember) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{4}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DropMember) GetId() string {
@@ -623,7 +688,7 @@ type PutPlacements struct {
 
 func (x *PutPlacements) Reset() {
 	*x = PutPlacements{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[5]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +700,7 @@ func (x *PutPlacements) String() string {
 func (*PutPlacements) ProtoMessage() {}
 
 func (x *PutPlacements) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[5]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +713,7 @@ func (x *PutPlacements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPlacements.ProtoReflect.Descriptor instead.
 func (*PutPlacements) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{5}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PutPlacements) GetPlacements() []*StoredPlacement {
@@ -673,7 +738,7 @@ type StoredPlacement struct {
 
 func (x *StoredPlacement) Reset() {
 	*x = StoredPlacement{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[6]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +750,7 @@ func (x *StoredPlacement) String() string {
 func (*StoredPlacement) ProtoMessage() {}
 
 func (x *StoredPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[6]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +763,7 @@ func (x *StoredPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredPlacement.ProtoReflect.Descriptor instead.
 func (*StoredPlacement) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{6}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StoredPlacement) GetGroup() uint32 {
@@ -733,7 +798,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[7]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +810,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[7]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +823,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{7}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -783,13 +848,16 @@ type StoredJoinToken struct {
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	// When, Unix nanoseconds.
 	CreatedUnixNanos int64 `protobuf:"varint,6,opt,name=created_unix_nanos,json=createdUnixNanos,proto3" json:"created_unix_nanos,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Fingerprint of the authority that it names: who joins with it trusts no other.
+	// Empty where the cluster has none.
+	Authority     string `protobuf:"bytes,7,opt,name=authority,proto3" json:"authority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StoredJoinToken) Reset() {
 	*x = StoredJoinToken{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[8]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +869,7 @@ func (x *StoredJoinToken) String() string {
 func (*StoredJoinToken) ProtoMessage() {}
 
 func (x *StoredJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[8]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +882,7 @@ func (x *StoredJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredJoinToken.ProtoReflect.Descriptor instead.
 func (*StoredJoinToken) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{8}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StoredJoinToken) GetId() string {
@@ -859,6 +927,13 @@ func (x *StoredJoinToken) GetCreatedUnixNanos() int64 {
 	return 0
 }
 
+func (x *StoredJoinToken) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
 // DropJoinToken deletes a join token.
 type DropJoinToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -870,7 +945,7 @@ type DropJoinToken struct {
 
 func (x *DropJoinToken) Reset() {
 	*x = DropJoinToken{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[9]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +957,7 @@ func (x *DropJoinToken) String() string {
 func (*DropJoinToken) ProtoMessage() {}
 
 func (x *DropJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[9]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +970,7 @@ func (x *DropJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropJoinToken.ProtoReflect.Descriptor instead.
 func (*DropJoinToken) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{9}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DropJoinToken) GetId() string {
@@ -924,7 +999,7 @@ type StoredAuthority struct {
 
 func (x *StoredAuthority) Reset() {
 	*x = StoredAuthority{}
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1011,7 @@ func (x *StoredAuthority) String() string {
 func (*StoredAuthority) ProtoMessage() {}
 
 func (x *StoredAuthority) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[10]
+	mi := &file_quorate_raftlog_v1_members_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1024,7 @@ func (x *StoredAuthority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredAuthority.ProtoReflect.Descriptor instead.
 func (*StoredAuthority) Descriptor() ([]byte, []int) {
-	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{10}
+	return file_quorate_raftlog_v1_members_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StoredAuthority) GetCertificate() []byte {
@@ -1006,7 +1081,7 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	"drop_token\x18\n" +
 	" \x01(\v2!.quorate.raftlog.v1.DropJoinTokenH\x00R\tdropToken\x12C\n" +
 	"\tauthority\x18\v \x01(\v2#.quorate.raftlog.v1.StoredAuthorityH\x00R\tauthorityB\b\n" +
-	"\x06change\"\xdb\x02\n" +
+	"\x06change\"\x98\x03\n" +
 	"\n" +
 	"Membership\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12:\n" +
@@ -1017,7 +1092,11 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	"\x05level\x18\x04 \x01(\rR\x05level\x12;\n" +
 	"\x06tokens\x18\x05 \x03(\v2#.quorate.raftlog.v1.StoredJoinTokenR\x06tokens\x12A\n" +
 	"\tauthority\x18\x06 \x01(\v2#.quorate.raftlog.v1.StoredAuthorityR\tauthority\x12\x1a\n" +
-	"\breplicas\x18\a \x01(\rR\breplicas\"\xef\x02\n" +
+	"\breplicas\x18\a \x01(\rR\breplicas\x12;\n" +
+	"\aremoved\x18\b \x03(\v2!.quorate.raftlog.v1.RemovedMemberR\aremoved\"C\n" +
+	"\rRemovedMember\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
+	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\"\xef\x02\n" +
 	"\fStoredMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x12\n" +
@@ -1050,14 +1129,15 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	"\x06former\x18\x03 \x03(\tR\x06former\"\"\n" +
 	"\n" +
 	"RaiseLevel\x12\x14\n" +
-	"\x05level\x18\x01 \x01(\rR\x05level\"\xbe\x01\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\"\xdc\x01\n" +
 	"\x0fStoredJoinToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12,\n" +
 	"\x12expires_unix_nanos\x18\x03 \x01(\x03R\x10expiresUnixNanos\x12\x1b\n" +
 	"\tuses_left\x18\x04 \x01(\rR\busesLeft\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12,\n" +
-	"\x12created_unix_nanos\x18\x06 \x01(\x03R\x10createdUnixNanos\"\x1f\n" +
+	"\x12created_unix_nanos\x18\x06 \x01(\x03R\x10createdUnixNanos\x12\x1c\n" +
+	"\tauthority\x18\a \x01(\tR\tauthority\"\x1f\n" +
 	"\rDropJoinToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xb6\x01\n" +
 	"\x0fStoredAuthority\x12 \n" +
@@ -1079,41 +1159,43 @@ func file_quorate_raftlog_v1_members_proto_rawDescGZIP() []byte {
 	return file_quorate_raftlog_v1_members_proto_rawDescData
 }
 
-var file_quorate_raftlog_v1_members_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_quorate_raftlog_v1_members_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_quorate_raftlog_v1_members_proto_goTypes = []any{
 	(*ChangeMembers)(nil),   // 0: quorate.raftlog.v1.ChangeMembers
 	(*Membership)(nil),      // 1: quorate.raftlog.v1.Membership
-	(*StoredMember)(nil),    // 2: quorate.raftlog.v1.StoredMember
-	(*AddMember)(nil),       // 3: quorate.raftlog.v1.AddMember
-	(*DropMember)(nil),      // 4: quorate.raftlog.v1.DropMember
-	(*PutPlacements)(nil),   // 5: quorate.raftlog.v1.PutPlacements
-	(*StoredPlacement)(nil), // 6: quorate.raftlog.v1.StoredPlacement
-	(*RaiseLevel)(nil),      // 7: quorate.raftlog.v1.RaiseLevel
-	(*StoredJoinToken)(nil), // 8: quorate.raftlog.v1.StoredJoinToken
-	(*DropJoinToken)(nil),   // 9: quorate.raftlog.v1.DropJoinToken
-	(*StoredAuthority)(nil), // 10: quorate.raftlog.v1.StoredAuthority
+	(*RemovedMember)(nil),   // 2: quorate.raftlog.v1.RemovedMember
+	(*StoredMember)(nil),    // 3: quorate.raftlog.v1.StoredMember
+	(*AddMember)(nil),       // 4: quorate.raftlog.v1.AddMember
+	(*DropMember)(nil),      // 5: quorate.raftlog.v1.DropMember
+	(*PutPlacements)(nil),   // 6: quorate.raftlog.v1.PutPlacements
+	(*StoredPlacement)(nil), // 7: quorate.raftlog.v1.StoredPlacement
+	(*RaiseLevel)(nil),      // 8: quorate.raftlog.v1.RaiseLevel
+	(*StoredJoinToken)(nil), // 9: quorate.raftlog.v1.StoredJoinToken
+	(*DropJoinToken)(nil),   // 10: quorate.raftlog.v1.DropJoinToken
+	(*StoredAuthority)(nil), // 11: quorate.raftlog.v1.StoredAuthority
 }
 var file_quorate_raftlog_v1_members_proto_depIdxs = []int32{
 	1,  // 0: quorate.raftlog.v1.ChangeMembers.seed:type_name -> quorate.raftlog.v1.Membership
-	3,  // 1: quorate.raftlog.v1.ChangeMembers.add:type_name -> quorate.raftlog.v1.AddMember
-	2,  // 2: quorate.raftlog.v1.ChangeMembers.put:type_name -> quorate.raftlog.v1.StoredMember
-	4,  // 3: quorate.raftlog.v1.ChangeMembers.drop:type_name -> quorate.raftlog.v1.DropMember
-	5,  // 4: quorate.raftlog.v1.ChangeMembers.place:type_name -> quorate.raftlog.v1.PutPlacements
-	7,  // 5: quorate.raftlog.v1.ChangeMembers.level:type_name -> quorate.raftlog.v1.RaiseLevel
-	8,  // 6: quorate.raftlog.v1.ChangeMembers.token:type_name -> quorate.raftlog.v1.StoredJoinToken
-	9,  // 7: quorate.raftlog.v1.ChangeMembers.drop_token:type_name -> quorate.raftlog.v1.DropJoinToken
-	10, // 8: quorate.raftlog.v1.ChangeMembers.authority:type_name -> quorate.raftlog.v1.StoredAuthority
-	2,  // 9: quorate.raftlog.v1.Membership.members:type_name -> quorate.raftlog.v1.StoredMember
-	6,  // 10: quorate.raftlog.v1.Membership.placements:type_name -> quorate.raftlog.v1.StoredPlacement
-	8,  // 11: quorate.raftlog.v1.Membership.tokens:type_name -> quorate.raftlog.v1.StoredJoinToken
-	10, // 12: quorate.raftlog.v1.Membership.authority:type_name -> quorate.raftlog.v1.StoredAuthority
-	2,  // 13: quorate.raftlog.v1.AddMember.member:type_name -> quorate.raftlog.v1.StoredMember
-	6,  // 14: quorate.raftlog.v1.PutPlacements.placements:type_name -> quorate.raftlog.v1.StoredPlacement
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	4,  // 1: quorate.raftlog.v1.ChangeMembers.add:type_name -> quorate.raftlog.v1.AddMember
+	3,  // 2: quorate.raftlog.v1.ChangeMembers.put:type_name -> quorate.raftlog.v1.StoredMember
+	5,  // 3: quorate.raftlog.v1.ChangeMembers.drop:type_name -> quorate.raftlog.v1.DropMember
+	6,  // 4: quorate.raftlog.v1.ChangeMembers.place:type_name -> quorate.raftlog.v1.PutPlacements
+	8,  // 5: quorate.raftlog.v1.ChangeMembers.level:type_name -> quorate.raftlog.v1.RaiseLevel
+	9,  // 6: quorate.raftlog.v1.ChangeMembers.token:type_name -> quorate.raftlog.v1.StoredJoinToken
+	10, // 7: quorate.raftlog.v1.ChangeMembers.drop_token:type_name -> quorate.raftlog.v1.DropJoinToken
+	11, // 8: quorate.raftlog.v1.ChangeMembers.authority:type_name -> quorate.raftlog.v1.StoredAuthority
+	3,  // 9: quorate.raftlog.v1.Membership.members:type_name -> quorate.raftlog.v1.StoredMember
+	7,  // 10: quorate.raftlog.v1.Membership.placements:type_name -> quorate.raftlog.v1.StoredPlacement
+	9,  // 11: quorate.raftlog.v1.Membership.tokens:type_name -> quorate.raftlog.v1.StoredJoinToken
+	11, // 12: quorate.raftlog.v1.Membership.authority:type_name -> quorate.raftlog.v1.StoredAuthority
+	2,  // 13: quorate.raftlog.v1.Membership.removed:type_name -> quorate.raftlog.v1.RemovedMember
+	3,  // 14: quorate.raftlog.v1.AddMember.member:type_name -> quorate.raftlog.v1.StoredMember
+	7,  // 15: quorate.raftlog.v1.PutPlacements.placements:type_name -> quorate.raftlog.v1.StoredPlacement
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_quorate_raftlog_v1_members_proto_init() }
@@ -1138,7 +1220,7 @@ func file_quorate_raftlog_v1_members_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_raftlog_v1_members_proto_rawDesc), len(file_quorate_raftlog_v1_members_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,64 @@
+package aggregator
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestFloodOfKeys: whoever floods one limit with keys neither keeps those of other limits from being
+// followed, nor passes without limit.
+func TestFloodOfKeys(t *testing.T) {
+	const most = 1600
+	for _, frozen := range []bool{false, true} {
+		r := newRig(t, Config{MaxKeys: most})
+		r.warm = !frozen
+		other := quota.LimitName{Namespace: "m", Limit: "other"}
+		r.limits(limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard), limit(other, 20, quota.Hard))
+		flooded, asked, passed := 0, 0, 0
+		for round := range 30 {
+			for range most { // as many new keys in each round as the table has room for
+				flooded++
+				if d := r.check(softName, strconv.Itoa(flooded), 1); r.Len() >= most-most/16 {
+					asked++
+					if d.Allowed {
+						passed++
+					}
+				}
+			}
+			for _, n := range []quota.LimitName{hardName, other} { // new callers of theirs
+				key := "caller" + strconv.Itoa(round)
+				r.check(n, key, 1)
+				if b := r.bucketOf(n, key); b == nil {
+					t.Fatalf("round %d: %v is not followed; the table has %d of %d keys", round, n, r.Len(), most)
+				}
+			}
+			if n := r.Len(); n > most {
+				t.Fatalf("%d keys; at most %d", n, most)
+			}
+			for range 3 {
+				for _, rep := range r.Collect(r.now) {
+					g := quota.Grant{Range: rep.Range, Term: rep.Term, From: "a", To: "a", At: r.now, Incarnation: 1}
+					for _, e := range rep.Entries {
+						g.Entries = append(g.Entries, quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Ack: rep.Seq, Level: 20 * tokens, Saved: e.Used + e.Overdrawn, Closed: e.Final, Lease: 3 * time.Second})
+					}
+					r.Apply(r.now, g)
+				}
+				r.now = r.now.Add(100 * time.Millisecond)
+			}
+			r.Sweep(r.now)
+		}
+		// What a bucket of 20 and 10/s yields in 9 s, to those that share it, and a few as room is made.
+		if asked < 20*most || passed > 200 {
+			t.Errorf("frozen %v: of %d new keys beyond the table %d passed", frozen, asked, passed)
+		}
+	}
+}
+
+// bucketOf returns what is followed of a key, nil if nothing is.
+func (r *rig) bucketOf(n quota.LimitName, key string) *bucket {
+	s := r.table.find(n)
+	return r.table.known(s, key)
+}

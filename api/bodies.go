@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/internal/share"
+)
+
+// Limits of HTTP request bodies in memory, in bytes per node.
+const (
+	maxStrangerBody = 32 << 10 // per call without a credential
+	strangersBytes  = 8 << 20  // all calls without a credential
+	strangerBytes   = 1 << 20  // calls without a credential, per address
+	callersBytes    = 256 << 20
+	callerBytes     = 64 << 20 // per identity; per address if identities are unknown
+	baseBytes       = 4 << 10  // minimum charge of a call with a body
+)
+
+// bodies bounds the memory of request bodies that are being received.
+type bodies struct{ strangers, callers *share.Pool }
+
+func newBodies() *bodies {
+	return &bodies{strangers: share.New(strangersBytes, strangerBytes), callers: share.New(callersBytes, callerBytes)}
+}
+
+// counts reports whether a body is charged to the pools. Small bodies of authenticated callers are
+// not: the number of connections bounds them.
+func (b *bodies) counts(req *http.Request, stranger bool) bool {
+	n := req.ContentLength
+	return n != 0 && (stranger || n < 0 || n > maxCheckBody)
+}
+
+// hold charges the body of a request to its owner until release is called.
+func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, stranger bool) (release func()) {
+	body := &heldBody{ReadCloser: req.Body, pool: b.callers, owner: owner}
+	if stranger {
+		body.pool = b.strangers
+		body.ReadCloser = http.MaxBytesReader(w, req.Body, maxStrangerBody)
+	}
+	body.take(baseBytes)
+	req.Body = body
+	return body.release
+}
+
+// heldBody charges its bytes to a pool as they are read. release gives them back.
+type heldBody struct {
+	io.ReadCloser
+	pool  *share.Pool
+	owner string
+	read  int64
+	held  int64
+	full  *fault // the pool was full; later reads return it
+}
+
+func (b *heldBody) take(n int64) {
+	if full := b.pool.Take(b.owner, n); full != share.NotFull {
+		b.full = tooManyBodies(b.owner, full)
+		return
+	}
+	b.held += n
+}
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	if b.full != nil {
+		return 0, b.full
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if more := b.read - b.held; more > 0 {
+		b.take(more)
+	}
+	if b.full != nil {
+		return 0, b.full
+	}
+	return n, err
+}
+
+func (b *heldBody) release() { b.pool.Give(b.owner, b.held) }
+
+func tooManyBodies(owner string, full share.Full) *fault {
+	f := &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MUCH_UNDER_WAY", retry: time.Second}
+	f.detail = "this node is reading as many bytes of requests as it may; try again in a second"
+	if full == share.Each {
+		f.detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
+	}
+	return f
+}
+
+// ownerOf returns the owner that calls from an address without a proven identity count for: the
+// address, or its network for IPv6, where callers can choose the rest of the address.
+func ownerOf(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return "address:" + networkOf(ip).String()
+	}
+	return "address:" + address
+}
+
+// ownerOfCall returns the owner of a gRPC call and its connection.
+func ownerOfCall(ctx context.Context) (owner, connection string) {
+	addr := peerAddr(ctx)
+	if addr == nil {
+		return "address:", ""
+	}
+	return ownerOf(host(addr.String())), addr.String()
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/share"
+)
+
+// maxEventRoom bounds the buffered events of all watchers of a node: eight of the largest
+// buffers, or 512 of the usual ones.
+const maxEventRoom = 8 * maxEventBuffer
+
+// usualEventRoom is the minimum charge of an event watcher, in events.
+const usualEventRoom = 1024
+
+// newWatchers returns a pool of total. With authentication on, one caller may take at most a quarter.
+func newWatchers(total int64, guard *auth.Guard) *share.Pool {
+	if guard == nil {
+		return share.New(total, total)
+	}
+	return share.New(total, total/4)
+}
+
+// takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
+func takeShare(ctx context.Context, pool *share.Pool, n int64, what string) (stop func(), f *fault) {
+	owner := ""
+	if v := visitOf(ctx); v != nil {
+		owner = v.owner()
+	}
+	full := pool.Take(owner, n)
+	if full == share.NotFull {
+		return func() { pool.Give(owner, n) }, nil
+	}
+	f = &fault{
+		code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_WATCHERS", retry: time.Second,
+		detail: fmt.Sprintf("this node has as many %s as it may; watch another node, or ask now and then", what),
+	}
+	if full == share.Each && owner != "" {
+		f.detail = fmt.Sprintf("this node has as many %s of %s as one caller may have; end some, or watch another node", what, owner)
+	}
+	return nil, f
+}

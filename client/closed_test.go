@@ -1,0 +1,73 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestFailClosed: with WithFailClosed nothing passes that nobody can decide: before a node has told its limits, for a
+// limit that does not exist, for names that cannot be, and after Close. A default that fits counts.
+func TestFailClosed(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			opts := []Option{WithDefaults(Default{Namespace: "own", Rate: "1/s", Burst: 1})}
+			if closed {
+				opts = append(opts, WithFailClosed())
+			}
+			nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "10/s", 10, quota.Hard))
+			nodes.node("n1").set(false)
+			c := attachTo(t, nodes, opts...)
+			passes := func(what, namespace, limit, key string, want bool) {
+				t.Helper()
+				if got := c.Bucket(namespace, limit, key).Allow(); got != want {
+					t.Errorf("closed %v, %s: %v", closed, what, got)
+				}
+			}
+			passes("before a node answers", "web", "known", "k", !closed)
+			passes("names that cannot be", "web", "no such name", "k", !closed)
+			passes("a default", "own", "any", "k", true)
+			res, err := c.Allow(t.Context(), "web", "known", "k", 1)
+			if err != nil || res.Allowed == closed {
+				t.Errorf("closed %v, Allow before a node answers: %+v, %v", closed, res, err)
+			}
+			if closed && (res.Why != WhyCutOff || res.Mode != ModeFallback || res.RetryAfter <= 0) {
+				t.Errorf("refused as %+v; want cut_off, in mode fallback, again in a while", res)
+			}
+			nodes.node("n1").set(true)
+			<-c.Ready()
+			passes("a limit that is known", "web", "known", "k", true)
+			passes("a limit that does not exist", "web", "knwon", "k", !closed)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			passes("after Close", "web", "known", "k", !closed)
+		})
+	}
+}
+
+// TestEndedContext: a check whose context has ended charges nothing, and says why.
+func TestEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newCluster(t, []string{"n1"}, bucketLimit("known", "1/h", 1, quota.Hard))
+		c := attachTo(t, nodes)
+		defer c.Close()
+		<-c.Ready()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.Allow(over, "web", "known", "k", 1)
+		_, batch := c.AllowBatch(over, []Check{{Namespace: "web", Limit: "known", Key: "k"}})
+		_, all := c.AllowAll(over, []Check{{Namespace: "web", Limit: "known", Key: "k"}})
+		for what, err := range map[string]error{"Allow": err, "AllowBatch": batch, "AllowAll": all} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v; want %v", what, err, context.Canceled)
+			}
+		}
+		if res, err := c.Allow(t.Context(), "web", "known", "k", 1); err != nil || !res.Allowed {
+			t.Errorf("the only token was taken: %+v, %v", res, err)
+		}
+	})
+}

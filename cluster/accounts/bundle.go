@@ -1,0 +1,211 @@
+package accounts
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/account"
+)
+
+// bundles are calls on several ranges that wait in line at this node for the same accounts. The first
+// one waits for all of them, and they are committed as one transaction: contended calls then are not
+// bound by two commits for each.
+type bundles struct {
+	mu sync.Mutex
+	of map[string]*bundle // that take further calls, by accounts
+}
+
+// bundle is the calls of one transaction.
+type bundle struct {
+	accounts   string
+	calls      []*call
+	ops, bytes int
+}
+
+// Bounds of a bundle.
+const (
+	maxBundle      = 64
+	maxBundleBytes = maxBatchBytes / 4
+)
+
+// call is one call on several ranges. What follows done is set once that is closed.
+type call struct {
+	parts  []part
+	until  time.Time // its deadline
+	bundle *bundle
+
+	done  chan struct{}
+	out   account.Outcome
+	err   error
+	alone bool // as of bundled
+}
+
+// join adds a call to the bundle that waits for the same accounts. first says that there is none with
+// room: the call begins one, and is the one to start it.
+func (g *bundles) join(c *call) (first bool) {
+	ops, bytes := 0, 0
+	for i := range c.parts {
+		ops += len(c.parts[i].request.Ops)
+		bytes += sizeOf(&account.Command{Apply: &c.parts[i].request})
+	}
+	key := accountsOf(c.parts)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	with := g.of[key]
+	if with == nil || len(with.calls) >= maxBundle || with.ops+ops > account.MaxOps || with.bytes+bytes > maxBundleBytes || with.has(&c.parts[0].request) {
+		with = &bundle{accounts: key}
+		if g.of == nil {
+			g.of = map[string]*bundle{}
+		}
+		g.of[key] = with
+		first = true
+	}
+	with.calls, with.ops, with.bytes = append(with.calls, c), with.ops+ops, with.bytes+bytes
+	c.bundle = with
+	return first
+}
+
+// has says whether a call of the bundle has the request's id.
+func (g *bundle) has(r *account.Request) bool {
+	return r.ID != "" && slices.ContainsFunc(g.calls, func(c *call) bool {
+		other := &c.parts[0].request
+		return other.ID == r.ID && other.By == r.By
+	})
+}
+
+// accountsOf names the accounts of all parts, whatever their order.
+func accountsOf(parts []part) string {
+	var ids []account.ID
+	for i := range parts {
+		ids = append(ids, parts[i].accounts()...)
+	}
+	slices.SortFunc(ids, account.ID.Compare)
+	var name []byte
+	for _, id := range slices.Compact(ids) {
+		for _, atom := range []string{id.App, id.Realm, id.Identity, id.Namespace, id.Name, id.Resource} {
+			name = append(binary.AppendUvarint(name, uint64(len(atom))), atom...)
+		}
+	}
+	return string(name)
+}
+
+// start returns the calls of the bundle that c has begun; no further ones join it.
+func (g *bundles) start(c *call) []*call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.of[c.bundle.accounts] == c.bundle {
+		delete(g.of, c.bundle.accounts)
+	}
+	calls := c.bundle.calls
+	c.bundle.calls = nil
+	return calls
+}
+
+// leave takes a call out of its bundle; false if that has been started.
+func (g *bundles) leave(c *call) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := slices.Index(c.bundle.calls, c)
+	if at < 0 {
+		return false
+	}
+	c.bundle.calls = slices.Delete(c.bundle.calls, at, at+1)
+	return true
+}
+
+// await waits until the call's bundle is done.
+func (g *bundles) await(ctx context.Context, c *call) (out account.Outcome, alone bool, err error) {
+	select {
+	case <-c.done:
+		return c.out, c.alone, c.err
+	case <-ctx.Done():
+	}
+	if g.leave(c) {
+		return out, false, givenUp(fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx)), false)
+	}
+	return out, false, givenUp(fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx)), true)
+}
+
+// bundled carries a call out with those that wait for the same accounts. alone says that it is to be
+// made by itself, and nothing was done.
+func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcome, alone bool, err error) {
+	until, _ := ctx.Deadline()
+	c := &call{parts: parts, until: until, done: make(chan struct{})}
+	if !s.bundles.join(c) {
+		return s.bundles.await(ctx, c)
+	}
+	leave := s.lines.enter(ctx, parts)
+	w := s.ready(ctx, parts)
+	calls := s.bundles.start(c)
+	if len(calls) > 1 && ctx.Err() == nil {
+		together := func() {
+			defer leave()
+			s.together(w, calls)
+		}
+		if s.spawn(together) {
+			return s.bundles.await(ctx, c)
+		}
+	}
+	for _, other := range calls[1:] { // this one is about to fail; they need not
+		other.alone = true
+		close(other.done)
+	}
+	defer leave()
+	out, err = s.carry(ctx, w, parts)
+	return out, false, err
+}
+
+// together commits calls as one transaction. What cannot be committed so is left to each of them, and
+// for a while no calls on these accounts are joined.
+func (s *Service) together(w *attempts, calls []*call) {
+	until := calls[0].until
+	for _, c := range calls[1:] {
+		if c.until.After(until) {
+			until = c.until
+		}
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, until)
+	defer cancel()
+	parts := joined(calls)
+	out, err := s.carry(ctx, w, parts)
+	alone := err == nil && out.Code != account.Done
+	if alone {
+		s.apart.note(parts)
+	}
+	for k, c := range calls {
+		c.err, c.alone = err, alone
+		if err == nil && !alone {
+			c.out = account.Outcome{Code: account.Done, Results: answer(parts, k), At: out.At}
+		}
+		close(c.done)
+	}
+}
+
+// joined is the parts of all calls, which are on the same ranges.
+func joined(calls []*call) []part {
+	parts := slices.Clone(calls[0].parts)
+	for i := range parts {
+		for _, c := range calls[1:] {
+			at := slices.IndexFunc(c.parts, func(p part) bool { return p.id == parts[i].id })
+			parts[i].more = append(parts[i].more, c.parts[at].request)
+		}
+	}
+	return parts
+}
+
+// answer is the results of one of the calls that the parts are of.
+func answer(parts []part, call int) []account.Result {
+	single := slices.Clone(parts)
+	for i := range single {
+		p := &single[i]
+		for k := range call {
+			p.out.Results = p.out.Results[min(len(p.at(k).Ops), len(p.out.Results)):]
+		}
+		p.request = *parts[i].at(call)
+	}
+	return merged(single)
+}

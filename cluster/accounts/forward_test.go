@@ -1,0 +1,134 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// follower is a node without replicas: it passes all on to n1, which is another world.
+type follower struct {
+	world
+	call func(c *peerv1.Call) (*peerv1.Call, error)
+}
+
+func (f *follower) Group(quota.RangeID) Group         { return nil }
+func (f *follower) Leader(quota.RangeID) quota.NodeID { return "n1" }
+func (f *follower) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return f.call(c)
+}
+
+// TestAnswerLost has a leader carry out what it is passed, and its answer come to grief on the
+// way: nobody is told that nothing was done, and nothing is done twice.
+func TestAnswerLost(t *testing.T) {
+	for name, fault := range map[string]error{
+		"answer cannot be sent": &wire.RemoteError{Peer: "n1", Text: "frame too large: 17000000 bytes"},
+		"connection lost":       wire.ErrLost,
+		"too late":              context.DeadlineExceeded,
+	} {
+		for _, id := range []string{"", "r1"} {
+			t.Run(fmt.Sprintf("%s, id %q", name, id), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					calls := 0
+					f := &follower{call: func(c *peerv1.Call) (*peerv1.Call, error) {
+						calls++
+						if out := w.Handle(c); calls > 2 {
+							return out, nil
+						}
+						return nil, fault
+					}}
+					f.Service = New(Config{Self: "n2", Ranges: 1, Node: f})
+					t.Cleanup(f.Close)
+					ops := add("x")
+					if out, err := w.ApplyOps(t.Context(), "me", "", 0, ops); err != nil || out.Code != account.Done {
+						t.Fatalf("%+v, %v", out, err)
+					}
+					ops[0].RelativeTo = account.Balance
+					out, err := f.ApplyOps(t.Context(), "me", id, 0, ops)
+					var u *UnavailableError
+					switch {
+					case id == "" && (!errors.As(err, &u) || !u.Unknown):
+						t.Errorf("without an id: %+v, %v; want that the outcome is not known", out, err)
+					case id != "" && (err != nil || out.Code != account.Repeated):
+						t.Errorf("with an id: %+v, %v; want the answer to the first try", out, err)
+					}
+					if got := w.replica.View().Get(w.Now(), ops[0].Account).Balance; got != 2 {
+						t.Errorf("the balance is %d, want 2: one call that adds 1 to 1", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestLargeAnswers passes on calls whose answers are many times as large as they are, since the
+// accounts have policies with long names: each answer fits into a frame, and all are carried out.
+func TestLargeAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.rule = &account.Policy{Limit: account.Most}
+		largest, messages, hold := 0, 0, make(chan struct{})
+		f := &follower{}
+		f.rule = w.rule
+		f.call = func(c *peerv1.Call) (*peerv1.Call, error) {
+			<-hold
+			out := w.Handle(c)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			messages++
+			largest = max(largest, proto.Size(out))
+			return out, nil
+		}
+		f.Service = New(Config{Self: "n2", Ranges: 1, Node: f})
+		t.Cleanup(f.Close)
+		long := func(first string) string { return first + strings.Repeat("x", account.MaxAtom-1) }
+		one := add("x")
+		one[0].Policy = &account.PolicyRef{
+			Config: account.ConfigID{App: long("a"), Realm: long("r"), Version: "#" + long("v")[1:]},
+			Key:    account.PolicyKey{Namespace: long("n"), Name: long("m"), Resource: "u"},
+		}
+		one[0].Delta = 0
+		if out, err := w.ApplyOps(t.Context(), "me", "", 0, one); err != nil || out.Code != account.Done {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		ops := make([]account.Op, account.MaxOps)
+		for i := range ops {
+			ops[i] = account.Op{Account: one[0].Account, RelativeTo: account.Balance, Delta: 1}
+		}
+		const calls = 30
+		done := make(chan error, calls)
+		for range calls {
+			go func() {
+				out, err := f.ApplyOps(t.Context(), "me", "", 0, ops)
+				if err == nil && out.Code != account.Done {
+					err = fmt.Errorf("code %v", out.Code)
+				}
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		close(hold)
+		for range calls {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if largest > wire.MaxFrame-1024 || messages == calls {
+			t.Errorf("%d calls in %d messages; the largest answer has %d bytes, and a frame at most %d", calls, messages, largest, wire.MaxFrame)
+		}
+		if got := w.replica.View().Get(w.Now(), one[0].Account).Balance; got != calls*account.MaxOps {
+			t.Errorf("the balance is %d, want %d", got, calls*account.MaxOps)
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// turns are the lines for the accounts of the ranges that this node leads, in which calls of all nodes
+// stand. A transaction begins nothing at accounts where it is the turn of another. They are in memory
+// only and decide nothing: what holds an account is in the range's log. When they are lost with
+// their node, transactions meet each other at the accounts.
+type turns struct {
+	lines lines
+
+	mu    sync.Mutex
+	given map[turnName]*turn
+}
+
+// turnName is a call at a range.
+type turnName struct {
+	r  quota.RangeID
+	tx account.TxID
+}
+
+// turn is a call in line, or whose turn it is.
+type turn struct {
+	cancel context.CancelFunc // ends the wait
+	leave  func()             // nil while it waits
+	ids    []account.ID
+	over   bool
+}
+
+// turnLimit ends a turn: the node that has taken it may have died. Longer ones do no harm.
+const turnLimit = 3 * time.Second
+
+// take waits until it is a call's turn at all of the accounts. It returns false when ctx ends first,
+// when the call has left, and when a bound of the lines is reached.
+func (t *turns) take(ctx context.Context, name turnName, ids []account.ID) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	mine := &turn{cancel: cancel, ids: ids}
+	t.mu.Lock()
+	if t.given[name] != nil { // the message was doubled
+		t.mu.Unlock()
+		return false
+	}
+	if t.given == nil {
+		t.given = map[turnName]*turn{}
+	}
+	t.given[name] = mine
+	t.mu.Unlock()
+	leave, all := t.lines.enterAll(ctx, ids)
+	t.mu.Lock()
+	if !all || mine.over {
+		delete(t.given, name)
+		t.mu.Unlock()
+		leave()
+		return false
+	}
+	mine.leave = leave
+	t.mu.Unlock()
+	time.AfterFunc(turnLimit, func() { t.endOf(name, mine) })
+	return true
+}
+
+// end ends a turn, or the wait for it, if there is one.
+func (t *turns) end(name turnName) { t.endOf(name, nil) }
+
+// endOf is end; if only is given, of that turn only.
+func (t *turns) endOf(name turnName, only *turn) {
+	t.mu.Lock()
+	mine := t.given[name]
+	if mine == nil || only != nil && mine != only {
+		t.mu.Unlock()
+		return
+	}
+	if mine.leave == nil { // take sees it
+		mine.over = true
+		t.mu.Unlock()
+		mine.cancel()
+		return
+	}
+	delete(t.given, name)
+	t.mu.Unlock()
+	mine.leave()
+}
+
+// bars says whether it is the turn of others at an account that a command would hold. Commands that
+// hold none may go on at any time.
+func (t *turns) bars(r quota.RangeID, c *account.Command) bool {
+	var tx account.TxID
+	var request *account.Request
+	switch {
+	case c.Begin != nil:
+		tx, request = c.Begin.Tx, &c.Begin.Part
+	case c.Prepare != nil:
+		tx, request = c.Prepare.Tx.ID, &c.Prepare.Part
+	default:
+		return false
+	}
+	t.mu.Lock()
+	mine := t.given[turnName{r, tx}]
+	has := mine != nil && mine.leave != nil
+	t.mu.Unlock()
+	if has {
+		return false
+	}
+	return slices.ContainsFunc(request.Ops, func(o account.Op) bool { return t.lines.busy(o.Account) })
+}
+
+// endWith ends the turns of transactions that commands bring to their end at a range: the next ones may
+// come, and will stand behind them in the log.
+func (t *turns) endWith(r quota.RangeID, batch []*pending) {
+	for _, p := range batch {
+		switch {
+		case p.cmd.Decide != nil:
+			t.end(turnName{r, p.cmd.Decide.Tx})
+		case p.cmd.Finish != nil:
+			t.end(turnName{r, p.cmd.Finish.Tx})
+		}
+	}
+}
+
+// newTx returns a name that nobody else uses.
+func newTx() (id account.TxID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// takeTurns waits until it is the call's turn at the accounts of all parts. It asks one range after the
+// other, in one order for all calls, so that no two wait for each other. false: it is not, and the
+// call goes on without.
+func (s *Service) takeTurns(ctx context.Context, tx account.TxID, parts []part) bool {
+	all := true
+	for _, r := range ranges(parts) {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.id == r })
+		all = s.takeTurn(ctx, tx, &parts[i]) && all
+	}
+	return all
+}
+
+func (s *Service) takeTurn(ctx context.Context, tx account.TxID, p *part) bool {
+	leader := s.leader(p.id)
+	if leader == s.cfg.Self {
+		return s.turns.take(ctx, turnName{p.id, tx}, p.accounts())
+	}
+	if leader == "" {
+		return false
+	}
+	wait := callLimit
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end))
+	}
+	msg := &peerv1.CallTurn{Range: uint32(p.id), Tx: tx[:], WaitMillis: uint32(max(wait, 0).Milliseconds())}
+	for _, id := range p.accounts() {
+		msg.Accounts = append(msg.Accounts, encodeID(id))
+	}
+	a, err := s.node.Call(ctx, leader, &peerv1.Call{Body: &peerv1.Call_Turn{Turn: msg}})
+	return err == nil && a.GetTurnResult().GetTaken()
+}
+
+// leaveTurns ends the turns of a call, or its waits for them, at the parts that match says.
+func (s *Service) leaveTurns(tx account.TxID, parts []part, match func(p *part) bool) {
+	for i := range parts {
+		p := &parts[i]
+		if !match(p) {
+			continue
+		}
+		leader := s.leader(p.id)
+		if leader == s.cfg.Self {
+			s.turns.end(turnName{p.id, tx})
+			continue
+		}
+		if leader == "" {
+			continue
+		}
+		msg := &peerv1.Call{Body: &peerv1.Call_Turn{Turn: &peerv1.CallTurn{Range: uint32(p.id), Tx: tx[:], Leave: true}}}
+		s.spawn(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
+			defer cancel()
+			_, _ = s.node.Call(ctx, leader, msg) // if it is lost the turn ends by itself
+		})
+	}
+}
+
+// turnFor has a call of another node stand in line.
+func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
+	out := &peerv1.CallTurnResult{}
+	r := quota.RangeID(c.GetRange())
+	if len(c.GetTx()) != len(account.TxID{}) || int(r) >= s.cfg.Ranges || len(c.GetAccounts()) > account.MaxOps {
+		return out
+	}
+	name := turnName{r, account.TxID(c.GetTx())}
+	if c.GetLeave() {
+		s.turns.end(name)
+		return out
+	}
+	if s.leader(r) != s.cfg.Self {
+		return out
+	}
+	ids := make([]account.ID, len(c.GetAccounts()))
+	for i, a := range c.GetAccounts() {
+		ids[i] = decodeID(a)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, min(time.Duration(c.GetWaitMillis())*time.Millisecond, callLimit))
+	defer cancel()
+	out.Taken = s.turns.take(ctx, name, ids)
+	return out
+}
+
+// hot are accounts at which transactions of this node have lately met others: the next ones stand in line
+// at once. Two accounts may share a place: then one stands in line needlessly.
+type hot struct{ until [1024]atomic.Int64 } // in nanoseconds since the epoch
+
+// hotLimit is how long it is remembered.
+const hotLimit = 2 * time.Second
+
+var hotSeed = maphash.MakeSeed()
+
+func (h *hot) place(id account.ID) *atomic.Int64 {
+	return &h.until[maphash.Comparable(hotSeed, id)%uint64(len(h.until))]
+}
+
+func (h *hot) note(parts []part) {
+	until := time.Now().Add(hotLimit).UnixNano()
+	for i := range parts {
+		for j := range parts[i].request.Ops {
+			h.place(parts[i].request.Ops[j].Account).Store(until)
+		}
+	}
+}
+
+func (h *hot) any(parts []part) bool {
+	now := time.Now().UnixNano()
+	for i := range parts {
+		for j := range parts[i].request.Ops {
+			if h.place(parts[i].request.Ops[j].Account).Load() > now {
+				return true
+			}
+		}
+	}
+	return false
+}

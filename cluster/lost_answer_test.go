@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// loseAnswer makes a call at one node that another carries out, and loses the answer: the
+// connection ends between carriedOut and what is done meanwhile.
+func (c *trio) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
+	c.t.Helper()
+	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) wire.Fault {
+		return wire.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
+	})
+	out := make(chan error, 1)
+	go func() { out <- call(c.t.Context()) }()
+	c.eventually(patience, "the call is carried out", carriedOut)
+	meanwhile()
+	from.net.SetFault(func(peer quota.NodeID, _ peerv1.Lane) wire.Fault { return wire.Fault{Cut: peer == to.cfg.Self} })
+	to.net.SetFault(nil)
+	from.net.SetFault(nil)
+	return <-out
+}
+
+// metaCallers returns a node that does not lead the meta group and the one that does, once both know the membership.
+func (c *trio) metaCallers() (other, lead *Node) {
+	c.t.Helper()
+	c.eventually(patience, "the cluster has a membership", func() error {
+		other = c.others()[0]
+		lead = c.nodes[other.routes.metaLeader()]
+		if lead == nil || !lead.meta.members.Load().Seeded() {
+			return errors.New("none yet")
+		}
+		return other.awaitMembership(c.t.Context(), "the test")
+	})
+	return other, lead
+}
+
+// TestResetIsMadeOnce: a reset whose answer was lost is repeated, and what was used since the
+// first try stays used. A leader that does not know of the first try leaves the key alone.
+func TestResetIsMadeOnce(t *testing.T) {
+	c := newTrio(t, 2)
+	l := limit("l", 20, quota.Soft)
+	c.apply(l)
+	n1, n2 := c.nodes["n1"], c.nodes["n2"]
+	k := c.keyLedBy(l.LimitName, "n1", "k")
+	use(t, n1, k, 15)
+	c.awaitRemaining(k, 5)
+	full := func() error {
+		lines, err := n1.Key(t.Context(), k)
+		if err == nil && lines[0].Remaining != 20 {
+			err = errors.New("not reset")
+		}
+		return err
+	}
+	err := c.loseAnswer(n2, n1, func(ctx context.Context) error { return n2.ResetKey(ctx, k) }, full, func() {
+		use(t, c.nodes["n3"], k, 12)
+		c.awaitRemaining(k, 8)
+	})
+	if unknown := (*UnknownError)(nil); err != nil && !errors.As(err, &unknown) {
+		t.Errorf("the reset: %v", err)
+	}
+	for range 2 { // twice: what is right too early may become wrong
+		c.awaitRemaining(k, 8)
+		time.Sleep(3 * n2.cfg.Sync)
+	}
+	res := n1.ownCounters(&peerv1.CallKeys{
+		Reset_: true, RequestId: make([]byte, len(resetID{})), Repeated: true,
+		Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key}},
+	})
+	if !res.Unknown || len(res.Keys[0]) != 0 {
+		t.Errorf("a repetition of a reset that this leader has not made: %v", res)
+	}
+	c.awaitRemaining(k, 8)
+}
+
+// TestJoinTokenIsMadeOnce: a call for a join token whose answer was lost is repeated, and makes no
+// second one. The token that it answers with is the one that there is.
+func TestJoinTokenIsMadeOnce(t *testing.T) {
+	c := newTrio(t, 2)
+	other, lead := c.metaCallers()
+	tokens := func() []*quoratev1.JoinToken { return lead.listTokens().Tokens }
+	var res proto.Message
+	call := func(ctx context.Context) (err error) {
+		res, err = other.ChangeCluster(ctx, "me", &quoratev1.CreateJoinTokenRequest{})
+		return err
+	}
+	made := func() error {
+		if len(tokens()) == 0 {
+			return errors.New("no token yet")
+		}
+		return nil
+	}
+	if err := c.loseAnswer(other, lead, call, made, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if list := tokens(); len(list) != 1 || list[0].Id != res.(*quoratev1.CreateJoinTokenResponse).Info.Id {
+		t.Errorf("there are %d tokens: %v; the answer is of %v", len(list), list, res)
+	}
+	id := tokens()[0].Id
+	revoke := func(ctx context.Context) error {
+		_, err := other.ChangeCluster(ctx, "me", &quoratev1.RevokeJoinTokenRequest{Id: id})
+		return err
+	}
+	gone := func() error {
+		if len(tokens()) > 0 {
+			return errors.New("it is there")
+		}
+		return nil
+	}
+	if err := c.loseAnswer(other, lead, revoke, gone, func() {}); err != nil {
+		t.Errorf("revoked: %v", err)
+	}
+	if err := revoke(t.Context()); err == nil {
+		t.Error("revoked again by another call: no error")
+	}
+}
+
+// TestRotationIsNotRepeated: a step of a rotation whose answer was lost is not repeated, which could be
+// the next step: clients that do not trust the next authority yet would be locked out.
+func TestRotationIsNotRepeated(t *testing.T) {
+	ca, err := pki.NewCA("test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newTrio(t, 2, func(cfg *Config) { cfg.Authority = &pair })
+	other, lead := c.metaCallers()
+	rotate := func(ctx context.Context) error {
+		_, err := other.ChangeCluster(ctx, "me", &quoratev1.RotateAuthorityRequest{})
+		return err
+	}
+	begun := func() error {
+		if len(lead.meta.members.Load().Authority().GetNextCertificate()) == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	}
+	err = c.loseAnswer(other, lead, rotate, begun, func() {})
+	if unknown := (*UnknownError)(nil); !errors.As(err, &unknown) {
+		t.Errorf("the rotation: %v; want an UnknownError", err)
+	}
+}

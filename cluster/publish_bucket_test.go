@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestEventsOfTemplates: events of a bucket that was made from a template have its name, and a
+// call that is refused for want of room for its bucket is told as refused.
+func TestEventsOfTemplates(t *testing.T) {
+	c := newTrio(t, 1)
+	l := limit(quota.Template, 10, quota.Soft)
+	l.MaxKeys = 2
+	c.apply(l)
+	n := c.running()[0]
+	events, _, stop := n.Watch(quota.EventFilter{Namespace: "test"}, 0)
+	defer stop()
+	next := func(kind quota.EventKind, bucket string) {
+		t.Helper()
+		select {
+		case e := <-events:
+			if e.Kind != kind || e.Bucket() != bucket || e.Limit.Limit != quota.Template || !e.Dynamic {
+				t.Errorf("%v of %q, decided by %v, dynamic %v; want %v of %q", e.Kind, e.Bucket(), e.Limit, e.Dynamic, kind, bucket)
+			}
+		case <-time.After(patience):
+			t.Fatalf("no event; want %v of %q", kind, bucket)
+		}
+	}
+	ask := func(k quota.Key, needs bool) bool {
+		var out [1]quota.Decision
+		return n.Decide([]quota.Request{{Key: k, Cost: 1, MaxWait: quota.LimitsWait, NeedsBucket: needs}}, out[:])
+	}
+	for _, b := range []struct {
+		key  quota.Key
+		name string
+	}{
+		{key("test", "bob", quota.WholeKey), "bob"},
+		{key("test", quota.Template, "/10.0.0.0/8/*"), "10.0.0.0/8"},
+	} {
+		if !ask(b.key, true) {
+			t.Errorf("%v is refused", b.key)
+		}
+		next(quota.EventCreated, b.name)
+		next(quota.EventServed, b.name)
+	}
+	if ask(key("test", "eve", quota.WholeKey), true) {
+		t.Error("a third of two buckets")
+	}
+	next(quota.EventRefused, "eve")
+	if !ask(key("test", "eve", quota.WholeKey), false) {
+		t.Error("a soft limit refuses who needs no bucket")
+	}
+	next(quota.EventServed, "eve")
+}

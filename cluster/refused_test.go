@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// proxy stands for what may be before a node: a sidecar, a port forwarder, a firewall.
+type proxy struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func proxyTo(t *testing.T, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, in, out)
+			p.mu.Unlock()
+			pass := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				_, _ = to.Close(), from.Close()
+			}
+			wg.Go(func() { pass(out, in) })
+			wg.Go(func() { pass(in, out) })
+		}
+	})
+	t.Cleanup(func() { p.end(); wg.Wait() })
+	return p
+}
+
+// end ends the proxy: its connections are reset, and new ones are refused.
+func (p *proxy) end() {
+	_ = p.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// TestRefusedNodeKeepsItsRate: a proxy before a living node ends, so connections to it are refused.
+// The node spends what it was granted, so nobody else may be given it: a hard limit holds.
+func TestRefusedNodeKeepsItsRate(t *testing.T) {
+	testspeed.Full(t)
+	c, listeners := bookTrio(t, 16)
+	p := proxyTo(t, c.addrs["n3"])
+	c.addrs["n3"] = p.Addr().String()
+	for _, id := range c.ids() {
+		c.start(id, listeners[id])
+	}
+	c.awaitReady(3 * time.Minute)
+	const rate, burst = 500, 100
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "test", Limit: "h"}, Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: burst, Ceiling: quota.Hard}
+	c.apply(l)
+	k := quota.Key{LimitName: l.LimitName, Key: "a"}
+	for i := 'b'; c.leaderOf(k) == "n3"; i++ {
+		k.Key = string(i)
+	}
+	var mu sync.Mutex
+	var admitted []time.Duration
+	var wg sync.WaitGroup
+	stop, began := make(chan struct{}), time.Now()
+	for _, n := range c.running() {
+		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+
+				if at := time.Since(began); n.Check(k, 1).Allowed {
+					mu.Lock()
+					admitted = append(admitted, at)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	c.eventually(patience, "all nodes admit by their grants", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(admitted); n < burst+2*rate {
+			return fmt.Errorf("%d admitted", n)
+		}
+		return nil
+	})
+	p.end()
+	time.Sleep(4 * time.Second) // load: who is given the rate of the refused node spends it in this time
+	close(stop)
+	wg.Wait()
+	slices.Sort(admitted)
+	level, least, last := float64(burst), 0.0, time.Duration(0)
+	for _, at := range admitted {
+		level = min(burst, level+rate*(at-last).Seconds()) - 1
+		last, least = at, min(least, level)
+	}
+	t.Logf("%d admitted, at most %.1f tokens beyond the limit", len(admitted), -least)
+	if -least > 25 { // moments are some milliseconds beside those of the decisions
+		t.Errorf("a hard %d/s, burst %d was exceeded by %.0f tokens", rate, burst, -least)
+	}
+}

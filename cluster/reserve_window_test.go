@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// TestReserveInAnEndedWindow: what was reserved in a window that has ended comes back in no later
+// one, when it is settled or when nobody does; in the window itself, and in a tier that is a
+// bucket, it does.
+func TestReserveInAnEndedWindow(t *testing.T) {
+	testspeed.Full(t)
+	c := newTrio(t, 2)
+	const per, n = 6 * time.Second, 20
+	l := quota.Limit{
+		LimitName: quota.LimitName{Namespace: "test", Limit: "w"}, Kind: quota.FixedWindow, Burst: n,
+		Rate: quota.Rate{Tokens: n, Per: per}, Ceiling: quota.Hard,
+	}
+	two := l
+	two.Limit = "two"
+	two.More = []quota.Tier{{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 2 * n}}
+	c.apply(l, two)
+	nodes := c.running()
+	now := func() time.Duration { return time.Duration(nodes[0].clock.now()) }
+	next := func() { time.Sleep(per - now()%per + 300*time.Millisecond) } // windows end by the nodes' wall clocks
+	reserve := func(ttl time.Duration, k quota.Key) (r quota.Reservation) {
+		t.Helper()
+		for end := time.Now().Add(per / 4); ; time.Sleep(10 * time.Millisecond) {
+			if r, ok := c.reserve(nodes[0], ttl, n, k); ok {
+				return r
+			} else if time.Now().After(end) {
+				t.Fatalf("%v is not reserved", k)
+			}
+		}
+	}
+	settle := func(r quota.Reservation) {
+		t.Helper()
+		if err := nodes[1].Settle(t.Context(), r.Handle, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled, expired, same, tiers := key("test", "w", "settled"), key("test", "w", "expired"), key("test", "w", "same"), key("test", "two", "k")
+	admitted := map[quota.Key]int{}
+	take := func(long time.Duration) { // load, a round every 5 ms
+		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			for _, m := range nodes {
+				for _, k := range []quota.Key{settled, expired, same, tiers} {
+					if m.Check(k, 1).Allowed {
+						admitted[k]++
+					}
+				}
+			}
+		}
+	}
+	next()
+	began := now() / per
+	first, second := reserve(time.Hour, settled), reserve(time.Hour, tiers)
+	reserve(per, expired)
+	settle(reserve(time.Hour, same))
+	reserve(time.Hour, same) // what came back
+	if now()/per != began {
+		t.Skip("the machine was too slow: another window has begun")
+	}
+	next()
+	began = now() / per
+	take(time.Second)
+	settle(first)
+	settle(second)
+	take(per - now()%per - 1500*time.Millisecond) // until after the end of the other
+	if now()/per != began {
+		t.Skip("the machine was too slow: another window has begun")
+	}
+	for k, got := range admitted {
+		if got > n {
+			t.Errorf("%v: a hard window of %d admitted %d", k, n, got)
+		}
+	}
+	next()
+	clear(admitted)
+	take(time.Second) // what the bucket has is what came back of the reservation
+	if admitted[tiers] != n {
+		t.Errorf("the third window of the limit with a bucket of %d admitted %d, want %d", 2*n, admitted[tiers], n)
+	}
+}

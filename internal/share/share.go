@@ -1,0 +1,62 @@
+// Package share divides a bounded resource, such as bytes or open streams, among owners: no
+// single owner can take all of it.
+package share
+
+import "sync"
+
+// Pool is an amount that owners take from and give back to. Its methods are safe for
+// concurrent use. It keeps only the owners that hold something.
+type Pool struct {
+	total, each int64
+
+	mu   sync.Mutex
+	held int64
+	by   map[string]int64
+}
+
+// New returns a pool of total, of which a single owner may hold at most each.
+func New(total, each int64) *Pool {
+	return &Pool{total: total, each: each, by: map[string]int64{}}
+}
+
+// Full is the bound that a call of Take would exceed.
+type Full string
+
+// The bounds.
+const (
+	NotFull Full = ""
+	Total   Full = "total" // of all owners together
+	Each    Full = "each"  // of one owner
+)
+
+// Take takes n for an owner. If that would exceed a bound, it takes nothing and returns the bound.
+func (p *Pool) Take(owner string, n int64) Full {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.by[owner]+n > p.each:
+		return Each
+	case p.held+n > p.total:
+		return Total
+	}
+	p.held += n
+	p.by[owner] += n
+	return NotFull
+}
+
+// Give returns n of an owner's amount to the pool.
+func (p *Pool) Give(owner string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held -= n
+	if p.by[owner] -= n; p.by[owner] <= 0 {
+		delete(p.by, owner)
+	}
+}
+
+// Held returns the sum that all owners hold.
+func (p *Pool) Held() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}

@@ -1,0 +1,53 @@
+package share
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+)
+
+func TestPool(t *testing.T) {
+	p := New(10, 4)
+	for _, c := range []struct {
+		owner string
+		n     int64
+		want  Full
+	}{{"a", 4, NotFull}, {"a", 1, Each}, {"b", 4, NotFull}, {"c", 3, Total}, {"c", 2, NotFull}, {"d", 1, Total}} {
+		if got := p.Take(c.owner, c.n); got != c.want {
+			t.Errorf("%s takes %d: %q; want %q", c.owner, c.n, got, c.want)
+		}
+	}
+	p.Give("a", 3)
+	if got := p.Take("d", 3); got != NotFull {
+		t.Errorf("what was given back is not there: %q", got)
+	}
+	for owner, n := range map[string]int64{"a": 1, "b": 4, "c": 2, "d": 3} {
+		p.Give(owner, n)
+	}
+	if p.Held() != 0 || len(p.by) != 0 {
+		t.Errorf("%d held, %d owners remembered", p.Held(), len(p.by))
+	}
+}
+
+// TestPoolConcurrently checks that the bounds hold under concurrency and that everything is given back.
+func TestPoolConcurrently(t *testing.T) {
+	p := New(10, 3)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			owner := strconv.Itoa(i % 8)
+			for range 500 {
+				if p.Take(owner, 1) == NotFull {
+					if held := p.Held(); held > 10 {
+						t.Errorf("%d held", held)
+					}
+					p.Give(owner, 1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if p.Held() != 0 || len(p.by) != 0 {
+		t.Errorf("%d held, %d owners", p.Held(), len(p.by))
+	}
+}

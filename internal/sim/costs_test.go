@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	stated "github.com/quorate/quorate/internal/bound"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// TestMixedCosts plays, on one node, on which nothing fails, requests of middling cost, then one
+// for all that is left, then single tokens, of a bucket that never refills: what is admitted stays
+// within the bound that is stated for one node, also where a client decides. A request for
+// more than the node holds at the moment must not leave what it holds to be spent after it.
+func TestMixedCosts(t *testing.T) {
+	for _, clients := range []int{0, 1} {
+		for _, left := range []int64{100, 310, 400, 520, 610, 700, 1000} {
+			s := mixed(left)
+			s.Clients = clients
+			r := Run(s)
+			c := stated.Cluster{Nodes: 1, Sync: s.Sync, Lease: 3 * time.Second}
+			if most := stated.Most(&s.Limit, c); r.Excess > most {
+				t.Errorf("%d clients, a request for the last %d tokens: %.1f beyond the burst of %d, at most %.1f", clients, left, r.Excess, s.Limit.Burst, most)
+			}
+			if r.Admitted < s.Limit.Burst-30 {
+				t.Errorf("%d clients, a request for the last %d tokens: %d of %d admitted", clients, left, r.Admitted, s.Limit.Burst)
+			}
+		}
+	}
+}
+
+// mixed is a scenario of one node: 30 tokens each 10 ms until left remain of 1000, then these
+// at once, then 2000 times one token.
+func mixed(left int64) Scenario {
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
+	l.SetFirst(quota.Tier{Rate: quota.Rate{Per: time.Second}, Burst: 1000})
+	requests := func(yield func(Request) bool) {
+		at, rest := 50*time.Millisecond, l.Burst
+		next := func(cost int64, after time.Duration) bool {
+			at += after
+			return yield(Request{At: at, Key: "k", Node: 1, Cost: cost})
+		}
+		for ; rest > left; rest -= 30 {
+			if !next(30, 10*time.Millisecond) {
+				return
+			}
+		}
+		if !next(rest, 10*time.Millisecond) {
+			return
+		}
+		for range 2000 {
+			if !next(1, 200*time.Microsecond) {
+				return
+			}
+		}
+	}
+	return Scenario{
+		Seed: 1, Nodes: 1, Sync: 100 * time.Millisecond, Limit: l, Hop: 20 * time.Millisecond, Near: true, Skew: -1, Requests: requests,
+	}
+}
+
+// TestMixedCostsOfClients plays random requests, of one token to a whole burst, at the clients
+// of one node, on which nothing fails: what is admitted stays within the bound that is stated
+// for so many clients. What one client was lent must not be overdrawn by another.
+func TestMixedCostsOfClients(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(60)
+	if testspeed.IsFull() {
+		seeds = 1000
+	}
+	worst := 0.0
+	for seed := range seeds {
+		s, line := mixedOfClients(seed)
+		r := Run(s)
+		most := stated.Most(&s.Limit, stated.Cluster{Nodes: 1, Clients: s.Clients, Delay: s.Delay, Sync: s.Sync, Lease: 3 * time.Second})
+		if r.Excess > most || len(r.Violations) > 0 {
+			t.Errorf("%s: %.1f beyond the burst of %d, at most %.1f; %v", line, r.Excess, s.Limit.Burst, most, r.Violations)
+		}
+		// A request that takes all that is left is asked of clients in parts.
+		if r.Admitted < s.Limit.Burst*9/10 {
+			t.Errorf("%s: %d of %d admitted", line, r.Admitted, s.Limit.Burst)
+		}
+		worst = max(worst, r.Excess)
+	}
+	t.Logf("%d scenarios: at most %.1f beyond", seeds, worst)
+}
+
+func mixedOfClients(seed uint64) (Scenario, string) {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	pick := func(v ...int64) int64 { return v[rng.IntN(len(v))] }
+	rate, clients := pick(0, 0, 10, 100), int(pick(1, 2, 3, 5, 10))
+	every, most := time.Duration(pick(1, 5, 10, 30))*time.Millisecond, pick(10, 50, 300, 1000)
+	delay := time.Duration(pick(100, 500, 1000)) * time.Microsecond
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
+	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: rate, Per: time.Second}, Burst: 1000})
+	requests := func(yield func(Request) bool) {
+		rng, at := rand.New(rand.NewPCG(seed, 78)), 50*time.Millisecond
+		for range 1500 {
+			at += time.Duration(rng.ExpFloat64() * float64(every))
+			cost := int64(1)
+			if rng.IntN(3) == 0 {
+				cost += rng.Int64N(most)
+			}
+			if !yield(Request{At: at, Key: "k", Node: 1, Cost: cost}) {
+				return
+			}
+		}
+	}
+	return Scenario{
+		Seed: seed, Nodes: 1, Clients: clients, Sync: 100 * time.Millisecond, Limit: l, Delay: delay, Hop: 20 * time.Millisecond,
+		Near: true, Skew: -1, Check: true, Requests: requests,
+	}, fmt.Sprintf("seed %d: %d clients, %d/s, a request each %v, a third of them of up to %d", seed, clients, rate, every, most)
+}

@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestLargestAmounts asks limits of all kinds, of the largest amounts that a limit may have, for
+// parts of the burst, all of it, and much more than it between two reports, as limits of bytes
+// meet it: no counter overflows, so the key is answered, and keeps what its ceiling promises.
+// In the end it is asked for little, of which there is enough, and has to admit that.
+func TestLargestAmounts(t *testing.T) {
+	const most = quota.MaxTokens
+	for i, tier := range []quota.Tier{
+		{Rate: quota.Rate{Tokens: most / 2, Per: time.Second}, Burst: most},
+		{Rate: quota.Rate{Tokens: most, Per: time.Second}, Burst: most},
+		{Rate: quota.Rate{Tokens: most, Per: time.Second}, Burst: most / 1000},
+		quota.Window(quota.FixedWindow, most, 2*time.Second),
+		quota.Window(quota.SlidingWindow, most, 2*time.Second),
+		quota.Window(quota.PeriodicRefill, most, 2*time.Second),
+	} {
+		for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+			for clients := range 2 {
+				t.Run(fmt.Sprintf("%d %v %d clients", i, c, 3*clients), func(t *testing.T) {
+					l := tiered(c, tier)
+					late, admitted := 0, 0
+					s := Scenario{
+						Seed: 1, Nodes: 3, Clients: 3 * clients, Sync: 100 * time.Millisecond, Delay: time.Millisecond, Hop: 20 * time.Millisecond,
+						Limit: l, Near: true, Skew: -1, Requests: largest(uint64(i), l.Burst),
+						Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
+							if at >= 12*time.Second {
+								late++
+								if d.Allowed {
+									admitted++
+								}
+							}
+						},
+					}
+					r := Run(s)
+					if c == quota.Hard && tier.Kind != quota.PeriodicRefill && r.Excess > float64(l.Burst)*1e-9 {
+						t.Errorf("%.0f tokens beyond the hard limit", r.Excess)
+					}
+					if late == 0 || admitted < late*9/10 {
+						t.Errorf("%d of %d small requests were admitted after the large ones", admitted, late)
+					}
+				})
+			}
+		}
+	}
+}
+
+// largest are two seconds of requests of any size, then a rest, then small ones.
+func largest(seed uint64, burst int64) func(func(Request) bool) {
+	return func(yield func(Request) bool) {
+		rng := rand.New(rand.NewPCG(seed, 17))
+		costs := []int64{1, burst / 1000, burst / 3, burst, quota.MaxTokens, quota.MaxTokens}
+		for at := time.Duration(0); at < 2*time.Second; at += 2 * time.Millisecond {
+			if !yield(Request{At: at, Key: "k", Node: 1 + rng.IntN(3), Cost: costs[rng.IntN(len(costs))]}) {
+				return
+			}
+		}
+		for at := 12 * time.Second; at < 14*time.Second; at += 20 * time.Millisecond {
+			if !yield(Request{At: at, Key: "k", Node: 1 + rng.IntN(3), Cost: 1 + burst/100_000}) {
+				return
+			}
+		}
+	}
+}

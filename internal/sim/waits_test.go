@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// promised is a bucket that promises tokens to come, by the arithmetic that quotaservice and
+// Guava's RateLimiter describe: tokens accumulate up to the burst; who asks for more than there
+// are goes ahead once what was promised before is paid back, and the next ones wait for it.
+type promised struct {
+	rate, burst, stored float64
+	next                time.Duration // until then all tokens are promised
+}
+
+func (p *promised) ask(at time.Duration, cost int64, l *quota.Limit) (ok bool, wait time.Duration) {
+	if at > p.next {
+		p.stored = min(p.burst, p.stored+(at-p.next).Seconds()*p.rate)
+		p.next = at
+	}
+	wait = p.next - at
+	now := min(float64(cost), p.stored)
+	later := time.Duration((float64(cost) - now) / p.rate * float64(time.Second))
+	if wait > l.MaxWait || wait+later > l.MaxDebt {
+		return false, 0
+	}
+	p.stored -= now
+	p.next += later
+	return true, wait
+}
+
+// TestWaitsOfTheSource plays limits with max_wait and requests of random costs, on one node and on
+// three, against the arithmetic of the source: the same requests pass, and each is told the same
+// wait.
+func TestWaitsOfTheSource(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		rate := []int64{1, 10, 100}[rng.IntN(3)]
+		l := limit(rate, rate*[]int64{1, 5, 100}[rng.IntN(3)], quota.Soft)
+		l.MaxWait = time.Duration(1+rng.IntN(20)) * time.Second
+		l.MaxDebt = l.MaxWait * time.Duration(1+rng.IntN(3))
+		nodes := []int{1, 3}[rng.IntN(2)]
+		var requests []Request
+		for at := time.Duration(0); len(requests) < 200; {
+			at += time.Duration(rng.ExpFloat64() * float64(time.Second) * float64(l.Burst) / float64(rate) / 20)
+			requests = append(requests, Request{At: at, Key: "k", Node: 1 + rng.IntN(nodes), Cost: 1 + rng.Int64N(max(1, l.Burst/3))})
+		}
+		source := promised{rate: float64(rate), burst: float64(l.Burst), stored: float64(l.Burst)}
+		next := 0
+		Run(Scenario{
+			Seed: seed, Nodes: nodes, Limit: l, Near: true, Skew: -1, Hop: 20 * time.Millisecond, Requests: slices.Values(requests),
+			Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
+				cost := requests[next].Cost
+				ok, wait := source.ask(at, cost, &l)
+				if !t.Failed() && (ok != d.Allowed || (wait-d.Wait).Abs() > time.Millisecond) {
+					t.Errorf("seed %d, %d nodes, %v, burst %d, max_wait %v, max_debt %v: request %d at %v, cost %d: allowed %v, wait %v, %v; the source says %v, wait %v",
+						seed, nodes, l.Rate, l.Burst, l.MaxWait, l.MaxDebt, next, at, cost, d.Allowed, d.Wait, d.Why, ok, wait)
+				}
+				next++
+			},
+		})
+	}
+}
