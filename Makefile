@@ -31,7 +31,7 @@ CAMPAIGN  ?= 10000
 SEED      ?= 0
 # DEVEL is the version that the source says; VERSION that of static and dist, and OUT where
 # they put things. PLATFORMS are those of a release.
-DEVEL     := $(shell sed -n 's/^var version = "\(.*\)"/\1/p' cmd/quorate/version.go)
+DEVEL     := $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' internal/cli/build/version.go)
 VERSION   ?= $(DEVEL)
 OUT       ?= dist
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
@@ -51,7 +51,7 @@ build: ## build bin/quorate
 # of the machine is in them. The toolchain is that of go.mod. A clone says its commit, or is not
 # built; a copy without one, as in the container file, cannot.
 static: ## build OUT/quorate for GOOS and GOARCH, as releases have it
-	CGO_ENABLED=0 go build -trimpath -buildvcs=$(if $(wildcard .git),true,false) -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(if $(wildcard .git),true,false) -ldflags '-s -w -buildid= -X github.com/quorate/quorate/internal/cli/build.Version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
 
 # Pinned here: as a tool in go.mod it would bring 330 modules to everybody.
 check-goreleaser: ## check the release configuration with goreleaser, which is built first: minutes

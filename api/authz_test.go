@@ -44,7 +44,7 @@ func grpcMethods(t testing.TB, s *secured) map[string]bool {
 func TestEveryCallHasARule(t *testing.T) {
 	s := newSecured(t, nil)
 	want := map[string]bool{"/api": true, "/api/stats": true, "/debug": true, Console: true}
-	for _, m := range []string{ // of fronts, which cmd/quorate registers
+	for _, m := range []string{ // of fronts, which internal/cli/server registers
 		"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "/json",
 		"/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",
 		"/v1/GetRateLimits", "/v1/HealthCheck", "/v1/LiveCheck",

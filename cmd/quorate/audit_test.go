@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/server"
 )
 
 // TestAuditIsFollowed: all files in order, then what is written, also into the file
 // that comes after a rotation.
 func TestAuditIsFollowed(t *testing.T) {
 	dir := t.TempDir()
-	log, err := audit.Open(audit.Options{Path: filepath.Join(dir, auditFile), MaxBytes: 600, Keep: 5})
+	log, err := audit.Open(audit.Options{Path: filepath.Join(dir, server.AuditFile), MaxBytes: 600, Keep: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +30,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	}
 	write("a", "b", "c", "d")
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"audit", "--data", dir}, &out, &errs); code != exitOK {
+	if code := cli.Run(t.Context(), []string{"audit", "--data", dir}, &out, &errs); code != exit.OK {
 		t.Fatal(errs.String())
 	}
 	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a m a="b" failed: "why`) || strings.Count(out.String(), "\n") != 4 {
@@ -36,7 +39,9 @@ func TestAuditIsFollowed(t *testing.T) {
 	var followed transcript
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int)
-	go func() { done <- run(ctx, []string{"audit", "--data", dir, "-f", "-o", "json"}, &followed, &followed) }()
+	go func() {
+		done <- cli.Run(ctx, []string{"audit", "--data", dir, "-f", "-o", "json"}, &followed, &followed)
+	}()
 	await := func(want string) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); identities(followed.String()) != want; time.Sleep(10 * time.Millisecond) {
@@ -51,10 +56,10 @@ func TestAuditIsFollowed(t *testing.T) {
 	write("f")
 	await("abcdef")
 	stop()
-	if code := <-done; code != exitOK {
+	if code := <-done; code != exit.OK {
 		t.Errorf("exit code %d: %s", code, followed.String())
 	}
-	if code := run(t.Context(), []string{"audit", "--data", t.TempDir()}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "there is no audit log") {
+	if code := cli.Run(t.Context(), []string{"audit", "--data", t.TempDir()}, &out, &errs); code != exit.Usage || !strings.Contains(errs.String(), "there is no audit log") {
 		t.Errorf("%d %s", code, errs.String())
 	}
 }

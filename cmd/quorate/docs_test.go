@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/golden"
 )
 
@@ -30,19 +32,19 @@ func TestDoc(t *testing.T) {
 	if !ok || !codes || !end {
 		t.Fatalf("%s has lost its markers", cliDoc)
 	}
-	want := before + codeMarker + "```\n" + exitCodes + "\n```\n" + codeMarker + after + docMarker + "\n" + helpTexts(t)
+	want := before + codeMarker + "```\n" + exit.CodesHelp + "\n```\n" + codeMarker + after + docMarker + "\n" + helpTexts(t)
 	golden.Hold(t, cliDoc, want, *rewrite)
 }
 
 // helpTexts is --help of all commands.
 func helpTexts(t *testing.T) string {
 	var b strings.Builder
-	everyCommand(newRootCommand(), func(cmd *cobra.Command) {
+	everyCommand(cli.New(), func(cmd *cobra.Command) {
 		if cmd.HasSubCommands() && (cmd.Example == "" || !cmd.HasParent()) || cmd.Name() == "exit-codes" {
 			return // only lists what has a part of its own
 		}
 		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), &out, &out); code != exitOK {
+		if code := cli.Run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), &out, &out); code != exit.OK {
 			t.Fatalf("%s --help: exit code %d", cmd.CommandPath(), code)
 		}
 		fmt.Fprintf(&b, "### %s\n\n```\n%s```\n\n", cmd.CommandPath(), out.String())
@@ -65,7 +67,7 @@ func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 // TestExamples: every command says what it does in 80 columns, with examples
 // whose arguments and flags it takes.
 func TestExamples(t *testing.T) {
-	everyCommand(newRootCommand(), func(cmd *cobra.Command) {
+	everyCommand(cli.New(), func(cmd *cobra.Command) {
 		if cmd.Name() == "exit-codes" || cmd.Name() == "quorate" {
 			return
 		}
@@ -97,7 +99,7 @@ func checkExample(t *testing.T, path, line string) {
 		return
 	}
 	words := shellWords(rest)
-	root := newRootCommand()
+	root := cli.New()
 	cmd, args, err := root.Find(words)
 	if err != nil {
 		t.Errorf("%s: %s: %v", path, line, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
 )
 
 // lines is what a command prints while it runs.
@@ -71,7 +72,7 @@ func TestEventsReconnect(t *testing.T) {
 	var out, messages lines
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"events", "-f", "--kind", "refused", "--addr", firstAddr + "," + secondAddr}, &out, &messages)
+		code <- cli.Run(ctx, []string{"events", "-f", "--kind", "refused", "--addr", firstAddr + "," + secondAddr}, &out, &messages)
 	}()
 	awaitCount(t, &messages, "watching "+firstAddr, 1)
 	awaitCount(t, &out, "refused", 1)
@@ -85,7 +86,7 @@ func TestEventsReconnect(t *testing.T) {
 	awaitCount(t, &messages, "watching "+secondAddr, 2)
 	awaitCount(t, &out, "refused", 3)
 	interrupt()
-	if got := <-code; got != exitOK {
+	if got := <-code; got != exit.OK {
 		t.Errorf("exit code %d, want 0", got)
 	}
 }
@@ -96,11 +97,11 @@ func TestEventsOutputGone(t *testing.T) {
 	var messages lines
 	done := make(chan int, 1)
 	go func() {
-		done <- run(t.Context(), []string{"events", "--addr", addr, "--for", "10s"}, brokenPipe{}, &messages)
+		done <- cli.Run(t.Context(), []string{"events", "--addr", addr, "--for", "10s"}, brokenPipe{}, &messages)
 	}()
 	select {
 	case code := <-done:
-		if code != exitNo || messages.count("broken pipe") != 1 {
+		if code != exit.No || messages.count("broken pipe") != 1 {
 			t.Errorf("exit code %d; %s", code, messages.b.String())
 		}
 	case <-time.After(time.Minute):
@@ -111,27 +112,3 @@ func TestEventsOutputGone(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
-
-// TestExitCodes: every error has the code that the documentation gives it.
-func TestExitCodes(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{no(), 1},
-		{errors.New("any"), 1},
-		{usagef("x"), 2},
-		{fmt.Errorf("in: %w", invalid(errors.New("x"))), 2},
-		{unreachableError{errors.New("x")}, 4},
-		{notFoundf("x"), 5},
-		{&exitError{errors.New("x"), exitFault}, 6},
-	} {
-		if got := codeOf(c.err); got != c.want {
-			t.Errorf("%v: %d, want %d", c.err, got, c.want)
-		}
-	}
-	if invalid(nil) != nil {
-		t.Error("no fault is invalid")
-	}
-}

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/docs/schema"
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/server"
 )
 
 // TestInitNamesTheSchema: the settings that init writes name the schema that is published
@@ -15,10 +18,10 @@ import (
 func TestInitNamesTheSchema(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "n1")
 	var said strings.Builder
-	if code := run(t.Context(), []string{"init", "--data", dir, "--insecure"}, &said, &said); code != exitOK {
+	if code := cli.Run(t.Context(), []string{"init", "--data", dir, "--insecure"}, &said, &said); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, &said)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, settingsFile))
+	text, err := os.ReadFile(filepath.Join(dir, server.SettingsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

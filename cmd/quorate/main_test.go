@@ -13,6 +13,8 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/server"
 )
 
 func TestMain(m *testing.M) {
@@ -38,7 +40,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BASE", strconv.Itoa(base))
 			env.Setenv("DEAD", strconv.Itoa(freeBase()))
 			for k := 1; k <= 3; k++ {
-				env.Setenv(fmt.Sprintf("NODE%d", k), fmt.Sprintf("127.0.0.1:%d", grpcPort(base, k)))
+				env.Setenv(fmt.Sprintf("NODE%d", k), fmt.Sprintf("127.0.0.1:%d", remote.GRPCPort(base, k)))
 			}
 			return nil
 		},
@@ -70,11 +72,11 @@ func startFake() (base int, stop func(), err error) {
 		}
 		for k := 1; k <= 3; k++ {
 			var l net.Listener
-			if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", grpcPort(base, k))); err != nil {
+			if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", remote.GRPCPort(base, k))); err != nil {
 				stop()
 				break
 			}
-			srv := api.NewGRPC(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: lintLimits, Grants: fakeGrants{}})
+			srv := api.NewGRPC(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}})
 			go srv.Serve(l) // ends with Stop
 			stops = append(stops, srv.Stop)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/golden"
 	"github.com/quorate/quorate/internal/monitor"
 	"github.com/quorate/quorate/internal/pki"
@@ -55,7 +56,7 @@ func TestMetricsDoc(t *testing.T) {
 		t.Setenv("QUORATE_"+name, value)
 	}
 	s := newSecured(t)
-	if s.run("limits", "apply", file("limits.yaml", metricLimits)) != exitOK {
+	if s.run("limits", "apply", file("limits.yaml", metricLimits)) != exit.OK {
 		t.Fatal(s.said.String())
 	}
 	for range 7 {

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
 )
 
 // TestMistyped: what is typed wrong is named, and what would be right.
@@ -38,7 +41,7 @@ func TestMistyped(t *testing.T) {
 		"status --base-port 99999999999999999999": `--base-port "99999999999999999999": must be a whole number`,
 	} {
 		var out bytes.Buffer
-		if code := run(t.Context(), strings.Fields(line), &out, &out); code != exitUsage {
+		if code := cli.Run(t.Context(), strings.Fields(line), &out, &out); code != exit.Usage {
 			t.Errorf("%s: exit code %d", line, code)
 		}
 		if !strings.Contains(out.String(), want) {

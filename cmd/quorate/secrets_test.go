@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -64,21 +67,21 @@ func newSecured(t *testing.T) *secured {
 	t.Helper()
 	p := freePorts(t, 4)
 	s := &secured{t: t, dir: filepath.Join(t.TempDir(), "data"), http: p[0], grpc: p[1], debug: p[3]}
-	if code := run(t.Context(), []string{"init", "--data", s.dir, "--http", p[0], "--grpc", p[1], "--peer", p[2], "--ranges", "1", "--replicas", "1"}, &s.said, &s.said); code != exitOK {
+	if code := cli.Run(t.Context(), []string{"init", "--data", s.dir, "--http", p[0], "--grpc", p[1], "--peer", p[2], "--ranges", "1", "--replicas", "1"}, &s.said, &s.said); code != exit.OK {
 		t.Fatal(s.said.String())
 	}
 	t.Setenv("QUORATE_LISTEN_DEBUG", s.debug)
 	t.Setenv("QUORATE_LOG_LEVEL", "debug")
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan int)
-	go func() { done <- run(ctx, []string{"serve", "--data", s.dir}, &s.log, &s.log) }()
+	go func() { done <- cli.Run(ctx, []string{"serve", "--data", s.dir}, &s.log, &s.log) }()
 	t.Cleanup(func() {
 		stop()
 		<-done
 	})
 	t.Setenv("QUORATE_TLS_DIR", filepath.Join(s.dir, "admin"))
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if s.run("status", "-o", "json") == exitOK && strings.Contains(s.said.String(), `"ready":true`) {
+		if s.run("status", "-o", "json") == exit.OK && strings.Contains(s.said.String(), `"ready":true`) {
 			return s
 		}
 		if time.Now().After(end) {
@@ -89,7 +92,7 @@ func newSecured(t *testing.T) *secured {
 
 // run runs a command against the node.
 func (s *secured) run(args ...string) int {
-	return run(s.t.Context(), append(args, "--addr", s.grpc), &s.said, &s.said)
+	return cli.Run(s.t.Context(), append(args, "--addr", s.grpc), &s.said, &s.said)
 }
 
 // get asks over HTTPS, with or without the administrator's certificate.
@@ -130,7 +133,7 @@ func (s *secured) get(addr, path, token string, admin bool) string {
 func TestNoSecretIsShown(t *testing.T) {
 	s := newSecured(t)
 	var shown bytes.Buffer // on purpose, once
-	if code := run(t.Context(), []string{"tokens", "create", "ci", "--addr", s.grpc}, &shown, &s.said); code != exitOK {
+	if code := cli.Run(t.Context(), []string{"tokens", "create", "ci", "--addr", s.grpc}, &shown, &s.said); code != exit.OK {
 		t.Fatal(s.said.String())
 	}
 	token := strings.TrimSpace(shown.String())
@@ -177,11 +180,11 @@ func TestNoSecretIsShown(t *testing.T) {
 	if got := s.get(s.http, "/debug/pprof/", "", true); !strings.HasPrefix(got, "404") {
 		t.Errorf("the API port serves profiles: %.100s", got)
 	}
-	auditLog, err := os.ReadFile(filepath.Join(s.dir, auditFile))
+	auditLog, err := os.ReadFile(filepath.Join(s.dir, server.AuditFile))
 	if err != nil || !strings.Contains(string(auditLog), "CreateToken") {
 		t.Errorf("the audit log: %v", err)
 	}
-	attempts, err := os.ReadFile(audit.AttemptsPath(filepath.Join(s.dir, auditFile)))
+	attempts, err := os.ReadFile(audit.AttemptsPath(filepath.Join(s.dir, server.AuditFile)))
 	if err != nil {
 		t.Error(err)
 	}

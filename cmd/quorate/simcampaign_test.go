@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/simulate"
 	"github.com/quorate/quorate/internal/sim"
 )
 
@@ -25,7 +27,7 @@ func campaignSize() int {
 func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, string, int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(ctx, append([]string{"sim", "--campaign", strconv.Itoa(campaignSize())}, more...), &out, &errs)
+	code := cli.Run(ctx, append([]string{"sim", "--campaign", strconv.Itoa(campaignSize())}, more...), &out, &errs)
 	return out.String(), errs.String(), code
 }
 
@@ -33,7 +35,7 @@ func playCampaign(ctx context.Context, t *testing.T, more ...string) (string, st
 // quoted, and the same seeds give the same fingerprint, whatever order the
 // processors played them in.
 func TestCampaignCounts(t *testing.T) {
-	var lines [2]campaignLine
+	var lines [2]simulate.CampaignLine
 	for i := range lines {
 		out, errs, code := playCampaign(t.Context(), t, "--json")
 		if code != 0 || errs != "" {

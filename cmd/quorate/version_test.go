@@ -8,12 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/build"
+	"github.com/quorate/quorate/internal/cli/exit"
 )
 
 func versionSays(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, msg strings.Builder
-	if code := run(t.Context(), append([]string{"version"}, args...), &out, &msg); code != exitOK {
+	if code := cli.Run(t.Context(), append([]string{"version"}, args...), &out, &msg); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, &msg)
 	}
 	return out.String()
@@ -29,16 +33,16 @@ func TestVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"-o", "json"}, {"-o", "json", "--of", self}} {
-		var b build
+		var b build.Info
 		if err := json.Unmarshal([]byte(versionSays(t, args...)), &b); err != nil {
 			t.Fatal(err)
 		}
-		if b.Version != version || b.Platform != runtime.GOOS+"/"+runtime.GOARCH || b.GoVersion != runtime.Version() || b.Revision == "" {
+		if b.Version != build.Version || b.Platform != runtime.GOOS+"/"+runtime.GOARCH || b.GoVersion != runtime.Version() || b.Revision == "" {
 			t.Errorf("%v: %+v", args, b)
 		}
 	}
 	var out, msg strings.Builder
-	if code := run(t.Context(), []string{"version", "--of", "version.go"}, &out, &msg); code == exitOK {
+	if code := cli.Run(t.Context(), []string{"version", "--of", "version.go"}, &out, &msg); code == exit.OK {
 		t.Error("a file that is no binary is taken for one")
 	}
 }
@@ -50,7 +54,7 @@ func TestMaterials(t *testing.T) {
 	if text != versionSays(t, "-o", "cyclonedx") {
 		t.Error("it differs from one time to the next")
 	}
-	var b bill
+	var b build.Bill
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +71,7 @@ func TestMaterials(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"std", "google.golang.org/grpc", "github.com/hashicorp/raft", "go.yaml.in/yaml/v4"} {
-		if !slices.ContainsFunc(b.Components, func(m material) bool { return m.Name == name }) {
+		if !slices.ContainsFunc(b.Components, func(m build.Material) bool { return m.Name == name }) {
 			t.Errorf("%s is missing", name)
 		}
 	}

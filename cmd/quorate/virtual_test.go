@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/load"
 	"github.com/quorate/quorate/internal/golden"
-	"github.com/quorate/quorate/internal/quota"
 )
 
 const exampleLog = "../../examples/access.log"
@@ -23,7 +23,7 @@ const exampleLog = "../../examples/access.log"
 func virtually(t *testing.T, flags string) (out, messages string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), append([]string{"replay", "--virtual"}, strings.Fields(flags)...), &stdout, &stderr)
+	code = cli.Run(t.Context(), append([]string{"replay", "--virtual"}, strings.Fields(flags)...), &stdout, &stderr)
 	return stdout.String(), stderr.String(), code
 }
 
@@ -41,7 +41,7 @@ func TestVirtual(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, messages, code := virtually(t, "--nodes 1 --log "+exampleLog+" --limits testdata/virtual.yaml "+flags)
-			if code != exitOK {
+			if code != exit.OK {
 				t.Fatalf("exit code %d: %s", code, messages)
 			}
 			golden.Hold(t, "testdata/virtual_"+name+".golden", out, *rewrite)
@@ -62,8 +62,8 @@ func TestVirtualNodes(t *testing.T) {
 		"--limit web/per_client --nodes 10": 5,
 	} {
 		out, messages, code := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml -o json "+flags)
-		var rep virtualReport
-		if err := json.Unmarshal([]byte(out), &rep); code != exitOK || err != nil {
+		var rep load.VirtualReport
+		if err := json.Unmarshal([]byte(out), &rep); code != exit.OK || err != nil {
 			t.Fatalf("exit code %d: %s%v", code, messages, err)
 		}
 		res := rep.Limits[0]
@@ -80,13 +80,13 @@ func TestVirtualJSON(t *testing.T) {
 	}
 	const flags = "--log " + exampleLog + " --limits testdata/virtual.yaml --limit web/pages -o json --top 1000000"
 	out, messages, code := virtually(t, flags)
-	if code != exitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, messages)
 	}
 	if again, _, _ := virtually(t, flags); again != out {
 		t.Error("a second run is not the same")
 	}
-	var rep virtualReport
+	var rep load.VirtualReport
 	if err := json.Unmarshal([]byte(out), &rep); err != nil {
 		t.Fatal(err)
 	}
@@ -111,14 +111,14 @@ func TestVirtualJSON(t *testing.T) {
 	if attempts != res.Attempted || res.Attempted != rep.Requests || res.Admitted+res.Refused != res.Attempted {
 		t.Errorf("%d requests, attempted %d, by hour %d, admitted %d, refused %d", rep.Requests, res.Attempted, attempts, res.Admitted, res.Refused)
 	}
-	hasFields(t, rep, "limits_file", "nodes", "requests", "bad_lines", "from", "to", "limits")
-	hasFields(t, res, "attempted", "admitted", "refused", "ideal_admitted", "over_pct", "under_pct", "net_pct", "hours", "tiers", "most_refused")
+	golden.HasFields(t, rep, "limits_file", "nodes", "requests", "bad_lines", "from", "to", "limits")
+	golden.HasFields(t, res, "attempted", "admitted", "refused", "ideal_admitted", "over_pct", "under_pct", "net_pct", "hours", "tiers", "most_refused")
 }
 
 // TestVirtualAlone: one node that decides by itself is the ideal.
 func TestVirtualAlone(t *testing.T) {
 	out, _, _ := virtually(t, "--log "+exampleLog+" --limits testdata/virtual.yaml --limit web/pages_hard --nodes 1 -o json")
-	var rep virtualReport
+	var rep load.VirtualReport
 	if err := json.Unmarshal([]byte(out), &rep); err != nil {
 		t.Fatal(err)
 	}
@@ -139,27 +139,9 @@ func TestVirtualInterrupted(t *testing.T) {
 	interrupt()
 	var stdout, stderr bytes.Buffer
 	args := "replay --virtual --nodes 100 --limits testdata/virtual.yaml --limit web/pages_hard --log " + file
-	code := run(ctx, strings.Fields(args), &stdout, &stderr)
-	if code != exitNo || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "quorate: interrupted") {
+	code := cli.Run(ctx, strings.Fields(args), &stdout, &stderr)
+	if code != exit.No || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "quorate: interrupted") {
 		t.Errorf("exit code %d, printed %q and %q; want 1, nothing, and that it was interrupted", code, stdout.String(), stderr.String())
-	}
-}
-
-// TestMoments: in their seconds, in the log's order, and the same again.
-func TestMoments(t *testing.T) {
-	start := time.Date(2015, 5, 17, 10, 5, 3, 0, time.UTC)
-	var reqs []request
-	for _, second := range []int{0, 0, 0, 1, 5, 5, 3600} {
-		reqs = append(reqs, request{at: start.Add(time.Duration(second) * time.Second)})
-	}
-	at := moments(reqs, 1)
-	if !slices.IsSorted(at) || !slices.Equal(at, moments(reqs, 1)) || slices.Equal(at, moments(reqs, 2)) {
-		t.Errorf("%v", at)
-	}
-	for i := range at {
-		if got := start.Add(at[i]).Truncate(time.Second); !got.Equal(reqs[i].at) {
-			t.Errorf("request %d at %v is played at %v", i, reqs[i].at, got)
-		}
 	}
 }
 
@@ -170,82 +152,36 @@ func TestVirtualFaults(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"", exitUsage, "--log is missing"},
-		{log, exitUsage, "--limits is missing: say which limit file to try"},
-		{"--log - --limits -", exitUsage, "cannot both be standard input"},
-		{log + limits + "--key cookie", exitUsage, `--key "cookie": must be one of ip`},
-		{log + limits + "--nodes 0", exitUsage, "--nodes 0: must be 1 to 100"},
-		{log + limits + "--sync 1us", exitUsage, "--sync 1µs: must be 1ms to 1m"},
-		{log + limits + "--delay -1s", exitUsage, "--delay -1s: must be 0 to 10s"},
-		{log + limits + "--grant-wait 2s", exitUsage, "--grant-wait 2s: must be 0 to 1s"},
-		{log + limits + "--top -1", exitUsage, "--top -1: must be 0 to"},
-		{log + limits + "--skew 90/10", exitUsage, "has 2 weights for 3 nodes"},
-		{log + limits + "--limit web", exitUsage, "namespace/limit"},
-		{log + limits + "--limit web/a", exitNotFound, "limit web/a: testdata/virtual.yaml has no such limit; it has "},
-		{log + limits + "--limit web/running", exitUsage, "limit web/running: counts what is in flight"},
-		{log + limits + "--limit web/child", exitUsage, "limit web/child: has the parent much"},
-		{log + limits + "--limit web/nothing", exitUsage, "limit web/nothing: counts nothing"},
-		{log + limits + "--speed 2", exitUsage, "--speed: is only for a replay against a running cluster; leave it out"},
-		{log + limits + "--addr 127.0.0.1:1", exitUsage, "--addr: is only for"},
-		{log + " --limits ../../examples/limits.yaml", exitUsage, "no limit of ../../examples/limits.yaml says which requests it is for (match); name one of its "},
-		{log + " --limits " + exampleLog, exitUsage, "access.log:1216:107: is not valid YAML"},
-		{"--log testdata/virtual.yaml" + limits, exitNo, "has no line in combined format"},
-		{"--log missing" + limits, exitNo, "no such file"},
+		{"", exit.Usage, "--log is missing"},
+		{log, exit.Usage, "--limits is missing: say which limit file to try"},
+		{"--log - --limits -", exit.Usage, "cannot both be standard input"},
+		{log + limits + "--key cookie", exit.Usage, `--key "cookie": must be one of ip`},
+		{log + limits + "--nodes 0", exit.Usage, "--nodes 0: must be 1 to 100"},
+		{log + limits + "--sync 1us", exit.Usage, "--sync 1µs: must be 1ms to 1m"},
+		{log + limits + "--delay -1s", exit.Usage, "--delay -1s: must be 0 to 10s"},
+		{log + limits + "--grant-wait 2s", exit.Usage, "--grant-wait 2s: must be 0 to 1s"},
+		{log + limits + "--top -1", exit.Usage, "--top -1: must be 0 to"},
+		{log + limits + "--skew 90/10", exit.Usage, "has 2 weights for 3 nodes"},
+		{log + limits + "--limit web", exit.Usage, "namespace/limit"},
+		{log + limits + "--limit web/a", exit.NotFound, "limit web/a: testdata/virtual.yaml has no such limit; it has "},
+		{log + limits + "--limit web/running", exit.Usage, "limit web/running: counts what is in flight"},
+		{log + limits + "--limit web/child", exit.Usage, "limit web/child: has the parent much"},
+		{log + limits + "--limit web/nothing", exit.Usage, "limit web/nothing: counts nothing"},
+		{log + limits + "--speed 2", exit.Usage, "--speed: is only for a replay against a running cluster; leave it out"},
+		{log + limits + "--addr 127.0.0.1:1", exit.Usage, "--addr: is only for"},
+		{log + " --limits ../../examples/limits.yaml", exit.Usage, "no limit of ../../examples/limits.yaml says which requests it is for (match); name one of its "},
+		{log + " --limits " + exampleLog, exit.Usage, "access.log:1216:107: is not valid YAML"},
+		{"--log testdata/virtual.yaml" + limits, exit.No, "has no line in combined format"},
+		{"--log missing" + limits, exit.No, "no such file"},
 	} {
 		if out, messages, code := virtually(t, c.flags); code != c.code || out != "" || !strings.Contains(messages, c.want) {
 			t.Errorf("%s\n exit code %d, want %d\n%s%s\n want %q", c.flags, code, c.code, out, messages, c.want)
 		}
 	}
 	var out, messages bytes.Buffer
-	if code := run(t.Context(), []string{"replay", "--log", "x", "--limit", "a/b", "--sync", "1s"}, &out, &messages); code != exitUsage ||
+	if code := cli.Run(t.Context(), []string{"replay", "--log", "x", "--limit", "a/b", "--sync", "1s"}, &out, &messages); code != exit.Usage ||
 		!strings.Contains(messages.String(), "--sync: is only for a replay with --virtual") {
 		t.Errorf("exit code %d: %s", code, &messages)
-	}
-}
-
-// TestHours: one bar for each hour, in proportion to the most.
-func TestHours(t *testing.T) {
-	at := func(day, hour int, attempted, refused int64) hourReport {
-		return hourReport{time.Date(2015, 5, day, hour, 0, 0, 0, time.UTC), attempted, refused}
-	}
-	var b strings.Builder
-	writeHours(&b, []hourReport{at(17, 23, 9, 8), at(18, 0, 5, 0), at(18, 1, 5, 1), at(18, 2, 9, 4), at(20, 12, 9, 7)})
-	const want = `
-refused in each hour (UTC), at most 8, from 2015-05-17 23:00 on; · is requests and no refusal:
-            00    06    12    18
-2015-05-17                         █  8 of 9
-2015-05-18  ·▁▄                       5 of 19
-2015-05-20              ▇             7 of 9
-`
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &b, want)
-	}
-	b.Reset()
-	if writeHours(&b, []hourReport{at(17, 0, 9, 0)}); b.Len() > 0 {
-		t.Errorf("nothing was refused: %s", &b)
-	}
-	var many []hourReport
-	for d := range 40 {
-		many = append(many, at(1+d, 0, 2, 1))
-	}
-	writeHours(&b, many)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 3+maxChartDays+2 || lines[len(lines)-2] != "(and more, until 2015-06-09)" {
-		t.Errorf("%d lines: %s", len(lines), &b)
-	}
-}
-
-func TestTierText(t *testing.T) {
-	for want, tier := range map[string]quota.Tier{
-		"10/s, burst 20":       {Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20},
-		"50 per 10s (sliding)": quota.Window(quota.SlidingWindow, 50, 10*time.Second),
-		"7 per 1h (periodic)":  quota.Window(quota.PeriodicRefill, 7, time.Hour),
-		"100 per day (UTC)":    quota.Per(100, quota.Calendar{Unit: quota.Day}),
-		"3 per 1m (fixed)":     quota.Window(quota.FixedWindow, 3, time.Minute),
-		"1/90s, burst 1000":    {Rate: quota.Rate{Tokens: 1, Per: 90 * time.Second}, Burst: 1000},
-	} {
-		if got := tierText(&tier); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
 	}
 }
 
@@ -267,13 +203,13 @@ func TestLogsAsTheyAre(t *testing.T) {
 		code int
 		want []string
 	}{
-		"years between":     {line("17/May/1995:10:05:03") + two, exitOK, []string{"3 requests of 1 keys (ip), 1995-05-17 10:05:03 to 2015-05-17 10:05:04 UTC", "admitted     3"}},
-		"the epoch":         {two + line("01/Jan/1970:00:00:00"), exitOK, []string{"2 requests of 1 keys", "1, left out (line 3: time 1970-01-01T00:00:00Z: is before 1990"}},
-		"the year 1":        {two + line("01/Jan/0001:00:00:00"), exitOK, []string{"2015-05-17 10:05:03 to 2015-05-17", "line 3: time 0001-01-01T00:00:00Z"}},
-		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exitOK, []string{"2 requests of 1 keys", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
-		"a byte order mark": {"\ufeff" + two, exitOK, []string{"2 requests of 1 keys"}},
-		"gzip":              {packed.String(), exitOK, []string{"2 requests of 1 keys"}},
-		"zstd":              {"\x28\xb5\x2f\xfd and more", exitFault, []string{"is packed with zstd; unpack it"}},
+		"years between":     {line("17/May/1995:10:05:03") + two, exit.OK, []string{"3 requests of 1 keys (ip), 1995-05-17 10:05:03 to 2015-05-17 10:05:04 UTC", "admitted     3"}},
+		"the epoch":         {two + line("01/Jan/1970:00:00:00"), exit.OK, []string{"2 requests of 1 keys", "1, left out (line 3: time 1970-01-01T00:00:00Z: is before 1990"}},
+		"the year 1":        {two + line("01/Jan/0001:00:00:00"), exit.OK, []string{"2015-05-17 10:05:03 to 2015-05-17", "line 3: time 0001-01-01T00:00:00Z"}},
+		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exit.OK, []string{"2 requests of 1 keys", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
+		"a byte order mark": {"\ufeff" + two, exit.OK, []string{"2 requests of 1 keys"}},
+		"gzip":              {packed.String(), exit.OK, []string{"2 requests of 1 keys"}},
+		"zstd":              {"\x28\xb5\x2f\xfd and more", exit.Fault, []string{"is packed with zstd; unpack it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "access.log")
@@ -281,7 +217,7 @@ func TestLogsAsTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, messages, code := virtually(t, "--log "+path+" --limits testdata/virtual.yaml --limit web/per_client")
-			if tt.code == exitOK && code != exitOK || tt.code != exitOK && code == exitOK {
+			if tt.code == exit.OK && code != exit.OK || tt.code != exit.OK && code == exit.OK {
 				t.Errorf("exit code %d", code)
 			}
 			for _, w := range tt.want {
@@ -290,23 +226,5 @@ func TestLogsAsTheyAre(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestReplayIsInterrupted checks that an interrupt ends a command that waits for more input.
-func TestReplayIsInterrupted(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	rep := &replayer{log: "-", key: "ip"}
-	done := make(chan error, 1)
-	go func() { done <- rep.read(ctx, r) }()
-	cancel()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "interrupted") {
-		t.Error(err)
 	}
 }

@@ -319,7 +319,7 @@ func (p *parts) checkPod(t *testing.T, s *config.Node) {
 	p.checkHardened(t)
 }
 
-// stopSeconds is what a clean stop may take after linger: stopTime of cmd/quorate, twice, for
+// stopSeconds is what a clean stop may take after linger: stopTime of internal/cli/server, twice, for
 // handing over and for closing.
 const stopSeconds = 20
 

@@ -23,7 +23,7 @@ type logLine struct{ level, message, keys, where string }
 func logLines(t *testing.T) (out []logLine) {
 	t.Helper()
 	levels := map[string]string{"Debug": "debug", "Info": "info", "Warn": "warn", "Error": "error"}
-	for _, dir := range []string{"api", "cluster", "cmd/quorate", "internal"} {
+	for _, dir := range []string{"api", "cluster", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/sim/") {
 				return err

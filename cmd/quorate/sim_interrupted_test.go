@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/quorate/quorate/internal/cli/exit"
+)
+
+// TestSimTableInterrupted: Ctrl-C ends a table also when its last runs have begun.
+func TestSimTableInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(ctx, []string{"sim", "example:small", "--table"}, &stdout, &stderr)
+	if code != exit.No || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "quorate: interrupted") {
+		t.Errorf("exit code %d, printed %q and %q; want 1, nothing, and that it was interrupted", code, stdout.String(), stderr.String())
+	}
+}

@@ -1,0 +1,175 @@
+package accounts
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// NewAccountsCommand returns "quorate accounts".
+func NewAccountsCommand() *cobra.Command {
+	return usage.Group("accounts", "Read and change durable balances",
+		`Read and change accounts: balances that are exact, survive failures, and are
+never charged twice. These commands use the administration service: where nodes
+have access.grants in their settings, the author needs permissions.
+
+An account is named by flags, or in one word:
+app~realm~identity~namespace~name~type. Identity and namespace may be empty.`,
+		newAccountsApplyCommand(), newAccountsGetCommand(), newAccountsListCommand(), newAccountsHistoryCommand())
+}
+
+// Identity is who calls, for permissions, histories and request ids.
+type Identity struct{ render.Change }
+
+// AddFlags adds --author.
+func (c *Identity) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.Author, "author", "", "who, for permissions and the history (default: $QUORATE_USER, or who is logged in)")
+}
+
+// Named returns a context whose calls say who makes them.
+func (c *Identity) Named(ctx context.Context) (context.Context, error) {
+	name := c.Who()
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, exit.Usagef("--author %q: must be printable ASCII, since it travels in a header", name)
+	}
+	if name == "" {
+		return ctx, nil
+	}
+	return metadata.AppendToOutgoingContext(ctx, "quorate-user", name), nil
+}
+
+// callAdmin calls the administration service of accounts.
+func callAdmin(ctx context.Context, t *remote.Targets, who Identity, f func(context.Context, quoratev1.AccountAdminServiceClient) error) error {
+	ctx, err := who.Named(ctx)
+	if err != nil {
+		return err
+	}
+	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, quoratev1.NewAccountAdminServiceClient(conn))
+	})
+}
+
+// realmFlags say what application and realm a command is about.
+type realmFlags struct{ app, realm string }
+
+func (r *realmFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.app, "app", "", "the application, such as cv")
+	cmd.Flags().StringVar(&r.realm, "realm", "", "the realm that administers it, such as project:infra")
+}
+
+// need requires both.
+func (r *realmFlags) need() error {
+	switch {
+	case r.app == "":
+		return exit.Usagef("--app is missing; say which application, such as --app cv")
+	case r.realm == "":
+		return exit.Usagef("--realm is missing; say which realm, such as --realm project:infra")
+	}
+	return nil
+}
+
+func (r *realmFlags) near() account.ConfigID { return account.ConfigID{App: r.app, Realm: r.realm} }
+
+// accountFlags name one account.
+type accountFlags struct {
+	realmFlags
+	identity, namespace, name, resource string
+}
+
+func (a *accountFlags) addFlags(cmd *cobra.Command) {
+	a.realmFlags.addFlags(cmd)
+	cmd.Flags().StringVar(&a.identity, "identity", "", "whose it is, such as user:ann (default: nobody's)")
+	cmd.Flags().StringVar(&a.namespace, "namespace", "", "its part of the realm; @team|... places accounts together")
+	cmd.Flags().StringVar(&a.name, "name", "", "its name")
+	cmd.Flags().StringVar(&a.resource, "type", "", "what it counts, such as builds")
+}
+
+// partFlags are those that are in an account's word.
+var partFlags = []string{"identity", "namespace", "name", "type"}
+
+// ids are the accounts in words, or the one that flags name.
+func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, error) {
+	if len(words) == 0 {
+		if err := a.need(); err != nil {
+			return nil, err
+		}
+		id := account.ID{App: a.app, Realm: a.realm, Identity: a.identity, Namespace: a.namespace, Name: a.name, Resource: a.resource}
+		if err := id.Validate(); err != nil {
+			return nil, exit.Usagef("--%w", flagWords(err))
+		}
+		return []account.ID{id}, nil
+	}
+	for _, name := range partFlags {
+		if cmd.Flags().Changed(name) {
+			return nil, exit.Usagef("--%s and %s: name the account by flags or in one word, %s", name, render.Show(words[0]), config.AccountIDForm)
+		}
+	}
+	if len(words) > account.MaxOps {
+		return nil, exit.Usagef("%d accounts: at most %d in one call", len(words), account.MaxOps)
+	}
+	ids := make([]account.ID, len(words))
+	for i, word := range words {
+		var err error
+		if ids[i], err = config.ParseAccountID(word); err != nil {
+			return nil, exit.Usagef("account %w", err)
+		}
+	}
+	return ids, nil
+}
+
+// flagWords names the field of an error as the flags do.
+func flagWords(err error) error {
+	field, detail, _ := strings.Cut(err.Error(), ": ")
+	return exit.Usagef("%s: %s", strings.NewReplacer("policy_id.key.resource_type", "policy", "app_id", "app", "resource_type", "type").Replace(field), detail)
+}
+
+func accountProto(id account.ID) *quoratev1.AccountID {
+	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
+}
+
+// accountWord is an id in one word, for a terminal.
+func accountWord(p *quoratev1.AccountID) string {
+	return render.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
+}
+
+func policyOf(p *quoratev1.PolicyID) account.PolicyRef {
+	c, k := p.GetConfig(), p.GetKey()
+	return account.PolicyRef{
+		Config: account.ConfigID{App: c.GetAppId(), Realm: c.GetRealm(), Version: c.GetVersion()},
+		Key:    account.PolicyKey{Namespace: k.GetNamespace(), Name: k.GetName(), Resource: k.GetResourceType()},
+	}
+}
+
+// policyWord is a policy in one word, for a table: of a hash the beginning.
+func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
+	if p == nil {
+		return "-"
+	}
+	ref := policyOf(p)
+	const most = 12
+	if v := ref.Config.Version; len(v) > most && v[0] == '$' {
+		ref.Config.Version = v[:most] + "..."
+	}
+	return render.Printable(config.FormatPolicyRef(ref, account.ConfigID{App: near.GetAppId(), Realm: near.GetRealm()}))
+}
+
+func policyProto(ref *account.PolicyRef) *quoratev1.PolicyID {
+	if ref == nil {
+		return nil
+	}
+	return &quoratev1.PolicyID{
+		Config: &quoratev1.PolicyConfigID{AppId: ref.Config.App, Realm: ref.Config.Realm, Version: ref.Config.Version},
+		Key:    &quoratev1.PolicyKey{Namespace: ref.Key.Namespace, Name: ref.Key.Name, ResourceType: ref.Key.Resource},
+	}
+}

@@ -1,0 +1,364 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// NewPoliciesCommand returns "quorate policies".
+func NewPoliciesCommand() *cobra.Command {
+	return usage.Group("policies", "Load, read and purge the policies of accounts",
+		`Load, read and purge policy configs: groups of policies for accounts, which are
+never changed once they are loaded. These commands use the administration service:
+where nodes have access.grants in their settings, the author needs permissions.`,
+		newPoliciesLoadCommand(), newPoliciesGetCommand(), newPoliciesListCommand(), newPoliciesPurgeCommand())
+}
+
+func newPoliciesLoadCommand() *cobra.Command {
+	var t remote.Targets
+	var who Identity
+	var r realmFlags
+	var version, output string
+	cmd := &cobra.Command{
+		Use:   "load --app APP --realm REALM FILE",
+		Short: "Load the policies of a file",
+		Long: `Load the policies of a file, YAML or JSON ("-": standard input), as one config.
+Its version is a hash of the content, so that loading the same policies again
+changes nothing; or a name of your own, by which nobody can tell what is in it.
+A config that is loaded is never changed: exit code 3 says that the version is
+there with other policies. -o version prints the version alone, for scripts.`,
+		Example: `  quorate policies load --app cv --realm project:infra examples/accounts/policies.yaml
+  quorate policies load --app cv --realm project:infra policies.yaml -o version > version.txt
+  quorate policies load --app cv --realm project:infra policies.yaml --version 2026-11`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.need(); err != nil {
+				return err
+			}
+			data, err := limits.ReadInput(args[0], cmd.InOrStdin(), config.MaxFileBytes)
+			if err != nil {
+				return err
+			}
+			policies, err := config.ParsePolicies(args[0], data)
+			if err != nil {
+				return exit.Invalid(err)
+			}
+			return loadPolicies(cmd, &t, who, &quoratev1.LoadPoliciesRequest{AppId: r.app, Realm: r.realm, Version: version, Config: policiesProto(policies)}, output)
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	r.addFlags(cmd)
+	cmd.Flags().StringVar(&version, "version", "", "a name of your own for this version (default: a hash of the policies)")
+	render.OutputFlag(cmd, &output, "text", "json", "version")
+	return cmd
+}
+
+func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, output string) error {
+	defer t.Keep()()
+	var res *quoratev1.LoadPoliciesResponse
+	err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
+		res, err = c.WritePolicies(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := sameContent(cmd, t, who, req, res); err != nil {
+		return err
+	}
+	if output == "version" {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), res.Id.GetVersion())
+		return err
+	}
+	what := "loaded"
+	if !res.Created {
+		what = "there already"
+	}
+	return render.PrintResult(cmd, output, res, "%s: %s %s", configWord(res.Id), countPolicies(len(req.Config.Policies)), what)
+}
+
+func countPolicies(n int) string {
+	if n == 1 {
+		return "1 policy"
+	}
+	return fmt.Sprintf("%d policies", n)
+}
+
+// sameContent notices a version of the caller's own that was loaded before with
+// other policies. Who may not read them is not told.
+func sameContent(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, res *quoratev1.LoadPoliciesResponse) error {
+	if res.Created || req.Version == "" {
+		return nil
+	}
+	there, err := fetchPolicies(cmd.Context(), t, who, res.Id)
+	if err != nil {
+		if exit.CodeOf(err) == exit.Denied {
+			return nil
+		}
+		return err
+	}
+	if maps.Equal(policiesFrom(there.Config), policiesFrom(req.Config)) {
+		return nil
+	}
+	return exit.Errorf(exit.Conflict, "%s is there already with other policies, loaded by %s at %s; a loaded version is never changed, give another one",
+		configWord(res.Id), render.OrDash(there.By), render.When(there.LoadedAt))
+}
+
+func fetchPolicies(ctx context.Context, t *remote.Targets, who Identity, id *quoratev1.PolicyConfigID) (res *quoratev1.GetPoliciesResponse, err error) {
+	err = callAdmin(ctx, t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
+		res, err = c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
+		return err
+	})
+	return res, err
+}
+
+func policiesProto(policies map[account.PolicyKey]account.Policy) *quoratev1.PolicyConfig {
+	out := &quoratev1.PolicyConfig{}
+	for k, p := range policies {
+		one := &quoratev1.Policy{Default: uint64(p.Default), Limit: uint64(p.Limit), Options: int32(p.Options)}
+		if p.Refill != (account.Refill{}) {
+			one.Refill = &quoratev1.Refill{Units: p.Refill.Units, Interval: p.Refill.Interval, Offset: p.Refill.Offset}
+		}
+		if p.Lifetime > 0 {
+			one.Lifetime = durationpb.New(p.Lifetime)
+		}
+		out.Policies = append(out.Policies, &quoratev1.PolicyEntry{Key: &quoratev1.PolicyKey{Namespace: k.Namespace, Name: k.Name, ResourceType: k.Resource}, Policy: one})
+	}
+	return out
+}
+
+// policiesFrom reads back what a node sent.
+func policiesFrom(c *quoratev1.PolicyConfig) map[account.PolicyKey]account.Policy {
+	out := map[account.PolicyKey]account.Policy{}
+	for _, e := range c.GetPolicies() {
+		k, p := e.GetKey(), e.GetPolicy()
+		r := p.GetRefill()
+		out[account.PolicyKey{Namespace: k.GetNamespace(), Name: k.GetName(), Resource: k.GetResourceType()}] = account.Policy{
+			Default: int64(p.GetDefault()), Limit: int64(p.GetLimit()), Options: account.PolicyOptions(p.GetOptions()),
+			Refill:   account.Refill{Units: r.GetUnits(), Interval: r.GetInterval(), Offset: r.GetOffset()},
+			Lifetime: p.GetLifetime().AsDuration(),
+		}
+	}
+	return out
+}
+
+func configWord(p *quoratev1.PolicyConfigID) string {
+	return render.Printable(config.FormatConfigID(account.ConfigID{App: p.GetAppId(), Realm: p.GetRealm(), Version: p.GetVersion()}))
+}
+
+// configID reads a config's id from a word and the flags.
+func (r *realmFlags) configID(word string) (*quoratev1.PolicyConfigID, error) {
+	if !strings.Contains(word, "~") {
+		if err := r.need(); err != nil {
+			return nil, err
+		}
+	}
+	id, err := config.ParseConfigID(word, r.near())
+	if err != nil {
+		return nil, exit.Usagef("policies %w", err)
+	}
+	return &quoratev1.PolicyConfigID{AppId: id.App, Realm: id.Realm, Version: id.Version}, nil
+}
+
+func newPoliciesGetCommand() *cobra.Command {
+	var t remote.Targets
+	var who Identity
+	var r realmFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "get VERSION",
+		Short: "Print the policies of a config",
+		Long: `Print the policies of a config: its version with --app and --realm, or
+app~realm~version in one word. -o yaml is a file for "quorate policies load".`,
+		Example: `  quorate policies get --app cv --realm project:infra '$hash'
+  quorate policies get cv~project:infra~#2026-11 -o yaml > policies.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := r.configID(args[0])
+			if err != nil {
+				return err
+			}
+			res, err := fetchPolicies(cmd.Context(), &t, who, id)
+			if err != nil {
+				return err
+			}
+			return printPolicies(cmd, output, res)
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	r.addFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json", "yaml")
+	return cmd
+}
+
+func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPoliciesResponse) error {
+	w := cmd.OutOrStdout()
+	switch output {
+	case "json":
+		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
+		return err
+	case "yaml":
+		_, err := w.Write(config.FormatPolicies(policiesFrom(res.Config)))
+		return err
+	}
+	t := render.NewTable("NAMESPACE", "NAME", "TYPE", "DEFAULT", "LIMIT", "REFILL", "LIFETIME", "OPTIONS")
+	for _, e := range res.Config.GetPolicies() {
+		k, p := e.GetKey(), e.GetPolicy()
+		lifetime, options := "-", "-"
+		if p.GetLifetime() != nil {
+			lifetime = days(p.Lifetime.AsDuration())
+		}
+		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
+			options = "absolute_resource"
+		}
+		t.Row(render.OrNothing(k.GetNamespace()), render.Cell(k.GetName()), render.Cell(k.GetResourceType()), render.Num(int64(p.GetDefault())), render.Num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
+	}
+	return t.Write(w)
+}
+
+// refillText is a refill in words: 10 every 1d at 6h.
+func refillText(r *quoratev1.Refill) string {
+	switch {
+	case r.GetUnits() == 0:
+		return "-"
+	case r.Interval == 0:
+		return "always full"
+	}
+	text := fmt.Sprintf("%d every %s", r.Units, days(time.Duration(r.Interval)*time.Second))
+	if r.Offset > 0 {
+		text += " from " + days(time.Duration(r.Offset)*time.Second)
+	}
+	return text
+}
+
+// days is span in days where they are whole.
+func days(d time.Duration) string {
+	if d > 0 && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	return render.Span(d)
+}
+
+func newPoliciesListCommand() *cobra.Command {
+	var t remote.Targets
+	var who Identity
+	var r realmFlags
+	var output string
+	var most int
+	cmd := &cobra.Command{
+		Use:   "list --app APP --realm REALM",
+		Short: "Print the policy configs of a realm",
+		Long: `Print the versions of the policy configs of a realm, how many policies each has,
+when it was loaded, and by whom. The first 100 are printed, and --max says how
+many instead, 0 all of them.`,
+		Example: `  quorate policies list --app cv --realm project:infra
+  quorate policies list --app cv --realm project:infra --max 0 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.need(); err != nil {
+				return err
+			}
+			if most < 0 {
+				return exit.Usagef("--max %d: must be 0 (all) or more", most)
+			}
+			return listPolicies(cmd, &t, who, &quoratev1.ListPoliciesRequest{AppId: r.app, Realm: r.realm}, most, output)
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	r.addFlags(cmd)
+	cmd.Flags().IntVar(&most, "max", accountsShown, "how many to print; 0 is all")
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListPoliciesRequest, most int, output string) error {
+	defer t.Keep()()
+	tbl := render.NewTable("VERSION", "POLICIES", "LOADED", "BY")
+	pages := pager{cmd: cmd, output: output, name: "policies", tbl: tbl, most: most}
+	return pages.run(func(size int32) ([]proto.Message, string, error) {
+		req.PageSize = size
+		var res *quoratev1.ListPoliciesResponse
+		err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
+			res, err = c.ListPolicies(ctx, req)
+			return err
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		req.PageToken = res.NextPageToken
+		var out []proto.Message
+		for _, p := range res.Policies {
+			out = append(out, p)
+			tbl.Row(render.Printable(p.GetId().GetVersion()), render.Num(p.Policies), render.When(p.LoadedAt), render.OrNothing(p.By))
+		}
+		return out, res.NextPageToken, nil
+	})
+}
+
+func newPoliciesPurgeCommand() *cobra.Command {
+	var t remote.Targets
+	var who Identity
+	var r realmFlags
+	var yes bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "purge VERSION",
+		Short: "Delete a policy config that is no longer in use",
+		Long: `Delete a policy config. Accounts that have a policy of it keep their copy; what
+names one of its policies from now on fails. Exit code 5 says that it was not
+there.`,
+		Example: `  quorate policies purge --app cv --realm project:infra '$hash'
+  quorate policies purge cv~project:infra~#2026-10 --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := r.configID(args[0])
+			if err != nil {
+				return err
+			}
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Purge %s? Operations that name its policies will fail.", configWord(id))); err != nil {
+				return err
+			}
+			var res *quoratev1.PurgePoliciesResponse
+			err = callAdmin(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
+				res, err = c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if !res.Purged {
+				return exit.NotFoundf("%s: %w", configWord(id), errNoPolicies)
+			}
+			return render.PrintResult(cmd, output, res, "%s purged", configWord(id))
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	r.addFlags(cmd)
+	render.YesFlag(cmd, &yes)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+var errNoPolicies = errors.New("there is no such policy config")

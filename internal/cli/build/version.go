@@ -1,0 +1,89 @@
+package build
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// Version of the software; releases set it with -ldflags "-X github.com/quorate/quorate/internal/cli/build.Version=...".
+var Version = "0.1.0-dev"
+
+// Info is what a binary says of its making. What is not known is "unknown", and
+// Modified false.
+type Info struct {
+	Version      string `json:"version"`
+	Revision     string `json:"revision"`      // of the source
+	RevisionTime string `json:"revision_time"` // when it was committed, RFC 3339
+	Modified     bool   `json:"modified"`      // whether the source had changes that were not committed
+	GoVersion    string `json:"goversion"`
+	Platform     string `json:"platform"` // such as linux/amd64
+	Static       bool   `json:"static"`   // without C libraries
+}
+
+// buildOf reads what the toolchain has put into a binary.
+func buildOf(info *debug.BuildInfo) Info {
+	said := map[string]string{"vcs.revision": "unknown", "vcs.time": "unknown"}
+	for _, s := range info.Settings {
+		said[s.Key] = s.Value
+	}
+	return Info{
+		Version: Version, Revision: said["vcs.revision"], RevisionTime: said["vcs.time"], Modified: said["vcs.modified"] == "true",
+		GoVersion: info.GoVersion, Platform: said["GOOS"] + "/" + said["GOARCH"], Static: said["CGO_ENABLED"] == "0",
+	}
+}
+
+// readBuild reads it of a file, or of this process.
+func readBuild(file string) (*debug.BuildInfo, error) {
+	if file != "" {
+		return buildinfo.ReadFile(file)
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil, fmt.Errorf("this binary was built without modules, and says nothing of its making")
+	}
+	return info, nil
+}
+
+// NewVersionCommand returns "quorate version".
+func NewVersionCommand() *cobra.Command {
+	var output, of string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and what it was built from",
+		Long: `Print the version, and what it was built from.
+
+With -o cyclonedx it is a bill of materials: every module that is in the
+binary, with its version and the checksum of its source.`,
+		Example: `  quorate version -o json
+  quorate version -o cyclonedx > quorate.cdx.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info, err := readBuild(of)
+			if err != nil {
+				return err
+			}
+			b := buildOf(info)
+			switch output {
+			case "json":
+				return render.WriteJSON(cmd, b)
+			case "cyclonedx":
+				return render.WriteJSON(cmd, materials(info, b.Version))
+			}
+			changed := ""
+			if b.Modified {
+				changed = ", with changes"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "quorate %s (%s%s, %s, %s)\n", b.Version, b.Revision, changed, b.GoVersion, strings.TrimPrefix(b.Platform, "/"))
+			return nil
+		},
+	}
+	render.OutputFlag(cmd, &output, "text", "json", "cyclonedx")
+	cmd.Flags().StringVar(&of, "of", "", "`file` of another binary, perhaps for another system, to tell what is in it")
+	return cmd
+}

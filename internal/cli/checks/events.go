@@ -1,0 +1,267 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// watchAgain is the pause before a lost connection is tried again.
+const watchAgain = time.Second
+
+// watcher prints the events of nodes.
+type watcher struct {
+	remote.Targets
+	output string
+	kinds  []string
+	key    string
+	span   time.Duration
+	all    bool
+	buffer int32
+
+	req      *quoratev1.WatchRequest
+	messages io.Writer
+
+	mu  sync.Mutex
+	out io.Writer
+	err error // of writing
+	end context.CancelFunc
+}
+
+// NewEventsCommand returns "quorate events".
+func NewEventsCommand() *cobra.Command {
+	var e watcher
+	var follow bool
+	_, kinds := api.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
+	cmd := &cobra.Command{
+		Use:   "events [NAMESPACE[/LIMIT]]",
+		Short: "Print what happens, as it happens",
+		Long: `Print what happens on the first node that answers, or with --all-nodes on all of
+them, as it happens, until Ctrl-C or for the time that --for says. Each node
+tells its own events; a lost connection is made again.
+
+A terminal that is too slow loses events and is told how many; requests are never
+slowed. -o json prints one object per line. The kinds are
+` + strings.Join(kinds[:3], ", ") + `,
+` + strings.Join(kinds[3:], ", ") + `.`,
+		Example: `  quorate events -f
+  quorate events -f web/per_client --kind refused,too_many_tokens_requested
+  quorate events --all-nodes --for 10s --key acme -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if follow && e.span > 0 {
+				return exit.Usagef("--follow and --for: give one")
+			}
+			if err := e.request(args); err != nil {
+				return err
+			}
+			addrs, err := e.Resolve()
+			if err != nil {
+				return err
+			}
+			e.out, e.messages = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return e.run(cmd.Context(), addrs)
+		},
+	}
+	e.AddFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "print events until Ctrl-C, as without --for")
+	f.DurationVar(&e.span, "for", 0, "end after this time (default: at Ctrl-C)")
+	f.StringSliceVar(&e.kinds, "kind", nil, "only these kinds")
+	f.StringVar(&e.key, "key", "", "only this key")
+	f.BoolVar(&e.all, "all-nodes", false, "the events of all nodes, not only of the first that answers")
+	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
+	render.OutputFlag(cmd, &e.output, "text", "json")
+	return cmd
+}
+
+func (e *watcher) request(args []string) (err error) {
+	e.req = &quoratev1.WatchRequest{Key: e.key, Buffer: e.buffer}
+	if len(args) > 0 {
+		if e.req.Namespace, e.req.Limit, err = limits.ParseScope(args[0]); err != nil {
+			return err
+		}
+	}
+	for _, k := range e.kinds {
+		n, words := api.EnumOf(quoratev1.EventKind(0).Descriptor(), k)
+		if n == 0 {
+			return exit.Usagef("--kind %q: must be one of %s", k, strings.Join(words, ", "))
+		}
+		e.req.Kinds = append(e.req.Kinds, quoratev1.EventKind(n))
+	}
+	if e.span < 0 {
+		return exit.Usagef("--for %v: must be more than 0", e.span)
+	}
+	if e.buffer < 0 || e.buffer > 65536 {
+		return exit.Usagef("--buffer %d: must be 1 to 65536", e.buffer)
+	}
+	return nil
+}
+
+// run watches until the context or the time ends.
+func (e *watcher) run(ctx context.Context, addrs []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.end = cancel
+	if e.span > 0 {
+		defer time.AfterFunc(e.span, cancel).Stop()
+	}
+	streams := [][]string{addrs}
+	if e.all {
+		streams = nil
+		for _, a := range addrs {
+			streams = append(streams, []string{a})
+		}
+	}
+	ends := make(chan error)
+	for _, s := range streams {
+		go func() { ends <- e.follow(ctx, s) }()
+	}
+	var first error
+	failed := 0
+	for range streams {
+		err := <-ends
+		if err == nil {
+			continue
+		}
+		failed++
+		if exit.CodeOf(err) != exit.Unreachable {
+			cancel() // what one node refuses, all refuse
+		} else if e.all {
+			fmt.Fprintf(e.messages, "quorate: not watched: %v\n", err)
+		}
+		if first == nil || exit.CodeOf(first) == exit.Unreachable {
+			first = err
+		}
+	}
+	if e.err != nil {
+		return e.err
+	}
+	if failed == len(streams) || first != nil && exit.CodeOf(first) != exit.Unreachable {
+		return first
+	}
+	return nil
+}
+
+// follow watches the first of the nodes that can be reached, and the next when
+// that one is lost. It ends with an error when none was ever reached, or when
+// one refuses.
+func (e *watcher) follow(ctx context.Context, addrs []string) error {
+	for reached := false; ; {
+		var last error
+		for _, addr := range addrs {
+			ok, err := e.watch(ctx, addr)
+			if ctx.Err() != nil {
+				return nil
+			}
+			reached = reached || ok
+			switch status.Code(err) {
+			case codes.InvalidArgument, codes.Unimplemented, codes.NotFound, codes.ResourceExhausted, codes.Unauthenticated, codes.PermissionDenied:
+				return remote.Refusal(err)
+			}
+			last = err
+			if ok {
+				fmt.Fprintf(e.messages, "quorate: %s: the connection is lost: %s\n", addr, status.Convert(err).Message())
+				break
+			}
+		}
+		if !reached {
+			return e.NoneAnswers(addrs, last)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchAgain):
+		}
+	}
+}
+
+// watch prints the events of one node until the connection ends, and says
+// whether there was one.
+func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err error) {
+	conn, err := e.Dial(addr)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	stream, err := quoratev1.NewEventServiceClient(conn).Watch(ctx, e.req)
+	if err != nil {
+		return false, err
+	}
+	if md, err := stream.Header(); err == nil && md != nil {
+		reached = true
+		fmt.Fprintf(e.messages, "quorate: watching %s\n", addr)
+	}
+	var lost uint64
+	for {
+		res, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			err = status.Error(codes.Unavailable, "the node ended it")
+		}
+		if err != nil {
+			return reached, err
+		}
+		reached = true
+		if res.Lost > lost {
+			fmt.Fprintf(e.messages, "quorate: %s: %d events lost, %d in all: they were not read in time\n", addr, res.Lost-lost, res.Lost)
+			lost = res.Lost
+		}
+		if res.Event != nil && !e.print(addr, res) {
+			return reached, context.Canceled
+		}
+	}
+}
+
+func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
+	line := fmt.Sprintf(`{"node":%q,"event":%s,"lost":%d}`, addr, api.FormatJSON(res.Event), res.Lost)
+	if e.output == "text" {
+		line = eventText(res.Event)
+		if e.all {
+			line = addr + "  " + line
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := fmt.Fprintln(e.out, line); err != nil {
+		e.err = err
+		e.end() // nobody reads any more
+		return false
+	}
+	return true
+}
+
+// eventText is an event in one line.
+func eventText(ev *quoratev1.Event) string {
+	parts := []string{ev.At.AsTime().UTC().Format("15:04:05.000"), fmt.Sprintf("%-15s", render.Word(ev.Kind))}
+	if ev.Limit != "" || ev.Namespace != "" {
+		parts = append(parts, render.Show(ev.Namespace+"/"+ev.Limit), render.Show(ev.Key))
+	}
+	add := func(is bool, text string) {
+		if is {
+			parts = append(parts, text)
+		}
+	}
+	add(ev.Cost != 0, "cost "+render.Num(ev.Cost))
+	add(ev.Why != 0, render.Word(ev.Why))
+	add(ev.Wait.AsDuration() > 0, "wait "+render.Pause(ev.Wait))
+	add(ev.Dynamic, "dynamic")
+	add(ev.Bucket != "" && ev.Bucket != ev.Limit, "bucket "+render.Show(ev.Bucket))
+	add(ev.Shadow, "shadow")
+	add(ev.Near, "near")
+	return strings.TrimRight(strings.Join(parts, "  "), " ")
+}

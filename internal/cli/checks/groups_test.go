@@ -1,0 +1,56 @@
+package checks
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// TestRatesUnrefused: beside the groups it is said which limits did not refuse all that they did not admit.
+func TestRatesUnrefused(t *testing.T) {
+	res := &quoratev1.TopRatesResponse{
+		Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 1, Refused: 9}},
+		Limits: []*quoratev1.LimitError{
+			{Namespace: "web", Limit: "a", Enforcement: quoratev1.Enforcement_ENFORCEMENT_SHADOW, Fraction: 1},
+			{Namespace: "web", Limit: "b", Fraction: 1},
+			{Namespace: "web", Limit: "c", Enforcement: quoratev1.Enforcement_ENFORCEMENT_ENFORCE, Fraction: .25},
+		},
+	}
+	var b strings.Builder
+	if err := printGroups(&b, res); err != nil {
+		t.Fatal(err)
+	}
+	if want := "REFUSED has what passed all the same, since it is not enforced or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("it says\n%s\nwant at its end\n%s", &b, want)
+	}
+	b.Reset()
+	res.Limits = res.Limits[1:2]
+	if err := printGroups(&b, res); err != nil || strings.Contains(b.String(), "passed") {
+		t.Errorf("%v: %s", err, &b)
+	}
+}
+
+// TestGroupsTable shows groups as people read them and as CSV.
+func TestGroupsTable(t *testing.T) {
+	groups := &quoratev1.TopRatesResponse{Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 2, Rate: 9, Demand: 12.25, Attempted: 100, Admitted: 90, Refused: 10, Utilisation: .5, Remaining: 3}, {Keys: 1}}, KeysGrouped: 1000, GroupsPartial: true}
+	var table, csv bytes.Buffer
+	if err := errors.Join(printGroups(&table, groups), printGroups(&render.CSVOut{To: &csv}, groups)); err != nil {
+		t.Fatal(err)
+	}
+	const want = "group,keys,rate,demand,used,attempted,admitted,refused,needless,needless_at_most,remaining\neu,2,9,12.25,0.5,100,90,10,0,0,3\n,1,0,0,0,0,0,0,0,0,0\n"
+	if csv.String() != want {
+		t.Errorf("CSV:\n%s\nwant:\n%s", csv.String(), want)
+	}
+	const wantTable = `GROUP  KEYS  RATE  DEMAND  USED  ATTEMPTED  ADMITTED  REFUSED  REMAINING
+eu        2   9.0    12.2   50%        100        90       10          3
+-         1   0.0     0.0    0%          0         0        0          0
+of the first 1000 keys: there are more, which are in no group
+`
+	if table.String() != wantTable {
+		t.Errorf("table:\n%s\nwant:\n%s", table.String(), wantTable)
+	}
+}

@@ -1,0 +1,140 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// NewKeysCommand returns "quorate keys".
+func NewKeysCommand() *cobra.Command {
+	return usage.Group("keys", "Show and reset single keys",
+		`Show what the leaders know of a key, say why it is refused, make it as good as
+new, and list the keys with the highest demand.`,
+		newKeysGetCommand(), newKeysExplainCommand(), newKeysResetCommand(), newKeysTopCommand())
+}
+
+func newKeysGetCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "get NAMESPACE/LIMIT KEY",
+		Short: "Print what the leaders know of a key",
+		Long: `Print what the leaders of its ranges know of a key: one line for each counter
+(the limit, its further tiers, its floor, its parents), and its override if it
+has one. "*" is the key of limits that have one bucket for everybody.`,
+		Example: `  quorate keys get web/per_client 203.0.113.7
+  quorate keys get api/per_tenant acme -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := limits.ParseKey(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			var res *quoratev1.GetKeyResponse
+			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				res, err = quoratev1.NewKeyServiceClient(conn).GetKey(ctx, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+				return err
+			}
+			return printKey(cmd.OutOrStdout(), res)
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printKey(w io.Writer, res *quoratev1.GetKeyResponse) error {
+	titles, needless := needlessColumns(w, res.Counters)
+	tbl := render.NewTable(slices.Concat([]string{"COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED"}, titles, []string{"NODES", "LEADER"})...)
+	for _, k := range res.Counters {
+		row := []string{
+			k.Namespace + "/" + k.Limit, render.Cell(k.Key), limits.RuleText(k.Rule) + shadowMark(k.Rule), render.Num(k.Remaining), perSecond(k.Rate),
+			render.Num(k.Admitted), render.Num(k.Refused),
+		}
+		tbl.Row(append(append(row, needless(k)...), render.Num(k.Members), render.OrNothing(k.Leader))...)
+	}
+	if err := tbl.Write(w); err != nil || res.Override == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "override: %s\n", limits.OverrideText(res.Override))
+	return err
+}
+
+func newKeysResetCommand() *cobra.Command {
+	var t remote.Targets
+	var yes bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "reset NAMESPACE/LIMIT KEY",
+		Short: "Make a key as good as new",
+		Long: `Make a key as good as new: all its tiers are full again, debt and reservations
+are forgotten. Parents stay as they are. The command asks first.`,
+		Example: `  quorate keys reset web/login alice
+  quorate keys reset web/login alice --yes`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := limits.ParseKey(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Reset %s of %v: full again, all debt forgotten?", render.Show(k.Key), k.LimitName)); err != nil {
+				return err
+			}
+			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) error {
+				_, err := quoratev1.NewKeyServiceClient(conn).ResetKey(ctx, &quoratev1.ResetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return render.PrintResult(cmd, output, &quoratev1.ResetKeyResponse{}, "%v %s reset", k.LimitName, render.Show(k.Key))
+		},
+	}
+	t.AddFlags(cmd)
+	render.YesFlag(cmd, &yes)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newKeysTopCommand() *cobra.Command {
+	var r ratesOptions
+	cmd := &cobra.Command{
+		Use:   "top [NAMESPACE[/LIMIT]]",
+		Short: "Print the keys with the highest demand",
+		Long: `Print the keys with the highest demand, over the whole cluster, as "quorate rates"
+does. RATE and DEMAND are tokens per second over the last few seconds, USED is
+the demand as a part of what the rule refills; the other columns count tokens
+since the leader of the key's range first saw the key.`,
+		Example: `  quorate keys top
+  quorate keys top web/per_client --top 5
+  quorate keys top api -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				r.limit = args[0]
+			}
+			return r.run(cmd)
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,205 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// whyText says in words what a decision's why says in one. docs/vocabulary.md has the
+// same table, and a test holds the two together.
+var whyText = map[string]string{
+	"unknown":           `it was made by a newer version whose word this one does not know; never written by a node itself`,
+	"held":              `admitted, out of tokens that the node held`,
+	"estimate":          `admitted under soft beyond what the node held, because by its estimate the global level covers the cost`,
+	"local":             `the node is cut off from the range's leader and counts the whole limit by itself`,
+	"over_limit":        `refused: the global limit is used up for now`,
+	"over_burst":        `refused for ever: the cost is larger than what could ever fit`,
+	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
+	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
+	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
+	"too_many_keys":     `not decided, because the limit has as many keys as its max_keys, or counts what is in flight and the node follows as many as its own: passes under soft, is refused under hard`,
+	"no_limit":          `there is no limit of that name`,
+	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
+	"wait_too_long":     `refused: it would have to wait longer than it may`,
+	"over_max_cost":     `refused for ever: the cost is larger than the limit's max_cost`,
+	"unlimited":         `the limit, or an override of it, admits everything`,
+	"banned":            `the limit, or an override of it, refuses everything`,
+	"leader":            `decided by the leader of the key's range itself (decide: leader)`,
+	"share":             `cut off from the leader (when_cut_off: share): this node's last part of the rate`,
+	"open":              `cut off from the leader (when_cut_off: open): everything passes`,
+	"fixed_rate":        `cut off from the leader (when_cut_off: {rate: ...}): a rate of its own on every node`,
+	"not_enforced":      `enforcement is off`,
+	"floor":             `admitted out of the floor although a parent is used up`,
+	"parent_over_limit": `refused: a parent is used up`,
+	"use_acquire":       `refused for ever: the limit counts what is in flight; acquire and release it`,
+}
+
+func newKeysExplainCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "explain NAMESPACE/LIMIT KEY",
+		Short: "Say why a key is refused, or not, and when it passes again",
+		Long: `Say how it stands with a key: its rule and override, what is left or owed, who
+counts it and what was refused since; then what one node would answer to one
+token now, without charging it, why in words, and when the next token comes.
+
+Refusals are not kept one by one: "quorate events -f NAMESPACE/LIMIT --key KEY"
+tells those to come, each with its reason.`,
+		Example: `  quorate keys explain web/per_client 203.0.113.7
+  quorate keys explain api/per_tenant acme -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := limits.ParseKey(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			e := keyStanding{}
+			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				e.key, err = quoratev1.NewKeyServiceClient(conn).GetKey(ctx, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
+				if err != nil {
+					return err
+				}
+				e.now, err = quoratev1.NewQuotaServiceClient(conn).Allow(ctx, &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: new(int64)})
+				if exit.CodeOf(remote.Refusal(err)) == exit.Denied { // who may read a key need not be one who may ask
+					err = nil
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return e.json(cmd.OutOrStdout())
+			}
+			return e.print(cmd.OutOrStdout(), render.Show(k.LimitName.String()), render.Show(k.Key))
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// keyStanding is what explain says: what the leaders know, and what a node would
+// answer; now is nil for who may not ask.
+type keyStanding struct {
+	key *quoratev1.GetKeyResponse
+	now *quoratev1.AllowResponse
+}
+
+func (e *keyStanding) json(w io.Writer) error {
+	out := map[string]json.RawMessage{"key": json.RawMessage(api.FormatJSON(e.key))}
+	if e.now != nil {
+		why, err := json.Marshal(whyText[render.Word(e.now.Why)])
+		if err != nil {
+			return err
+		}
+		out["now"], out["why"] = json.RawMessage(api.FormatJSON(e.now)), why
+	}
+	data, err := json.Marshal(out)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", data)
+	}
+	return err
+}
+
+func (e *keyStanding) print(w io.Writer, limit, key string) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "%s  key %s\n", limit, key)
+	for _, k := range e.key.Counters {
+		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+render.Show(k.Key)+": "+limits.RuleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
+		line("level", "%s", levelText(k))
+		line("counted", "%s admitted, %s refused since leader %s first saw it; %.1f/s asked now", render.Num(k.Admitted), render.Num(k.Refused), render.OrDash(k.Leader), k.Demand)
+	}
+	if o := e.key.Override; o != nil {
+		line("override", "%s", limits.OverrideText(o))
+	}
+	if e.now != nil {
+		e.printNow(line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printNow says what one node would answer.
+func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
+	answer := "allowed"
+	switch {
+	case !e.now.Allowed:
+		answer = "refused"
+	case e.now.Shadow:
+		answer = "allowed, only since the limit is not enforced"
+	}
+	line("now", "one token would be %s: %s", answer, render.Word(e.now.Why))
+	line("why", "%s", whyText[render.Word(e.now.Why)])
+	switch r := e.now.RetryAfter; {
+	case r != nil:
+		line("next", "a token in %s", render.Pause(r))
+	case !e.now.Allowed:
+		line("next", "never: it does not pass, however long one waits")
+	case e.now.Wait.AsDuration() > 0:
+		line("next", "a token, after a wait of %s", render.Pause(e.now.Wait))
+	default:
+		line("next", "a token at once")
+	}
+	if r := e.now.ResetAfter; r != nil {
+		line("full", "in %s, if nobody asks", render.Pause(r))
+	}
+}
+
+// levelText is what is left of a counter in the whole cluster.
+func levelText(k *quoratev1.KeyRate) string {
+	by := ", reported by " + render.Plural(int(k.Members), "node")
+	if k.Remaining < 0 {
+		return render.Num(-k.Remaining) + " owed" + by
+	}
+	return fmt.Sprintf("%s of %s left%s", render.Num(k.Remaining), render.Num(max(k.Rule.GetBurst(), k.Rule.GetInFlight())), by)
+}
+
+// shadowMark marks in tables a rule whose refusals are counted, and refuse nobody, or not all keys.
+func shadowMark(l *quoratev1.Limit) string {
+	switch f := l.GetFraction(); {
+	case l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_SHADOW:
+		return " shadow"
+	case l.GetEnforcement() == quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return " off"
+	case f > 0 && f < 1:
+		return fmt.Sprintf(" enforced for %.4g%%", 100*f)
+	}
+	return ""
+}
+
+// ceilingText returns the rule's ceiling as text; empty for rules that do not count.
+func ceilingText(l *quoratev1.Limit) string {
+	if l.GetClass() == quoratev1.Class_CLASS_UNLIMITED || l.GetClass() == quoratev1.Class_CLASS_BANNED || l.GetCeiling() == quoratev1.Ceiling_CEILING_UNSPECIFIED {
+		return ""
+	}
+	return ", ceiling: " + render.Word(l.GetCeiling())
+}
+
+// unenforced marks a rule that refuses nobody.
+func unenforced(l *quoratev1.Limit) string {
+	switch l.GetEnforcement() {
+	case quoratev1.Enforcement_ENFORCEMENT_SHADOW:
+		return ", shadow: refuses nobody"
+	case quoratev1.Enforcement_ENFORCEMENT_OFF:
+		return ", off: refuses nobody"
+	}
+	return ""
+}

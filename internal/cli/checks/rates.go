@@ -1,0 +1,240 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// ratesOptions are the flags of "rates" and "keys top".
+type ratesOptions struct {
+	remote.Targets
+	output, limit, by, prefix, label, group, page string
+
+	top   int32
+	watch time.Duration
+}
+
+func (r *ratesOptions) addFlags(cmd *cobra.Command) {
+	r.Targets.AddFlags(cmd)
+	cmd.Flags().Int32Var(&r.top, "top", api.DefaultTop, fmt.Sprintf("how many keys, 1 to %d", api.MaxTop))
+	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
+	cmd.Flags().StringVar(&r.by, "by", "demand", "what is first: the most of "+strings.Join(orders, ", ")+" (of that the least)")
+	render.CompleteWords(cmd, "by", orders...)
+	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
+	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
+	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
+	render.OutputFlag(cmd, &r.output, "table", "json")
+}
+
+// NewRatesCommand returns "quorate rates".
+func NewRatesCommand() *cobra.Command {
+	var r ratesOptions
+	cmd := &cobra.Command{
+		Use:   "rates",
+		Short: "Print the keys with the highest demand, or the most of something else",
+		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders
+of their ranges report them. RATE and DEMAND are tokens per second over the last
+few seconds, USED is the demand as a part of what the rule refills; the other
+columns count tokens since the leader of the key's range first saw the key.`,
+		Example: `  quorate rates --top 5
+  quorate rates --by refusal_rate --prefix acme/
+  quorate rates --by utilisation --top 1000 -o csv > used.csv
+  quorate rates --limit web/per_client -o json
+  quorate rates --label 2=eu --group-by 1 --watch 2s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	r.addFlags(cmd)
+	cmd.Flags().StringVar(&r.limit, "limit", "", "only this namespace, or namespace/limit")
+	cmd.Flags().StringVar(&r.group, "group-by", "", "add up by a label: its name, or the number of a part of the keys")
+	cmd.Flags().DurationVarP(&r.watch, "watch", "w", 0, "print again at this interval, 1s to 1m, until Ctrl-C")
+	return cmd
+}
+
+func (r *ratesOptions) run(cmd *cobra.Command) error {
+	if r.top < 1 || r.top > api.MaxTop {
+		return exit.Usagef("--top %d: must be 1 to %d", r.top, api.MaxTop)
+	}
+	order, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), r.by)
+	if order == 0 {
+		return exit.Usagef("--by %q: must be one of %s", r.by, strings.Join(orders, ", "))
+	}
+	req := &quoratev1.TopRatesRequest{Top: r.top, Order: quoratev1.RateOrder(order), KeyPrefix: r.prefix, Label: r.label, GroupBy: r.group, PageToken: r.page}
+	req.Namespace, req.Limit, _ = strings.Cut(r.limit, "/")
+	if r.watch != 0 {
+		return r.follow(cmd, req)
+	}
+	var res *quoratev1.TopRatesResponse
+	err := r.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		res, err = quoratev1.NewRateServiceClient(conn).TopRates(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.print(cmd, res)
+}
+
+// follow prints rates again and again, from the first node that answers.
+func (r *ratesOptions) follow(cmd *cobra.Command, req *quoratev1.TopRatesRequest) error {
+	if r.watch < time.Second || r.watch > time.Minute {
+		return exit.Usagef("--watch %v: must be 1s to 1m", r.watch)
+	}
+	if r.page != "" {
+		return exit.Usagef("--page and --watch: give one")
+	}
+	addrs, err := r.Resolve()
+	if err != nil {
+		return err
+	}
+	watch := &quoratev1.WatchRatesRequest{
+		Top: req.Top, Namespace: req.Namespace, Limit: req.Limit, Order: req.Order, KeyPrefix: req.KeyPrefix, Label: req.Label, GroupBy: req.GroupBy, Interval: durationpb.New(r.watch),
+	}
+	var last error
+	for _, addr := range addrs {
+		last = r.followOne(cmd, addr, watch)
+		if cmd.Context().Err() != nil || last == nil {
+			return nil
+		}
+		if !remote.Unreachable(last) {
+			return remote.Refusal(last)
+		}
+	}
+	return r.NoneAnswers(addrs, last)
+}
+
+func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quoratev1.WatchRatesRequest) error {
+	conn, err := r.Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	stream, err := quoratev1.NewRateServiceClient(conn).WatchRates(cmd.Context(), watch)
+	var skipped uint64
+	for err == nil {
+		var res *quoratev1.WatchRatesResponse
+		if res, err = stream.Recv(); err != nil {
+			break
+		}
+		if res.Skipped > skipped {
+			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d answers left out: they were not read or not ready in time\n", res.Skipped-skipped)
+			skipped = res.Skipped
+		}
+		if r.output == "table" {
+			if render.Colours(cmd) {
+				fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "as of %s\n", render.When(res.Rates.GetAsOf()))
+		}
+		err = r.print(cmd, res.Rates)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// print prints one answer.
+func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse) (err error) {
+	if res.RangesCovered < res.RangesTotal {
+		text := ""
+		if len(res.MissingMembers) > 0 {
+			text = "; missing " + strings.Join(res.MissingMembers, ", ")
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %d of %d ranges answered%s\n", res.RangesCovered, res.RangesTotal, text)
+	}
+	switch {
+	case r.output == "json":
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+		return err
+	case r.group != "":
+		err = printGroups(cmd.OutOrStdout(), res)
+	default:
+		err = printRates(cmd.OutOrStdout(), res)
+	}
+	if res.NextPageToken != "" && r.watch == 0 && r.output == "table" && r.group == "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: more with --page %s\n", res.NextPageToken)
+	}
+	return err
+}
+
+func printGroups(w io.Writer, res *quoratev1.TopRatesResponse) error {
+	titles, needless := needlessColumns(w, res.Groups)
+	tbl := render.NewTable(slices.Concat([]string{"GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles, []string{"REMAINING"})...)
+	for _, g := range res.Groups {
+		row := []string{render.OrNothing(g.Value), render.Num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), render.PartCell(g.Utilisation), render.Num(g.Attempted), render.Num(g.Admitted), render.Num(g.Refused)}
+		tbl.Row(append(append(row, needless(g)...), render.Num(g.Remaining))...)
+	}
+	if err := tbl.Write(w); err != nil {
+		return err
+	}
+	if names := unrefused(res.Limits); names != "" {
+		fmt.Fprintf(w, "REFUSED has what passed all the same, since it is not enforced or not for all keys: %s\n", names)
+	}
+	if res.GroupsPartial {
+		_, err := fmt.Fprintf(w, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
+		return err
+	}
+	return nil
+}
+
+// unrefused are the limits of which not all that is not admitted is refused.
+func unrefused(limits []*quoratev1.LimitError) string {
+	var names []string
+	for _, l := range limits {
+		if mark := shadowMark(&quoratev1.Limit{Enforcement: l.Enforcement, Fraction: l.Fraction}); mark != "" {
+			names = append(names, render.Printable(l.Namespace+"/"+l.Limit)+mark)
+		}
+	}
+	if more := len(names) - 3; more > 0 {
+		names = append(names[:3], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+func printRates(w io.Writer, res *quoratev1.TopRatesResponse) error {
+	titles, needless := needlessColumns(w, res.Keys)
+	tbl := render.NewTable(slices.Concat([]string{"LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles,
+		[]string{"REMAINING", "NODES", "RANGE", "LEADER"})...)
+	for _, k := range res.Keys {
+		row := []string{
+			k.Namespace + "/" + k.Limit, render.Cell(k.Key), limits.RuleText(k.Rule) + " " + render.Word(k.Rule.GetCeiling()) + shadowMark(k.Rule),
+			perSecond(k.Rate), perSecond(k.Demand), render.PartCell(k.Utilisation), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused),
+		}
+		tbl.Row(append(append(row, needless(k)...), render.Num(k.Remaining), render.Num(k.Members), render.Num(k.Range), render.OrNothing(k.Leader))...)
+	}
+	return tbl.WriteOr(w, "no traffic")
+}
+
+// needlessColumns returns the titles of the columns about needless refusals, and their cells: one
+// column in a table, none if it would have zeros only; in CSV, where columns stay, one for each bound.
+func needlessColumns[T render.Refusals](w io.Writer, rows []T) (titles []string, cells func(T) []string) {
+	if _, csv := w.(*render.CSVOut); csv {
+		return []string{"NEEDLESS", "NEEDLESS AT MOST"}, func(r T) []string {
+			return []string{render.TokenRate(r.GetNeedlessRefusals()), render.TokenRate(max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()))}
+		}
+	}
+	if !slices.ContainsFunc(rows, func(r T) bool { return max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()) > 0 }) {
+		return nil, func(T) []string { return nil }
+	}
+	return []string{"NEEDLESS"}, func(r T) []string { return []string{render.NeedlessCell(r)} }
+}
+
+// perSecond is tokens per second.
+func perSecond(v float64) string { return render.Exact(fmt.Sprintf("%.1f", v), v) }

@@ -1,0 +1,177 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// NewReserveCommand returns "quorate reserve".
+func NewReserveCommand() *cobra.Command {
+	var c caller
+	cmd := &cobra.Command{
+		Use:   "reserve NAMESPACE/LIMIT KEY",
+		Short: "Set tokens aside, to be settled",
+		Long: `Set tokens aside until "quorate settle" says how many were used. What is not
+settled in time counts as used. The first line of the output is the handle.
+
+Exit code 0 says reserved, 1 refused.`,
+		Example: `  quorate reserve api/per_tenant acme --cost 50 --ttl 1m
+  quorate reserve api/per_tenant acme --cost 50 -o json | jq -r .handle`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			check, err := c.check(cmd, args)
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{check}}
+			if req.Ttl, err = c.lifetime(); err != nil {
+				return err
+			}
+			var res *quoratev1.ReserveResponse
+			err = c.callQuota(cmd.Context(), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+				res, err = q.Reserve(ctx, req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return c.print(cmd, res, res.Allowed, handleText(res.Handle, res.ExpiresIn, first(res.Results)))
+		},
+	}
+	c.AddFlags(cmd)
+	c.costFlag(cmd)
+	c.ttlFlag(cmd)
+	render.OutputFlag(cmd, &c.output, "text", "json")
+	return cmd
+}
+
+func first(results []*quoratev1.AllowResponse) *quoratev1.AllowResponse {
+	if len(results) == 0 {
+		return nil
+	}
+	return results[0]
+}
+
+func handleText(handle string, expires *durationpb.Duration, r *quoratev1.AllowResponse) string {
+	text := answerText(r)
+	if handle != "" {
+		text = fmt.Sprintf("%s\n%s  expires in %s", handle, text, render.Pause(expires))
+	}
+	return text
+}
+
+// NewSettleCommand returns "quorate settle".
+func NewSettleCommand() *cobra.Command {
+	var c caller
+	var used int64
+	cmd := &cobra.Command{
+		Use:   "settle HANDLE",
+		Short: "Say how many reserved tokens were used",
+		Long: `End a reservation: what was reserved and not used is given back, and what was
+used beyond it is booked as debt. Exit code 5 says that the reservation was
+settled before, has expired, or never was.`,
+		Example: `  quorate settle "$HANDLE"
+  quorate settle "$HANDLE" --used 12`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &quoratev1.SettleRequest{Handle: args[0]}
+			if cmd.Flags().Changed("used") {
+				if used < 0 {
+					return exit.Usagef("--used %d: must be 0 or more", used)
+				}
+				req.Used = &used
+			}
+			return c.end(cmd, &quoratev1.SettleResponse{}, "settled", func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
+				_, err := q.Settle(ctx, req)
+				return err
+			})
+		},
+	}
+	c.AddFlags(cmd)
+	cmd.Flags().Int64Var(&used, "used", 0, "how many tokens were used (default: all that were reserved)")
+	render.OutputFlag(cmd, &c.output, "text", "json")
+	return cmd
+}
+
+// end makes a call whose answer says nothing more.
+func (c *caller) end(cmd *cobra.Command, res proto.Message, word string, f func(context.Context, quoratev1.QuotaServiceClient) error) error {
+	if err := c.callQuota(cmd.Context(), f); err != nil {
+		return err
+	}
+	return render.PrintResult(cmd, c.output, res, "%s", word)
+}
+
+// NewAcquireCommand returns "quorate acquire".
+func NewAcquireCommand() *cobra.Command {
+	var c caller
+	var count int64
+	cmd := &cobra.Command{
+		Use:   "acquire NAMESPACE/LIMIT KEY",
+		Short: "Take a place under a limit of what is in flight",
+		Long: `Take places under a limit that counts what is in flight, until "quorate release"
+gives them back or their lease ends. The first line of the output is the handle.
+
+Exit code 0 says taken, 1 refused.`,
+		Example: `  quorate acquire jobs/running nightly --ttl 10m
+  quorate acquire jobs/running nightly --count 2 -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := limits.ParseKey(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if count < 1 {
+				return exit.Usagef("--count %d: must be 1 or more", count)
+			}
+			req := &quoratev1.AcquireRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Count: &count}
+			if req.Ttl, err = c.lifetime(); err != nil {
+				return err
+			}
+			var res *quoratev1.AcquireResponse
+			err = c.callQuota(cmd.Context(), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+				res, err = q.Acquire(ctx, req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return c.print(cmd, res, res.Allowed, handleText(res.Handle, res.ExpiresIn, res.Result))
+		},
+	}
+	c.AddFlags(cmd)
+	cmd.Flags().Int64Var(&count, "count", 1, "how many places, 1 or more")
+	c.ttlFlag(cmd)
+	render.OutputFlag(cmd, &c.output, "text", "json")
+	return cmd
+}
+
+// NewReleaseCommand returns "quorate release".
+func NewReleaseCommand() *cobra.Command {
+	var c caller
+	cmd := &cobra.Command{
+		Use:   "release HANDLE",
+		Short: "Give back what acquire took",
+		Long: `Give back the places that "quorate acquire" took. Exit code 5 says that they were
+given back before, that their lease has ended, or that they never were taken.`,
+		Example: `  quorate release "$HANDLE"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.end(cmd, &quoratev1.ReleaseResponse{}, "released", func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
+				_, err := q.Release(ctx, &quoratev1.ReleaseRequest{Handle: args[0]})
+				return err
+			})
+		},
+	}
+	c.AddFlags(cmd)
+	render.OutputFlag(cmd, &c.output, "text", "json")
+	return cmd
+}

@@ -1,0 +1,114 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/top"
+)
+
+// topFlags are the flags of "top".
+type topFlags struct {
+	remote.Targets
+	by    string
+	every time.Duration
+	once  bool
+
+	asking sync.Mutex // a question may come while another is under way
+}
+
+// Bounds of --every.
+const (
+	minEvery = 200 * time.Millisecond
+	maxEvery = time.Hour
+)
+
+// What a screen has that is printed and not looked at.
+const (
+	stillWidth  = 120
+	stillHeight = 40
+)
+
+// NewTopCommand returns "quorate top".
+func NewTopCommand() *cobra.Command {
+	var o topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch who asks for most, as it changes",
+		Long: `Watch the limits that are asked for most, over the whole cluster, and the keys of
+one of them: enter shows the keys of the limit under the cursor, esc goes back,
+< and > sort by another column, / finds names by how they begin, ? explains the
+rest. --once prints one screen, and needs no terminal.`,
+		Example: `  quorate top
+  quorate top --every 500ms --by refusal_rate
+  quorate top --once`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.AddFlags(cmd)
+	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
+	cmd.Flags().StringVar(&o.by, "by", "demand", "how keys are sorted at first: "+strings.Join(orders, ", "))
+	render.CompleteWords(cmd, "by", orders...)
+	cmd.Flags().DurationVar(&o.every, "every", time.Second, "how often to ask, 200ms to 1h")
+	cmd.Flags().BoolVar(&o.once, "once", false, "print one screen of what happens in that time, and end")
+	return cmd
+}
+
+func (o *topFlags) run(cmd *cobra.Command) error {
+	if o.every < minEvery || o.every > maxEvery {
+		return exit.Usagef("--every %v: must be %v to %v", o.every, minEvery, maxEvery)
+	}
+	order, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), o.by)
+	if order == 0 {
+		return exit.Usagef("--by %q: must be one of %s", o.by, strings.Join(orders, ", "))
+	}
+	drop := o.Keep()
+	defer drop()
+	screen := top.New(o.ask, top.Options{Every: o.every, Plain: !bool(render.Colours(cmd)), Order: quoratev1.RateOrder(order)})
+	if o.once {
+		text, err := screen.Once(stillWidth, stillHeight)
+		if err == nil {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+		}
+		return err
+	}
+	if !render.OnTerminal(cmd.OutOrStdout()) || !render.OnTerminal(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb" {
+		return exit.Usagef("top needs a terminal; --once prints one screen, and \"quorate rates\" prints tables for programs")
+	}
+	if _, _, err := o.ask(cmd.Context(), &quoratev1.TopRatesRequest{Top: 1}); err != nil { // say so before the screen is taken
+		return err
+	}
+	_, err := tea.NewProgram(screen, tea.WithContext(cmd.Context()), tea.WithInput(cmd.InOrStdin()), tea.WithOutput(cmd.OutOrStdout())).Run()
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// ask puts both questions to one node. Safe for concurrent use.
+func (o *topFlags) ask(ctx context.Context, req *quoratev1.TopRatesRequest) (st *quoratev1.GetStatusResponse, res *quoratev1.TopRatesResponse, err error) {
+	o.asking.Lock()
+	defer o.asking.Unlock()
+	err = o.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		if st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{}); err != nil {
+			return err
+		}
+		res, err = quoratev1.NewRateServiceClient(conn).TopRates(ctx, req)
+		return err
+	})
+	return st, res, err
+}

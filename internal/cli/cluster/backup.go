@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// backupper writes a backup to a file.
+type backupper struct {
+	remote.Targets
+	out string
+}
+
+// NewBackupCommand returns "quorate backup".
+func NewBackupCommand() *cobra.Command {
+	var b backupper
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Copy the state of the cluster into a file",
+		Long: `Copy the durable state of a running cluster into one file: limits with their
+history, overrides, policies, accounts, roles and bearer tokens (hashed), and the
+counts that endure. All that was acknowledged before is in it, and of each
+transaction all or nothing. Decisions go on; transactions over several ranges wait
+for some milliseconds. Members, join tokens and the keys of certificates are not
+in it.
+
+The file appears under its name when it is whole, checked, and on the disk;
+another one of that name is replaced. "-o -" is standard output: see the exit
+code, and "quorate backup verify", for whether it is whole.`,
+		Example: `  quorate backup
+  quorate backup -o /backups/monday.quorate
+  quorate backup -o - | ssh store "cat > monday.quorate"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return b.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	b.AddFlags(cmd)
+	cmd.Flags().StringVarP(&b.out, "out", "o", "", "the file, - for standard output (default: CLUSTER-TIME.quorate)")
+	cmd.AddCommand(newBackupVerifyCommand())
+	return cmd
+}
+
+// run asks one node after the other, until one has begun to answer.
+func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
+	addrs, err := b.Resolve()
+	if err != nil {
+		return err
+	}
+	var last error
+	for _, addr := range addrs {
+		begun, err := b.from(ctx, addr, stdout, stderr)
+		if err == nil {
+			return nil
+		}
+		if last = err; begun || ctx.Err() != nil || status.Code(err) != codes.Unavailable && !remote.Unreachable(err) {
+			break
+		}
+	}
+	if _, fromNode := status.FromError(last); !fromNode || ctx.Err() != nil {
+		return last
+	}
+	if remote.Unreachable(last) {
+		return b.NoneAnswers(addrs, last)
+	}
+	return remote.Refusal(last)
+}
+
+// from makes a backup through one node; begun says that it sent something.
+func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Writer) (begun bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := b.Dial(addr)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	stream, err := quoratev1.NewBackupServiceClient(conn).Backup(ctx, &quoratev1.BackupRequest{})
+	if err != nil {
+		return false, err
+	}
+	in := &backupInput{stream: stream, progress: render.NewProgress(stderr)}
+	if err := in.fill(); err != nil { // before a file is made
+		return false, err
+	}
+	m, name, err := b.save(in, stdout)
+	in.progress.End()
+	if err != nil {
+		return true, err
+	}
+	fmt.Fprintf(stderr, "cluster %s: %d ranges, %s, as of %s: %s\n", render.Show(m.Cluster), m.Ranges, render.BytesText(in.total), m.At.Format(time.RFC3339), name)
+	return true, nil
+}
+
+// save reads a backup, which checks it, and writes it away at the same time.
+func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, string, error) {
+	if b.out == "-" {
+		m, err := copyBackup(stdout, in)
+		return m, "standard output", err
+	}
+	dir := "."
+	if b.out != "" {
+		if st, err := os.Stat(b.out); err == nil && !st.Mode().IsRegular() {
+			return saveInto(b.out, in)
+		}
+		if real, err := filepath.EvalSymlinks(b.out); err == nil {
+			b.out = real
+		}
+		dir = filepath.Dir(b.out)
+	}
+	f, err := os.CreateTemp(dir, ".quorate-backup-*")
+	if err != nil {
+		return nil, "", fmt.Errorf("backup: %w", err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it is not there when all went well
+	m, err := copyBackup(f, in)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, "", fmt.Errorf("%w\nno file was left", err)
+	}
+	name := b.out
+	if name == "" {
+		name = fmt.Sprintf("%s-%s.quorate", m.Cluster, m.At.Format("20060102T150405Z"))
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return nil, "", fmt.Errorf("backup: %w", err)
+	}
+	return m, name, syncDir(dir)
+}
+
+// saveInto writes to what is no file, such as a pipe: it is not replaced.
+func saveInto(name string, in io.Reader) (*backup.Manifest, string, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, "", fmt.Errorf("backup: %w", err)
+	}
+	m, err := copyBackup(f, in)
+	return m, name, errors.Join(err, f.Close())
+}
+
+// copyBackup copies a backup to its end and checks it.
+func copyBackup(w io.Writer, in io.Reader) (*backup.Manifest, error) {
+	r, err := backup.NewReader(io.TeeReader(in, w))
+	for err == nil {
+		_, err = r.Next()
+	}
+	if errors.Is(err, io.EOF) && r != nil && r.Whole() {
+		return r.Manifest(), nil
+	}
+	if disk, ok := errors.AsType[*fs.PathError](err); ok { // of writing, in the midst of reading
+		err = disk
+	}
+	return nil, err
+}
+
+// syncDir puts the names in a directory on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// backupInput is what a node sends, as a reader.
+type backupInput struct {
+	stream   quoratev1.BackupService_BackupClient
+	progress *render.Progress
+	left     []byte
+	total    int64
+}
+
+// fill waits for the next piece.
+func (b *backupInput) fill() error {
+	m, err := b.stream.Recv()
+	if err != nil {
+		return err
+	}
+	b.left = m.GetData()
+	b.total += int64(len(b.left))
+	b.progress.Bar(int64(m.GetGroupsDone()), int64(m.GetGroupsTotal()), "%s, %d of %d groups", render.BytesText(b.total), m.GetGroupsDone(), m.GetGroupsTotal())
+	return nil
+}
+
+func (b *backupInput) Read(p []byte) (int, error) {
+	for len(b.left) == 0 {
+		if err := b.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}

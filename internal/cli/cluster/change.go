@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// nodeChange changes what is wanted of a node.
+type nodeChange struct {
+	remote.Targets
+	who    accounts.Identity
+	output string
+	wait   bool
+}
+
+// addFlags adds the flags; what says when waiting is over.
+func (o *nodeChange) addFlags(cmd *cobra.Command, what string) {
+	o.Targets.AddFlags(cmd)
+	o.who.AddFlags(cmd)
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+what+" (default: on a terminal)")
+	render.OutputFlag(cmd, &o.output, "text", "json")
+}
+
+func (o *nodeChange) waits(cmd *cobra.Command) bool {
+	if cmd.Flags().Changed("wait") {
+		return o.wait
+	}
+	return render.OnTerminal(cmd.ErrOrStderr())
+}
+
+// run makes the change and waits until done is true of the cluster's status.
+func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, text func(*quoratev1.ChangeNodeResponse) string, w waiting) error {
+	var res *quoratev1.ChangeNodeResponse
+	err := CallCluster(cmd.Context(), &o.Targets, o.who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.ChangeNode(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := render.PrintResult(cmd, o.output, res, "%s", text(res)); err != nil {
+		return err
+	}
+	if res.Warning != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s\n", render.Printable(res.Warning))
+	}
+	if !o.waits(cmd) {
+		return nil
+	}
+	return w.run(cmd, &o.Targets)
+}
+
+func newClusterDrainCommand() *cobra.Command {
+	var o nodeChange
+	cmd := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Let a node lead nothing, before work on it",
+		Long: `Let a node lead nothing: its leaderships go to others, and it gets no new ones and
+no more replicas. It keeps those that it has, goes on deciding, and can be
+restarted or stopped for a while without a word to anybody. "quorate cluster
+activate" ends it.`,
+		Example: `  quorate cluster drain n2
+  quorate cluster drain n2 --wait`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN}, func(*quoratev1.ChangeNodeResponse) string {
+				return fmt.Sprintf("%s is draining: it keeps its replicas and hands its leaderships over", render.Show(id))
+			}, waiting{node: id, what: "leaderships handed over", done: fmt.Sprintf("%s leads nothing", render.Show(id)), left: leadsLeft})
+		},
+	}
+	o.addFlags(cmd, "it leads nothing")
+	return cmd
+}
+
+func newClusterActivateCommand() *cobra.Command {
+	var o nodeChange
+	cmd := &cobra.Command{
+		Use:   "activate NODE",
+		Short: "End a drain, or a leave that is not over",
+		Long: `Let a node take part again after "quorate cluster drain", or have it stay after
+"quorate cluster leave", as long as it is a member: replicas that have gone come
+back where the placement wants them.`,
+		Example: `  quorate cluster activate n2`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_ACTIVATE}, func(*quoratev1.ChangeNodeResponse) string {
+				return fmt.Sprintf("%s is active", render.Show(id))
+			}, waiting{node: id, what: "ranges settled", done: "every range is as wanted", left: unsettledRanges})
+		},
+	}
+	o.addFlags(cmd, "every range is as wanted")
+	return cmd
+}
+
+func newClusterLeaveCommand() *cobra.Command {
+	var o nodeChange
+	var force, yes bool
+	cmd := &cobra.Command{
+		Use:   "leave [NODE]",
+		Short: "Take a node out of the cluster, its replicas first",
+		Long: `Take a node out of the cluster: its replicas move to others, one step at a time
+and never with fewer voters than before; then its process ends by itself. Until
+then "quorate cluster activate" keeps it. Without NODE it is the node at --addr.
+See first what will move: "quorate cluster plan --without NODE". A node that does
+not answer cannot leave: see "quorate cluster remove". It is refused where ranges
+would have fewer voters than now and than "replicas" of the settings asks for:
+join another node first, or say --force. On a terminal it asks first.`,
+		Example: `  quorate cluster leave n3
+  quorate cluster leave --addr 10.0.0.3:7412 --yes --wait`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := o.nodeOf(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if !yes && render.OnTerminal(cmd.InOrStdin()) {
+				if err := render.Confirm(cmd, yes, fmt.Sprintf("Let %s leave the cluster? Its replicas move to others, and its process ends.", render.Show(id))); err != nil {
+					return err
+				}
+			}
+			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_LEAVE, Force: force}, leavesText(id), goes(id))
+		},
+	}
+	o.addFlags(cmd, "it has left")
+	cmd.Flags().BoolVar(&force, "force", false, "even if ranges then have fewer voters than replicas asks for")
+	render.YesFlag(cmd, &yes)
+	return cmd
+}
+
+func leavesText(id string) func(*quoratev1.ChangeNodeResponse) string {
+	return func(res *quoratev1.ChangeNodeResponse) string {
+		return fmt.Sprintf("%s is leaving: %s to change", render.Show(id), render.Plural(int(res.Moves), "group"))
+	}
+}
+
+func goes(id string) waiting {
+	return waiting{node: id, what: "replicas moved", done: fmt.Sprintf("%s is out of the cluster", render.Show(id)), left: replicasLeft, gone: true}
+}
+
+// nodeOf is the node that is named, or the only one that --addr names.
+func (o *nodeChange) nodeOf(ctx context.Context, args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	if len(o.Addrs) != 1 {
+		return "", exit.Usagef("leave: say which node, or give the address of one with --addr")
+	}
+	st, err := GetStatus(ctx, &o.Targets)
+	if err != nil {
+		return "", err
+	}
+	return st.Node, nil
+}
+
+func newClusterRemoveCommand() *cobra.Command {
+	var o nodeChange
+	var force, yes bool
+	cmd := &cobra.Command{
+		Use:   "remove NODE",
+		Short: "Take a node out of the cluster that is dead for ever",
+		Long: `Take a node out of the cluster that will not come back, such as one whose machine
+or disk is lost. Nothing waits for it; its replicas are made anew on other nodes
+from those that are left. It is refused when no active node that answers would be
+left, and for a node that answers, which should leave instead, unless --force is
+given. A node that was removed cannot come back with its data: join it anew, with
+an empty data directory.`,
+		Example: `  quorate cluster remove n3
+  quorate cluster remove n3 --yes --wait`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			if err := render.Confirm(cmd, yes, fmt.Sprintf("Remove %s for ever? What only it holds is lost, and it must join anew to come back.", render.Show(id))); err != nil {
+				return err
+			}
+			return o.run(cmd, &quoratev1.ChangeNodeRequest{Node: id, Change: quoratev1.NodeChange_NODE_CHANGE_REMOVE, Force: force}, leavesText(id), goes(id))
+		},
+	}
+	o.addFlags(cmd, "its replicas are elsewhere and it is no member")
+	cmd.Flags().BoolVar(&force, "force", false, "even if it answers")
+	render.YesFlag(cmd, &yes)
+	return cmd
+}

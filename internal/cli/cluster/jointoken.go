@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// NewJoinTokenCommand returns "quorate join-token".
+func NewJoinTokenCommand() *cobra.Command {
+	return usage.Group("join-token", "Invite nodes into the cluster",
+		`Make, list and revoke join tokens. A join token lets a new node into the cluster;
+it is used up, expires, or is revoked. The cluster keeps a hash of it alone.`,
+		newJoinTokenCreateCommand(), newJoinTokenListCommand(), newJoinTokenRevokeCommand())
+}
+
+// NewTokenCommand is join-token under the name that it had: it works, and no help shows it.
+func NewTokenCommand() *cobra.Command {
+	cmd := NewJoinTokenCommand()
+	cmd.Use, cmd.Hidden = "token", true
+	return cmd
+}
+
+func newJoinTokenCreateCommand() *cobra.Command {
+	var t remote.Targets
+	var who accounts.Identity
+	var ttl time.Duration
+	var req quoratev1.CreateJoinTokenRequest
+	var output string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a join token, and print how a node joins with it",
+		Long: `Make a join token, and print what to do on the new machine. The token is shown
+once, here. It goes there in a file, or through a pipe as in the second example:
+on a command line others could read it in the list of processes, and the shell
+would remember it.`,
+		Example: `  quorate join-token create --ttl 1h
+  quorate join-token create --uses 3 -o token | ssh n4 "umask 077; cat > join.token"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req.Ttl = durationpb.New(ttl)
+			var res *quoratev1.CreateJoinTokenResponse
+			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.CreateJoinToken(ctx, &req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printJoinToken(cmd, &t, output, res)
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it can be used; at most 720h")
+	cmd.Flags().Uint32Var(&req.Uses, "uses", 1, "how many nodes can join with it; at most 256")
+	render.OutputFlag(cmd, &output, "text", "json", "token")
+	return cmd
+}
+
+func printJoinToken(cmd *cobra.Command, t *remote.Targets, output string, res *quoratev1.CreateJoinTokenResponse) error {
+	w := cmd.OutOrStdout()
+	switch output {
+	case "json":
+		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
+		return err
+	case "token":
+		_, err := fmt.Fprintln(w, res.Token)
+		return err
+	}
+	_, err := fmt.Fprintf(w, `Join token %s, for %s, until %s. It is shown once:
+
+%s
+
+On the new machine, put it into a file that only you can read: paste it after
+this command, then press Enter and Ctrl-D
+
+  umask 077; cat > join.token
+
+and start the node there, with a name and an address of its own:
+
+  %s
+`, render.Show(res.Info.GetId()), render.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), render.Printable(res.Token), joinCommand(t, res))
+	return err
+}
+
+// maxJoinAddresses is how many members a join command names: it needs one that
+// answers.
+const maxJoinAddresses = 3
+
+// joinCommand is what starts a new node.
+func joinCommand(t *remote.Targets, res *quoratev1.CreateJoinTokenResponse) string {
+	addrs := res.Addresses
+	if len(addrs) == 0 { // members do not say where they serve: then where they were just reached
+		addrs, _ = t.Resolve()
+	}
+	text := fmt.Sprintf("quorate serve --data /var/lib/quorate --node NAME --host ADDRESS \\\n    --join %s --token-file join.token",
+		strings.Join(addrs[:min(len(addrs), maxJoinAddresses)], ","))
+	if withoutTLS(res.Token) {
+		text += " --insecure"
+	}
+	return text
+}
+
+// withoutTLS says whether a token is of a cluster that has no authority.
+func withoutTLS(token string) bool {
+	parsed, err := pki.ParseJoinToken(token)
+	return err == nil && parsed.CAHash == pki.Fingerprint(&x509.Certificate{})
+}
+
+func newJoinTokenListCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Print the join tokens",
+		Long: `Print the join tokens that have uses left, without their secrets. STATE marks
+tokens of an authority that "quorate ca rotate" has replaced: nodes cannot join
+with them.`,
+		Example: `  quorate join-token list`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.ListJoinTokensResponse
+			err := CallCluster(cmd.Context(), &t, accounts.Identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.ListJoinTokens(ctx, &quoratev1.ListJoinTokensRequest{})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+				return err
+			}
+			tbl := render.NewTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY", "STATE")
+			for _, k := range res.Tokens {
+				state := "usable"
+				if k.Unusable != "" {
+					state = "unusable: " + render.Printable(k.Unusable)
+				}
+				tbl.Row(render.Cell(k.Id), render.When(k.ExpiresAt), render.Num(k.UsesLeft), render.When(k.CreatedAt), render.OrNothing(k.By), state)
+			}
+			return tbl.WriteOr(cmd.OutOrStdout(), "no join tokens")
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func newJoinTokenRevokeCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	var who accounts.Identity
+	cmd := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "End a join token",
+		Long:    `End a join token, by its id. Nodes that have joined with it stay.`,
+		Example: `  quorate join-token revoke 5d1fa2c07b3e`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := pki.ParseJoinToken(args[0]); err == nil {
+				return exit.Usagef("revoke: give the token's id, which is its second part, not the token: it is secret")
+			}
+			var res *quoratev1.RevokeJoinTokenResponse
+			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.RevokeJoinToken(ctx, &quoratev1.RevokeJoinTokenRequest{Id: args[0]})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return render.PrintResult(cmd, output, res, "%s revoked", render.Show(args[0]))
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// NewClusterCommand returns "quorate cluster".
+func NewClusterCommand() *cobra.Command {
+	return usage.Group("cluster", "See who is in the cluster, and change it",
+		`See who is in the cluster and who holds what, and change it: drain nodes, let them
+leave, remove dead ones, hand leaderships over. A change is committed when the
+command answers; the moves that follow go on by themselves, through crashes and
+elections. To add a node see "quorate join-token create --help".`,
+		NewStatusCommand("quorate cluster status"), newClusterPlanCommand(), newClusterDrainCommand(), newClusterActivateCommand(),
+		newClusterLeaveCommand(), newClusterRemoveCommand(), newClusterTransferCommand())
+}
+
+// CallCluster calls the service of the cluster, in somebody's name.
+func CallCluster(ctx context.Context, t *remote.Targets, who accounts.Identity, f func(context.Context, quoratev1.ClusterServiceClient) error) error {
+	ctx, err := who.Named(ctx)
+	if err != nil {
+		return err
+	}
+	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, quoratev1.NewClusterServiceClient(conn))
+	})
+}
+
+func newClusterPlanCommand() *cobra.Command {
+	var t remote.Targets
+	var without []string
+	var output string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Print which replicas will move, and in which steps",
+		Long: `Print the groups that are not as wanted, who votes in them now, who is to vote,
+and the steps that lead there; the first one is under way, or waits for what it
+says. With --without nothing is changed: it shows what would happen if these nodes
+left.`,
+		Example: `  quorate cluster plan
+  quorate cluster plan --without n2
+  quorate cluster plan --without n2,n3 -o json | jq ".groups | length"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.GetPlanResponse
+			err := CallCluster(cmd.Context(), &t, accounts.Identity{}, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.GetPlan(ctx, &quoratev1.GetPlanRequest{Without: without})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printPlan(cmd, output, res)
+		},
+	}
+	t.AddFlags(cmd)
+	cmd.Flags().StringSliceVar(&without, "without", nil, "as if these `nodes` had left")
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse) error {
+	w := cmd.OutOrStdout()
+	if output == "json" {
+		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
+		return err
+	}
+	t := render.NewTable("GROUP", "VOTERS", "WANTED", "STEPS")
+	for _, g := range res.Groups {
+		steps := g.Steps
+		if len(steps) == 0 {
+			steps = []string{""}
+		}
+		t.Row(render.Cell(g.Group), render.Names(g.Voters), render.Names(g.Wanted), render.Printable(steps[0]))
+		for _, s := range steps[1:] {
+			t.Row("", "", "", render.Printable(s))
+		}
+	}
+	if err := t.WriteOr(w, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total)); err != nil || len(res.Groups) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)
+	return err
+}

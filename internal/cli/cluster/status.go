@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/health"
+)
+
+// statusFlags are the flags of status.
+type statusFlags struct {
+	remote.Targets
+	output     string
+	all, check bool
+}
+
+// NewStatusCommand is under two names: path is what comes before its flags.
+func NewStatusCommand(path string) *cobra.Command {
+	var o statusFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print how the cluster is: its nodes, and the ranges that need attention",
+		Long: `Print how the cluster is: first in one line, then node by node, then the ranges
+that are not as they should be. The first node that answers is asked, and then
+the others, for a second at most, for what they alone know: whether they are
+ready, what is wrong with them, and how far behind the replicas of the ranges
+are that they lead (LAG, in log entries).
+
+The first line begins with "healthy", with "changing" while replicas move or
+nodes drain, with "degraded" when everything is still served and something is
+broken or the loss of one more node would stop ranges, with "draining" while a
+node gives back what it leads and ranges miss a leader for that, or with
+"not ready" when each node that answers is not ready, or sees no leader of some
+range. A cluster whose settings ask for one replica is "unreplicated" where it
+would be healthy. The command succeeds in any case; with --check it ends with
+exit code 1 unless the cluster is healthy, unreplicated or changing.
+
+In JSON and YAML that word is "health" and the rest of the line "health_text";
+"ready" of a node says that it decides, as it says itself, and is missing where
+it does not answer; "ready" of the whole says that at least one node is, and
+"leaderless" which groups have no leader, if each node that answers misses some.`,
+		Example: fmt.Sprintf(`  %[1]s
+  %[1]s --ranges --addr 127.0.0.1:7422
+  %[1]s --check -o json | jq '.health, (.nodes[] | {id, ready, reason})'`, path),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	o.AddFlags(cmd)
+	cmd.Flags().BoolVar(&o.all, "ranges", false, "print all ranges")
+	cmd.Flags().BoolVar(&o.check, "check", false, "end with exit code 1 unless the cluster is healthy, unreplicated or changing")
+	render.OutputFlag(cmd, &o.output, "table", "json")
+	return cmd
+}
+
+func (o *statusFlags) run(cmd *cobra.Command) error {
+	st, err := GetStatus(cmd.Context(), &o.Targets)
+	if err != nil {
+		return err
+	}
+	list := askOthers(cmd.Context(), &o.Targets, st)
+	v := health.Of(st, list...)
+	if o.output == "json" {
+		addVerdict(st, list, v)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
+	} else {
+		err = printStatus(cmd.OutOrStdout(), render.Colours(cmd), st, list, v, o.all)
+	}
+	if err == nil && o.check && !v.Fine() {
+		return exit.AnswerNo()
+	}
+	return err
+}
+
+// GetStatus asks the first node that answers for the status of the cluster.
+func GetStatus(ctx context.Context, t *remote.Targets) (*quoratev1.GetStatusResponse, error) {
+	var st *quoratev1.GetStatusResponse
+	err := t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+		return err
+	})
+	return st, err
+}
+
+func printStatus(w io.Writer, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) error {
+	fmt.Fprintf(w, "%s: %s\n\n", p.Paint(colourOf(v), v.Word), v.Text)
+	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
+		render.OrDash(st.Cluster), render.OrDash(st.Node), render.OrDash(st.Version), render.OrDash(st.MetaLeader), st.LimitsVersion)
+	nodes := render.NewTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
+	for _, n := range st.Nodes {
+		nodes.Row(render.Cell(n.Id), stateWord(n), render.OrNothing(n.Zone), render.OrNothing(n.Version), render.OrNothing(n.PeerAddress), answers(n), render.Num(n.Replicas), render.Num(n.Leads), render.Num(n.Clients), roundTrip(n, st.Node))
+	}
+	if err := nodes.Write(w); err != nil {
+		return err
+	}
+	printSaid(w, list)
+	printFaults(w, st)
+	return printRanges(w, st, all)
+}
+
+// printSaid prints a line for each node that is not ready, sees a group without a leader, or does not answer.
+func printSaid(w io.Writer, list []health.Said) {
+	for _, s := range list {
+		switch {
+		case s.Fault != "":
+			fmt.Fprintf(w, "%s: does not answer %s\n", render.Show(s.Node), render.Printable(s.Fault))
+		case s.Reason != "":
+			fmt.Fprintf(w, "%s: not ready: %s\n", render.Show(s.Node), render.Printable(s.Reason))
+		case s.Leaderless != "":
+			fmt.Fprintf(w, "%s: %s\n", render.Show(s.Node), render.Printable(s.Leaderless))
+		}
+	}
+}
+
+func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
+	for _, n := range st.Nodes {
+		for _, f := range n.Faults {
+			fmt.Fprintf(w, "%s: %s\n", render.Show(n.Id), render.Printable(f))
+		}
+	}
+}
+
+// stateWord returns the desired state of a node; active while the membership is unknown.
+func stateWord(n *quoratev1.NodeStatus) string {
+	if n.State == quoratev1.NodeState_NODE_STATE_UNSPECIFIED {
+		return render.Word(quoratev1.NodeState_NODE_STATE_ACTIVE)
+	}
+	return render.Word(n.State)
+}
+
+func answers(n *quoratev1.NodeStatus) string {
+	if n.Connected {
+		return "yes"
+	}
+	if n.Silent != nil {
+		return "no, for " + render.Span(n.Silent.AsDuration().Round(time.Second))
+	}
+	return "no"
+}
+
+func roundTrip(n *quoratev1.NodeStatus, self string) string {
+	if d := n.RoundTrip.AsDuration(); d > 0 && n.Id != self && n.Connected {
+		return render.Exact(d.Round(10*time.Microsecond).String(), d.Seconds())
+	}
+	return "-"
+}

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/health"
+)
+
+// OthersTime bounds the wait for what other nodes know.
+const OthersTime = time.Second
+
+// Asked is a node to ask; node is "" if its id is not known before it answers.
+type Asked struct{ Node, Addr string }
+
+// askOthers asks the other nodes, all at once, and adds what they know of themselves to the
+// status. It returns what each node says of its own readiness, the first one included, in
+// the order of the names.
+func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusResponse) []health.Said {
+	ctx, cancel := context.WithTimeout(ctx, OthersTime)
+	defer cancel()
+	list := []health.Said{health.SaidBy(st)}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, a := range OtherAddresses(t, st) {
+		wg.Go(func() {
+			other, err := statusAt(ctx, t, a.Addr)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && other.Cluster == st.Cluster && !told(list, other.Node):
+				addOwn(st, other)
+				list = append(list, health.SaidBy(other))
+			case err != nil && a.Node != "":
+				list = append(list, health.Said{Node: a.Node, Fault: "at " + a.Addr + ": " + status.Convert(err).Message()})
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(list, func(a, b health.Said) int { return strings.Compare(a.Node, b.Node) })
+	return list
+}
+
+func statusAt(ctx context.Context, t *remote.Targets, addr string) (st *quoratev1.GetStatusResponse, err error) {
+	err = t.CallOne(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+		return err
+	})
+	return st, err
+}
+
+func told(list []health.Said, node string) bool {
+	return slices.ContainsFunc(list, func(s health.Said) bool { return s.Node == node })
+}
+
+// OtherAddresses are where other nodes than the one that answered are asked, also those
+// that it is not connected to: they may know why.
+func OtherAddresses(t *remote.Targets, st *quoratev1.GetStatusResponse) []Asked {
+	var out []Asked
+	for _, n := range st.Nodes {
+		if n.GrpcAddress != "" && n.Id != st.Node {
+			out = append(out, Asked{n.Id, n.GrpcAddress})
+		}
+	}
+	if addrs, err := t.Resolve(); err == nil && len(out) == 0 && len(addrs) > 1 {
+		for _, a := range addrs { // nodes that have not told each other where they serve
+			out = append(out, Asked{"", a})
+		}
+	}
+	return out[:min(len(out), remote.MaxNodes)]
+}
+
+// addOwn adds what another node says of itself.
+func addOwn(st, other *quoratev1.GetStatusResponse) {
+	for _, n := range st.Nodes {
+		i := slices.IndexFunc(other.Nodes, func(o *quoratev1.NodeStatus) bool { return o.Id == n.Id })
+		if i >= 0 && n.Id == other.Node {
+			n.Faults = other.Nodes[i].Faults
+		}
+	}
+	for i, r := range st.Ranges {
+		if i < len(other.Ranges) && r.Leader == other.Node {
+			r.Lag = other.Ranges[i].Lag
+		}
+	}
+}

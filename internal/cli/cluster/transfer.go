@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+func newClusterTransferCommand() *cobra.Command {
+	var t remote.Targets
+	var who accounts.Identity
+	var req quoratev1.TransferLeadershipRequest
+	var ranges []uint
+	var output string
+	cmd := &cobra.Command{
+		Use:   "transfer",
+		Short: "Hand the leadership of ranges to other nodes",
+		Long: `Hand the leadership of ranges to another of their voters: of all that --from
+leads, or of those that --range names. It does not last: the cluster soon gives
+leaderships back to whom its placement prefers. To keep a node free of them,
+drain it. Exit code 1 says that some could not be handed over.`,
+		Example: `  quorate cluster transfer --from n1
+  quorate cluster transfer --from n1 --to n2
+  quorate cluster transfer --range 7,8 --to n3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, r := range ranges {
+				req.Ranges = append(req.Ranges, uint32(min(r, 1<<31)))
+			}
+			if req.From == "" && len(ranges) == 0 {
+				return exit.Usagef("transfer: give --from, the node whose ranges go, or --range")
+			}
+			var res *quoratev1.TransferLeadershipResponse
+			err := CallCluster(cmd.Context(), &t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+				res, err = c.TransferLeadership(ctx, &req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := render.PrintResult(cmd, output, res, "%s handed over", render.Plural(int(res.Moved), "range")); err != nil || len(res.Faults) == 0 {
+				return err
+			}
+			for _, f := range res.Faults {
+				fmt.Fprintln(cmd.ErrOrStderr(), render.Printable(f))
+			}
+			return exit.AnswerNo()
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges go")
+	cmd.Flags().StringVar(&req.To, "to", "", "the `node` that is to lead them (default: any other of their voters)")
+	cmd.Flags().UintSliceVar(&ranges, "range", nil, "the `ranges`, by number (default: all that --from leads)")
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}

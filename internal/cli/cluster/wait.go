@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+const (
+	waitEvery   = 300 * time.Millisecond
+	maxUnseen   = 30 * time.Second // without an answer of any node
+	maxStill    = 5 * time.Minute  // without a move
+	settledFor  = 2                // looks in a row that find nothing left: the plan may not have been made at the first
+	notTheMoves = "the moves go on without this command"
+)
+
+// waiting is what a command waits for.
+type waiting struct {
+	node string
+	what string // that is counted: replicas moved
+	done string // in the end
+	left func(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int
+	gone bool // over only when the node is no member
+}
+
+// run shows how far it is, on a terminal, until nothing is left.
+func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
+	progress := render.NewProgress(cmd.ErrOrStderr())
+	defer progress.End()
+	start, seen, moved := time.Now(), time.Now(), time.Now()
+	most, last, quiet := 0, 0, 0
+	for {
+		st, err := GetStatus(cmd.Context(), t)
+		switch {
+		case cmd.Context().Err() != nil:
+			return fmt.Errorf("no longer waiting; %s", notTheMoves)
+		case err != nil && (exit.CodeOf(err) != exit.Unreachable || time.Since(seen) > maxUnseen):
+			return err
+		case err == nil:
+			seen = time.Now()
+			left, over := w.look(st)
+			if most = max(most, left); left != last {
+				last, moved = left, time.Now()
+			}
+			if over {
+				quiet++
+			} else {
+				quiet = 0
+			}
+			if quiet >= settledFor {
+				progress.End()
+				text := w.done
+				if most > 0 {
+					text += fmt.Sprintf(": %d %s in %s", most, w.what, render.Span(time.Since(start).Round(100*time.Millisecond)))
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), text)
+				return nil
+			}
+			if time.Since(moved) > maxStill {
+				return exit.Errorf(exit.Unreachable, "%d of %d %s, and no more for %v%s; %s", most-left, most, w.what, maxStill, stepOf(st), notTheMoves)
+			}
+			progress.Bar(int64(most-left), int64(most), "%d of %d %s%s", most-left, most, w.what, stepOf(st))
+		}
+		select {
+		case <-cmd.Context().Done():
+		case <-time.After(waitEvery):
+		}
+	}
+}
+
+// look says how much is left, and whether that is all.
+func (w *waiting) look(st *quoratev1.GetStatusResponse) (left int, over bool) {
+	i := slices.IndexFunc(st.Nodes, func(n *quoratev1.NodeStatus) bool { return n.Id == w.node })
+	if i < 0 {
+		return 0, true
+	}
+	left = w.left(st, st.Nodes[i])
+	return left, left == 0 && !w.gone
+}
+
+func replicasLeft(_ *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int {
+	return int(n.Replicas)
+}
+
+// leadsLeft counts the meta group too.
+func leadsLeft(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int {
+	if st.MetaLeader == n.Id {
+		return int(n.Leads) + 1
+	}
+	return int(n.Leads)
+}
+
+func unsettledRanges(st *quoratev1.GetStatusResponse, _ *quoratev1.NodeStatus) (left int) {
+	for _, r := range st.Ranges {
+		if len(r.Former) > 0 || r.Step != "" || r.Leader == "" {
+			left++
+		}
+	}
+	return left
+}
+
+// stepOf is what is done with the first range that is not as wanted.
+func stepOf(st *quoratev1.GetStatusResponse) string {
+	for _, r := range st.Ranges {
+		if r.Step != "" {
+			return fmt.Sprintf("; range %d: %s", r.Id, render.Show(r.Step))
+		}
+	}
+	return ""
+}

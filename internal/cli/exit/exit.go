@@ -1,0 +1,116 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. Scripts rely on them: they are added to, never changed.
+const (
+	OK          = 0
+	No          = 1
+	Usage       = 2
+	Conflict    = 3
+	Unreachable = 4
+	NotFound    = 5
+	Fault       = 6
+	Denied      = 7
+)
+
+// CodesHelp lists the exit codes for help texts.
+const CodesHelp = `  0  it is done, or the answer is yes
+  1  the answer is no: a check was refused, operations on accounts were not
+     applied, limits differ, a file has findings
+     (with --strict), a converted file has notes, a scenario of sim did not end
+     as it expects, the cluster is not healthy (status --check), or refuses a
+     change as long as it is as it is; of dev, serve, load and replay: they failed
+  2  wrong usage, or an input that is not valid or cannot be read
+  3  conflict: somebody else changed the limits meanwhile, or a request id was
+     used for other operations
+  4  no node can be reached, or a leader is missing: try again
+  5  what is named does not exist
+  6  the cluster answered that something is wrong with it
+  7  a permission is missing`
+
+// NewTopic is read with "quorate help exit-codes".
+func NewTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes of all commands mean",
+		Long: `Every command ends with one of these codes:
+
+` + CodesHelp + `
+
+Results go to standard output, everything else to standard error.`,
+	}
+}
+
+// exitError ends the program with a code of its own. A nil err prints nothing: the output has said it.
+type exitError struct {
+	err  error
+	code int
+}
+
+// Error implements error.
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error that is printed.
+func (e *exitError) Unwrap() error { return e.err }
+
+// Silent reports whether err ends the program without a message.
+func Silent(err error) bool {
+	e, ok := errors.AsType[*exitError](err)
+	return ok && e.err == nil
+}
+
+// With returns err with an exit code, nil if err is nil.
+func With(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{err, code}
+}
+
+// Errorf formats an error with an exit code.
+func Errorf(code int, format string, args ...any) error {
+	return &exitError{fmt.Errorf(format, args...), code}
+}
+
+// AnswerNo returns the error of a command whose answer is no, and whose output says why.
+func AnswerNo() error { return &exitError{code: No} }
+
+// NotFoundf formats the error of something that does not exist.
+func NotFoundf(format string, args ...any) error { return Errorf(NotFound, format, args...) }
+
+// Invalid marks an input as unusable; err says where and why.
+func Invalid(err error) error { return With(Usage, err) }
+
+// usageError is a command line that cannot be run.
+type usageError struct{ error }
+
+// Usagef formats the error of a command line that cannot be run.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// WrongUsage reports whether err is of a command line that cannot be run.
+func WrongUsage(err error) bool { return errors.As(err, new(usageError)) }
+
+// CodeOf returns the exit code of err.
+func CodeOf(err error) int {
+	if err == nil {
+		return OK
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	if WrongUsage(err) {
+		return Usage
+	}
+	return No
+}

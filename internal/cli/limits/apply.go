@@ -1,0 +1,184 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+func newLimitsApplyCommand() *cobra.Command {
+	var t remote.Targets
+	var c render.Change
+	var output string
+	var dry, yes bool
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Replace all limits by those of a limit file",
+		Long: `Replace all limits of the cluster by those of a limit file ("-": standard
+input), and print what that changes. The file is checked first: if anything in
+it is wrong, every fault is printed with its line and column, and the old limits
+stay in force. No bucket is refilled by a change.
+
+Limits that the file does not have are removed. If there are any, the command
+asks on a terminal, and without one it wants --yes. Limits of namespaces that you
+may neither read nor write stay as they are.
+
+With --expected-version nothing changes when somebody else was faster: that is a
+conflict, exit code 3. Findings of the linter are printed as warnings.`,
+		Example: `  quorate limits apply examples/limits.yaml --comment "more for the shop"
+  quorate limits apply limits.yaml --expected-version 3
+  quorate limits apply limits.yaml --dry-run
+  quorate limits apply only-these.yaml --yes
+  quorate limits apply - < limits.yaml`,
+		Args: cobra.ExactArgs(1),
+	}
+	expect := render.ExpectFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		data, err := ReadInput(args[0], cmd.InOrStdin(), api.MaxLimitsFile)
+		if err != nil {
+			return err
+		}
+		req := &quoratev1.ApplyLimitsRequest{
+			Yaml: string(data), Source: args[0], ExpectedVersion: expect(), Comment: c.Comment, Author: c.Who(), DryRun: dry,
+		}
+		apply := applyAsked
+		if dry || yes {
+			apply = func(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+				return applyText(cmd.Context(), t, req)
+			}
+		}
+		res, err := apply(cmd, &t, req)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+			return err
+		}
+		printFindings(cmd.ErrOrStderr(), args[0], res.Findings)
+		return printApplied(cmd, &t, res, dry)
+	}
+	t.AddFlags(cmd)
+	c.AddFlags(cmd)
+	render.YesFlag(cmd, &yes)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the file and print what it would change, and change nothing")
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// applyTries bounds how often a file is compared and applied anew because
+// somebody else changed the limits in between.
+const (
+	applyTries = 3
+	applyPause = 100 * time.Millisecond // the time in which a node hears of a new version
+)
+
+// applyAsked applies a file, and asks first if that removes limits. What it asked
+// about is what it applies to: a version that came in between is asked about anew.
+func applyAsked(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+	ctx, named := cmd.Context(), req.ExpectedVersion
+	for try := 1; ; try++ {
+		req.DryRun, req.ExpectedVersion = true, named
+		plan, err := applyText(ctx, t, req)
+		if err != nil {
+			return nil, err
+		}
+		if err := confirmRemoval(cmd, req.Source, plan); err != nil {
+			return nil, err
+		}
+		req.DryRun, req.ExpectedVersion = false, &plan.Version
+		res, err := applyText(ctx, t, req)
+		if err == nil || named != nil || try == applyTries || exit.CodeOf(err) != exit.Conflict {
+			return res, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(applyPause):
+		}
+	}
+}
+
+// confirmRemoval asks whether the limits that a file does not have may go.
+func confirmRemoval(cmd *cobra.Command, source string, plan *quoratev1.ApplyLimitsResponse) error {
+	var gone []string
+	for _, c := range plan.Changes {
+		if c.Kind == quoratev1.ChangeKind_CHANGE_KIND_REMOVED {
+			gone = append(gone, render.Show(c.Namespace+"/"+c.Limit))
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return render.Confirm(cmd, false, fmt.Sprintf("%s replaces all limits, and has not %s of version %d, which would be removed: %s. Apply it?",
+		source, render.Plural(len(gone), "limit"), plan.Version, firstFew(gone)))
+}
+
+// firstFew lists names, the first of many.
+func firstFew(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+func printFindings(w io.Writer, source string, findings []string) {
+	for _, f := range findings {
+		fmt.Fprintf(w, "quorate: warning: %s: %s\n", source, f)
+	}
+}
+
+func printApplied(cmd *cobra.Command, t *remote.Targets, res *quoratev1.ApplyLimitsResponse, dry bool) error {
+	changes := res.Changes
+	if res.Changed && !dry {
+		changes = changesOf(cmd.Context(), t, res.Version)
+	}
+	out := cmd.OutOrStdout()
+	print := printBriefly
+	if dry {
+		print = printChanges
+	}
+	if err := print(out, render.Colours(cmd), changes); err != nil {
+		return err
+	}
+	word := "unchanged"
+	switch {
+	case res.Changed && dry:
+		_, err := fmt.Fprintf(out, "limits would change: %s; version %d is in force\n", countChanges(changes), res.Version)
+		return err
+	case res.Changed:
+		word = "applied"
+	}
+	sum := ""
+	if len(changes) > 0 {
+		sum = " (" + countChanges(changes) + ")"
+	}
+	_, err := fmt.Fprintf(out, "limits %s: version %d%s\n", word, res.Version, sum)
+	return err
+}
+
+// changesOf compares a version with the one before. What was applied is
+// applied: that the comparison failed is not worth an error.
+func changesOf(ctx context.Context, t *remote.Targets, version uint64) []*quoratev1.LimitChange {
+	before := version - 1
+	from := &quoratev1.LimitSet{Version: &before}
+	if before == 0 {
+		from = emptySet()
+	}
+	res, err := diffLimits(ctx, t, from, &quoratev1.LimitSet{Version: &version})
+	if err != nil {
+		return nil
+	}
+	return res.Changes
+}

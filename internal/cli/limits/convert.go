@@ -1,0 +1,96 @@
+package limits
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// NewConvertCommand returns "quorate convert".
+func NewConvertCommand() *cobra.Command {
+	var from, to string
+	forms := config.ConvertFrom()
+	cmd := &cobra.Command{
+		Use:   "convert --from FORM FILE",
+		Short: "Turn another system's configuration into a limit file",
+		Long: `Turn the configuration of another system ("-": standard input) into a limit file,
+on standard output or in the file that -o names. No cluster is needed. FORM is
+` + strings.Join(forms[:len(forms)-1], ", ") + ` or ` + forms[len(forms)-1] + `.
+
+What could not be carried over as it was, and what callers have to change, is
+listed on standard error. Exit code 0 says that there is no such
+note, 1 that there are some, 2 that the file is not valid.`,
+		Example: `  quorate convert --from envoy-ratelimit config.yaml -o limits.yaml
+  quorate convert --from quotaservice quotas.yaml | quorate limits validate -
+  quorate convert --from slas slas.yaml | quorate limits diff -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(forms, from) {
+				return exit.Usagef("--from %q: must be %s", from, strings.Join(forms, ", "))
+			}
+			data, err := ReadInput(args[0], cmd.InOrStdin(), api.MaxLimitsFile)
+			if err != nil {
+				return err
+			}
+			res, err := config.Convert(from, args[0], data)
+			if err != nil {
+				return exit.Invalid(err)
+			}
+			if to == "" || to == "-" {
+				_, err = cmd.OutOrStdout().Write(res.YAML)
+			} else {
+				err = exit.Invalid(os.WriteFile(to, res.YAML, 0o644))
+			}
+			if err != nil || len(res.Notes) == 0 {
+				return err
+			}
+			printNotes(cmd.ErrOrStderr(), res.Notes)
+			return exit.AnswerNo()
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "form of the file: "+strings.Join(forms, ", ")+" (required)")
+	cmd.Flags().StringVarP(&to, "output", "o", "", "write the limit file here (default: standard output)")
+	render.CompleteWords(cmd, "from", forms...)
+	return cmd
+}
+
+const noteWidth = 96 // columns
+
+func printNotes(w io.Writer, notes []config.Note) {
+	fmt.Fprintf(w, "%s on what is not the same:\n", render.Plural(len(notes), "note"))
+	for _, n := range notes {
+		path := n.Path
+		if path == "" {
+			path = "(all)"
+		}
+		fmt.Fprintf(w, "%s\n", render.Printable(path))
+		fmt.Fprint(w, wrap("    ", render.Printable(n.What)))
+		if n.Do != "" {
+			fmt.Fprint(w, wrap("    > ", render.Printable(n.Do)))
+		}
+	}
+}
+
+// wrap breaks a text between words, each line as far in as the first.
+func wrap(begin, s string) string {
+	var b strings.Builder
+	line := begin
+	for w := range strings.FieldsSeq(s) {
+		if len(line)+len(w) > noteWidth && strings.TrimSpace(line) != "" && line != begin {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = strings.Repeat(" ", len(begin))
+		}
+		line += w + " "
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	return b.String()
+}

@@ -1,0 +1,339 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/bound"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// explainOptions are the flags of "limits explain".
+type explainOptions struct {
+	remote.Targets
+	file, output string
+	delay, sync  time.Duration
+}
+
+// assumed of a cluster that is not there, or does not tell.
+const (
+	assumedDelay = time.Millisecond
+	assumedSync  = 100 * time.Millisecond
+	election     = 600 * time.Millisecond // measured: docs/ARCHITECTURE.md
+)
+
+func newLimitsExplainCommand() *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain NAMESPACE/LIMIT",
+		Short: "Say how wrong a limit can be, and how wrong it has been",
+		Long: `Say in words what a limit does, how many tokens beyond it one key may be admitted
+at most, in each situation, with the formula and this cluster's own numbers, what
+its leaders have measured so far, and how to make it tighter at which cost.
+
+The size of the cluster, its sync interval and the delay between its nodes are
+asked of it; --delay and --sync say what they would be. With --file the limit is
+that of a limit file and no cluster is needed: --nodes says how many there are.
+
+"typical" is what the worst seeds of the simulator did, not a promise. Measured is
+what leaders saw since the nodes that are up now started. Needless refusals are
+bounded from both sides; over-admission is true to what the rate refills in the
+longest gap between two reports.`,
+		Example: `  quorate limits explain web/per_client
+  quorate limits explain web/login -o json
+  quorate limits explain --file limits.yaml --nodes 10 --delay 1ms --sync 100ms api/per_tenant`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	o.AddFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.file, "file", "", "explain the limit of this file (\"-\": standard input), without a cluster")
+	f.DurationVar(&o.delay, "delay", 0, "one-way delay between nodes (default: as measured; 1ms with --file)")
+	f.DurationVar(&o.sync, "sync", 0, "sync interval (default: the cluster's; 100ms with --file)")
+	render.OutputFlag(cmd, &o.output, "text", "json")
+	return cmd
+}
+
+func (o *explainOptions) run(cmd *cobra.Command, arg string) error {
+	name, err := parseName(arg)
+	if err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	e := &explanation{Limit: name.String(), Delay: "given"}
+	l, err := o.find(cmd, name, e)
+	if err != nil {
+		return err
+	}
+	e.explain(l)
+	if o.output == "json" {
+		return render.WriteJSON(cmd, e)
+	}
+	return e.print(cmd.OutOrStdout())
+}
+
+func (o *explainOptions) check() error {
+	if o.delay < 0 || o.delay > 10*time.Second {
+		return exit.Usagef("--delay %v: must be 0 to 10s", o.delay)
+	}
+	if o.sync != 0 && (o.sync < 10*time.Millisecond || o.sync > 10*time.Second) {
+		return exit.Usagef("--sync %v: must be 10ms to 10s", o.sync)
+	}
+	if o.file != "" && (o.Nodes < 1 || o.Nodes > 10_000) {
+		return exit.Usagef("--nodes %d: must be 1 to 10000", o.Nodes)
+	}
+	return nil
+}
+
+// find reads the limit and the cluster that it is in.
+func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *explanation) (*quota.Limit, error) {
+	e.c = bound.Cluster{Nodes: o.Nodes, Delay: o.delay, Sync: o.sync, Election: election, CutOff: time.Minute}
+	var list []quota.Limit
+	var err error
+	if o.file != "" {
+		e.offline = true
+		list, err = o.read(cmd)
+		if o.delay == 0 && !cmd.Flags().Changed("delay") {
+			e.c.Delay, e.Delay = assumedDelay, "assumed"
+		}
+	} else {
+		list, err = o.ask(cmd, name, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.c.Sync == 0 {
+		e.c.Sync = assumedSync
+	}
+	if e.c.Lease == 0 {
+		e.c.Lease = max(3*time.Second, 3*e.c.Sync)
+	}
+	for i := range list {
+		if list[i].LimitName == name {
+			return &list[i], nil
+		}
+	}
+	return nil, exit.NotFoundf("limit %v: there is no such limit; \"quorate limits get\" lists those of a cluster", name)
+}
+
+func (o *explainOptions) read(cmd *cobra.Command) ([]quota.Limit, error) {
+	data, err := ReadInput(o.file, cmd.InOrStdin(), api.MaxLimitsFile)
+	if err != nil {
+		return nil, err
+	}
+	list, err := config.ParseLimits(o.file, data)
+	return list, exit.Invalid(err)
+}
+
+// ask asks the cluster for everything. The first answer about rates measures the
+// way to the peers, which the status then tells.
+func (o *explainOptions) ask(cmd *cobra.Command, name quota.LimitName, e *explanation) ([]quota.Limit, error) {
+	ctx := cmd.Context()
+	res, err := GetLimits(ctx, &o.Targets, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ParseAnswer(res)
+	if err != nil {
+		return nil, err
+	}
+	var rates *quoratev1.TopRatesResponse
+	var st *quoratev1.GetStatusResponse
+	err = o.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		rates, err = quoratev1.NewRateServiceClient(conn).TopRates(ctx, &quoratev1.TopRatesRequest{Top: 1, Namespace: name.Namespace, Limit: name.Limit})
+		if err != nil {
+			return err
+		}
+		st, err = quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rates.RangesCovered < rates.RangesTotal {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %d of %d ranges answered\n", rates.RangesCovered, rates.RangesTotal)
+	}
+	for _, m := range rates.Limits {
+		if m.Namespace == name.Namespace && m.Limit == name.Limit {
+			e.measured(m)
+		}
+	}
+	e.known(st, cmd.Flags().Changed("delay"))
+	return list, nil
+}
+
+// known takes over what the status tells, unless flags say otherwise.
+func (e *explanation) known(st *quoratev1.GetStatusResponse, delayGiven bool) {
+	e.c.Nodes = len(st.Nodes)
+	for _, n := range st.Nodes {
+		e.c.Clients += int(n.Clients)
+	}
+	if e.c.Sync == 0 {
+		e.c.Sync = st.Sync.AsDuration()
+		e.c.Lease = st.Lease.AsDuration()
+	}
+	if delayGiven {
+		return
+	}
+	e.Delay = "measured"
+	for _, n := range st.Nodes {
+		e.c.Delay = max(e.c.Delay, n.RoundTrip.AsDuration()/2)
+	}
+	if e.c.Delay == 0 && e.c.Nodes > 1 {
+		e.c.Delay, e.Delay = assumedDelay, "assumed"
+	}
+}
+
+// explanation is what is said of a limit. Amounts are tokens, times seconds.
+type explanation struct {
+	Limit      string          `json:"limit"`
+	Rule       string          `json:"rule"`
+	Nodes      int             `json:"nodes"`
+	DelaySecs  float64         `json:"delay"`
+	Delay      string          `json:"delay_is"` // measured, given or assumed
+	Sync       float64         `json:"sync"`
+	Lease      float64         `json:"lease"`
+	Situations []situationJSON `json:"situations"`
+	Exceptions []string        `json:"exceptions"`
+	Measured   *measuredJSON   `json:"measured"`
+	Tighter    []string        `json:"tighter"`
+
+	c       bound.Cluster
+	burst   float64
+	offline bool
+}
+
+type situationJSON struct {
+	Name    string   `json:"name"`
+	When    string   `json:"when"`
+	Worst   *float64 `json:"worst"` // null: without bound
+	Typical float64  `json:"typical"`
+	Formula string   `json:"formula"`
+	Numbers string   `json:"numbers"`
+	Basis   string   `json:"basis"`
+}
+
+type measuredJSON struct {
+	Attempted        int64   `json:"attempted"`
+	Admitted         int64   `json:"admitted"`
+	OverAdmitted     float64 `json:"over_admitted"`
+	CutOff           float64 `json:"over_admitted_cut_off"`
+	Needless         float64 `json:"needless_refusals"`
+	NeedlessAtMost   float64 `json:"needless_refusals_at_most"`
+	WorstExcess      float64 `json:"worst_excess"`
+	WorstExcessBurst float64 `json:"worst_excess_bursts"`
+	LongestGap       float64 `json:"longest_gap"`
+}
+
+func (e *explanation) measured(m *quoratev1.LimitError) {
+	e.Measured = &measuredJSON{
+		m.Attempted, m.Admitted, m.OverAdmitted, m.OverAdmittedCutOff, m.NeedlessRefusals, m.NeedlessRefusalsAtMost,
+		m.WorstExcess, m.WorstExcessBursts, m.LongestGap.AsDuration().Seconds(),
+	}
+}
+
+func (e *explanation) explain(l *quota.Limit) {
+	e.Rule, e.burst = ruleWords(l), float64(l.Burst)
+	e.Nodes, e.DelaySecs, e.Sync, e.Lease = e.c.Nodes, e.c.Delay.Seconds(), e.c.Sync.Seconds(), e.c.Lease.Seconds()
+	e.Situations = []situationJSON{}
+	for _, s := range bound.Of(l, e.c) {
+		j := situationJSON{Name: s.Name, When: s.When, Worst: &s.Worst, Typical: s.Typical, Formula: s.Formula, Numbers: s.Numbers, Basis: s.Basis}
+		if s.Unbounded {
+			j.Worst = nil
+		}
+		e.Situations = append(e.Situations, j)
+	}
+	e.Exceptions = append([]string{}, bound.Exceptions(l)...)
+	e.Tighter = append([]string{}, tighter(l, e.c)...)
+}
+
+// ruleWords is the limit in a sentence or two.
+func ruleWords(l *quota.Limit) string {
+	switch l.Class {
+	case quota.Unlimited:
+		return "Everything is admitted, and nothing counted."
+	case quota.Banned:
+		return "Everything is refused, for ever."
+	}
+	var tiers []string
+	for _, t := range l.Tiers() {
+		tiers = append(tiers, tierWords(&t))
+	}
+	s := "For every key " + strings.Join(tiers, ", and ") + "."
+	switch {
+	case l.Ceiling == quota.Hard:
+		s += " Hard: rather refuses than admits one too many."
+	case l.Decide == quota.AtLeader:
+		s += " The leader of the key's range decides each check."
+	default:
+		s += " Soft: refuses nothing that the cluster could serve; what goes over is paid back."
+	}
+	switch l.Enforcement {
+	case quota.Shadow:
+		s += " In shadow: counted, but not enforced."
+	case quota.Off:
+		s += " Off: neither counted nor enforced."
+	}
+	return s
+}
+
+func tierWords(t *quota.Tier) string {
+	n := strconv.FormatInt(t.Burst, 10)
+	switch t.Kind {
+	case quota.TokenBucket:
+		return fmt.Sprintf("%s, at most %s at once", t.Rate, n)
+	case quota.Concurrency:
+		return "at most " + n + " in flight"
+	case quota.CalendarWindow:
+		return fmt.Sprintf("%s in each %s", n, t.Calendar.Unit)
+	case quota.SlidingWindow:
+		return fmt.Sprintf("%s in any %s, by two counters", n, render.Span(t.Rate.Per))
+	case quota.PeriodicRefill:
+		return fmt.Sprintf("%s in %s from the first use", n, render.Span(t.Rate.Per))
+	}
+	return fmt.Sprintf("%s in each %s", n, render.Span(t.Rate.Per))
+}
+
+// tighter says what would lower the bound, and what that costs.
+func tighter(l *quota.Limit, c bound.Cluster) []string {
+	if l.Class != quota.Counted || l.Enforcement == quota.Off {
+		return nil
+	}
+	var out []string
+	if l.Ceiling == quota.Soft && l.MaxDebt == 0 {
+		out = append(out, "ceiling: hard: 0 in all situations but those that it lists. Costs refusals while the tokens lie with other nodes: 0.5 % less than an ideal limiter admits under a steady overload, some percent where load moves, up to a fifth of limits of a token a second")
+	}
+	if l.Decide == quota.Locally && l.Kind != quota.Concurrency {
+		gain := "0 while there is a leader that answers"
+		if l.Ceiling == quota.Hard {
+			gain = "no refusals because tokens lie with other nodes"
+		}
+		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
+		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
+	}
+	if now := bound.Most(l, c); now > 0 {
+		half := c
+		half.Sync /= 2
+		if then := bound.Most(l, half); c.Sync >= 20*time.Millisecond && amount(then) != amount(now) {
+			out = append(out, fmt.Sprintf("a sync interval of %v: %s instead of %s in a surge. Costs twice the reports", half.Sync, amount(then), amount(now)))
+		}
+	}
+	if p, _ := l.CutOff.At(0, l.Ceiling); l.Ceiling == quota.Soft && p != quota.CutOffShare && p != quota.CutOffClosed && p != quota.CutOffHold {
+		out = append(out, "when_cut_off: share, or closed: less, or nothing, from nodes that are cut off. Costs refusals there while others could serve")
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+func newLimitsHistoryCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	var count int
+	var before uint64
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "Print who changed the limits, when and why",
+		Long: `Print the versions of the limits, newest first: who made each, when (UTC), why,
+how many limits it has, and how many it added (+), changed (~) and removed (-).
+"quorate limits diff N M" shows what differs, "quorate limits rollback N" brings
+a version back.`,
+		Example: `  quorate limits history
+  quorate limits history -n 5
+  quorate limits history -n 100 --before 50 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if count < 1 || count > api.MaxList {
+				return exit.Usagef("-n %d: must be 1 to %d", count, api.MaxList)
+			}
+			var res *quoratev1.ListVersionsResponse
+			err := callLimits(cmd.Context(), &t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
+				res, err = c.ListVersions(ctx, &quoratev1.ListVersionsRequest{Before: before, Max: int32(count)})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+				return err
+			}
+			return printVersions(cmd.OutOrStdout(), res.Versions)
+		},
+	}
+	t.AddFlags(cmd)
+	cmd.Flags().IntVarP(&count, "number", "n", 20, fmt.Sprintf("how many versions, 1 to %d", api.MaxList))
+	cmd.Flags().Uint64Var(&before, "before", 0, "only versions below this one")
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printVersions(w io.Writer, versions []*quoratev1.LimitVersion) error {
+	tbl := render.NewTable("VERSION", "WHEN", "WHO", "LIMITS", render.Both("+", "added"), render.Both("~", "changed"), render.Both("-", "removed"), "COMMENT")
+	for _, v := range versions {
+		comment := v.Comment
+		if v.RollbackTo > 0 {
+			comment = strings.TrimSuffix(fmt.Sprintf("[back to %d] %s", v.RollbackTo, comment), " ")
+		}
+		tbl.Row(render.Num(v.Version), render.When(v.At), render.OrNothing(v.Author), render.Num(v.Limits), render.Num(v.Added), render.Num(v.Changed), render.Num(v.Removed), render.OrNothing(comment))
+	}
+	return tbl.WriteOr(w, "no versions: no limits were applied yet")
+}
+
+func newLimitsRollbackCommand() *cobra.Command {
+	var t remote.Targets
+	var c render.Change
+	var output string
+	cmd := &cobra.Command{
+		Use:   "rollback VERSION",
+		Short: "Bring the limits of an earlier version back, as a new version",
+		Long: `Bring the limits of an earlier version back. That makes a new version: nothing is
+removed from the history, and a rollback can be rolled back. No bucket is
+refilled.`,
+		Example: `  quorate limits rollback 3 --comment "the shop was slow"
+  quorate limits rollback 3 --expected-version 5`,
+		Args: cobra.ExactArgs(1),
+	}
+	expect := render.ExpectFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		number, err := strconv.ParseUint(args[0], 10, 64)
+		if err != nil || number == 0 {
+			return exit.Usagef("version %q: must be a number from 1 on; \"quorate limits history\" lists them", args[0])
+		}
+		var res *quoratev1.RollbackLimitsResponse
+		err = callLimits(cmd.Context(), &t, func(ctx context.Context, l quoratev1.LimitServiceClient) (err error) {
+			res, err = l.RollbackLimits(ctx, &quoratev1.RollbackLimitsRequest{Version: number, ExpectedVersion: expect(), Comment: c.Comment, Author: c.Who()})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+			return err
+		}
+		if !res.Changed {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "limits unchanged: version %d has those of version %d\n", res.Version, number)
+			return err
+		}
+		changes := changesOf(cmd.Context(), &t, res.Version)
+		if err := printBriefly(cmd.OutOrStdout(), render.Colours(cmd), changes); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "limits rolled back to version %d: version %d (%s)\n", number, res.Version, countChanges(changes))
+		return err
+	}
+	t.AddFlags(cmd)
+	c.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newLimitsDeleteCommand() *cobra.Command {
+	var t remote.Targets
+	var c render.Change
+	var output string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME...",
+		Short: "Remove single limits",
+		Long: `Remove single limits, named as namespace/limit: all of them or, if one does not
+exist, none. Their requests fall to the namespace's template or default, if there
+is one.
+
+The command asks before it removes anything, and removes nothing if somebody
+changed the limits meanwhile (exit code 3).`,
+		Example: `  quorate limits delete web/login
+  quorate limits delete web/login web/search --yes --comment "the old shop is gone"`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	expect := render.ExpectFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req := &quoratev1.DeleteLimitsRequest{ExpectedVersion: expect(), Comment: c.Comment, Author: c.Who()}
+		slices.Sort(args)
+		args = slices.Compact(args)
+		for _, a := range args {
+			n, err := parseName(a)
+			if err != nil {
+				return err
+			}
+			req.Limits = append(req.Limits, &quoratev1.LimitRef{Namespace: n.Namespace, Limit: n.Limit})
+		}
+		if err := confirmDelete(cmd, &t, req, args, yes); err != nil {
+			return err
+		}
+		var res *quoratev1.DeleteLimitsResponse
+		err := callLimits(cmd.Context(), &t, func(ctx context.Context, l quoratev1.LimitServiceClient) (err error) {
+			res, err = l.DeleteLimits(ctx, req)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed: version %d\n", render.Plural(len(args), "limit"), res.Version)
+		return err
+	}
+	t.AddFlags(cmd)
+	c.AddFlags(cmd)
+	render.YesFlag(cmd, &yes)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// confirmDelete shows what would go, and makes the version that it showed the
+// one that must still be in force.
+func confirmDelete(cmd *cobra.Command, t *remote.Targets, req *quoratev1.DeleteLimitsRequest, names choice, yes bool) error {
+	if len(names) > api.MaxList {
+		return exit.Usagef("%d limits: at most %d in one call", len(names), api.MaxList)
+	}
+	now, err := GetLimits(cmd.Context(), t, nil)
+	if err != nil {
+		return err
+	}
+	if err := names.missing(now.Limits); err != nil {
+		return err
+	}
+	if req.ExpectedVersion == nil {
+		req.ExpectedVersion = &now.Version
+	}
+	if !yes && render.OnTerminal(cmd.InOrStdin()) {
+		if err := printLimits(cmd.ErrOrStderr(), now, names, "table"); err != nil {
+			return err
+		}
+	}
+	return render.Confirm(cmd, yes, fmt.Sprintf("Remove %s of version %d?", render.Plural(len(names), "limit"), now.Version))
+}

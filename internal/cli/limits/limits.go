@@ -1,0 +1,256 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/cli/build"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// NewCommand returns "quorate limits".
+func NewCommand() *cobra.Command {
+	return usage.Group("limits", "Read and change the cluster's limits",
+		`Read and change the cluster's limits. Every change makes a new version, and all
+versions are kept: with who made it, when, why, and what differs. No change
+refills a bucket.`,
+		newLimitsGetCommand(), newLimitsApplyCommand(), newLimitsDiffCommand(), newLimitsValidateCommand(),
+		newLimitsExplainCommand(), newLimitsHistoryCommand(), newLimitsRollbackCommand(), newLimitsDeleteCommand())
+}
+
+// callLimits calls the service of limits.
+func callLimits(ctx context.Context, t *remote.Targets, f func(context.Context, quoratev1.LimitServiceClient) error) error {
+	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, quoratev1.NewLimitServiceClient(conn))
+	})
+}
+
+// GetLimits returns the limits in force, as a file too, or those of a version.
+func GetLimits(ctx context.Context, t *remote.Targets, version *uint64) (*quoratev1.GetLimitsResponse, error) {
+	var res *quoratev1.GetLimitsResponse
+	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
+		res, err = c.GetLimits(ctx, &quoratev1.GetLimitsRequest{Version: version, File: true})
+		return err
+	})
+	return res, err
+}
+
+// ParseAnswer reads the limits that a node sent.
+func ParseAnswer(res *quoratev1.GetLimitsResponse) ([]quota.Limit, error) {
+	list, err := config.ParseLimits("answer of the cluster", []byte(res.Yaml))
+	if err != nil {
+		return nil, exit.Errorf(exit.Fault, "%w\nThe cluster may run a newer version than this command, which is %s", err, build.Version)
+	}
+	return list, nil
+}
+
+// ReadInput reads a file, or standard input for "-".
+func ReadInput(path string, stdin io.Reader, most int) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, exit.Invalid(err)
+		}
+		defer f.Close() //nolint:errcheck // only read
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+	if err == nil && len(data) > most {
+		err = fmt.Errorf("%s: is larger than %d bytes, the most that such a file may have", path, most)
+	}
+	return data, exit.Invalid(err)
+}
+
+// ApplyLimits replaces the limits of the cluster.
+func ApplyLimits(ctx context.Context, t *remote.Targets, path string, stdin io.Reader) (*quoratev1.ApplyLimitsResponse, error) {
+	data, err := ReadInput(path, stdin, api.MaxLimitsFile)
+	if err != nil {
+		return nil, err
+	}
+	return applyText(ctx, t, &quoratev1.ApplyLimitsRequest{Yaml: string(data), Source: path})
+}
+
+func applyText(ctx context.Context, t *remote.Targets, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+	var res *quoratev1.ApplyLimitsResponse
+	err := callLimits(ctx, t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
+		res, err = c.ApplyLimits(ctx, req)
+		return err
+	})
+	return res, err
+}
+
+// parseName reads namespace/limit, where the limit may be @default or @template.
+func parseName(s string) (quota.LimitName, error) {
+	namespace, limit, ok := strings.Cut(s, "/")
+	n := quota.LimitName{Namespace: namespace, Limit: limit}
+	if n == quota.Global {
+		return n, nil
+	}
+	err := quota.CheckName("namespace", namespace)
+	if err == nil && limit != quota.Default && limit != quota.Template {
+		err = quota.CheckName("limit", limit)
+	}
+	if !ok {
+		return n, exit.Usagef("limit %q: write it as namespace/limit, such as web/per_client", s)
+	}
+	if err != nil {
+		return n, exit.Usagef("limit %q: %w", s, err)
+	}
+	return n, nil
+}
+
+// ParseRecorded is parseName for what the history knows: also the policy of accounts.
+func ParseRecorded(s string) (quota.LimitName, error) {
+	if !strings.HasPrefix(s, quota.AccountNamespace+"/") {
+		return parseName(s)
+	}
+	n, err := quota.ParseRecorded(s)
+	if err != nil {
+		return n, exit.Usagef("%w", err)
+	}
+	return n, nil
+}
+
+// ParseRecordedScope is parseScope for what the history knows.
+func ParseRecordedScope(s string) (namespace, limit string, err error) {
+	if s == quota.AccountNamespace {
+		return s, "", nil
+	}
+	if strings.HasPrefix(s, quota.AccountNamespace+"/") {
+		n, err := ParseRecorded(s)
+		return n.Namespace, n.Limit, err
+	}
+	return ParseScope(s)
+}
+
+// ParseScope reads a namespace, or namespace/limit; nothing stands for all.
+func ParseScope(s string) (namespace, limit string, err error) {
+	if strings.Contains(s, "/") {
+		n, err := parseName(s)
+		return n.Namespace, n.Limit, err
+	}
+	if s != "" && s != quota.Global.Namespace {
+		if err := quota.CheckName("namespace", s); err != nil {
+			return "", "", exit.Usagef("%q: %w; write a namespace, or namespace/limit", s, err)
+		}
+	}
+	return s, "", nil
+}
+
+// choice are the limits that a command line names, by namespace or one by one.
+type choice []string
+
+func (c choice) check() error {
+	for _, s := range c {
+		if _, _, err := ParseScope(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c choice) has(namespace, limit string) bool {
+	return len(c) == 0 || slices.Contains(c, namespace) || slices.Contains(c, namespace+"/"+limit)
+}
+
+// missing returns an error for what names no limit.
+func (c choice) missing(limits []*quoratev1.Limit) error {
+	for _, s := range c {
+		one := choice{s}
+		if !slices.ContainsFunc(limits, func(l *quoratev1.Limit) bool { return one.has(l.Namespace, l.Name) }) {
+			return exit.NotFoundf("%s: there is no such limit or namespace; \"quorate limits get\" lists all", s)
+		}
+	}
+	return nil
+}
+
+// ParseKey reads the two arguments that name a bucket.
+func ParseKey(limit, key string) (quota.Key, error) {
+	n, err := parseName(limit)
+	if err != nil {
+		return quota.Key{}, err
+	}
+	if len(key) > quota.MaxKeyLen {
+		return quota.Key{}, exit.Usagef("key: is %d bytes; at most %d", len(key), quota.MaxKeyLen)
+	}
+	if key == "" {
+		key = quota.WholeKey
+	}
+	return quota.Key{LimitName: n, Key: key}, nil
+}
+
+// RuleText is a limit in a few words: 10/s burst 20.
+func RuleText(l *quoratev1.Limit) string {
+	switch {
+	case l.GetClass() == quoratev1.Class_CLASS_UNLIMITED || l.GetClass() == quoratev1.Class_CLASS_BANNED:
+		return render.Word(l.Class)
+	case l.GetKind() == quoratev1.Kind_KIND_CONCURRENCY:
+		return fmt.Sprintf("%d in flight", l.InFlight)
+	case l.GetKind() > quoratev1.Kind_KIND_BUCKET:
+		return rateText(&quoratev1.Tier{Kind: l.Kind, Rate: l.Rate, Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone}) + " " + render.Word(l.Kind)
+	}
+	return fmt.Sprintf("%s burst %d", l.GetRate(), l.GetBurst())
+}
+
+// OverrideText is what an override changes, in a few words.
+func OverrideText(o *quoratev1.Override) string {
+	s := ""
+	add := func(name, value string) {
+		if value != "" {
+			s += name + value + " "
+		}
+	}
+	switch o.Class {
+	case quoratev1.Class_CLASS_UNLIMITED, quoratev1.Class_CLASS_BANNED:
+		add("", render.Word(o.Class))
+	}
+	add("rate ", o.Rate)
+	if o.Burst != nil {
+		add("burst ", render.Num(*o.Burst))
+	}
+	if o.Scale > 0 {
+		add("scale ", fmt.Sprintf("%gx", o.Scale))
+	}
+	if o.Expires != nil {
+		add("until ", o.Expires.AsTime().UTC().Format(time.RFC3339))
+	}
+	return s[:max(len(s)-1, 0)]
+}
+
+// openInput opens a file that can be read twice; standard input is copied to a
+// temporary one.
+func openInput(path string, stdin io.Reader) (*os.File, func(), error) {
+	if path != "-" {
+		f, err := os.Open(path)
+		return f, func() { _ = f.Close() }, err // only read
+	}
+	f, err := os.CreateTemp("", "quorate-overrides-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() {
+		_ = f.Close() // a copy
+		_ = os.Remove(f.Name())
+	}
+	if _, err := io.Copy(f, stdin); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return f, done, nil
+}

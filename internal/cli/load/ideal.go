@@ -1,0 +1,128 @@
+package load
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// decision is what a cluster answered to one request.
+type decision struct {
+	key     int32
+	moment  time.Duration // since the start; halfway between asking and answer
+	cost    int64
+	allowed bool
+	why     quota.Why
+	tier    int16 // which tier decided, from 1; 0 is not known
+	valid   bool  // there was an answer
+}
+
+// comparison is the difference between a cluster and one ideal bucket per key.
+// The ideal buckets are a world of their own: they go on by what they
+// themselves admit, not by what the cluster did.
+type comparison struct {
+	Admitted      int64 // tokens
+	IdealAdmitted int64
+	Over          int64 // admitted, where the ideal refused
+	Under         int64 // refused, where the ideal admitted
+	// WorstExcess is the most that the cluster admitted beyond burst + rate x
+	// time over any stretch of time, for any key; WorstKey is that key.
+	WorstExcess int64
+	WorstKey    int32
+	IdealByKey  []int64 // tokens that the ideal admitted, per key
+	ByKey       []int64 // tokens that the cluster admitted, per key
+}
+
+// world is one key's ideal, and what the cluster has admitted of it: below 0
+// where that exceeds the envelope. Both have a meter for each tier.
+type world struct{ ideal, owed []limiter.Meter }
+
+// compare feeds the decisions to ideal limiters of one limit, which may have
+// tiers of any kind but concurrency, and is charged without its parents. They are
+// ordered by their moments, counted from start, which only windows care about.
+// It sorts decisions in place.
+func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) comparison {
+	slices.SortStableFunc(decisions, func(a, b decision) int { return cmp.Compare(a.moment, b.moment) })
+	tiers := l.Tiers()
+	meters := func(now quota.Time) []limiter.Meter {
+		m := make([]limiter.Meter, len(tiers))
+		for i := range tiers {
+			m[i] = limiter.NewMeter(&tiers[i], now)
+		}
+		return m
+	}
+	worlds := make([]world, keys)
+	c := comparison{WorstKey: -1, IdealByKey: make([]int64, keys), ByKey: make([]int64, keys)}
+	var worst quota.Units
+	for _, d := range decisions {
+		if !d.valid {
+			continue
+		}
+		w, now, cost := &worlds[d.key], start.Add(d.moment), quota.FromTokens(d.cost)
+		if w.ideal == nil {
+			*w = world{meters(now), meters(now)}
+		}
+		ideal := w.admits(now, l, tiers, cost)
+		if ideal {
+			c.IdealAdmitted += d.cost
+			c.IdealByKey[d.key] += d.cost
+		}
+		if d.allowed {
+			c.Admitted += d.cost
+			c.ByKey[d.key] += d.cost
+			if excess := w.book(now, l, tiers, cost); excess > worst {
+				worst, c.WorstKey = excess, d.key
+			}
+		}
+		switch {
+		case d.allowed && !ideal:
+			c.Over += d.cost
+		case !d.allowed && ideal:
+			c.Under += d.cost
+		}
+	}
+	c.WorstExcess = (worst + quota.Token - 1).Tokens()
+	return c
+}
+
+// admits charges all tiers of the ideal, or none.
+func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) bool {
+	if l.MaxDebt > 0 {
+		return w.ideal[0].Take(now, l, cost, quota.LimitsWait).Allowed
+	}
+	for i := range tiers {
+		w.ideal[i].Advance(now, &tiers[i])
+		if w.ideal[i].Level() < cost {
+			return false
+		}
+	}
+	for i := range tiers {
+		w.ideal[i].Add(-cost)
+	}
+	return true
+}
+
+// book charges what the cluster has admitted, and returns the excess: what it
+// owes beyond what callers that wait may reserve.
+func (w *world) book(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
+	for i := range tiers {
+		w.owed[i].Advance(now, &tiers[i])
+		w.owed[i].Add(-cost)
+		excess = max(excess, -w.owed[i].Level()-l.DebtUnits())
+	}
+	return excess
+}
+
+// byKey returns what keys got beyond and short of what the ideal gave them. It
+// does not see two decisions on a key that only changed places, as they do when
+// their moments are closer than a round trip.
+func (c *comparison) byKey() (over, under int64) {
+	for i, ideal := range c.IdealByKey {
+		over += max(c.ByKey[i]-ideal, 0)
+		under += max(ideal-c.ByKey[i], 0)
+	}
+	return over, under
+}

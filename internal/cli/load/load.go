@@ -1,0 +1,239 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds on a load.
+const (
+	maxLoadRate     = 1_000_000
+	maxLoadDuration = time.Hour
+	maxLoadKeys     = 1_000_000
+	maxLoadConns    = 64
+	zipfSkew        = 1.1
+)
+
+// loader is one run of "quorate load".
+type loader struct {
+	remote.Targets
+	limit, dist, skew, prefix, output string
+	rate                              float64
+	duration, timeout                 time.Duration
+	keys, batch, conns                int
+	seed                              uint64
+	client                            bool
+
+	name  quota.LimitName
+	addrs []string
+	rule  quota.Limit
+	pool  *pool
+	local *inProcess // nil: nodes are asked
+	pace  *pacer
+	stats *loadStats
+}
+
+// NewLoadCommand returns "quorate load".
+func NewLoadCommand() *cobra.Command {
+	l := &loader{}
+	cmd := &cobra.Command{
+		Use:   "load --limit NAMESPACE/LIMIT",
+		Short: "Drive a cluster at a given rate and measure it",
+		Long: `Send checks of cost 1 at a given rate, whether or not earlier ones have been
+answered (open loop), and print throughput, latency and what was admitted against
+the limit. Latency counts from the moment at which a check should have been sent,
+so a slow cluster cannot hide behind a sender that waits for it.
+
+A check for a node that is down goes to the next node that is up and is counted
+as rerouted; the failed attempt is counted as an error of that node.
+
+A key may admit burst + rate x (first sending to last answer). "of the limit"
+compares with that; "beyond it" is what was admitted on top.
+
+With --client the checks are decided in this process, as in a service that links
+the Go client: --conns clients for each node of --spread, of which the report says
+by what means they decided. A check then costs no call; the load is what one
+process can make, and nodes hear of it in reports.
+
+Every run uses buckets of its own: keys get a prefix made of the time. A run with
+the --key-prefix of an earlier one may find its buckets used up.`,
+		Example: `  quorate load --limit api/per_tenant --rate 5000 --duration 30s
+  quorate load --limit api/per_tenant --rate 20000 --batch 100 --keys 10000 --dist zipf --spread 90/5/5 -o json
+  quorate load --limit api/per_tenant --rate 50000 --keys 100 --client`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
+	}
+	l.AddFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&l.limit, "limit", "", "limit to check, namespace/limit (required)")
+	f.Float64Var(&l.rate, "rate", 1000, fmt.Sprintf("checks per second, at most %d", maxLoadRate))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long, at most %v", maxLoadDuration))
+	f.IntVar(&l.keys, "keys", 1, fmt.Sprintf("number of keys, at most %d", maxLoadKeys))
+	f.StringVar(&l.dist, "dist", "uniform", "how often each key comes: uniform or zipf (s = 1.1)")
+	render.CompleteWords(cmd, "dist", "uniform", "zipf")
+	f.StringVar(&l.skew, "spread", "even", "weights of the nodes, such as 90/5/5, or even")
+	f.IntVar(&l.batch, "batch", 1, fmt.Sprintf("checks per call, 1 to %d; above 1 they go through AllowBatch", api.MaxBatch))
+	f.IntVar(&l.conns, "conns", 2, fmt.Sprintf("connections per node, 1 to %d", maxLoadConns))
+	f.Uint64Var(&l.seed, "seed", 1, "seed of the choice of keys")
+	f.StringVar(&l.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
+	f.DurationVar(&l.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
+	f.BoolVar(&l.client, "client", false, "decide in this process, with the Go client, instead of a call per check")
+	render.OutputFlag(cmd, &l.output, "text", "json")
+	return cmd
+}
+
+func (l *loader) check() (s *spread, err error) {
+	if l.name, err = checkLimitFlag(l.limit); err != nil {
+		return nil, err
+	}
+	switch {
+	case !(l.rate > 0 && l.rate <= maxLoadRate):
+		return nil, exit.Usagef("--rate %v: must be more than 0, at most %d", l.rate, maxLoadRate)
+	case l.duration <= 0 || l.duration > maxLoadDuration:
+		return nil, exit.Usagef("--duration %v: must be more than 0, at most %v", l.duration, maxLoadDuration)
+	case l.keys < 1 || l.keys > maxLoadKeys:
+		return nil, exit.Usagef("--keys %d: must be 1 to %d", l.keys, maxLoadKeys)
+	case l.batch < 1 || l.batch > api.MaxBatch:
+		return nil, exit.Usagef("--batch %d: must be 1 to %d", l.batch, api.MaxBatch)
+	case l.conns < 1 || l.conns > maxLoadConns:
+		return nil, exit.Usagef("--conns %d: must be 1 to %d", l.conns, maxLoadConns)
+	case l.dist != "uniform" && l.dist != "zipf":
+		return nil, exit.Usagef("--dist %q: must be uniform or zipf", l.dist)
+	case l.timeout <= 0:
+		return nil, exit.Usagef("--timeout %v: must be more than 0", l.timeout)
+	case len(l.prefix) > quota.MaxKeyLen/2:
+		return nil, exit.Usagef("--key-prefix: is %d bytes; at most %d", len(l.prefix), quota.MaxKeyLen/2)
+	}
+	if l.prefix == "" {
+		l.prefix = runPrefix()
+	}
+	if l.addrs, err = l.Resolve(); err != nil {
+		return nil, err
+	}
+	return parseSpread("spread", l.skew, len(l.addrs))
+}
+
+func (l *loader) run(cmd *cobra.Command) error {
+	ctx, messages := cmd.Context(), cmd.ErrOrStderr()
+	spread, err := l.check()
+	if err != nil {
+		return err
+	}
+	if err := findLimit(ctx, &l.Targets, l.name, &l.rule); err != nil {
+		return err
+	}
+	warnUnready(ctx, &l.Targets, messages)
+	if err := l.connect(ctx); err != nil {
+		return err
+	}
+	defer l.pool.close()
+	l.drive(ctx, spread, messages)
+	if l.local != nil {
+		if err := l.local.close(); err != nil {
+			fmt.Fprintf(messages, "what the clients counted last was not told: %v\n", err)
+		}
+	}
+	rep := l.report()
+	if l.output == "json" {
+		err = render.WriteJSON(cmd, rep)
+	} else {
+		err = rep.write(cmd.OutOrStdout())
+	}
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = errors.New("interrupted; the report is of what was sent until then")
+	case rep.Answered == 0:
+		err = exit.With(exit.Unreachable, errors.New("no check was answered"))
+	}
+	return err
+}
+
+// connect gets ready to ask nodes, or to decide here.
+func (l *loader) connect(ctx context.Context) (err error) {
+	conns := l.conns
+	if l.client {
+		conns = 0
+	}
+	if l.pool, err = newPool(l.Dial, l.addrs, conns, l.timeout); err != nil || !l.client {
+		return err
+	}
+	if l.local, err = newInProcess(ctx, l); err != nil {
+		_ = l.local.close() // nothing has been counted
+	}
+	return err
+}
+
+// drive sends the load.
+func (l *loader) drive(ctx context.Context, s *spread, messages io.Writer) {
+	l.stats, l.pace = newLoadStats(l.keys), newPacer()
+	calls := max(int(l.rate*l.duration.Seconds()/float64(l.batch)), 1)
+	period := float64(l.batch) / l.rate * float64(time.Second)
+	pick := l.picker()
+	stop := everySecond(func(at time.Duration) { l.stats.progress(messages, at, len(l.pace.slots)*l.batch) })
+	defer stop()
+	at := func(i int) time.Duration {
+		l.stats.draw(s.next(), l.batch, pick) // at is called once per call, in order
+		return time.Duration(float64(i) * period)
+	}
+	l.pace.run(ctx, calls, at, func(_ int, scheduled time.Time) { l.send(ctx, scheduled) })
+}
+
+// picker returns the sequence of keys.
+func (l *loader) picker() func() int32 {
+	rng := rand.New(rand.NewPCG(l.seed, l.seed))
+	if l.dist == "zipf" && l.keys > 1 {
+		z := rand.NewZipf(rng, zipfSkew, 1, uint64(l.keys-1))
+		return func() int32 { return int32(z.Uint64()) }
+	}
+	return func() int32 { return int32(rng.IntN(l.keys)) }
+}
+
+func (l *loader) keyName(k int32) string { return l.prefix + strconv.Itoa(int(k)) }
+
+// send makes one call for the oldest draw that has not been sent.
+func (l *loader) send(ctx context.Context, scheduled time.Time) {
+	d := <-l.stats.drawn
+	req := &quoratev1.AllowBatchRequest{}
+	for _, k := range d.keys {
+		req.Checks = append(req.Checks, &quoratev1.AllowRequest{Namespace: l.name.Namespace, Limit: l.name.Limit, Key: l.keyName(k)})
+	}
+	l.stats.sending(d, time.Now())
+	if l.local != nil {
+		l.decide(ctx, d, req.Checks, scheduled)
+		return
+	}
+	var results []*quoratev1.AllowResult
+	e, err := l.pool.ask(ctx, d.node, func(ctx context.Context, q quoratev1.QuotaServiceClient) error {
+		if l.batch == 1 {
+			res, err := q.Allow(ctx, req.Checks[0])
+			results = []*quoratev1.AllowResult{{Response: res}}
+			return err
+		}
+		res, err := q.AllowBatch(ctx, req)
+		results = res.GetResults()
+		return err
+	})
+	if err == nil && len(results) != len(d.keys) {
+		err = fmt.Errorf("%d checks got %d results", len(d.keys), len(results))
+	}
+	if err != nil {
+		l.stats.failed(len(d.keys), err)
+		return
+	}
+	l.stats.answered(d, results, scheduled, e.answered)
+}

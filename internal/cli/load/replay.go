@@ -1,0 +1,275 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// replayer is one run of "quorate replay".
+type replayer struct {
+	remote.Targets
+	log, limits, limit, key, skew, prefix, output string
+	speed                                         float64
+	timeout                                       time.Duration
+	top                                           int
+	virtual
+
+	name      quota.LimitName
+	addrs     []string
+	rule      quota.Limit
+	access    accessLog
+	pool      *pool
+	pace      *pacer
+	decisions []decision
+	allowed   atomic.Int64
+	refused   atomic.Int64
+	errors    atomic.Int64
+}
+
+// NewReplayCommand returns "quorate replay".
+func NewReplayCommand() *cobra.Command {
+	r := &replayer{}
+	cmd := &cobra.Command{
+		Use:   "replay --log FILE --limit NAMESPACE/LIMIT",
+		Short: "Play an access log against a cluster, running or simulated",
+		Long: `Play an access log in combined format (Apache, nginx) against a running cluster,
+and compare its decisions with one ideal central token bucket per key.
+
+Every request of the log is one check of cost 1. It is sent at its moment in the
+log divided by --speed, whether or not earlier ones have been answered, to the
+nodes in turn or, with --skew, by weights. Lines out of order are sorted by time
+first, lines that cannot be read are counted and left out, and so are those of a
+time before 1990 or in the future. A log may be packed with gzip.
+
+--limits replaces all limits of the cluster before the replay.
+
+The ideal bucket sees the same requests at the same moments (halfway between
+sending and answer) and goes its own way: over is what the cluster admitted and
+the ideal refused, under the reverse, both in tokens and in percent of what the
+ideal admitted; net is the difference of the sums. A moment is known no better
+than to a round trip, so two decisions on a key may change places: even a central
+bucket shows some over and as much under. keys over and keys under compare the
+totals of each key, which is free of that. worst excess is the most that the
+cluster admitted beyond burst + rate x time over any stretch of time.
+
+Every run uses buckets of its own: keys get a prefix made of the time. Two runs
+with the same --key-prefix share buckets, and the second starts with what the
+first has left, which the ideal does not know.
+
+With --virtual no cluster is needed: --nodes simulated nodes, which run the same
+code, play the log on its own clock, days in seconds. That answers what the limits
+of a file would have refused, whom, and when. Without --limit every limit of the
+file that has a match is played with the requests that match it, each limit by
+itself. Limits count as if they were enforced. The log knows whole
+seconds: when in its second a request comes is drawn, from --seed, in the log's
+order. Where messages take long (--delay), a hard limit needs a --grant-wait of a
+few round trips, as on real nodes.`,
+		Example: `  quorate replay --log examples/access.log --limits examples/limits.yaml --limit web/per_client --key ip --speed 20000
+  quorate replay --log access.log --limit web/per_client --speed 20000 --skew 90/5/5 -o json
+  quorate replay --virtual --log examples/access.log --limits examples/limits.yaml --limit web/per_client
+  quorate replay --virtual --log access.log --limits limits.yaml --nodes 10 --top 50 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	r.AddFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.log, "log", "", "access log in combined format, plain or packed with gzip, - for standard input (required)")
+	f.StringVar(&r.limits, "limits", "", "limit file to apply first; without it, the cluster's limits as they are")
+	f.StringVar(&r.limit, "limit", "", "limit to check, namespace/limit (required without --virtual)")
+	f.StringVar(&r.key, "key", "ip", "what to count for: "+strings.Join(keyNames(), ", "))
+	f.Float64Var(&r.speed, "speed", 1, "how many times faster than the log")
+	f.StringVar(&r.skew, "skew", "even", "weights of the nodes, such as 90/5/5, or even")
+	f.StringVar(&r.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
+	f.DurationVar(&r.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
+	f.IntVar(&r.top, "top", topRefused, "how many of the most refused keys to show")
+	r.addVirtualFlags(cmd)
+	render.OutputFlag(cmd, &r.output, "text", "json")
+	return cmd
+}
+
+func keyNames() []string { return slices.Sorted(maps.Keys(keyOf)) }
+
+func (r *replayer) run(cmd *cobra.Command) error {
+	if r.top < 0 || r.top > maxLogRequests {
+		return exit.Usagef("--top %d: must be 0 to %d", r.top, maxLogRequests)
+	}
+	if r.on {
+		return r.runVirtual(cmd)
+	}
+	if err := onlyWith(cmd, "with --virtual", virtualOnly...); err != nil {
+		return err
+	}
+	ctx, messages := cmd.Context(), cmd.ErrOrStderr()
+	spread, err := r.check()
+	if err != nil {
+		return err
+	}
+	if err := r.read(ctx, cmd.InOrStdin()); err != nil {
+		return err
+	}
+	if r.limits != "" {
+		if r.limits == "-" && r.log == "-" {
+			return exit.Usagef("--log and --limits cannot both be standard input")
+		}
+		res, err := limits.ApplyLimits(ctx, &r.Targets, r.limits, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if err := r.AwaitLimits(ctx, r.addrs, res.Version); err != nil {
+			return err
+		}
+	}
+	if err := findLimit(ctx, &r.Targets, r.name, &r.rule); err != nil {
+		return err
+	}
+	warnUnready(ctx, &r.Targets, messages)
+	if r.pool, err = newPool(r.Dial, r.addrs, 1, r.timeout); err != nil {
+		return err
+	}
+	defer r.pool.close()
+	r.play(ctx, spread, messages)
+	rep := r.report()
+	if r.output == "json" {
+		err = render.WriteJSON(cmd, rep)
+	} else {
+		err = rep.write(cmd.OutOrStdout())
+	}
+	if err == nil && ctx.Err() != nil {
+		err = errors.New("interrupted; the report is of what was sent until then")
+	}
+	if err == nil && rep.Errors > 0 && rep.Errors == rep.Requests {
+		err = exit.With(exit.Unreachable, errors.New("no request was answered"))
+	}
+	return err
+}
+
+func (r *replayer) check() (s *spread, err error) {
+	if r.log == "" {
+		return nil, exit.Usagef("--log is missing: say which access log to play, such as --log examples/access.log")
+	}
+	if r.name, err = checkLimitFlag(r.limit); err != nil {
+		return nil, err
+	}
+	if keyOf[r.key] == nil {
+		return nil, exit.Usagef("--key %q: must be one of %s", r.key, strings.Join(keyNames(), ", "))
+	}
+	if !(r.speed > 0 && r.speed <= 1e9) {
+		return nil, exit.Usagef("--speed %v: must be more than 0, at most 1e9", r.speed)
+	}
+	if r.timeout <= 0 {
+		return nil, exit.Usagef("--timeout %v: must be more than 0", r.timeout)
+	}
+	if r.prefix == "" {
+		r.prefix = runPrefix()
+	}
+	if r.addrs, err = r.Resolve(); err != nil {
+		return nil, err
+	}
+	return parseSpread("skew", r.skew, len(r.addrs))
+}
+
+// runPrefix makes the keys of this run its own.
+func runPrefix() string { return fmt.Sprintf("r%d-", time.Now().Unix()) }
+
+func checkLimitFlag(s string) (quota.LimitName, error) {
+	if s == "" {
+		return quota.LimitName{}, exit.Usagef("--limit is missing: say which limit to check, such as --limit web/per_client")
+	}
+	n, err := quota.ParseLimitName(s)
+	if err != nil {
+		return n, exit.Usagef("--%w", err)
+	}
+	return n, nil
+}
+
+// read reads the log. Standard input may never end, so read returns when ctx ends.
+func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
+	in := stdin
+	if r.log != "-" {
+		f, err := os.Open(r.log)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // only read
+		in = f
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.access.read(in, keyOf[r.key], r.prefix) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.log, err)
+		}
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // even if reading has ended too
+		return errors.New("interrupted while the log was read")
+	}
+	if len(r.access.requests) == 0 {
+		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, firstBad(r.access.badShown))
+	}
+	return nil
+}
+
+func firstBad(shown []string) string {
+	if len(shown) == 0 {
+		return ""
+	}
+	return "; " + shown[0]
+}
+
+// play sends the requests and notes the decisions.
+func (r *replayer) play(ctx context.Context, s *spread, messages io.Writer) {
+	reqs := r.access.requests
+	r.decisions = make([]decision, len(reqs))
+	r.pace = newPacer()
+	nodes := make([]uint8, len(reqs))
+	for i := range nodes {
+		nodes[i] = uint8(s.next())
+	}
+	stop := everySecond(func(at time.Duration) {
+		fmt.Fprintf(messages, "%4.0fs  sent %d of %d  admitted %d  refused %d  errors %d\n",
+			at.Seconds(), r.pace.sentSoFar(), len(reqs), r.allowed.Load(), r.refused.Load(), r.errors.Load())
+	})
+	defer stop()
+	at := func(i int) time.Duration {
+		return time.Duration(float64(reqs[i].at.Sub(reqs[0].at)) / r.speed)
+	}
+	r.pace.run(ctx, len(reqs), at, func(i int, _ time.Time) {
+		key := reqs[i].key
+		req := &quoratev1.AllowRequest{Namespace: r.name.Namespace, Limit: r.name.Limit, Key: r.access.keys[key]}
+		var res *quoratev1.AllowResponse
+		e, err := r.pool.ask(ctx, int(nodes[i]), func(ctx context.Context, q quoratev1.QuotaServiceClient) (err error) {
+			res, err = q.Allow(ctx, req)
+			return err
+		})
+		if err != nil {
+			r.errors.Add(1)
+			return
+		}
+		moment := e.asked.Sub(r.pace.start) + e.answered.Sub(e.asked)/2
+		r.decisions[i] = decision{key: key, moment: moment, cost: 1, allowed: res.Allowed, why: quota.Why(res.Why), valid: true}
+		if res.Allowed {
+			r.allowed.Add(1)
+		} else {
+			r.refused.Add(1)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// topRefused is how many of the most refused keys a report shows unless told.
+const topRefused = 10
+
+// replayReport is what "quorate replay -o json" prints. Fields are added, never
+// renamed.
+type replayReport struct {
+	Limit    ruleReport `json:"limit"`
+	Nodes    int        `json:"nodes"`
+	Skew     string     `json:"skew"`
+	Speed    float64    `json:"speed"`
+	Prefix   string     `json:"key_prefix"`
+	Keys     int        `json:"keys"`
+	BadLines int        `json:"bad_lines"`
+	BadShown []string   `json:"bad_lines_shown,omitempty"`
+	Seconds  float64    `json:"seconds"`
+
+	Requests int64            `json:"requests"`
+	Admitted int64            `json:"admitted"`
+	Refused  int64            `json:"refused"`
+	Errors   int64            `json:"errors"`
+	Rerouted int64            `json:"rerouted"`
+	Why      map[string]int64 `json:"why"`
+
+	idealReport
+
+	Sender      senderReport `json:"sender"`
+	MostRefused []keyReport  `json:"most_refused"`
+}
+
+type ruleReport struct {
+	Name    string `json:"name"`
+	Rate    string `json:"rate"`
+	Burst   int64  `json:"burst"`
+	Ceiling string `json:"ceiling"`
+}
+
+func newRuleReport(l *quota.Limit) ruleReport {
+	return ruleReport{l.LimitName.String(), l.Rate.String(), l.Burst, l.Ceiling.String()}
+}
+
+func (r ruleReport) String() string {
+	return fmt.Sprintf("%s: %s, burst %d, %s", r.Name, r.Rate, r.Burst, r.Ceiling)
+}
+
+type keyReport struct {
+	Key           string `json:"key"`
+	Requests      int64  `json:"requests"`
+	Admitted      int64  `json:"admitted"`
+	Refused       int64  `json:"refused"`
+	IdealAdmitted int64  `json:"ideal_admitted"`
+}
+
+func (r *replayer) report() *replayReport {
+	sent := r.pace.sentSoFar()
+	c := compare(r.decisions, len(r.access.keys), &r.rule, 0)
+	rep := &replayReport{
+		Limit: newRuleReport(&r.rule), Nodes: len(r.addrs), Skew: r.skew, Speed: r.speed, Prefix: r.prefix,
+		Keys: len(r.access.keys), BadLines: r.access.bad, BadShown: r.access.badShown,
+		Seconds: time.Since(r.pace.start).Seconds(), Requests: sent,
+		Admitted: r.allowed.Load(), Refused: r.refused.Load(), Errors: r.errors.Load(), Why: make(map[string]int64),
+		idealReport: newIdealReport(&c, func(i int32) string { return strings.TrimPrefix(r.access.keys[i], r.prefix) }),
+		Sender:      r.pace.report(),
+	}
+	for _, n := range r.pool.nodes {
+		rep.Rerouted += n.rerouted
+	}
+	keys := make([]keyReport, len(r.access.keys))
+	for i, k := range r.access.keys {
+		keys[i] = keyReport{Key: strings.TrimPrefix(k, r.prefix), IdealAdmitted: c.IdealByKey[i]}
+	}
+	for _, d := range r.decisions {
+		if !d.valid {
+			continue
+		}
+		rep.Why[d.why.String()]++
+		k := &keys[d.key]
+		k.Requests++
+		if d.allowed {
+			k.Admitted++
+		} else {
+			k.Refused++
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b keyReport) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	rep.MostRefused = []keyReport{}
+	for _, k := range keys[:min(len(keys), r.top)] {
+		if k.Refused > 0 {
+			rep.MostRefused = append(rep.MostRefused, k)
+		}
+	}
+	return rep
+}
+
+func (r *replayReport) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "limit        %v\n", r.Limit)
+	fmt.Fprintf(&b, "played       %d requests of %d keys in %.1f s to %d nodes (%s), at %gx\n", r.Requests, r.Keys, r.Seconds, r.Nodes, r.Skew, r.Speed)
+	fmt.Fprintf(&b, "key prefix   %s\n", r.Prefix)
+	if r.BadLines > 0 {
+		fmt.Fprintf(&b, "bad lines    %d, left out (%s)\n", r.BadLines, strings.Join(r.BadShown, "; "))
+	}
+	fmt.Fprintf(&b, "\nadmitted     %d\nrefused      %d\nerrors       %d (rerouted %d)\nwhy          %s\n", r.Admitted, r.Refused, r.Errors, r.Rerouted, render.Words(r.Why))
+	b.WriteString(r.Sender.String())
+	fmt.Fprintf(&b, "\nagainst one ideal bucket per key, fed the same requests at the same moments:\n")
+	if err := r.table(&b, "over burst + rate x time"); err != nil {
+		return err
+	}
+	if len(r.MostRefused) > 0 {
+		b.WriteString("\nmost refused:\n")
+		keys := render.NewTable("KEY", "REQUESTS", "ADMITTED", "REFUSED", "IDEAL ADMITTED")
+		for _, k := range r.MostRefused {
+			keys.Row(render.Show(k.Key), render.Num(k.Requests), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.IdealAdmitted))
+		}
+		if err := keys.Write(&b); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,208 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// VirtualReport is what "quorate replay --virtual -o json" prints. Fields are
+// added, never renamed. Times are the log's.
+type VirtualReport struct {
+	File     string          `json:"limits_file"`
+	Nodes    int             `json:"nodes"`
+	Skew     string          `json:"skew"`
+	SyncMS   float64         `json:"sync_ms"`
+	DelayMS  float64         `json:"delay_ms"`
+	Seed     uint64          `json:"seed"`
+	KeyOf    string          `json:"key"`
+	Requests int64           `json:"requests"`
+	Keys     int             `json:"keys"`
+	From     time.Time       `json:"from"`
+	To       time.Time       `json:"to"`
+	BadLines int             `json:"bad_lines"`
+	BadShown []string        `json:"bad_lines_shown,omitempty"`
+	Limits   []virtualResult `json:"limits"`
+}
+
+// virtualResult is what one limit would have done. Attempted is what it is for.
+type virtualResult struct {
+	Limit     ruleReport       `json:"limit"`
+	Attempted int64            `json:"attempted"`
+	Admitted  int64            `json:"admitted"`
+	Refused   int64            `json:"refused"`
+	Why       map[string]int64 `json:"why"`
+	KeysSeen  int              `json:"keys"`
+	KeysCut   int              `json:"keys_refused"` // keys that were refused at least once
+
+	idealReport
+
+	Tiers       []tierReport `json:"tiers"`
+	Hours       []hourReport `json:"hours"` // those with requests
+	MostRefused []whomReport `json:"most_refused"`
+}
+
+// tierReport is what one tier of a limit refused.
+type tierReport struct {
+	Tier    int    `json:"tier"` // from 1
+	Text    string `json:"text"`
+	Refused int64  `json:"refused"`
+}
+
+// hourReport is an hour of the log, UTC.
+type hourReport struct {
+	From      time.Time `json:"from"`
+	Attempted int64     `json:"attempted"`
+	Refused   int64     `json:"refused"`
+}
+
+// whomReport is one key. By names the limit, and the tier if it has several, that
+// refused it first.
+type whomReport struct {
+	Key           string    `json:"key"`
+	Attempted     int64     `json:"attempted"`
+	Admitted      int64     `json:"admitted"`
+	Refused       int64     `json:"refused"`
+	IdealAdmitted int64     `json:"ideal_admitted"`
+	FirstRefused  time.Time `json:"first_refused"`
+	By            string    `json:"by"`
+	ByTier        int       `json:"by_tier"`
+}
+
+func newVirtualReport(r *replayer) *VirtualReport {
+	first, last := r.span()
+	millis := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	return &VirtualReport{
+		File: r.limits, Nodes: r.Nodes, Skew: r.skew, SyncMS: millis(r.sync), DelayMS: millis(r.delay), Seed: r.seed, KeyOf: r.key,
+		Requests: int64(len(r.access.requests)), Keys: len(r.access.keys), From: first.UTC(), To: last.UTC(),
+		BadLines: r.access.bad, BadShown: r.access.badShown, Limits: []virtualResult{},
+	}
+}
+
+// add sums up the decisions about one limit.
+func (v *VirtualReport) add(r *replayer, l *quota.Limit, decisions []decision) {
+	res := virtualResult{Limit: newRuleReport(l), Why: map[string]int64{}}
+	for i, t := range l.Tiers() {
+		res.Tiers = append(res.Tiers, tierReport{Tier: i + 1, Text: tierText(&t)})
+	}
+	keys := make([]whomReport, len(r.access.keys))
+	for _, d := range decisions {
+		res.count(&keys[d.key], v.From.Add(d.moment), d)
+	}
+	c := compare(decisions, len(keys), l, quota.Time(v.From.UnixNano()))
+	res.idealReport = newIdealReport(&c, func(i int32) string { return r.access.keys[i] })
+	for i := range keys {
+		keys[i].Key, keys[i].IdealAdmitted = r.access.keys[i], c.IdealByKey[i]
+	}
+	res.rank(keys, r.top)
+	v.Limits = append(v.Limits, res)
+}
+
+func (res *virtualResult) count(k *whomReport, at time.Time, d decision) {
+	hour := at.Truncate(time.Hour)
+	if n := len(res.Hours); n == 0 || !res.Hours[n-1].From.Equal(hour) {
+		res.Hours = append(res.Hours, hourReport{From: hour})
+	}
+	h := &res.Hours[len(res.Hours)-1]
+	h.Attempted++
+	k.Attempted++
+	res.Attempted++
+	res.Why[d.why.String()]++
+	if d.allowed {
+		k.Admitted++
+		res.Admitted++
+		return
+	}
+	tier := min(max(int(d.tier), 1), len(res.Tiers))
+	res.Tiers[tier-1].Refused++
+	if k.Refused == 0 {
+		k.FirstRefused, k.ByTier, k.By = at.Truncate(time.Second), tier, res.Limit.Name
+		if len(res.Tiers) > 1 {
+			k.By = fmt.Sprintf("%s tier %d", k.By, tier)
+		}
+	}
+	h.Refused++
+	k.Refused++
+	res.Refused++
+}
+
+// rank lists the keys that were refused most, and counts all.
+func (res *virtualResult) rank(keys []whomReport, top int) {
+	for i := range keys {
+		if keys[i].Attempted > 0 {
+			res.KeysSeen++
+		}
+	}
+	keys = slices.DeleteFunc(keys, func(k whomReport) bool { return k.Refused == 0 })
+	res.KeysCut = len(keys)
+	slices.SortStableFunc(keys, func(a, b whomReport) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	res.MostRefused = append([]whomReport{}, keys[:min(len(keys), top)]...)
+}
+
+// tierText is a tier in a few words.
+func tierText(t *quota.Tier) string {
+	switch per := render.Span(t.Rate.Per); t.Kind {
+	case quota.CalendarWindow:
+		return fmt.Sprintf("%d per %v (%v)", t.Burst, t.Calendar.Unit, t.Calendar.Location())
+	case quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill:
+		return fmt.Sprintf("%d per %s (%v)", t.Burst, per, t.Kind)
+	}
+	return fmt.Sprintf("%v, burst %d", t.Rate, t.Burst)
+}
+
+const logMoment = "2006-01-02 15:04:05"
+
+func (v *VirtualReport) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "limits       %s\n", v.File)
+	fmt.Fprintf(&b, "nodes        %d, simulated (%s), sync %g ms, delay %g ms, seed %d\n", v.Nodes, v.Skew, v.SyncMS, v.DelayMS, v.Seed)
+	fmt.Fprintf(&b, "log          %d requests of %d keys (%s), %s to %s UTC\n", v.Requests, v.Keys, v.KeyOf, v.From.Format(logMoment), v.To.Format(logMoment))
+	if v.BadLines > 0 {
+		fmt.Fprintf(&b, "bad lines    %d, left out (%s)\n", v.BadLines, strings.Join(v.BadShown, "; "))
+	}
+	for i := range v.Limits {
+		if err := v.Limits[i].write(&b); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (res *virtualResult) write(b *strings.Builder) error {
+	var texts []string
+	for _, t := range res.Tiers {
+		texts = append(texts, t.Text)
+	}
+	fmt.Fprintf(b, "\nlimit        %s: %s, %s\n", res.Limit.Name, strings.Join(texts, " and "), res.Limit.Ceiling)
+	fmt.Fprintf(b, "attempted    %d by %d keys\nadmitted     %d\n", res.Attempted, res.KeysSeen, res.Admitted)
+	fmt.Fprintf(b, "refused      %d (%.2f%%) of %d keys\nwhy          %s\n", res.Refused, render.Percent(res.Refused, res.Attempted), res.KeysCut, render.Words(res.Why))
+	if len(res.Tiers) > 1 {
+		for _, t := range res.Tiers {
+			fmt.Fprintf(b, "by tier %-4d %d, %s\n", t.Tier, t.Refused, t.Text)
+		}
+	}
+	writeHours(b, res.Hours)
+	if err := res.writeIdeal(b); err != nil || len(res.MostRefused) == 0 {
+		return err
+	}
+	b.WriteString("\nmost refused:\n")
+	tbl := render.NewTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "IDEAL ADMITTED", "FIRST REFUSED", "BY")
+	for _, k := range res.MostRefused {
+		tbl.Row(render.Show(k.Key), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.IdealAdmitted), k.FirstRefused.Format(logMoment), k.By)
+	}
+	return tbl.Write(b)
+}
+
+func (res *virtualResult) writeIdeal(b *strings.Builder) error {
+	b.WriteString("\nagainst one ideal limiter per key, fed the same requests at the same moments:\n")
+	return res.table(b, "over what the limit allows in any stretch of time")
+}

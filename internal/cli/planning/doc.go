@@ -1,0 +1,2 @@
+// Package planning has the commands about the past and the future of limits: history and plan.
+package planning

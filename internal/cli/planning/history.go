@@ -1,0 +1,382 @@
+package planning
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// looking are the flags of commands that look back.
+type looking struct {
+	remote.Targets
+	output, from, to string
+}
+
+func (o *looking) addFlags(cmd *cobra.Command, usual string) {
+	o.Targets.AddFlags(cmd)
+	cmd.Flags().StringVar(&o.from, "from", "", "from when: a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m, 7d (default "+usual+" before --to)")
+	cmd.Flags().StringVar(&o.to, "to", "", "until when, likewise (default: now)")
+}
+
+// moment reads a time, or how long ago it is; empty is nil.
+func moment(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no time is an answer
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return timestamppb.New(t), nil
+	}
+	span := text
+	days := time.Duration(0)
+	if n, rest, ok := strings.Cut(text, "d"); ok {
+		whole, err := strconv.ParseUint(n, 10, 12) // about eleven years
+		if err != nil {
+			return nil, badMoment(flag, text)
+		}
+		days, span = time.Duration(whole), rest
+	}
+	d := time.Duration(0)
+	if span != "" {
+		var err error
+		if d, err = time.ParseDuration(span); err != nil {
+			return nil, badMoment(flag, text)
+		}
+	}
+	if d += days * 24 * time.Hour; d < 0 {
+		return nil, badMoment(flag, text)
+	}
+	return timestamppb.New(now.Add(-d).Truncate(time.Second)), nil
+}
+
+func badMoment(flag, text string) error {
+	return exit.Usagef("--%s %q: must be a time such as 2026-11-22T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
+}
+
+// stretch reads --from and --to.
+func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
+	now := time.Now()
+	if from, err = moment("from", o.from, now); err == nil {
+		to, err = moment("to", o.to, now)
+	}
+	return from, to, err
+}
+
+// ask makes a call of RateService and prints its answer: as JSON, or what show writes.
+func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), show func(io.Writer, R) error) error {
+	var res R
+	err := o.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		res, err = call(ctx, quoratev1.NewRateServiceClient(conn))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c := coverageOf(res)
+	if text := incompleteText(c); text != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
+	}
+	if begun := api.BegunText(c); begun != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
+	}
+	if o.output == render.FormJSON {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
+		return err
+	}
+	return show(cmd.OutOrStdout(), res)
+}
+
+func coverageOf(res proto.Message) *quoratev1.Coverage {
+	if c, ok := res.(interface{ GetCoverage() *quoratev1.Coverage }); ok {
+		return c.GetCoverage()
+	}
+	return nil
+}
+
+// incompleteText says what an answer lacks; empty when nothing.
+func incompleteText(c *quoratev1.Coverage) string {
+	var parts []string
+	if c == nil {
+		return ""
+	}
+	if c.RangesCovered < c.RangesTotal {
+		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
+	}
+	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
+		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", seconds(c.SecondsTotal)))
+	} else if total := api.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
+		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(total)))
+	}
+	if len(c.Missing) > 0 {
+		text := "missing " + strings.Join(c.Missing, ", ")
+		if c.MissingSince != nil {
+			text += " from " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func seconds(n int64) string { return render.Span(time.Duration(n) * time.Second) }
+
+// pastOptions are the flags of "history".
+type pastOptions struct {
+	looking
+	key  string
+	step time.Duration
+	top  int32
+}
+
+// NewHistoryCommand returns "quorate history".
+func NewHistoryCommand() *cobra.Command {
+	var o pastOptions
+	cmd := &cobra.Command{
+		Use:   "history [NAMESPACE[/LIMIT]]",
+		Short: "Print what limits were asked for: by the second, minute or hour",
+		Long: `Print what a limit was asked for, or without one, which limits were asked for, of
+all namespaces or of one.
+Points are seconds (of the last hour), minutes (30 days) or hours (2 years), as
+the nodes' settings say; times are UTC.
+
+PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
+tokens per second. A point is complete when every node that lived in it has
+told all of it; otherwise the last column says who is missing. Of a limit in
+shadow, REFUSED is what would have been. Of a key the seconds are not recorded:
+MORE is how much more it can have been asked for.`,
+		Example: `  quorate history
+  quorate history web
+  quorate history web/login --from 10m
+  quorate history web/login --from 7d --step 1h -o csv > login.csv
+  quorate history web/login --key acme --from 30m
+  quorate history web/login --from 30d --step 1h -o parquet > login.parquet
+  quorate history web/login -o openmetrics > login.om`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: o.run,
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
+	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
+	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json", "parquet", "openmetrics")
+	cmd.AddCommand(newHistoryKeysCommand())
+	return cmd
+}
+
+func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
+	from, to, err := o.stretch()
+	if err != nil {
+		return err
+	}
+	if namespace, ok := wholeNamespace(args); ok {
+		if o.output == "parquet" || o.output == "openmetrics" {
+			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output)
+		}
+		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
+			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top})
+		}, func(w io.Writer, res *quoratev1.HistoryLimitsResponse) error {
+			return printUsed(w, res, o.output == "csv")
+		})
+	}
+	name, err := limits.ParseRecorded(args[0])
+	if err != nil {
+		return err
+	}
+	req := &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: name.Limit, Key: o.key, From: from, To: to}
+	if o.step != 0 {
+		req.Step = durationpb.New(o.step)
+	}
+	return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
+		return c.History(ctx, req)
+	}, func(w io.Writer, res *quoratev1.HistoryResponse) error {
+		format := o.output
+		if _, raw := w.(render.RawOut); raw {
+			format = "csv_raw"
+		}
+		if done, err := api.Export(w, format, res); done {
+			return err
+		}
+		return printHistory(w, res)
+	})
+}
+
+// wholeNamespace says that no limit is named, and of which namespace all are meant; empty is of all.
+func wholeNamespace(args []string) (namespace string, ok bool) {
+	if len(args) == 0 {
+		return "", true
+	}
+	return args[0], !strings.Contains(args[0], "/")
+}
+
+func newHistoryKeysCommand() *cobra.Command {
+	var o pastOptions
+	cmd := &cobra.Command{
+		Use:   "keys LIMIT",
+		Short: "Print the keys of a limit that were asked for most",
+		Long: `Print the keys of a limit that were asked for most. Lists of the largest do not
+say what those below them had: MORE is how much more a key can have been asked
+for, and the last line bounds each key that is not shown.`,
+		Example: "  quorate history keys web/login --from 1d --top 10",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := limits.ParseRecorded(args[0])
+			if err != nil {
+				return err
+			}
+			from, to, err := o.stretch()
+			if err != nil {
+				return err
+			}
+			return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryKeysResponse, error) {
+				return c.HistoryKeys(ctx, &quoratev1.HistoryKeysRequest{Namespace: name.Namespace, Limit: name.Limit, From: from, To: to, Top: o.top})
+			}, func(w io.Writer, res *quoratev1.HistoryKeysResponse) error {
+				return printUses(w, res, o.output == "csv")
+			})
+		},
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().Int32Var(&o.top, "top", 20, "how many keys, 1 to 1000")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+func printUses(w io.Writer, res *quoratev1.HistoryKeysResponse, csv bool) error {
+	tbl := render.NewTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "MORE")
+	for _, k := range res.Keys {
+		tbl.Row(render.Cell(k.Key), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.Error))
+	}
+	if csv {
+		return tbl.WriteCSV(w)
+	}
+	if err := tbl.Write(w); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "others: at most %d tokens each; as of %s\n", res.Rest, render.When(res.Coverage.GetAsOf())); err != nil || res.UnattributedSeconds == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "up to %d tokens are no key's: for %d s a range had no leader that listed its keys\n", res.Unattributed, res.UnattributedSeconds)
+	return err
+}
+
+func printUsed(w io.Writer, res *quoratev1.HistoryLimitsResponse, csv bool) error {
+	tbl := render.NewTable("LIMIT", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P99", "COMPLETE")
+	for _, l := range res.Limits {
+		u := l.Use
+		tbl.Row(l.Namespace+"/"+l.Limit, render.Num(u.GetAttempted()), render.Num(u.GetAdmitted()), render.Num(u.GetRefused()), rateCell(u.GetPeak()), rateCell(u.GetMean()), rateCell(u.GetP99()), completeCell(u))
+	}
+	if csv {
+		return tbl.WriteCSV(w)
+	}
+	if err := tbl.Write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, render.When(res.Coverage.GetAsOf()))
+	return err
+}
+
+func rateCell(v float64) string { return render.Exact(render.TokenRate(v), v) }
+
+func completeCell(p *quoratev1.HistoryPoint) string {
+	switch {
+	case p.GetComplete():
+		return "yes"
+	case len(p.GetMissing()) > 0:
+		return "without " + strings.Join(p.Missing, ",")
+	}
+	return "no"
+}
+
+func printHistory(w io.Writer, res *quoratev1.HistoryResponse) error {
+	if len(res.Points) == 0 {
+		_, err := fmt.Fprintf(w, "nothing is known of this time; the history reaches to %s\n", render.When(res.Coverage.GetAsOf()))
+		return err
+	}
+	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", render.TokenRate(res.Total.Peak))
+	if res.Key != "" { // its seconds are not recorded
+		of, most = of+", key "+render.Show(res.Key), ""
+	}
+	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
+	for i, p := range res.Points {
+		demand[i], refused[i] = float64(p.Attempted), float64(p.Refused)
+	}
+	fmt.Fprintf(w, "%s, %s of %s, as of %s\n", of, render.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
+	fmt.Fprintf(w, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
+	fmt.Fprintf(w, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
+	shown := res.Points
+	if n := len(shown); n > maxShown {
+		shown = shown[n-maxShown:]
+		fmt.Fprintf(w, "the last %d of %d points; -o csv has all\n", maxShown, n)
+	}
+	return pointsTable(shown, res.Key != "").Write(w)
+}
+
+// maxShown is how many points a table has; more are in the chart, and in the other forms.
+const maxShown = 60
+
+// pointsTable has a row for each point. Of a key there is no more than sums, and what is not in them.
+func pointsTable(points []*quoratev1.HistoryPoint, key bool) *render.Table {
+	tbl := render.NewTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P50", "P95", "P99", "OVER", "NEEDLESS", "COMPLETE")
+	if key {
+		tbl = render.NewTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "MEAN", "MORE", "COMPLETE")
+	}
+	for _, p := range points {
+		row := []string{render.When(p.Start), render.Num(p.Seconds), render.Num(p.Attempted), render.Num(p.Admitted), render.Num(p.Refused)}
+		if key {
+			row = append(row, render.TokenRate(p.Mean), render.Num(p.Error))
+		} else {
+			row = append(row, render.TokenRate(p.Peak), render.TokenRate(p.Mean), render.TokenRate(p.P50), render.TokenRate(p.P95), render.TokenRate(p.P99), render.TokenRate(p.OverAdmitted), render.NeedlessCell(p))
+		}
+		tbl.Row(append(row, completeCell(p))...)
+	}
+	return tbl
+}
+
+// chartWide is how many characters a line of a chart has.
+const chartWide = 60
+
+// sparkline draws values as a line of blocks, at most so many: of values that share one, the highest.
+func sparkline(values []float64, wide int) string {
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	if len(values) == 0 {
+		return ""
+	}
+	wide = min(wide, len(values))
+	cells := make([]float64, wide)
+	most := 0.0
+	for i, v := range values {
+		cells[i*wide/len(values)] = max(cells[i*wide/len(values)], v)
+		most = max(most, v)
+	}
+	var b strings.Builder
+	for _, v := range cells {
+		switch {
+		case v <= 0 || most <= 0:
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(blocks[min(len(blocks)-1, int(v/most*float64(len(blocks))))])
+		}
+	}
+	return b.String()
+}
+
+// share is a part in per cent.
+func share(part, of int64) string {
+	if of == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.3g%%", 100*float64(part)/float64(of))
+}

@@ -1,0 +1,428 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/limits"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// NewPlanCommand returns "quorate plan".
+func NewPlanCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Ask the history of the limits what they should be",
+		Long: `Ask the history of the limits what they should be: how full they are, what
+another rule would have refused, when demand will be too much, and who is
+noisy.
+
+Every answer says what it rests on: exact, between two bounds, or an estimate;
+and which ranges and nodes it lacks.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newHeadroomCommand(), newWhatIfCommand(), newSuggestCommand(), newForecastCommand(), newNoisyCommand(), newPlanReportCommand())
+	return cmd
+}
+
+// planned is the one limit that a command is about.
+func planned(args []string, o *looking) (quota.LimitName, *quoratev1.HistoryRequest, error) {
+	name, err := limits.ParseRecorded(args[0])
+	if err != nil {
+		return name, nil, err
+	}
+	from, to, err := o.stretch()
+	return name, &quoratev1.HistoryRequest{From: from, To: to}, err
+}
+
+func newHeadroomCommand() *cobra.Command {
+	var o looking
+	var top int32
+	cmd := &cobra.Command{
+		Use:   "headroom [NAMESPACE[/LIMIT]]",
+		Short: "Print how full limits were, the fullest first",
+		Long: `Print how full limits were, the fullest first. FULL compares demand with what
+the rule lets pass: for buckets of one key the second that 99 of 100 busy ones
+did not exceed, for windows the fullest one, for limits with many keys what a
+key was asked for in its busiest minute (or hour, of older times).`,
+		Example: "  quorate plan headroom\n  quorate plan headroom web --from 1d",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &quoratev1.HeadroomRequest{Top: top}
+			var err error
+			if len(args) > 0 {
+				if req.Namespace, req.Limit, err = limits.ParseRecordedScope(args[0]); err != nil {
+					return err
+				}
+			}
+			if req.From, req.To, err = o.stretch(); err != nil {
+				return err
+			}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HeadroomResponse, error) {
+				return c.Headroom(ctx, req)
+			}, func(w io.Writer, res *quoratev1.HeadroomResponse) error {
+				return printHeadroom(w, res, o.output == "csv")
+			})
+		},
+	}
+	o.addFlags(cmd, "7d")
+	cmd.Flags().Int32Var(&top, "top", 20, "how many limits, 1 to 200")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+func printHeadroom(w io.Writer, res *quoratev1.HeadroomResponse, csv bool) error {
+	tbl := render.NewTable("LIMIT", "RULE", "FULL", render.Both("", "headroom"), "PEAK", "MEAN", "REFUSED", "IN WORDS")
+	for _, h := range res.Limits {
+		rule, second := render.Nothing, render.Exact(bar(h.Saturation), h.Headroom)
+		if h.Rule != nil {
+			rule = limits.RuleText(h.Rule)
+		}
+		tbl.Row(h.Namespace+"/"+h.Limit, rule, render.PartCell(h.Saturation), second, rateCell(h.Use.GetPeak()), rateCell(h.Use.GetMean()), render.PartCell(h.RefusedPart), h.Statement)
+	}
+	if csv {
+		return tbl.WriteCSV(w)
+	}
+	if len(res.Limits) == 0 {
+		_, err := fmt.Fprintln(w, "no limit was asked for")
+		return err
+	}
+	return tbl.Write(w)
+}
+
+// bar draws a part of one as ten characters.
+func bar(part float64) string {
+	full := min(10, max(0, int(part*10+.5)))
+	return strings.Repeat("█", full) + strings.Repeat("░", 10-full)
+}
+
+func newWhatIfCommand() *cobra.Command {
+	var o looking
+	var rate, kind string
+	var burst int64
+	_, kinds := api.EnumOf(quoratev1.Kind(0).Descriptor(), "")
+	cmd := &cobra.Command{
+		Use:   "what-if LIMIT",
+		Short: "Print what another rule would have refused of recorded demand",
+		Long: `Print what another rule would have refused of recorded demand. Of the last hour
+the demand of every second is known: windows of one key are exact, and of
+buckets two numbers are printed, between which the truth is. Of older demand
+minutes are known, and the answer is an estimate but for windows of whole
+minutes. Of a limit with many keys the busiest are replayed one by one; LIKELY
+is the best single number, made so that the rule in force refuses what it did.`,
+		Example: `  quorate plan what-if web/login --rate 20/s
+  quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
+  quorate plan what-if web/login --rate 600/1m --kind fixed`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, at, err := planned(args, &o)
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, Rate: rate}
+			if cmd.Flags().Changed("burst") {
+				req.Burst = &burst
+			}
+			if kind != "" {
+				n, _ := api.EnumOf(req.Kind.Descriptor(), kind)
+				if n == 0 {
+					return exit.Usagef("--kind %q: must be one of %s", kind, strings.Join(kinds[:5], ", "))
+				}
+				req.Kind = quoratev1.Kind(n)
+			}
+			if rate == "" && req.Burst == nil && kind == "" {
+				return exit.Usagef("--rate, --burst and --kind are missing: give what is to be different, such as --rate 20/s")
+			}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.WhatIfResponse, error) {
+				return c.WhatIf(ctx, req)
+			}, func(w io.Writer, res *quoratev1.WhatIfResponse) error { return printWhatIf(w, res, o.output == "csv") })
+		},
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as in force)")
+	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as in force)")
+	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as in force)")
+	render.CompleteWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+func printWhatIf(w io.Writer, res *quoratev1.WhatIfResponse, csv bool) error {
+	if csv {
+		tbl := render.NewTable("TIME", "SECONDS", "ATTEMPTED", "REFUSED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST")
+		for _, p := range res.Points {
+			tbl.Row(render.When(p.Start), render.Num(p.Seconds), render.Num(p.Attempted), render.Num(p.Refused), render.Num(p.RefusedAtLeast), render.Num(p.RefusedAtMost))
+		}
+		return tbl.WriteCSV(w)
+	}
+	if err := outcomes(w, res.Now, res.Outcome, "what if"); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nrefused then: %d (%s)\n", res.RefusedThen, share(res.RefusedThen, res.Outcome.GetAttempted()))
+	if len(res.Points) > 1 {
+		demand, then, at := make([]float64, len(res.Points)), make([]float64, len(res.Points)), make([]float64, len(res.Points))
+		for i, p := range res.Points {
+			demand[i], then[i], at[i] = float64(p.Attempted), float64(p.Refused), float64(p.RefusedAtMost)
+		}
+		fmt.Fprintf(w, "demand    %s\nrefused   %s\n", sparkline(demand, chartWide), sparkline(then, chartWide))
+		if res.Basis != quoratev1.Basis_BASIS_KEYS {
+			fmt.Fprintf(w, "at most   %s\n", sparkline(at, chartWide))
+		}
+	}
+	return bullets(w, res.Statements)
+}
+
+// outcomes prints what the rule in force and another one make of the same demand.
+func outcomes(w io.Writer, now, next *quoratev1.WhatIfOutcome, name string) error {
+	tbl := render.NewTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "LIKELY", "SURE")
+	for _, r := range []struct {
+		name string
+		o    *quoratev1.WhatIfOutcome
+	}{{"in force", now}, {name, next}} {
+		o := r.o
+		refused, sure := fmt.Sprintf("%d (%s)", o.GetRefusedAtMost(), share(o.GetRefusedAtMost(), o.GetAttempted())), "exact"
+		if !o.GetExact() {
+			refused = fmt.Sprintf("between %d and %d (%s to %s)", o.GetRefusedAtLeast(), o.GetRefusedAtMost(), share(o.GetRefusedAtLeast(), o.GetAttempted()), share(o.GetRefusedAtMost(), o.GetAttempted()))
+			sure = "bounds"
+		}
+		if o.GetEstimate() {
+			sure = "estimate"
+		}
+		tbl.Row(r.name, limits.RuleText(o.GetRule()), render.Num(o.GetAttempted()), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), share(o.GetRefusedLikely(), o.GetAttempted())), sure)
+	}
+	return tbl.Write(w)
+}
+
+// bullets prints what there is to say about an answer.
+func bullets(w io.Writer, all []string) error {
+	fmt.Fprintln(w)
+	for _, s := range all {
+		if _, err := fmt.Fprintf(w, "- %s\n", render.Printable(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newSuggestCommand() *cobra.Command {
+	var o looking
+	target := portion(0.01)
+	cmd := &cobra.Command{
+		Use:   "suggest LIMIT",
+		Short: "Print the least rate that would have refused no more than a part",
+		Long: `Print the least rate that would have refused no more than a part of the demand:
+of one key even at worst, of many keys by the estimate, as what is refused at
+most is beside it. The burst stays in proportion to the rate.`,
+		Example: "  quorate plan suggest web/login --refuse 1%\n  quorate plan suggest web/login --refuse 0 --from 7d",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, at, err := planned(args, &o)
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, RefusedPpm: int64(float64(target)*1e6 + .5)}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.SuggestResponse, error) {
+				return c.Suggest(ctx, req)
+			}, func(w io.Writer, res *quoratev1.SuggestResponse) error {
+				if o.output == render.FormCSV {
+					return suggestCSV(w, res)
+				}
+				if err := outcomes(w, res.Now, res.Outcome, "suggested"); err != nil {
+					return err
+				}
+				return bullets(w, res.Statements)
+			})
+		},
+	}
+	o.addFlags(cmd, "1h")
+	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+// suggestCSV has the columns of an outcome, as numbers.
+func suggestCSV(w io.Writer, res *quoratev1.SuggestResponse) error {
+	tbl := render.NewTable("OF", "RULE", "RATE", "BURST", "ATTEMPTED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST", "REFUSED_LIKELY", "EXACT", "ESTIMATE")
+	row := func(of string, o *quoratev1.WhatIfOutcome) {
+		tbl.Row(of, limits.RuleText(o.GetRule()), o.GetRule().GetRate(), render.Num(o.GetRule().GetBurst()), render.Num(o.GetAttempted()), render.Num(o.GetRefusedAtLeast()),
+			render.Num(o.GetRefusedAtMost()), render.Num(o.GetRefusedLikely()), strconv.FormatBool(o.GetExact()), strconv.FormatBool(o.GetEstimate()))
+	}
+	row("in force", res.Now)
+	row("suggested", res.Outcome)
+	return tbl.WriteCSV(w)
+}
+
+// portion is a part of a whole on the command line: 1% or 0.01.
+type portion float64
+
+func (p *portion) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 6, 64) + "%" }
+func (p *portion) Type() string   { return "part" }
+
+func (p *portion) Set(text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v < 1) {
+		return errors.New("must be a part from 0 to less than all, such as 1% or 0.01")
+	}
+	*p = portion(v)
+	return nil
+}
+
+func newForecastCommand() *cobra.Command {
+	var o looking
+	var days, ahead int32
+	cmd := &cobra.Command{
+		Use:   "forecast LIMIT",
+		Short: "Print what a limit will be asked for, and when that is too much",
+		Long: `Print what a limit will be asked for by day, with an interval that 80 of 100
+days are in, and when that is more than the limit refills. It needs 7 days of
+history; weekdays are told apart from 21 on.`,
+		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := limits.ParseRecorded(args[0])
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.ForecastRequest{Namespace: name.Namespace, Limit: name.Limit, Days: days, Ahead: ahead}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.ForecastResponse, error) {
+				return c.Forecast(ctx, req)
+			}, func(w io.Writer, res *quoratev1.ForecastResponse) error {
+				return printForecast(w, res, o.output == "csv")
+			})
+		},
+	}
+	o.Targets.AddFlags(cmd)
+	cmd.Flags().Int32Var(&days, "days", 56, "days of history to learn from, 7 to 730")
+	cmd.Flags().Int32Var(&ahead, "ahead", 90, "days to look ahead, 1 to 365")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+func printForecast(w io.Writer, res *quoratev1.ForecastResponse, csv bool) error {
+	tbl := render.NewTable("DAY", "DEMAND", "EXPECTED", "LOW", "HIGH")
+	var was, will []float64
+	for _, d := range res.Days {
+		demand := ""
+		if d.Demand != nil {
+			demand = rateCell(*d.Demand)
+			was = append(was, *d.Demand)
+		} else {
+			will = append(will, d.Expected)
+		}
+		if csv || len(res.Days) <= 40 {
+			tbl.Row(d.Day.AsTime().Format("2006-01-02"), demand, rateCell(d.Expected), rateCell(d.Low), rateCell(d.High))
+		}
+	}
+	if csv {
+		return tbl.WriteCSV(w)
+	}
+	fmt.Fprintf(w, "%s, in tokens\n", res.Measure)
+	fmt.Fprintf(w, "was       %s\nexpected  %s\n\n", sparkline(was, chartWide), sparkline(will, chartWide))
+	if len(tbl.Rows) > 1 {
+		if err := tbl.Write(w); err != nil {
+			return err
+		}
+	}
+	return bullets(w, res.Statements)
+}
+
+func newNoisyCommand() *cobra.Command {
+	var o looking
+	var times int32
+	cmd := &cobra.Command{
+		Use:   "noisy LIMIT",
+		Short: "Print the keys that were asked for far more than the others",
+		Long: `Print the keys of a limit that were asked for far more than the median of the
+busiest thousand, their part of the demand and of what was refused, and what
+that cost the others where all share a parent.`,
+		Example: "  quorate plan noisy web/login --from 1d --times 20",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, at, err := planned(args, &o)
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.NoisyRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, Times: times}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.NoisyResponse, error) {
+				return c.Noisy(ctx, req)
+			}, func(w io.Writer, res *quoratev1.NoisyResponse) error { return printNoisy(w, res, o.output == "csv") })
+		},
+	}
+	o.addFlags(cmd, "1d")
+	cmd.Flags().Int32Var(&times, "times", 10, "how many times the median, 2 to 1000")
+	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	return cmd
+}
+
+func printNoisy(w io.Writer, res *quoratev1.NoisyResponse, csv bool) error {
+	tbl := render.NewTable("KEY", "ATTEMPTED", "REFUSED", "DEMAND", "OF_REFUSED", "MEDIANS", "IN WORDS")
+	for _, k := range res.Keys {
+		tbl.Row(render.Cell(k.Use.GetKey()), render.Num(k.Use.GetAttempted()), render.Num(k.Use.GetRefused()), render.PartCell(k.DemandPart), render.PartCell(k.RefusedPart), render.Exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
+	}
+	if csv {
+		return tbl.WriteCSV(w)
+	}
+	if len(res.Keys) > 0 {
+		if err := tbl.Write(w); err != nil {
+			return err
+		}
+	}
+	if res.Known > 2 { // else a statement says how few there are
+		fmt.Fprintf(w, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
+	}
+	if len(res.Statements) == 0 {
+		return nil
+	}
+	return bullets(w, res.Statements)
+}
+
+func newPlanReportCommand() *cobra.Command {
+	var o looking
+	cmd := &cobra.Command{
+		Use:   "report [NAMESPACE]",
+		Short: "Write a report on the limits of a namespace: text or HTML",
+		Long: `Write a report on the limits of a namespace, or of all: the fullest, what
+refused most, what limits in shadow would have refused, noisy keys and
+forecasts. The HTML is one file without script and without anything from
+elsewhere.`,
+		Example: "  quorate plan report web\n  quorate plan report web -o html > web.html",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &quoratev1.RateServiceReportRequest{Format: quoratev1.ReportFormat_REPORT_FORMAT_TEXT}
+			if o.output == "html" {
+				req.Format = quoratev1.ReportFormat_REPORT_FORMAT_HTML
+			}
+			if len(args) > 0 {
+				req.Namespace = args[0]
+			}
+			var err error
+			if req.From, req.To, err = o.stretch(); err != nil {
+				return err
+			}
+			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.RateServiceReportResponse, error) {
+				return c.Report(ctx, req)
+			}, func(w io.Writer, res *quoratev1.RateServiceReportResponse) error {
+				_, err := io.WriteString(w, res.Content)
+				return err
+			})
+		},
+	}
+	o.addFlags(cmd, "7d")
+	render.OutputFlag(cmd, &o.output, "text", "html", "json")
+	return cmd
+}

@@ -1,0 +1,160 @@
+package planning
+
+import (
+	"bytes"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/quorate/quorate/api"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/golden"
+)
+
+var (
+	noon     = timestamppb.New(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	login    = &quoratev1.Limit{Namespace: "web", Name: "login", Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET}
+	covered  = &quoratev1.Coverage{AsOf: noon, RangesCovered: 1, RangesTotal: 1, SecondsTotal: 180, SecondsKnown: 180, SecondsComplete: 120, Missing: []string{"n2"}, MissingSince: noon}
+	complete = &quoratev1.Coverage{AsOf: noon, RangesCovered: 4, RangesTotal: 4, SecondsTotal: 180, SecondsKnown: 180, SecondsComplete: 180}
+)
+
+func minutes(n int) (out []*quoratev1.HistoryPoint) {
+	for i := range n {
+		out = append(out, &quoratev1.HistoryPoint{
+			Start: &timestamppb.Timestamp{Seconds: noon.Seconds + 60*int64(i)}, Seconds: 60, Attempted: int64(600 + 100*i), Admitted: 600, Refused: int64(100 * i),
+			Peak: 40, Mean: 10 + float64(i)*1.7, P50: 9, P95: 22.5, P99: 40, OverAdmitted: .25, Complete: i != 2,
+		})
+	}
+	return out
+}
+
+// TestPlanTables holds what people read to testdata.
+func TestPlanTables(t *testing.T) {
+	points := minutes(3)
+	points[2].Missing = []string{"n2"}
+	points[1].NeedlessRefusals, points[1].NeedlessRefusalsAtMost = 3, 3
+	points[2].NeedlessRefusalsAtMost = 2703
+	history := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Step: durationpb.New(time.Minute), Points: points, Total: &quoratev1.HistoryPoint{Attempted: 2100, Refused: 300, Peak: 40}, Coverage: covered}
+	outcome := func(least, most int64, exact bool) *quoratev1.WhatIfOutcome {
+		return &quoratev1.WhatIfOutcome{Rule: login, Attempted: 1000, RefusedAtLeast: least, RefusedAtMost: most, RefusedIfEven: most, RefusedLikely: most, Exact: exact}
+	}
+	whatIf := &quoratev1.WhatIfResponse{
+		Outcome: outcome(10, 20, false), Now: outcome(7, 7, true), RefusedThen: 8, Statements: []string{"between 10 and 20 of 1000 tokens would have been refused", "from the demand of every second"},
+		Points: []*quoratev1.WhatIfPoint{{Start: noon, Seconds: 1, Attempted: 10}, {Start: noon, Seconds: 1, Attempted: 90, Refused: 8, RefusedAtLeast: 10, RefusedAtMost: 20}},
+	}
+	headroom := &quoratev1.HeadroomResponse{Limits: []*quoratev1.LimitHeadroom{
+		{Namespace: "web", Limit: "login", Rule: login, Use: points[0], Saturation: 1.5, RefusedPart: .125, Statement: "99 of 100 seconds asked for at most 150% of the refill"},
+		{Namespace: "web", Limit: "gone", Use: points[1], Statement: "there is no such limit any more"},
+	}}
+	day := func(n int64, demand *float64) *quoratev1.ForecastDay {
+		return &quoratev1.ForecastDay{Day: &timestamppb.Timestamp{Seconds: noon.Seconds + 86400*n}, Demand: demand, Expected: float64(10 + n), Low: float64(8 + n), High: 12.5 + float64(n)}
+	}
+	forecast := &quoratev1.ForecastResponse{Measure: "the 99th percentile of the demand of a second, in the busiest hour of a day", Days: []*quoratev1.ForecastDay{day(0, proto.Float64(11)), day(1, nil), day(2, nil)}, Statements: []string{"made of 8 days"}}
+	noisy := &quoratev1.NoisyResponse{Keys: []*quoratev1.NoisyKey{{Use: &quoratev1.KeyUse{Key: "acme\x1b[2J", Attempted: 900, Refused: 300}, DemandPart: .9, RefusedPart: 1, TimesMedian: 75, Statement: "asked for 90% of all demand"}}, Median: 12, Known: 10}
+	uses := &quoratev1.HistoryKeysResponse{Keys: []*quoratev1.KeyUse{{Key: "acme", Attempted: 900, Admitted: 600, Refused: 300, Error: 5}}, Rest: 7, Coverage: complete}
+	used := &quoratev1.HistoryLimitsResponse{Limits: []*quoratev1.LimitUse{{Namespace: "web", Limit: "login", Use: points[2]}}, Total: 3, Coverage: complete}
+	var b bytes.Buffer
+	for _, csv := range []bool{false, true} {
+		for _, part := range []func() error{
+			func() error { return exported(&b, history, csv) },
+			func() error { return exported(&b, &quoratev1.HistoryResponse{Coverage: complete}, csv) },
+			func() error { return printWhatIf(&b, whatIf, csv) },
+			func() error {
+				if !csv {
+					return nil
+				}
+				return suggestCSV(&b, &quoratev1.SuggestResponse{Now: whatIf.Now, Outcome: whatIf.Outcome})
+			},
+			func() error { return printHeadroom(&b, headroom, csv) },
+			func() error { return printForecast(&b, forecast, csv) },
+			func() error { return printNoisy(&b, noisy, csv) },
+			func() error { return printUses(&b, uses, csv) },
+			func() error { return printUsed(&b, used, csv) },
+		} {
+			if err := part(); err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString("\n")
+		}
+	}
+	begun := proto.CloneOf(covered)
+	begun.Begins = &timestamppb.Timestamp{Seconds: noon.Seconds - 150}
+	b.WriteString(incompleteText(begun) + "\n" + incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
+	if err := (&render.YAMLOut{To: &b}).Document(api.FormatJSON(uses)); err != nil {
+		t.Fatal(err)
+	}
+	golden.Hold(t, "testdata/plan.golden", b.String(), *rewrite)
+	if strings.Contains(b.String()[:strings.Index(b.String(), "namespace,limit")], "\x1b") {
+		t.Error("a key reaches the terminal as it is")
+	}
+}
+
+// TestMoment: times and how long ago.
+func TestMoment(t *testing.T) {
+	now := noon.AsTime()
+	for text, want := range map[string]time.Duration{"90m": 90 * time.Minute, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "2026-11-22T11:00:00Z": time.Hour, "0s": 0} {
+		got, err := moment("from", text, now)
+		if err != nil || now.Sub(got.AsTime()) != want {
+			t.Errorf("%q: %v, %v; want %v ago", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"x", "-1h", "7", "d", "1.5d", "99999999d", "7dd", "yesterday"} {
+		if got, err := moment("from", text, now); err == nil {
+			t.Errorf("%q: %v", text, got.AsTime())
+		}
+	}
+	if got, err := moment("from", "", now); got != nil || err != nil {
+		t.Errorf("nothing: %v, %v", got, err)
+	}
+}
+
+func TestSparkline(t *testing.T) {
+	for want, values := range map[string][]float64{"": nil, "▅█ ": {5, 9, 0}, "  ": {0, 0}, "█▅": {1, 9, 2, 5}} {
+		wide := len(values)
+		if len(values) == 4 {
+			wide = 2
+		}
+		if got := sparkline(values, wide); got != want {
+			t.Errorf("%v: %q, want %q", values, got, want)
+		}
+	}
+}
+
+// TestKeyHistory: of a key nothing is said of seconds, which are not recorded, but how much more it can have had.
+func TestKeyHistory(t *testing.T) {
+	var b bytes.Buffer
+	p := &quoratev1.HistoryPoint{Start: &timestamppb.Timestamp{}, Seconds: 60, Attempted: 120, Admitted: 90, Refused: 30, Mean: 2, Error: 7, Complete: true}
+	res := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Key: "acme", Step: durationpb.New(time.Minute), Points: []*quoratev1.HistoryPoint{p}, Total: p}
+	if err := printHistory(&b, res); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"web/login, key acme, 1 point of 1m", "  120 tokens\n", "REFUSED  MEAN  MORE  COMPLETE\n", " 30     2     7  yes\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s\nwant %q", b.String(), want)
+		}
+	}
+	if strings.Contains(b.String(), "in a second") {
+		t.Errorf("%s", b.String())
+	}
+	b.Reset()
+	const row = "web,login,acme,1970-01-01T00:00:00Z,60,120,90,30,,,,,2,,,,true,,7\n"
+	if err := exported(&b, res, true); err != nil || !strings.HasSuffix(b.String(), "\n"+row) {
+		t.Errorf("%v %s\nwant %s", err, b.String(), row)
+	}
+}
+
+func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
+	if csv {
+		_, err := api.Export(b, "csv", res)
+		return err
+	}
+	return printHistory(b, res)
+}
+
+var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata; then read the diff")

@@ -1,0 +1,33 @@
+package remote
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TestAdviceLeadsOn: what is said to somebody without a good credential is a step that needs
+// none of those that are missing.
+func TestAdviceLeadsOn(t *testing.T) {
+	t.Setenv("QUORATE_TLS_DIR", "")
+	addrs := []string{"n1:7412"}
+	plain, secured := &Targets{}, &Targets{TlsDir: "dir"}
+	for _, at := range []struct {
+		name, got string
+		want      string
+		not       string
+	}{
+		{"no TLS", plain.NoneAnswers(addrs, status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: EOF"`)).Error(), "DATA/admin", "quorate dev"},
+		{"another authority", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "signed by another CA than those trusted here: x")).Error(), "--trust-out", "quorate dev"},
+		{"nobody there", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "connection refused")).Error(), "quorate dev", "DATA/admin"},
+		{"no credential", Refusal(status.Error(codes.Unauthenticated, "the call carries no credential; whoever makes it needs check")).Error(), "DATA/admin", "roles bind"},
+		{"no role", Refusal(status.Error(codes.PermissionDenied, `"client:shop" needs cluster.read everywhere`)).Error(), "quorate roles bind client:shop ROLE", "DATA/admin"},
+		{"a forbidden join", Refusal(status.Error(codes.PermissionDenied, "join token x: its secret is wrong")).Error(), "its secret is wrong", "roles bind"},
+	} {
+		if !strings.Contains(at.got, at.want) || strings.Contains(at.got, at.not) {
+			t.Errorf("%s: %q; want %q in it, and not %q", at.name, at.got, at.want, at.not)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package remote
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// Credentials are what a connection to a node is made with.
+func (t *Targets) Credentials(addr string) ([]grpc.DialOption, error) {
+	dir, file := OrEnv(t.TlsDir, "QUORATE_TLS_DIR"), OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE")
+	if dir == "" {
+		if file != "" {
+			return nil, exit.Usagef("--token-file: a token is sent only over TLS; name the CA with --tls-dir")
+		}
+		return []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, nil
+	}
+	store, err := OpenCredentials(dir)
+	if err != nil {
+		return nil, err
+	}
+	t.store.Store(store)
+	host, _, _ := net.SplitHostPort(addr)
+	out := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(WithH2(store.ClientConfig(pki.Want{Host: host}))))}
+	if file == "" {
+		return out, nil
+	}
+	token, err := pki.NewTokenFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	return append(out, grpc.WithPerRPCCredentials(token)), nil
+}
+
+// OpenCredentials opens a directory of ca.crt and, perhaps, a certificate.
+func OpenCredentials(dir string) (*pki.Store, error) {
+	store, err := pki.OpenCaller(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-dir %s: %w", dir, err)
+	}
+	return store, nil
+}
+
+// OrEnv returns a flag, or the environment variable if the flag is empty.
+func OrEnv(flag, variable string) string {
+	if flag != "" {
+		return flag
+	}
+	return os.Getenv(variable)
+}

@@ -1,0 +1,114 @@
+package remote
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// denied says what to do about a credential that is missing, or that may too little, and about
+// a majority that is lost; it adds to what the node said.
+func denied(st *status.Status, identity string) string {
+	switch {
+	case st.Code() == codes.Unauthenticated && strings.Contains(st.Message(), "carries no credential"):
+		return "\nGive a directory that has client.crt and client.key with --tls-dir, or a bearer token with --token-file: " + firstCertificate
+	case reasonOf(st) == "NO_LEADER":
+		return "\nA majority of the nodes has to be there: \"quorate status\" says which ones are not; start those again, with their data. Checks are decided meanwhile"
+	case st.Code() == codes.PermissionDenied && identity != "":
+		return fmt.Sprintf("\nWhoever has access.admin gives a role to it: quorate roles bind %s ROLE (\"quorate roles show\" lists them)", identity)
+	}
+	return ""
+}
+
+// deniedIdentity is who a node says lacks a permission: `"client:shop" needs cluster.read everywhere`.
+func deniedIdentity(message string) string {
+	who, _, ok := strings.Cut(message, " needs ")
+	if !ok || len(who) < 3 || who[0] != '"' || who[len(who)-1] != '"' {
+		return ""
+	}
+	return render.Show(who[1 : len(who)-1])
+}
+
+// Refusal turns what a node answered into an error of ours, without gRPC's
+// wrapping.
+func Refusal(err error) error {
+	st := status.Convert(err)
+	code := exit.Fault
+	switch st.Code() {
+	case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
+		code = exit.Usage
+		if reasonOf(st) == "NOT_NOW" {
+			code = exit.No
+		}
+	case codes.Aborted, codes.AlreadyExists:
+		code = exit.Conflict
+		if reasonOf(st) == "ACCOUNTS_HELD" {
+			code = exit.Unreachable
+		}
+	case codes.ResourceExhausted:
+		if reasonOf(st) == "OVERLOADED" {
+			code = exit.Unreachable
+		}
+	case codes.PermissionDenied, codes.Unauthenticated:
+		code = exit.Denied
+	case codes.Unavailable, codes.DeadlineExceeded:
+		code = exit.Unreachable
+	case codes.NotFound:
+		code = exit.NotFound
+	}
+	return exit.With(code, errors.New(Explain(st)+denied(st, deniedIdentity(st.Message()))))
+}
+
+// reasonOf returns a node's word for what is wrong, for machines.
+func reasonOf(st *status.Status) string {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.Reason
+		}
+	}
+	return ""
+}
+
+// Explain returns what a node said was wrong.
+func Explain(st *status.Status) string {
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.BadRequest:
+			if len(d.FieldViolations) > 0 && isFile(d.FieldViolations[0].GetField()) {
+				return d.FieldViolations[0].GetDescription()
+			}
+		case *errdetails.ErrorInfo:
+			if d.Reason == "VERSION_CONFLICT" {
+				return conflict(d.Metadata)
+			}
+		}
+	}
+	return strings.TrimPrefix(st.Message(), "version: limits: ")
+}
+
+// isFile says whether a field is the text of a file, whose faults name their
+// own places.
+func isFile(field string) bool { return field == "yaml" || strings.HasSuffix(field, ".yaml") }
+
+func conflict(meta map[string]string) string {
+	by := ""
+	if meta["by"] != "" {
+		by = ", made by " + render.Show(meta["by"]) + ","
+	}
+	return fmt.Sprintf("conflict: version %s was expected, but version %s%s is in force; see what it changed with \"quorate limits diff %s %s\", then repeat this",
+		meta["expected"], meta["current"], by, meta["expected"], meta["current"])
+}
+
+// WithH2 has a TLS configuration offer HTTP/2, as gRPC needs it.
+func WithH2(c *tls.Config) *tls.Config {
+	c.NextProtos = []string{"h2"}
+	return c
+}

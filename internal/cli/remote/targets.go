@@ -1,0 +1,264 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// Where nodes listen: node k, from 1, serves HTTP at base+10k+1, gRPC at
+// base+10k+2, peers at base+10k+3.
+const (
+	DefaultBasePort = 7400
+	DefaultNodes    = 3
+	MaxNodes        = 100
+	maxAnswer       = 64 << 20         // bytes of one answer, such as all limits
+	ControlTimeout  = 12 * time.Second // more than the ten seconds for which a node looks for a leader: it says so then
+)
+
+// GRPCPort returns the gRPC port of a node, counted from 1.
+func GRPCPort(base, node int) int { return base + 10*node + 2 }
+
+// Targets are the nodes that a command talks to.
+type Targets struct {
+	Addrs    []string
+	basePort int
+	Nodes    int
+	flags    *pflag.FlagSet
+	kept     map[string]*grpc.ClientConn // see keep
+
+	TlsDir, TokenFile string
+	store             atomic.Pointer[pki.Store] // of the last connection; nil without TLS
+}
+
+// AddFlags adds the flags that say where the nodes are, and with which credentials.
+func (t *Targets) AddFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	t.flags = f
+	f.StringSliceVar(&t.Addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: $QUORATE_ADDR; without it, --nodes nodes on this machine)")
+	f.IntVar(&t.basePort, "base-port", DefaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
+	f.IntVar(&t.Nodes, "nodes", DefaultNodes, "number of nodes on this machine")
+	f.StringVar(&t.TlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR; without it, no TLS)")
+	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE)")
+}
+
+// AddrVariable says where the nodes are when no flag does.
+const AddrVariable = "QUORATE_ADDR"
+
+// named returns the addresses that --addr names or, if no flag says where the
+// nodes are, those of the environment; from is which of the two it was.
+func (t *Targets) named() (addrs []string, from string) {
+	env := os.Getenv(AddrVariable)
+	if len(t.Addrs) > 0 || env == "" || t.flags != nil && (t.flags.Changed("base-port") || t.flags.Changed("nodes")) {
+		return t.Addrs, "--addr"
+	}
+	for a := range strings.SplitSeq(env, ",") {
+		addrs = append(addrs, strings.TrimSpace(a))
+	}
+	return addrs, AddrVariable
+}
+
+// Resolve returns the addresses.
+func (t *Targets) Resolve() ([]string, error) {
+	if addrs, from := t.named(); len(addrs) > 0 {
+		for _, a := range addrs {
+			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+				return nil, exit.Usagef("%s %q: must be host:port, such as 127.0.0.1:7412", from, a)
+			}
+		}
+		if len(addrs) > MaxNodes {
+			return nil, exit.Usagef("%s: %d addresses; at most %d", from, len(addrs), MaxNodes)
+		}
+		return addrs, nil
+	}
+	if t.Nodes < 1 || t.Nodes > MaxNodes {
+		return nil, exit.Usagef("--nodes %d: must be 1 to %d", t.Nodes, MaxNodes)
+	}
+	if t.basePort < 1 || GRPCPort(t.basePort, t.Nodes) > 65535 {
+		return nil, exit.Usagef("--base-port %d: must be 1 to %d for %d nodes", t.basePort, 65535-GRPCPort(0, t.Nodes), t.Nodes)
+	}
+	addrs := make([]string, t.Nodes)
+	for k := range addrs {
+		addrs[k] = fmt.Sprintf("127.0.0.1:%d", GRPCPort(t.basePort, k+1))
+	}
+	return addrs, nil
+}
+
+// Dial connects to a node with the credentials that flags or environment name.
+func (t *Targets) Dial(addr string) (*grpc.ClientConn, error) {
+	creds, err := t.Credentials(addr)
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient("passthrough:///"+addr, append(creds,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithUnaryInterceptor(noteSent),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))...)
+}
+
+// Call makes a control call to the first node that can be reached and, if the
+// call needs one, knows a leader.
+func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
+	addrs, err := t.Resolve()
+	if err != nil {
+		return err
+	}
+	var last, said error
+	for _, addr := range addrs {
+		last = t.CallOne(ctx, addr, f)
+		if errors.Is(last, errMayBeDone) {
+			return exit.With(exit.Unreachable, last)
+		}
+		if last == nil || status.Code(last) != codes.Unavailable && !Unreachable(last) || ctx.Err() != nil {
+			break
+		}
+		if said == nil && !Unreachable(last) {
+			said = last
+		}
+	}
+	if last != nil && Unreachable(last) && said != nil {
+		last = said // what a node answers tells more than that the next is not there
+	}
+	switch {
+	case last == nil:
+		return nil
+	case Unreachable(last):
+		return t.NoneAnswers(addrs, last)
+	case SpeaksHTTP(last):
+		return exit.Errorf(exit.Unreachable, "at %s is HTTP, not gRPC: --addr wants the gRPC port, which is 7412 unless set otherwise", strings.Join(addrs, ", "))
+	}
+	return Refusal(last)
+}
+
+// SpeaksHTTP says whether what answered is no gRPC server: the node's HTTP port, most likely.
+func SpeaksHTTP(err error) bool {
+	text := status.Convert(err).Message()
+	return strings.Contains(text, "unexpected HTTP status code") || strings.Contains(text, "unexpected content-type")
+}
+
+// Keep keeps connections open from one call to the next, until the returned
+// function closes them.
+func (t *Targets) Keep() (drop func()) {
+	t.kept = map[string]*grpc.ClientConn{}
+	return func() {
+		for _, c := range t.kept {
+			_ = c.Close() // nothing is lost with it
+		}
+		t.kept = nil
+	}
+}
+
+// CallOne calls one of the nodes.
+func (t *Targets) CallOne(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
+	if t.kept == nil {
+		return t.callAlone(ctx, addr, f)
+	}
+	if t.kept[addr] == nil {
+		conn, err := t.Dial(addr)
+		if err != nil {
+			return err
+		}
+		t.kept[addr] = conn
+	}
+	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
+	defer cancel()
+	return f(ctx, t.kept[addr])
+}
+
+// callAlone calls one of the nodes over a connection of its own.
+func (t *Targets) callAlone(ctx context.Context, addr string, f func(context.Context, *grpc.ClientConn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
+	defer cancel()
+	conn, err := t.Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	return f(ctx, conn)
+}
+
+// Unreachable says whether the node did not answer; a node that answers that
+// it knows no leader did.
+func Unreachable(err error) bool {
+	st := status.Convert(err)
+	if st.Code() == codes.DeadlineExceeded {
+		return true
+	}
+	if st.Code() != codes.Unavailable {
+		return false
+	}
+	for _, d := range st.Details() {
+		if _, ok := d.(*errdetails.ErrorInfo); ok {
+			return false
+		}
+	}
+	return true
+}
+
+// errMayBeDone says that a call was sent and not answered, and is not made at another node, since that
+// could do it twice.
+var errMayBeDone = errors.New("it may have been carried out; look before you repeat it")
+
+// doneTwice are the calls whose repetition does more: a reset forgets what was used meanwhile, a token
+// is one too many, a rotation goes on to its next step.
+var doneTwice = map[string]bool{
+	quoratev1.KeyService_ResetKey_FullMethodName:            true,
+	quoratev1.SecurityService_CreateToken_FullMethodName:    true,
+	quoratev1.ClusterService_CreateJoinToken_FullMethodName: true,
+	quoratev1.ClusterService_RotateAuthority_FullMethodName: true,
+}
+
+// noteSent marks the error of such a call if a node got it.
+func noteSent(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var sent peer.Peer
+	err := invoke(ctx, method, req, res, conn, append(opts, grpc.Peer(&sent))...)
+	if err != nil && doneTwice[method] && sent.Addr != nil && Unreachable(err) {
+		return fmt.Errorf("%w: %w", errMayBeDone, err)
+	}
+	return err
+}
+
+// AwaitLimits waits until every node that can be reached has the version.
+func (t *Targets) AwaitLimits(ctx context.Context, addrs []string, version uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, ControlTimeout)
+	defer cancel()
+	for _, addr := range addrs {
+		for {
+			var have uint64
+			err := t.callAlone(ctx, addr, func(ctx context.Context, conn *grpc.ClientConn) error {
+				st, err := quoratev1.NewClusterServiceClient(conn).GetStatus(ctx, &quoratev1.GetStatusRequest{})
+				have = st.GetLimitsVersion()
+				return err
+			})
+			if err != nil && ctx.Err() == nil || err == nil && have >= version {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("node %s still has version %d of the limits, not %d; see \"quorate status\"", addr, have, version)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// BytesText prints a number of bytes, such as 1.5 MiB.
+func BytesText(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	case n < 10_000_000_000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+// FileSize is how long a file is, 0 if nobody knows.
+func FileSize(name string) int64 {
+	st, err := os.Stat(name)
+	if err != nil || !st.Mode().IsRegular() {
+		return 0
+	}
+	return st.Size()
+}
+
+// TokenRate is tokens in a second in a few characters.
+func TokenRate(v float64) string {
+	if v >= 100 || v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Percent returns part in percent of whole; of 1 if the whole is nothing, so
+// that the figure stays a number.
+func Percent(part, whole int64) float64 {
+	return 100 * float64(part) / float64(max(whole, 1))
+}
+
+// Plural prints a count with its noun, such as "1 file" or "2 files".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Millis converts microseconds to milliseconds.
+func Millis(us int64) float64 { return float64(us) / 1000 }
+
+// NeedlessCell prints needless refusals as a range: leaders do not see every moment, so only a lower and
+// an upper bound are known.
+func NeedlessCell(r Refusals) string {
+	least, most := r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()
+	if most <= least {
+		return TokenRate(least)
+	}
+	return TokenRate(least) + " to " + TokenRate(most)
+}
+
+// PartCell is a part, which people see in per cent.
+func PartCell(part float64) string { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
+
+// Words prints counts by word, largest first.
+func Words(m map[string]int64) string {
+	type count struct {
+		word string
+		n    int64
+	}
+	var all []count
+	for w, n := range m {
+		all = append(all, count{w, n})
+	}
+	slices.SortFunc(all, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.word, b.word)) })
+	parts := make([]string, len(all))
+	for i, c := range all {
+		parts[i] = fmt.Sprintf("%s %d", c.word, c.n)
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Names prints node ids.
+func Names(ids []string) string {
+	if len(ids) == 0 {
+		return "-"
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = Show(id)
+	}
+	return strings.Join(out, " ")
+}
+
+// OrDash returns s, or a dash if s is empty.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return Show(s)
+}
+
+// Show makes what others chose, such as a key, safe for a terminal and short
+// enough for a table.
+func Show(s string) string {
+	const most = 64
+	s = Printable(s)
+	if utf8.RuneCountInString(s) > most {
+		return string([]rune(s)[:most-3]) + "..."
+	}
+	return s
+}
+
+// Printable makes what others chose safe for a terminal.
+func Printable(s string) string {
+	for _, r := range s {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}
+
+// Refusals has what was refused without need, in tokens: leaders do not see every moment, so it is
+// between two bounds.
+type Refusals interface {
+	GetNeedlessRefusals() float64
+	GetNeedlessRefusalsAtMost() float64
+}

@@ -1,0 +1,251 @@
+package security
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/cluster"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/server"
+	"github.com/quorate/quorate/internal/cli/usage"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// NewCACommand returns "quorate ca".
+func NewCACommand() *cobra.Command {
+	return usage.Group("ca", "See and replace the authority that signs certificates",
+		`See and replace the cluster's certificate authority. It signs the certificates of
+nodes, which they renew by themselves, and those of clients.`,
+		newCAStatusCommand(), newCARotateCommand())
+}
+
+func newCAStatusCommand() *cobra.Command {
+	var t remote.Targets
+	var output, trustOut string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print which authority signs, and how far a rotation is",
+		Long: `Print the SHA-256 of the certificate that signs, and the phase of a rotation:
+
+  steady      there is none
+  trusting    every node is to trust the next authority
+  trusted     clients are to trust it: --trust-out has what their ca.crt is to be;
+              then "ca rotate" again
+  signing     it signs; every node is to have a certificate of it
+  finishing   clients are to have certificates of it; then "ca rotate --finish"
+
+In the last two, whoever was seen with a certificate of the earlier authority is
+printed too.`,
+		Example: `  quorate ca status
+  quorate ca status --trust-out ca.crt`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			res, silent, err := askAuthority(cmd.Context(), &t, accounts.Identity{})
+			if err != nil {
+				return err
+			}
+			if err := printAuthority(cmd, output, trustOut, res); err != nil || output != "text" {
+				return err
+			}
+			return printSeen(cmd.OutOrStdout(), res, silent)
+		},
+	}
+	t.AddFlags(cmd)
+	cmd.Flags().StringVar(&trustOut, "trust-out", "", "write the authorities that are trusted to this `file`: the ca.crt of clients")
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newCARotateCommand() *cobra.Command {
+	var t remote.Targets
+	var who accounts.Identity
+	var finish, yes bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the authority that signs certificates, without a pause",
+		Long: `Replace the authority in three calls; "quorate ca status" says what is next.
+
+The first makes the next authority, and all nodes trust it too. Have your clients
+trust it as well ("quorate ca status --trust-out ca.crt"; the ca.crt in --tls-dir
+is replaced here). The second has it sign, and all nodes get certificates of it.
+Give your clients certificates of it ("quorate cert issue --replace"). The third,
+with --finish, ends the trust in the earlier one: certificates that it signed open
+nothing more. It says who was seen with one, when last and by which node, and asks
+unless there is --yes; nodes remember that since they started. It refuses when
+your own certificate is one. A call that comes too early changes nothing.`,
+		Example: `  quorate ca rotate
+  quorate ca rotate --finish`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if finish {
+				if err := confirmFinish(cmd, &t, who, yes); err != nil {
+					return err
+				}
+			}
+			return rotate(cmd, &t, who, output, &quoratev1.RotateAuthorityRequest{Finish: finish})
+		},
+	}
+	t.AddFlags(cmd)
+	who.AddFlags(cmd)
+	cmd.Flags().BoolVar(&finish, "finish", false, "trust the earlier authority no more")
+	render.YesFlag(cmd, &yes)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output string, req *quoratev1.RotateAuthorityRequest) error {
+	var res *quoratev1.RotateAuthorityResponse
+	err := cluster.CallCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.RotateAuthority(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	trustOut := ""
+	if dir := remote.OrEnv(t.TlsDir, "QUORATE_TLS_DIR"); dir != "" {
+		trustOut = filepath.Join(dir, server.TrustFile)
+	}
+	return printAuthority(cmd, output, trustOut, res)
+}
+
+// printAuthority prints how far a rotation is, and writes what is trusted to a file if it
+// has a name.
+func printAuthority(cmd *cobra.Command, output, trustOut string, res *quoratev1.RotateAuthorityResponse) error {
+	if trustOut != "" {
+		if err := replaceFile(trustOut, res.Trust); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("authority  %s\nrotation   %s", render.Show(res.Fingerprint), render.Show(res.Phase))
+	if res.WaitsFor != "" {
+		text += "\nwaits for  " + render.Printable(res.WaitsFor)
+	}
+	if err := render.PrintResult(cmd, output, res, "%s", text); err != nil {
+		return err
+	}
+	if n := res.LostJoinTokens; n > 0 {
+		text := "join tokens that name the earlier authority are of no use any more"
+		if res.Phase == "trusting" || res.Phase == "trusted" {
+			text = "join tokens that name this authority are of no use when the next one signs; make new ones then"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: careful: %s (%d; \"quorate join-token list\" says which)\n", text, n)
+	}
+	return nil
+}
+
+// NewCertCommand returns "quorate cert".
+func NewCertCommand() *cobra.Command {
+	return usage.Group("cert", "Certificates of clients", `Make certificates for clients of a cluster that has its own authority.`, newCertIssueCommand())
+}
+
+// certFlags are the flags of cert issue.
+type certFlags struct {
+	remote.Targets
+	who       accounts.Identity
+	name, out string
+	ttl       time.Duration
+	replace   bool
+}
+
+func newCertIssueCommand() *cobra.Command {
+	var o certFlags
+	cmd := &cobra.Command{
+		Use:   "issue --name NAME --out DIR",
+		Short: "Make a key and a certificate for a client",
+		Long: `Make a key here, have the cluster sign a certificate for it, and write what a
+client needs into a directory: ca.crt, client.crt and client.key, each for its
+owner's eyes. The key never leaves this machine. The client's identity is
+client:NAME; it may do what is bound to that, and uses --tls-dir DIR.`,
+		Example: `  quorate cert issue --name shop --out ./shop
+  quorate cert issue --name ci --out ./ci --ttl 24h --replace`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	o.Targets.AddFlags(cmd)
+	o.who.AddFlags(cmd)
+	cmd.Flags().StringVar(&o.name, "name", "", "the client's `name`")
+	cmd.Flags().StringVar(&o.out, "out", "", "the `directory`; made if it is not there")
+	cmd.Flags().DurationVar(&o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 8784h")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace what is there, to renew a certificate")
+	return cmd
+}
+
+func (o *certFlags) run(cmd *cobra.Command) error {
+	switch {
+	case o.name == "":
+		return exit.Usagef("--name: say who the client is, such as shop")
+	case o.out == "":
+		return exit.Usagef("--out: say into which directory")
+	}
+	for _, name := range []string{server.TrustFile, server.ClientFile, server.ClientKeyFile} {
+		if _, err := os.Stat(filepath.Join(o.out, name)); !o.replace && !errors.Is(err, fs.ErrNotExist) {
+			return exit.Usagef("--out %s: has %s already; choose another directory, or --replace it", o.out, name)
+		}
+	}
+	st, err := cluster.GetStatus(cmd.Context(), &o.Targets)
+	if err != nil {
+		return err
+	}
+	key, csr, err := pki.NewKeyAndCSR(pki.Identity{Cluster: st.Cluster, Kind: pki.Client, Name: o.name}, nil)
+	if err != nil {
+		return exit.Usagef("--name %q: %w", o.name, err)
+	}
+	var res *quoratev1.IssueCertificateResponse
+	err = cluster.CallCluster(cmd.Context(), &o.Targets, o.who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.IssueCertificate(ctx, &quoratev1.IssueCertificateRequest{Csr: csr, Name: o.name, Ttl: durationpb.New(o.ttl)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.write(res, key); err != nil {
+		return err
+	}
+	until := ""
+	if certs, err := pki.ParseCertificates(res.Certificate); err == nil && len(certs) > 0 {
+		until = ", valid until " + certs[0].NotAfter.UTC().Format(time.RFC3339)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client:%s: certificate and key are in %s%s\n", render.Show(o.name), o.out, until)
+	return err
+}
+
+// write writes the files, each of them whole or not at all.
+func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPEM) error {
+	if err := os.MkdirAll(o.out, 0o700); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{server.ClientKeyFile, key}, {server.ClientFile, res.Certificate}, {server.TrustFile, res.Trust}} {
+		if err := replaceFile(filepath.Join(o.out, f.name), f.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, data []byte) error {
+	_ = os.Remove(path + ".new") // of an attempt that was cut off
+	if err := server.WriteNew(path+".new", data); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

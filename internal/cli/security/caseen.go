@@ -1,0 +1,179 @@
+package security
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/accounts"
+	"github.com/quorate/quorate/internal/cli/cluster"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// maxShownSeen bounds the certificates that are printed one by one.
+const maxShownSeen = 50
+
+// askAuthority asks how far a rotation is, and every node whose certificates it has seen.
+// silent are the nodes that did not say; err is that nobody has answered.
+func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity) (res *quoratev1.RotateAuthorityResponse, silent []string, err error) {
+	req := &quoratev1.RotateAuthorityRequest{Ask: true}
+	err = cluster.CallCluster(ctx, t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
+		res, err = c.RotateAuthority(ctx, req)
+		return err
+	})
+	if err != nil || !rotating(res) {
+		return res, nil, err
+	}
+	st, err := cluster.GetStatus(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ctx, err = who.Named(ctx); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cluster.OthersTime)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, a := range cluster.OtherAddresses(t, st) {
+		wg.Go(func() {
+			var other *quoratev1.RotateAuthorityResponse
+			err := t.CallOne(ctx, a.Addr, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				other, err = quoratev1.NewClusterServiceClient(conn).RotateAuthority(ctx, req)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				silent = append(silent, fmt.Sprintf("%s (at %s: %s)", render.Show(a.Node), a.Addr, render.Printable(status.Convert(err).Message())))
+			}
+			res.Seen = append(res.Seen, other.GetSeen()...)
+		})
+	}
+	wg.Wait()
+	slices.Sort(silent)
+	res.Seen = latest(res.Seen)
+	return res, silent, nil
+}
+
+// rotating says whether certificates of an earlier authority are still trusted.
+func rotating(r *quoratev1.RotateAuthorityResponse) bool {
+	return r.Phase == "signing" || r.Phase == "finishing"
+}
+
+// latest keeps what was seen last of each owner's certificate of each authority.
+func latest(list []*quoratev1.SeenCertificate) []*quoratev1.SeenCertificate {
+	slices.SortStableFunc(list, func(a, b *quoratev1.SeenCertificate) int {
+		if c := strings.Compare(a.Identity+"\x00"+a.Authority, b.Identity+"\x00"+b.Authority); c != 0 {
+			return c
+		}
+		return b.At.AsTime().Compare(a.At.AsTime())
+	})
+	return slices.CompactFunc(list, func(a, b *quoratev1.SeenCertificate) bool {
+		return a.Identity == b.Identity && a.Authority == b.Authority
+	})
+}
+
+// ofEarlier are those that are not of the authority that signs now; renewed has their
+// owners that were seen with one that is, after that; they come last.
+func ofEarlier(r *quoratev1.RotateAuthorityResponse) (out []*quoratev1.SeenCertificate, renewed map[string]bool) {
+	renewed = map[string]bool{}
+	for _, s := range r.Seen {
+		if s.Authority == r.Fingerprint {
+			continue
+		}
+		out = append(out, s)
+		renewed[s.Identity] = slices.ContainsFunc(r.Seen, func(o *quoratev1.SeenCertificate) bool {
+			return o.Identity == s.Identity && o.Authority == r.Fingerprint && o.At.AsTime().After(s.At.AsTime())
+		})
+	}
+	slices.SortStableFunc(out, func(a, b *quoratev1.SeenCertificate) int {
+		switch ra, rb := renewed[a.Identity], renewed[b.Identity]; {
+		case ra == rb:
+			return 0
+		case ra:
+			return 1
+		}
+		return -1
+	})
+	return out, renewed
+}
+
+// printSeen prints who is shut out when the earlier authority is trusted no more.
+func printSeen(w io.Writer, r *quoratev1.RotateAuthorityResponse, silent []string) error {
+	if !rotating(r) {
+		return nil
+	}
+	list, renewed := ofEarlier(r)
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no node has seen a certificate of the earlier authority since it started")
+	} else {
+		fmt.Fprintln(w, "seen with a certificate of the earlier authority, which opens nothing after \"ca rotate --finish\":")
+		rows := render.NewTable("IDENTITY", "LAST SEEN", "BY", "WITH A NEW ONE SINCE")
+		for _, s := range list[:min(len(list), maxShownSeen)] {
+			rows.Row(render.Cell(s.Identity), lastSeen(s), render.OrNothing(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
+		}
+		if err := rows.Write(w); err != nil {
+			return err
+		}
+		if more := len(list) - maxShownSeen; more > 0 {
+			fmt.Fprintf(w, "and %d more\n", more)
+		}
+	}
+	for _, s := range silent {
+		fmt.Fprintf(w, "not known of %s\n", s)
+	}
+	return nil
+}
+
+func lastSeen(s *quoratev1.SeenCertificate) string {
+	if s.At == nil {
+		return "is dead"
+	}
+	return render.Span(max(0, time.Since(s.At.AsTime())).Round(time.Second)) + " ago"
+}
+
+// confirmFinish says whom the end of the trust in the earlier authority shuts out, and asks.
+// It refuses where that is the caller itself, who could not mend it afterwards.
+func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, yes bool) error {
+	res, silent, err := askAuthority(cmd.Context(), t, who)
+	if err != nil {
+		return err
+	}
+	if res.Phase == "finishing" {
+		if err := ownIsEarlier(t, res); err != nil {
+			return err
+		}
+		if err := printSeen(cmd.ErrOrStderr(), res, silent); err != nil {
+			return err
+		}
+	}
+	return render.Confirm(cmd, yes, "End the trust in the earlier authority? Clients whose certificates it signed are shut out.")
+}
+
+func ownIsEarlier(t *remote.Targets, res *quoratev1.RotateAuthorityResponse) error {
+	dir := remote.OrEnv(t.TlsDir, "QUORATE_TLS_DIR")
+	if dir == "" || remote.OrEnv(t.TokenFile, "QUORATE_TOKEN_FILE") != "" {
+		return nil
+	}
+	store, err := remote.OpenCredentials(dir)
+	if err != nil {
+		return err
+	}
+	if st := store.Status(); st.Issuer != (pki.Hash{}) && st.Issuer.String() != res.Fingerprint {
+		return exit.Usagef("--finish: your own certificate, in %s, is of the earlier authority, and would be shut out too; renew it first: quorate cert issue --name %s --out %s --replace", dir, st.Identity.Name, dir)
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package security
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// NewRolesCommand returns "quorate roles".
+func NewRolesCommand() *cobra.Command {
+	return usage.Group("roles", "Say who may do what",
+		`Bind roles, or single permissions, to identities: everywhere, in one namespace,
+or in one realm of durable quotas. What nobody was given, nobody may do.`,
+		newRolesBindCommand(), newRolesUnbindCommand(), newRolesListCommand(), newRolesShowCommand())
+}
+
+// scopeFlags say where a binding counts.
+type scopeFlags struct{ namespace, realm string }
+
+func (s *scopeFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.namespace, "namespace", "", "only in this namespace (default: everywhere)")
+	cmd.Flags().StringVar(&s.realm, "realm", "", "only in this realm, such as project:infra")
+}
+
+func (s *scopeFlags) scope() (string, error) {
+	switch {
+	case s.namespace != "" && s.realm != "":
+		return "", exit.Usagef("--namespace and --realm: give one of them, or bind twice")
+	case s.namespace != "":
+		return "namespace:" + s.namespace, nil
+	case s.realm != "":
+		return "realm:" + s.realm, nil
+	}
+	return "*", nil
+}
+
+// inScope is a scope as a sentence ends with it.
+func inScope(scope string) string {
+	if scope == "*" || scope == "" {
+		return "everywhere"
+	}
+	return "in " + strings.Replace(scope, ":", " ", 1)
+}
+
+func newRolesBindCommand() *cobra.Command {
+	var t remote.Targets
+	var s scopeFlags
+	var permissions []string
+	var output string
+	cmd := &cobra.Command{
+		Use:   "bind IDENTITY [ROLE]",
+		Short: "Give a role or permissions to an identity",
+		Long: `Give a role, or single permissions, to an identity: client:NAME, node:ID,
+token:NAME, user:NAME and group:NAME (of JWTs), dns:NAME, or a SPIFFE id; user:*
+is all of a kind, and "*" is anybody who calls, proven or not. Nodes that are
+connected know it when the command ends.`,
+		Example: `  quorate roles bind token:ci limit-writer --namespace web
+  quorate roles bind group:sre operator
+  quorate roles bind user:ann@example.org --permission limits.read,rates.read
+  quorate roles bind client:builds accountant --realm project:infra`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b := &quoratev1.Binding{Identity: args[0], Permissions: permissions}
+			if len(args) > 1 {
+				b.Role = args[1]
+			}
+			if (b.Role == "") == (len(permissions) == 0) {
+				return exit.Usagef("roles bind: give a role or --permission; \"quorate roles show\" lists both")
+			}
+			var err error
+			if b.Scope, err = s.scope(); err != nil {
+				return err
+			}
+			var res *quoratev1.SetBindingResponse
+			err = callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: b})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			what := "is bound to"
+			if !res.Changed {
+				what = "was bound already to"
+			}
+			return render.PrintResult(cmd, output, res, "%s %s %s %s", render.Show(b.Identity), what, orPermissions(b), inScope(b.Scope))
+		},
+	}
+	t.AddFlags(cmd)
+	s.addFlags(cmd)
+	cmd.Flags().StringSliceVar(&permissions, "permission", nil, "permissions instead of a role, such as limits.read,rates.read")
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func orPermissions(b *quoratev1.Binding) string {
+	if b.Role != "" {
+		return b.Role
+	}
+	return strings.Join(b.Permissions, ",")
+}
+
+func newRolesUnbindCommand() *cobra.Command {
+	var t remote.Targets
+	var s scopeFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "unbind IDENTITY [ROLE]",
+		Short: "Take a role or permissions away from an identity",
+		Long: `Take away what was bound to an identity with the same role and in the same
+place; without a role, its single permissions there.`,
+		Example: `  quorate roles unbind token:ci limit-writer --namespace web
+  quorate roles unbind user:ann@example.org`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			scope, err := s.scope()
+			if err != nil {
+				return err
+			}
+			req := &quoratev1.DeleteBindingRequest{Identity: args[0], Scope: scope}
+			what := "its permissions"
+			if len(args) > 1 {
+				req.Role, what = args[1], args[1]
+			}
+			var res *quoratev1.DeleteBindingResponse
+			err = callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.DeleteBinding(ctx, req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return render.PrintResult(cmd, output, res, "%s: %s taken away %s", render.Show(args[0]), what, inScope(scope))
+		},
+	}
+	t.AddFlags(cmd)
+	s.addFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newRolesListCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list [IDENTITY]",
+		Short: "List who has which role, and where",
+		Long: `List the bindings: those that the cluster keeps, those of the settings of the
+node that answers, and what is built in. With an identity, only its own.`,
+		Example: `  quorate roles list
+  quorate roles list token:ci -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &quoratev1.ListBindingsRequest{}
+			if len(args) > 0 {
+				req.Identity = args[0]
+			}
+			var res *quoratev1.ListBindingsResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.ListBindings(ctx, req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return render.PrintResult(cmd, output, res, "")
+			}
+			return printBindings(cmd.OutOrStdout(), res.Bindings)
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printBindings(w io.Writer, bindings []*quoratev1.Binding) error {
+	rows := render.NewTable("IDENTITY", "ROLE OR PERMISSIONS", "WHERE", "KEPT IN", "BY")
+	for _, b := range bindings {
+		where := b.Scope
+		if where == "*" {
+			where = "everywhere"
+		}
+		rows.Row(render.Cell(b.Identity), orPermissions(b), render.Cell(where), strings.ReplaceAll(b.KeptIn, "_", " "), render.OrNothing(b.By))
+	}
+	return rows.Write(w)
+}
+
+func newRolesShowCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "List the roles and their permissions",
+		Long: `List the roles from the least to the most, with their permissions.
+docs/authorization.md says which call needs which.`,
+		Example: `  quorate roles show`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.ListRolesResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.ListRoles(ctx, &quoratev1.ListRolesRequest{})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return render.PrintResult(cmd, output, res, "")
+			}
+			rows := render.NewTable("ROLE", "FOR", "PERMISSIONS")
+			for _, r := range res.Roles {
+				rows.Row(r.Name, r.Summary, strings.Join(r.Permissions, " "))
+			}
+			return rows.Write(cmd.OutOrStdout())
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+// NewWhoAmICommand returns "quorate whoami".
+func NewWhoAmICommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Print who the cluster takes you for, and what you may do",
+		Long: `Print who the cluster takes you for, by which credential, and what is bound to
+you. Where authentication is off, everybody may do everything, and it says so.`,
+		Example: `  quorate whoami
+  quorate whoami --tls-dir ./admin -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.WhoAmIResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.WhoAmI(ctx, &quoratev1.WhoAmIRequest{})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return render.PrintResult(cmd, output, res, "")
+			}
+			return printWhoAmI(cmd, output, res)
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func printWhoAmI(cmd *cobra.Command, output string, res *quoratev1.WhoAmIResponse) error {
+	if err := render.PrintResult(cmd, output, res, "%s (credential: %s)", render.Show(res.Identity), res.Credential); err != nil {
+		return err
+	}
+	switch {
+	case !res.Authentication:
+		return render.PrintResult(cmd, output, res, "authentication is off: everybody may do everything")
+	case len(res.Bindings) == 0:
+		return render.PrintResult(cmd, output, res, "nothing is bound to you")
+	}
+	return printBindings(cmd.OutOrStdout(), res.Bindings)
+}

@@ -1,0 +1,138 @@
+package security
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
+)
+
+// callSecurity calls the service that says who may do what.
+func callSecurity(ctx context.Context, t *remote.Targets, f func(context.Context, quoratev1.SecurityServiceClient) error) error {
+	return t.Call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, quoratev1.NewSecurityServiceClient(conn))
+	})
+}
+
+// NewTokensCommand returns "quorate tokens".
+func NewTokensCommand() *cobra.Command {
+	return usage.Group("tokens", "Make and end bearer tokens for clients",
+		`Make, list and end the tokens with which clients say who they are. The identity
+of a bearer is token:NAME; what it may do, "quorate roles" says. (Tokens with
+which nodes join are made with "quorate join-token".)`,
+		newTokensCreateCommand(), newTokensListCommand(), newTokensRevokeCommand())
+}
+
+func newTokensCreateCommand() *cobra.Command {
+	var t remote.Targets
+	var ttl time.Duration
+	var comment, output string
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a token and print it",
+		Long: `Make a token and print it, alone on a line: it is shown only here, and the
+cluster keeps a hash of it. Clients send it as "authorization: Bearer TOKEN".
+Several tokens may have one name, so that one can be replaced by another: make
+the new one, hand it out, revoke the old one.`,
+		Example: `  quorate tokens create ci --ttl 2160h --comment "the build servers" > ci.token`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &quoratev1.CreateTokenRequest{Name: args[0], Comment: comment}
+			if cmd.Flags().Changed("ttl") {
+				req.Ttl = durationpb.New(ttl)
+			}
+			var res *quoratev1.CreateTokenResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.CreateToken(ctx, req)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return render.PrintResult(cmd, output, res, "%s", res.Token)
+		},
+	}
+	t.AddFlags(cmd)
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good, at most 87600h (default: until it is revoked)")
+	cmd.Flags().StringVar(&comment, "comment", "", "what it is for")
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func newTokensListCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens, without their secrets",
+		Long:  `List the tokens by name: who made them, and when they end. No secret is shown.`,
+		Example: `  quorate tokens list
+  quorate tokens list -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var res *quoratev1.ListTokensResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.ListTokens(ctx, &quoratev1.ListTokensRequest{})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return render.PrintResult(cmd, output, res, "")
+			}
+			return printTokens(cmd.OutOrStdout(), res)
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printTokens(w io.Writer, res *quoratev1.ListTokensResponse) error {
+	rows := render.NewTable("ID", "IDENTITY", "EXPIRES", "MADE BY", "COMMENT")
+	for _, t := range res.Tokens {
+		end := "never"
+		if t.ExpiresAt != nil {
+			end = render.When(t.ExpiresAt)
+		}
+		rows.Row(t.Id, render.Cell("token:"+t.Name), end, render.OrNothing(t.By), render.OrNothing(t.Comment))
+	}
+	return rows.Write(w)
+}
+
+func newTokensRevokeCommand() *cobra.Command {
+	var t remote.Targets
+	var output string
+	cmd := &cobra.Command{
+		Use:   "revoke ID",
+		Short: "End a token",
+		Long: `End a token, by the id that "quorate tokens list" shows. All nodes that are
+connected refuse it when the command ends; a node that is cut off takes it until
+it hears of this.`,
+		Example: `  quorate tokens revoke 1f0c9a3b77de`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var res *quoratev1.RevokeTokenResponse
+			err := callSecurity(cmd.Context(), &t, func(ctx context.Context, c quoratev1.SecurityServiceClient) (err error) {
+				res, err = c.RevokeToken(ctx, &quoratev1.RevokeTokenRequest{Id: args[0]})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return render.PrintResult(cmd, output, res, "%s revoked", args[0])
+		},
+	}
+	t.AddFlags(cmd)
+	render.OutputFlag(cmd, &output, "text", "json")
+	return cmd
+}

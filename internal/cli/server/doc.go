@@ -1,0 +1,3 @@
+// Package server has the commands that run nodes: serve, dev, init and restore. It joins packages
+// cluster, api and config.
+package server

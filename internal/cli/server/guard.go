@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/rbac"
+)
+
+// AuditFile is the audit log, in a node's data directory.
+const AuditFile = "audit.log"
+
+// callers is what the settings say of who calls the API.
+type callers struct {
+	auth        config.Auth
+	access      config.Access
+	connections config.Connections
+	debug       string
+	redis       string
+	protocols   config.Protocols
+	hosts       []string // names under which HTTP callers reach the node
+}
+
+func callersOf(s *config.Node) callers {
+	return callers{auth: s.Auth, access: s.Access, connections: s.Connections, debug: s.Debug, redis: s.Redis, protocols: s.Protocols, hosts: append(hostsOf(s.Addresses()), s.Hosts...)}
+}
+
+// known says whether callers have to prove who they are.
+func (c *callers) known(sec *security) bool {
+	return c.auth.Mode == config.AuthOn || c.auth.Mode != config.AuthOff && sec.on()
+}
+
+// warnOpen logs a warning if ports that other machines can reach have no TLS or no authentication.
+func (c *callers) warnOpen(ports *listeners, sec *security, log *slog.Logger) {
+	var open []string
+	for _, l := range []struct {
+		name string
+		net.Listener
+	}{{"http", ports.http}, {"grpc", ports.grpc}, {"peer", ports.peer}} {
+		if a, err := netip.ParseAddrPort(l.Addr().String()); err == nil && !a.Addr().Unmap().IsLoopback() {
+			open = append(open, l.name+" "+a.String())
+		}
+	}
+	if a, _, err := net.SplitHostPort(c.redis); err == nil && a != "localhost" {
+		if ip, err := netip.ParseAddr(a); err != nil || !ip.Unmap().IsLoopback() {
+			open = append(open, "redis "+c.redis)
+		}
+	}
+	switch {
+	case len(open) == 0:
+	case !sec.on():
+		log.Warn("DANGER: ports that other machines reach have no TLS: whoever is on the network reads and changes everything, joins the cluster and speaks as any node; use \"quorate init\", which makes certificates, or listen on 127.0.0.1", "ports", strings.Join(open, ", "))
+	case !c.known(sec):
+		log.Warn("DANGER: ports that other machines reach have no authentication: everybody there may do everything; set auth.mode: on", "ports", strings.Join(open, ", "))
+	}
+}
+
+// guard says who may do what: by credentials where authentication is on, and
+// otherwise by the caller's word. table is asked when calls come.
+func (c *callers) guard(table func() *rbac.Table, sec *security, log *slog.Logger) (*auth.Guard, error) {
+	if !c.known(sec) {
+		log.Info("authentication is off: callers are taken at their word, and everybody may do everything but what access.grants says", "grants", len(c.access.Grants))
+		return nil, nil //nolint:nilnil // a nil guard is none
+	}
+	cfg := auth.Config{Table: table, Bindings: c.access.Bindings, Grants: access.List(c.access.Grants), Logger: log}
+	if sec.on() {
+		cfg.Certificate = auth.ByStore(sec.store)
+	} else {
+		log.Warn("authentication is on without TLS: tokens can be read by whoever is on the way")
+	}
+	if o := c.auth.OIDC; o != (config.OIDC{}) {
+		cfg.OIDC = &auth.OIDC{Issuer: o.Issuer, Audience: o.Audience, IdentityClaim: o.IdentityClaim, GroupsClaim: o.GroupsClaim}
+	}
+	return auth.New(cfg)
+}
+
+// openAudit opens the audit log of a node, whose losses are a metric.
+func openAudit(dir string, reg prometheus.Registerer, log *slog.Logger) (*audit.Log, error) {
+	l, err := audit.Open(audit.Options{Path: filepath.Join(dir, AuditFile), Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "quorate_audit_lost_total", Help: "Entries that could not be written to the audit log.",
+	}, func() float64 { return float64(l.Lost()) }))
+	return l, nil
+}
+
+// bound bounds the connections of the API ports.
+func (c *callers) bound(ports *listeners, reg prometheus.Registerer) {
+	b := api.ConnectionBounds{Total: c.connections.Total, PerAddress: c.connections.PerAddress}
+	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
+}
+
+// debugServer opens the private port for profiles, nil if there is to be none.
+func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options, sec *security) (*http.Server, net.Listener, error) {
+	if c.debug == "" {
+		return nil, nil, nil
+	}
+	host, _, err := net.SplitHostPort(c.debug)
+	ip, ipErr := netip.ParseAddr(host)
+	if err == nil && opts.Guard == nil && (ipErr != nil || !ip.IsLoopback()) {
+		return nil, nil, fmt.Errorf("listen.debug: %s; without authentication it must be on this machine alone, such as 127.0.0.1:7414", c.debug)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.debug)
+	if err != nil {
+		return nil, nil, listenError("debug", c.debug, err)
+	}
+	if sec.on() {
+		l = tls.NewListener(l, sec.serverConfig("http/1.1"))
+	}
+	return api.NewDebug(n, opts), l, nil
+}
+
+// serveDebug serves profiles, if they are asked for.
+func (in *instance) serveDebug(ctx context.Context, c *callers, opts api.Options, sec *security) error {
+	srv, l, err := c.debugServer(ctx, in.node, opts, sec)
+	if srv == nil || err != nil {
+		return err
+	}
+	in.debug = srv
+	go func() {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			in.fault <- fmt.Errorf("debug server: %w", err)
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,292 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/pki"
+)
+
+// SettingsFile is a node's settings in its data directory, which init and joining
+// write.
+const SettingsFile = "node.yaml"
+
+// adminDir has the certificate of the first administrator.
+const adminDir = "admin"
+
+// initOptions are the flags of init.
+type initOptions struct {
+	placeFlags
+	cluster          string
+	ranges, replicas int
+	plain            bool
+}
+
+// NewInitCommand returns "quorate init".
+func NewInitCommand() *cobra.Command {
+	o := &initOptions{}
+	cmd := &cobra.Command{
+		Use:   "init --data DIR",
+		Short: "Make a new cluster of one node",
+		Long: `Make a new cluster of one node in an empty directory: its settings, its CA, the
+node's certificate, and the certificate of a first administrator. Nothing runs
+yet: the last lines printed say how to go on.
+
+The number of ranges is fixed for ever; 64 suit up to about 64 nodes.`,
+		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
+  quorate init --data /var/lib/quorate --cluster prod --node n1 --host 10.0.0.1 --zone eu-1a --ranges 128`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+	}
+	d := config.Default()
+	o.placeFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.cluster, "cluster", d.Cluster, "`name` of the cluster")
+	f.IntVar(&o.ranges, "ranges", d.Ranges, "number of key ranges, 1 to 256; fixed for ever")
+	f.IntVar(&o.replicas, "replicas", d.Replicas, "how many nodes keep each range: 1, 3 or 5; as far as there are nodes")
+	f.BoolVar(&o.plain, "insecure", false, "no TLS and no authentication: for a network that you trust with everything")
+	return cmd
+}
+
+func (o *initOptions) run(out io.Writer) error {
+	s, text, err := o.prepare()
+	if err != nil {
+		return err
+	}
+	if err := emptyDir(o.data); err != nil {
+		return err
+	}
+	if err := o.make(&s, text); err != nil {
+		return err
+	}
+	return o.report(out, &s)
+}
+
+// prepare returns the node's settings, and their text; nothing is made yet.
+func (o *initOptions) prepare() (s config.Node, text string, err error) {
+	if o.data == "" {
+		return s, "", exit.Usagef("--data: say in which directory the node keeps its data")
+	}
+	at, err := filepath.Abs(o.data)
+	if err != nil {
+		return s, "", fmt.Errorf("data: %w", err)
+	}
+	o.data = at
+	if o.node == "" {
+		o.node = "n1"
+	}
+	text = o.settings(o.cluster) + fmt.Sprintf("ranges: %d\nreplicas: %d\n", o.ranges, o.replicas)
+	if o.plain {
+		text += "tls: {mode: off}\n"
+	}
+	s, err = config.ParseNode(filepath.Join(o.data, SettingsFile), []byte(text))
+	return s, text, err
+}
+
+// make makes the authority and the file of settings.
+func (o *initOptions) make(s *config.Node, text string) error {
+	if !o.plain {
+		if err := makeAuthority(s); err != nil {
+			return err
+		}
+	}
+	return WriteNew(filepath.Join(o.data, SettingsFile), []byte(text))
+}
+
+// report says what there is now, and how to go on.
+func (o *initOptions) report(out io.Writer, s *config.Node) error {
+	at := s.Addresses()
+	var b strings.Builder
+	fmt.Fprintf(&b, "Cluster %q with its first node %q is in %s.\n\n", s.Cluster, s.Node, o.data)
+	fmt.Fprintf(&b, "Start it:            quorate serve --data %s\n", o.data)
+	if !o.plain {
+		fmt.Fprintf(&b, "Be its administrator: export QUORATE_TLS_DIR=%s\n", filepath.Join(o.data, adminDir))
+	}
+	fmt.Fprintf(&b, "Look at it:          quorate cluster status --addr %s\n", at.GRPC)
+	fmt.Fprintf(&b, "Add another node:    quorate join-token create --addr %s\n", at.GRPC)
+	if !o.plain {
+		fmt.Fprintf(&b, "\nThe key of the CA is in %s: whoever has it, or a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// makeAuthority makes the CA, the node's certificate and the administrator's.
+func makeAuthority(s *config.Node) error {
+	ca, err := pki.NewCA(s.Cluster, time.Now(), 10*365*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	pair, err := ca.Pair()
+	if err != nil {
+		return err
+	}
+	store, err := pki.OpenStore(filepath.Join(s.Data, pkiDir), pki.Options{Cluster: s.Cluster})
+	if err != nil {
+		return err
+	}
+	sec := &security{store: store, authority: &pair}
+	if err := sec.issueOwn(s); err != nil {
+		return err
+	}
+	if err := WriteNew(filepath.Join(s.Data, pkiDir, caKeyFile), pair.KeyPEM); err != nil {
+		return err
+	}
+	admin, err := ca.Issue(pki.Identity{Cluster: s.Cluster, Kind: pki.Client, Name: "admin"}, nil, time.Now(), 365*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	return writeCredentials(filepath.Join(s.Data, adminDir), pair.CertPEM, admin)
+}
+
+// Files of a client's credentials.
+const (
+	TrustFile     = pki.CallerTrust
+	ClientFile    = pki.CallerCert
+	ClientKeyFile = pki.CallerKey
+)
+
+// writeCredentials writes what a client needs into a directory.
+func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(
+		WriteNew(filepath.Join(dir, TrustFile), trust),
+		WriteNew(filepath.Join(dir, ClientFile), pair.CertPEM),
+		WriteNew(filepath.Join(dir, ClientKeyFile), pair.KeyPEM),
+	)
+}
+
+// emptyDir makes a directory that nothing is in.
+func emptyDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("data: %s is not empty: it has %s; choose an empty directory, or start what is there with \"quorate serve --data %s\"", dir, list[0].Name(), dir)
+	}
+	return nil
+}
+
+// WriteNew writes a file that must not be there yet, for its owner's eyes. A process that
+// is killed meanwhile leaves none.
+func WriteNew(path string, data []byte) error {
+	if _, err := os.Lstat(path); err == nil {
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+	temp := path + ".tmp" // perhaps of a process that was killed
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// placeFlags say where a node is, and where its data.
+type placeFlags struct {
+	data, node, host, zone string
+	http, grpc, peer       string
+	given                  func(flag string) bool
+}
+
+func (p *placeFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	p.given = f.Changed
+	f.StringVar(&p.data, "data", "", "`directory` of the node's data")
+	f.StringVar(&p.node, "node", "", "`name` of the node, of its own in the cluster (default n1 for init)")
+	f.StringVar(&p.host, "host", "127.0.0.1", "`host` at which others reach the node")
+	f.StringVar(&p.zone, "zone", "", "`label` of where the node stands: replicas are spread over zones")
+	f.StringVar(&p.http, "http", ":7411", "where to serve HTTP, host:port; without a host at --host")
+	f.StringVar(&p.grpc, "grpc", ":7412", "where to serve gRPC")
+	f.StringVar(&p.peer, "peer", ":7413", "where to listen for other nodes")
+}
+
+// over puts the flags that were given over settings that the node has already.
+func (p *placeFlags) over(s *config.Node) error {
+	if p.given("node") && p.node != string(s.Node) {
+		return exit.Usagef("--node %s: the node here is %s; a node keeps its name", p.node, s.Node)
+	}
+	if p.given("zone") {
+		s.Zone = p.zone
+	}
+	if p.given("host") {
+		s.Advertise = p.host
+	}
+	for _, f := range []struct {
+		name, flag string
+		addr       *string
+	}{{"http", p.http, &s.Listen.HTTP}, {"grpc", p.grpc, &s.Listen.GRPC}, {"peer", p.peer, &s.Listen.Peer}} {
+		if err := p.move(f.name, f.flag, f.addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move changes an address, where its flag or --host says another one. A host that
+// is not given stays.
+func (p *placeFlags) move(name, flag string, addr *string) error {
+	host, port, err := net.SplitHostPort(*addr)
+	if err != nil {
+		return fmt.Errorf("listen.%s: %w", name, err)
+	}
+	if p.given("host") && !net.ParseIP(host).IsUnspecified() {
+		host = p.host
+	}
+	if p.given(name) {
+		toHost, toPort, err := net.SplitHostPort(flag)
+		if err != nil || toPort == "" {
+			return exit.Usagef("--%s %q: must be host:port or :port", name, flag)
+		}
+		if port = toPort; toHost != "" {
+			host = toHost
+		}
+	}
+	*addr = net.JoinHostPort(host, port)
+	return nil
+}
+
+// nodeSchemaURL is where editors find the schema of a node's settings; a node serves it
+// too, at GET /v1/schema/node.json.
+const nodeSchemaURL = "https://raw.githubusercontent.com/quorate/quorate/main/docs/schema/node.json"
+
+// settings are the flags as settings of a node.
+func (p *placeFlags) settings(cluster string) string {
+	at := func(addr string) string {
+		if strings.HasPrefix(addr, ":") {
+			if strings.Contains(p.host, ":") {
+				return "[" + p.host + "]" + addr
+			}
+			return p.host + addr
+		}
+		return addr
+	}
+	var b strings.Builder
+	b.WriteString("# yaml-language-server: $schema=" + nodeSchemaURL + "\n")
+	fmt.Fprintf(&b, "cluster: %q\nnode: %q\ndata: .\nadvertise: %q\n", cluster, p.node, p.host)
+	fmt.Fprintf(&b, "listen: {http: %q, grpc: %q, peer: %q}\n", at(p.http), at(p.grpc), at(p.peer))
+	if p.zone != "" {
+		fmt.Fprintf(&b, "zone: %q\n", p.zone)
+	}
+	return b.String()
+}

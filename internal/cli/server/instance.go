@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/front"
+	"github.com/quorate/quorate/api/resp"
+	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/cli/build"
+	"github.com/quorate/quorate/internal/console"
+	"github.com/quorate/quorate/internal/logs"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// listeners are the three ports of a node.
+type listeners struct{ http, grpc, peer net.Listener }
+
+// listen opens the ports, or none of them.
+func listen(ctx context.Context, httpAddr, grpcAddr, peerAddr string) (l listeners, err error) {
+	var lc net.ListenConfig
+	for _, p := range []struct {
+		name, addr string
+		to         *net.Listener
+	}{{"HTTP", httpAddr, &l.http}, {"gRPC", grpcAddr, &l.grpc}, {"peer", peerAddr, &l.peer}} {
+		if *p.to, err = lc.Listen(ctx, "tcp", p.addr); err != nil {
+			l.close()
+			return listeners{}, listenError(p.name, p.addr, err)
+		}
+	}
+	return l, nil
+}
+
+func listenError(name, addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("the %s port %s is taken by another process; stop that one or choose other ports", name, addr)
+	}
+	return fmt.Errorf("cannot listen on the %s port %s: %w", name, addr, err)
+}
+
+func (l *listeners) close() {
+	for _, ln := range []net.Listener{l.http, l.grpc, l.peer} {
+		if ln != nil {
+			_ = ln.Close() // nothing was served on it
+		}
+	}
+}
+
+// instance is one node with its servers.
+type instance struct {
+	node  *cluster.Node
+	grpc  *grpc.Server
+	http  *http.Server
+	ports listeners
+	debug *http.Server // nil: none
+	redis *resp.Server // nil: none
+	audit *audit.Log
+	fault chan error // a server ended by itself
+
+	others  *protocols
+	console *console.Console
+}
+
+// LintLimits returns what is probably not meant in limits, as text.
+func LintLimits(limits []quota.Limit) []string {
+	var out []string
+	for _, f := range config.Lint(limits) {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+// startInstance starts a node and its servers. It takes the listeners over.
+func startInstance(cfg cluster.Config, who callers, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, build.Version
+	node, err := cluster.Start(cfg)
+	if err != nil {
+		ports.close()
+		return nil, err
+	}
+	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), reg: reg, log: log}
+	opts := api.Options{
+		Series: cfg.Series, Tracer: cfg.Tracer, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: LintLimits, Registry: reg, Logger: log, Version: build.Version,
+		Register: others.register, Fronts: others.mount, ForwardAuth: others.ForwardAuth, Forwarded: others.forwarded,
+	}
+	opts.Self, opts.Hosts = string(cfg.Self), append([]string{}, who.hosts...)
+	who.warnOpen(&ports, sec, log)
+	in := &instance{node: node, others: others, fault: make(chan error, 4)}
+	err = others.openEnvoy()
+	if err == nil {
+		err = in.secure(&opts, &who, sec, cfg.Dir)
+	}
+	if err != nil {
+		others.close()
+		ports.close()
+		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
+	}
+	others.open = opts.Guard == nil
+	in.mountConsole(&opts, shownSettings(&cfg, &who, sec, &ports), filepath.Join(cfg.Dir, AuditFile))
+	who.bound(&ports, reg)
+	if l, ok := log.Handler().(*logs.Limiter); ok {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_log_lines_dropped_total", Help: "Lines of the log that were held back, since the same was said again and again.",
+		}, func() float64 { return float64(l.Dropped()) }))
+	}
+	if sec.on() {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "When the certificate of this node ends, in seconds since 1970.",
+		}, func() float64 { return float64(sec.store.NotAfter().Unix()) }))
+	}
+	in.ports = ports
+	var extra []grpc.ServerOption
+	web, rpc := ports.http, ports.grpc
+	if !sec.on() {
+		rpc = api.PointToHTTP(rpc, cfg.HTTP)
+	} else {
+		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
+		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
+	}
+	in.grpc, in.http = api.NewGRPC(node, opts, extra...), api.NewHTTP(node, opts)
+	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
+		ports.close()
+		others.close()
+		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
+	}
+	go func() {
+		if err := in.grpc.Serve(rpc); err != nil {
+			in.fault <- fmt.Errorf("gRPC server: %w", err)
+		}
+	}()
+	go func() {
+		if err := in.http.Serve(web); !errors.Is(err, http.ErrServerClosed) {
+			in.fault <- fmt.Errorf("HTTP server: %w", err)
+		}
+	}()
+	return in, nil
+}
+
+// secure says who may do what, writes down who did, and serves profiles.
+func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir string) (err error) {
+	if opts.Guard, err = who.guard(in.node.Security, sec, opts.Logger); err != nil {
+		return err
+	}
+	if opts.Guard == nil && who.access.Grants != nil {
+		opts.Grants = access.List(who.access.Grants)
+	}
+	if in.audit, err = openAudit(dir, opts.Registry, opts.Logger); err != nil {
+		return err
+	}
+	opts.Audit = in.audit
+	return in.serveDebug(context.Background(), who, *opts, sec)
+}
+
+// mountConsole puts the console on the HTTP port.
+func (in *instance) mountConsole(opts *api.Options, settings []console.Setting, auditPath string) {
+	in.console = console.New(console.Deps{
+		Conn: api.NewLocal(in.node, *opts), Guard: opts.Guard, Audit: in.audit, AuditPath: auditPath, Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: settings,
+	})
+	opts.Mount = map[string]http.Handler{api.Console: in.console}
+}
+
+// retire has the node say that it is not ready and hand its leaderships over, while it goes
+// on answering. It returns when both are done and linger is over.
+func (in *instance) retire(linger time.Duration) {
+	heard := time.After(linger)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	in.node.Retire(ctx)
+	<-heard
+}
+
+// stopTime bounds a clean stop: draining calls and handing over leaderships.
+const stopTime = 10 * time.Second
+
+// stop drains the servers, hands leaderships over and stops the node.
+func (in *instance) stop(ctx context.Context) error {
+	in.node.ReleaseClients() // before the streams end by themselves
+	in.others.close()
+	in.console.Close()
+	drained := make(chan struct{})
+	go func() {
+		in.grpc.GracefulStop()
+		close(drained)
+	}()
+	err := in.http.Shutdown(ctx)
+	if in.debug != nil {
+		err = errors.Join(err, in.debug.Close())
+	}
+	if in.redis != nil {
+		err = errors.Join(err, in.redis.Shutdown(ctx))
+	}
+	select {
+	case <-drained:
+	case <-time.After(time.Second): // streams may stay open for ever
+		in.grpc.Stop()
+	}
+	return errors.Join(err, in.node.Close(ctx), in.audit.Close())
+}

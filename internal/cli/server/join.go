@@ -1,0 +1,405 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster"
+	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/cli/build"
+	"github.com/quorate/quorate/internal/cli/remote"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// How a node that is not let in tries again.
+const (
+	joinPause    = 500 * time.Millisecond // at first; doubled until
+	maxJoinPause = 10 * time.Second
+	joinLimit    = 15 * time.Second // for one member's answer
+	lonelyRounds = 5                // without any answer, before Bootstrap makes a cluster
+)
+
+// joiner lets a node without data into a cluster.
+type joiner struct {
+	settings *config.Node
+	strict   bool // the settings name the cluster
+	sec      *security
+	token    string
+	log      *slog.Logger
+	here     *presence
+	told     map[string]string // what was logged last, by address
+}
+
+// errAlone says that no member answered, and that the node is to make the cluster.
+var errAlone = errors.New("no member answers, and this node is to make the cluster")
+
+// run asks the members, one after the other and for ever, until one takes the node
+// in or refuses it for good.
+func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
+	pause := joinPause
+	for round := 1; ; round++ {
+		answered := false
+		for _, addr := range j.resolve(ctx) {
+			res, err := j.ask(ctx, addr)
+			if err == nil {
+				j.log.Info("joined", "cluster", res.Cluster, "through", addr, "members", len(res.Nodes))
+				return res, nil
+			}
+			if final(err) {
+				return nil, fmt.Errorf("the cluster at %s does not take this node in: %s", addr, status.Convert(err).Message())
+			}
+			answered = answered || !remote.Unreachable(err)
+			j.tell(addr, err)
+		}
+		if !answered && round >= lonelyRounds && j.settings.Bootstrap == string(j.settings.Node) {
+			return nil, errAlone
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxJoinPause)
+	}
+}
+
+// away ends at once every connection to a port that is open and not served yet, so
+// that others who look for a member do not wait for this node. stop gives the port
+// back.
+func away(l net.Listener) (stop func()) {
+	return serveUntil(l, func(c net.Conn) { _ = c.Close() })
+}
+
+// serveUntil accepts connections and passes them to serve. stop ends that and leaves l open for other use.
+func serveUntil(l net.Listener, serve func(net.Conn)) (stop func()) {
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+		}
+	})
+	return func() {
+		t, ok := l.(*net.TCPListener)
+		if !ok {
+			return
+		}
+		_ = t.SetDeadline(time.Now())
+		done.Wait()
+		_ = t.SetDeadline(time.Time{})
+	}
+}
+
+// presence answers TLS handshakes on the peer port while the node joins, so that the cluster can verify
+// that the address belongs to this node. It uses the node's certificate, or the key of its certificate
+// request.
+type presence struct {
+	own *tls.Config                     // nil while the node has no certificate
+	key atomic.Pointer[tls.Certificate] // self-signed, with the key of the certificate request
+}
+
+// show makes the port answer with a self-signed certificate of key.
+func (p *presence) show(key pki.KeyPEM) error {
+	cert, err := pki.ProbeCertificate(key)
+	if err == nil {
+		p.key.Store(&cert)
+	}
+	return err
+}
+
+func (p *presence) answer(c net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), presenceLimit)
+	defer cancel()
+	config := p.own
+	if cert := p.key.Load(); cert != nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}}
+	}
+	if config != nil {
+		_ = tls.Server(c, config).HandshakeContext(ctx) // the client sees a failure too
+	}
+	_ = c.Close()
+}
+
+// Limits of presence: the time of one handshake, and concurrent handshakes.
+const (
+	presenceLimit = 2 * time.Second
+	maxPresences  = 64
+)
+
+// present answers on l until stop is called, which leaves l open.
+func (p *presence) present(l net.Listener) (stop func()) {
+	places := make(chan struct{}, maxPresences)
+	return serveUntil(l, func(c net.Conn) {
+		select {
+		case places <- struct{}{}:
+			go func() {
+				p.answer(c)
+				<-places
+			}()
+		default:
+			_ = c.Close()
+		}
+	})
+}
+
+// tell logs why the node is not in yet, once per address and reason.
+func (j *joiner) tell(addr string, err error) {
+	text := joinFault(err)
+	level := slog.LevelDebug
+	if text != j.told[addr] {
+		level = slog.LevelWarn
+	}
+	if j.told == nil {
+		j.told = map[string]string{}
+	}
+	j.told[addr] = text
+	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
+}
+
+// joinFault says why a member did not answer, and of what is none which port is right.
+func joinFault(err error) string {
+	text := status.Convert(err).Message()
+	const right = "join wants a member's gRPC port, which is 7412 unless set otherwise"
+	switch {
+	case remote.SpeaksHTTP(err), strings.Contains(text, "frame too large"), strings.Contains(text, "looked like an HTTP/1"):
+		return "what answers there is HTTP, not gRPC: " + right
+	case strings.Contains(text, "ALPN"):
+		return "what answers there speaks TLS and no gRPC, as a member's port for peers does: " + right
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "what answers there speaks no TLS: " + right + ", and with the TLS that this node has"
+	}
+	return text
+}
+
+// final says that trying again is of no use.
+func final(err error) bool {
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.AlreadyExists, codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted:
+		return true
+	}
+	var wrong *pki.Error
+	return errors.As(err, &wrong)
+}
+
+// resolve returns the addresses of members: a name may stand for many, as that of
+// a headless service does. This node's own are left out.
+func (j *joiner) resolve(ctx context.Context) (out []string) {
+	self := j.settings.Addresses().GRPC
+	for _, addr := range j.settings.Join {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ips, err := net.DefaultResolver.LookupHost(ctx, host)
+		cancel()
+		if err != nil {
+			j.tell(addr, err)
+			continue
+		}
+		for _, ip := range ips {
+			if a := net.JoinHostPort(ip, port); a != self && addr != self {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// ask asks one member.
+func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	defer cancel()
+	s := j.settings
+	creds, name, err := j.credentials(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	if j.strict && name != s.Cluster {
+		return nil, status.Errorf(codes.FailedPrecondition, "it is cluster %q, and the settings say that this node is of cluster %q", name, s.Cluster)
+	}
+	id, err := joinID(s.Data)
+	if err != nil {
+		return nil, err
+	}
+	at := s.Addresses()
+	req := &quoratev1.JoinRequest{
+		Token: j.token, Node: string(s.Node), PeerAddress: at.Peer, GrpcAddress: at.GRPC, HttpAddress: at.HTTP, Zone: s.Zone,
+		Version: build.Version, Level: members.Level, JoinId: id,
+	}
+	var key pki.KeyPEM
+	if j.sec.on() && !j.sec.own && j.sec.store.Empty() {
+		if key, req.Csr, err = pki.NewKeyAndCSR(pki.Identity{Cluster: name, Kind: pki.Node, Name: string(s.Node)}, hostsOf(at)); err != nil {
+			return nil, err
+		}
+		if err := j.here.show(key); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
+	res, err := quoratev1.NewClusterServiceClient(conn).Join(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return res, j.keep(res, key)
+}
+
+// keep stores what the cluster has given.
+func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
+	if key == nil {
+		return nil
+	}
+	if len(res.Certificate) == 0 {
+		return errors.New("the cluster has no authority of its own, so it signs no certificate: give this node one of the operator's, with tls.ca, tls.cert and tls.key")
+	}
+	if err := j.sec.store.SetBundle(res.Trust); err != nil {
+		return err
+	}
+	return j.sec.store.Install(res.Certificate, key)
+}
+
+// credentials are for the connection to a member of which nothing is known but the
+// token's hash of its authority, or the authority itself. It returns the name of
+// the cluster that answered too.
+func (j *joiner) credentials(ctx context.Context, addr string) (credentials.TransportCredentials, string, error) {
+	if !j.sec.on() {
+		return insecure.NewCredentials(), j.settings.Cluster, nil
+	}
+	if !j.sec.store.Empty() {
+		host, _, _ := net.SplitHostPort(addr)
+		return credentials.NewTLS(remote.WithH2(j.sec.store.ClientConfig(pki.Want{Host: host}))), j.settings.Cluster, nil
+	}
+	token, err := pki.ParseJoinToken(j.token)
+	if err != nil {
+		return nil, "", status.Error(codes.InvalidArgument, err.Error())
+	}
+	c := remote.WithH2(pki.PinnedConfig(token.CAHash, nil))
+	d := tls.Dialer{Config: c}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, "", j.dialError(err)
+	}
+	defer conn.Close() //nolint:errcheck // it only asked who is there
+	who, err := pki.CheckPinned(conn.(*tls.Conn).ConnectionState(), token.CAHash, time.Now())
+	if err != nil {
+		return nil, "", status.Error(codes.PermissionDenied, err.Error())
+	}
+	return credentials.NewTLS(c), who.Node.Cluster, nil
+}
+
+// dialError tells a member that is not there from one that is of another cluster.
+func (j *joiner) dialError(err error) error {
+	if wrong, ok := errors.AsType[*pki.Error](err); ok {
+		return status.Error(codes.PermissionDenied, "the token is another cluster's: "+wrong.Error())
+	}
+	return status.Error(codes.Unavailable, pki.Explain(err).Error())
+}
+
+// joinIDFile has what tells a repeated join from that of another node.
+const joinIDFile = "join.id"
+
+// joinID returns the id of this node's join, the same after a restart.
+func joinID(dir string) ([]byte, error) {
+	path := filepath.Join(dir, joinIDFile)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		return hex.DecodeString(strings.TrimSpace(string(text)))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return id, WriteNew(path, []byte(hex.EncodeToString(id)+"\n"))
+}
+
+// ownJoinID is the id of the join by which this node came in; empty if it did not.
+func ownJoinID(dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(dir, joinIDFile)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	id, err := joinID(dir)
+	return string(id), err
+}
+
+// readToken reads a join token from a file.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("token_file: %w", err)
+	}
+	if info.Size() > 4096 {
+		return "", fmt.Errorf("token_file: %s is %d bytes; a token is one line", path, info.Size())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("token_file: %w", err)
+	}
+	text := strings.TrimSpace(string(data))
+	if _, err := pki.ParseJoinToken(text); err != nil {
+		return "", fmt.Errorf("token_file: %s: %w", path, err)
+	}
+	return text, nil
+}
+
+// takeOver puts what the cluster has told into the node's settings. What the
+// settings say otherwise is an error: nodes of one cluster must agree.
+func takeOver(s *config.Node, cfg *cluster.Config, res *quoratev1.JoinResponse, strict bool) error {
+	if strict {
+		var errs []error
+		differ := func(name string, have, want any) {
+			if have != want {
+				errs = append(errs, fmt.Errorf("%s: is %v; the cluster's is %v: say so in the settings", name, have, want))
+			}
+		}
+		differ("cluster", s.Cluster, res.Cluster)
+		differ("ranges", s.Ranges, int(res.Ranges))
+		differ("sync", s.Sync, res.Sync.AsDuration())
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	s.Cluster, s.Ranges, s.Replicas, s.Sync = res.Cluster, int(res.Ranges), int(res.Replicas), res.Sync.AsDuration()
+	cfg.Cluster, cfg.Ranges, cfg.Replicas, cfg.Sync = s.Cluster, s.Ranges, s.Replicas, s.Sync
+	cfg.Join, cfg.Nodes = true, map[quota.NodeID]string{}
+	for id, addr := range res.Nodes {
+		cfg.Nodes[quota.NodeID(id)] = addr
+	}
+	cfg.Nodes[s.Node] = s.Addresses().Peer
+	return nil
+}

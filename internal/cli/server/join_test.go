@@ -1,0 +1,57 @@
+package server
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+)
+
+// TestJoinAtAnotherPort: who joins at a port that is no gRPC is told what answers there, and
+// which port is right.
+func TestJoinAtAnotherPort(t *testing.T) {
+	h := http.NotFoundHandler()
+	plain, h2, h1 := httptest.NewServer(h), httptest.NewUnstartedServer(h), httptest.NewTLSServer(h)
+	h2.EnableHTTP2 = true
+	h2.StartTLS()
+	h1.TLS.NextProtos = nil
+	blind := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}) //nolint:gosec // of this test
+	for name, tt := range map[string]struct {
+		server *httptest.Server
+		creds  credentials.TransportCredentials
+		want   string
+	}{
+		"HTTP without TLS":             {plain, insecure.NewCredentials(), "what answers there is HTTP, not gRPC"},
+		"HTTP with TLS":                {h2, blind, "what answers there is HTTP, not gRPC"},
+		"TLS without a known protocol": {h1, blind, "what answers there speaks TLS and no gRPC"},
+		"no TLS where there should be": {plain, blind, "what answers there speaks no TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer tt.server.CloseClientConnections()
+			conn, err := grpc.NewClient("passthrough:///"+tt.server.Listener.Addr().String(), grpc.WithTransportCredentials(tt.creds))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, err = quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{})
+			var log strings.Builder
+			j := joiner{log: slog.New(slog.NewTextHandler(&log, nil))}
+			j.tell("x", err)
+			j.tell("x", err) // once
+			if text := log.String(); strings.Count(text, tt.want) != 1 || !strings.Contains(text, "7412") {
+				t.Errorf("%s: %v", text, err)
+			}
+		})
+	}
+	for _, s := range []*httptest.Server{plain, h1, h2} {
+		s.Close()
+	}
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/config"
+)
+
+// TestPlaceOver: flags of a node that has settings already change what they name,
+// and nothing else.
+func TestPlaceOver(t *testing.T) {
+	had := config.Listen{HTTP: "10.0.0.1:1", GRPC: "10.0.0.1:2", Peer: "10.0.0.1:3"}
+	for name, c := range map[string]struct {
+		flags     string
+		want      config.Listen
+		advertise string
+		err       string
+	}{
+		"none":     {"", had, "10.0.0.1", ""},
+		"port":     {"--peer :9", config.Listen{HTTP: had.HTTP, GRPC: had.GRPC, Peer: "10.0.0.1:9"}, "10.0.0.1", ""},
+		"host":     {"--host 10.0.0.2", config.Listen{HTTP: "10.0.0.2:1", GRPC: "10.0.0.2:2", Peer: "10.0.0.2:3"}, "10.0.0.2", ""},
+		"both":     {"--host ::1 --grpc :8", config.Listen{HTTP: "[::1]:1", GRPC: "[::1]:8", Peer: "[::1]:3"}, "::1", ""},
+		"any":      {"--peer 0.0.0.0:7 --host 10.0.0.2", config.Listen{HTTP: "10.0.0.2:1", GRPC: "10.0.0.2:2", Peer: "0.0.0.0:7"}, "10.0.0.2", ""},
+		"all":      {"--http 0.0.0.0:6 --host 10.0.0.2", config.Listen{HTTP: "0.0.0.0:6", GRPC: "10.0.0.2:2", Peer: "10.0.0.2:3"}, "10.0.0.2", ""},
+		"its name": {"--node n2", had, "10.0.0.1", ""},
+		"another":  {"--node n3", had, "", "--node n3: the node here is n2; a node keeps its name"},
+		"no port":  {"--http 10.0.0.1", had, "", `--http "10.0.0.1": must be host:port or :port`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &placeFlags{}
+			cmd := &cobra.Command{}
+			p.add(cmd)
+			if err := cmd.ParseFlags(strings.Fields(c.flags)); err != nil {
+				t.Fatal(err)
+			}
+			s := config.Node{Node: "n2", Advertise: "10.0.0.1", Listen: had}
+			err := p.over(&s)
+			if c.err != "" {
+				if err == nil || err.Error() != c.err {
+					t.Fatalf("%v; want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil || s.Listen != c.want || s.Advertise != c.advertise {
+				t.Errorf("%+v, %s, %v; want %+v, %s", s.Listen, s.Advertise, err, c.want, c.advertise)
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Files of a node's certificates, in its data directory.
+const (
+	pkiDir    = "pki"
+	caKeyFile = "ca.key"
+)
+
+// security is what a node shows and trusts. Its zero value is none.
+type security struct {
+	store     *pki.Store
+	authority *pki.Pair // what the cluster is to sign with, if this node makes it
+	own       bool      // certificates are the operator's, who renews them
+}
+
+// openSecurity opens the certificates that the settings name. A node that has
+// none yet, and is to join, gets an empty store. cluster is the name that
+// certificates must be of; empty when joining tells.
+func openSecurity(s *config.Node, cluster string, log *slog.Logger) (*security, error) {
+	switch {
+	case s.TLS.Mode == config.TLSOff:
+		return &security{}, nil
+	case s.TLS.Cert != "":
+		store, err := pki.OpenFiles(pki.Files{CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key}, pki.Options{Cluster: cluster, Log: log})
+		return &security{store: store, own: true}, err
+	}
+	dir := filepath.Join(s.Data, pkiDir)
+	store, err := pki.OpenStore(dir, pki.Options{Cluster: cluster, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	sec := &security{store: store}
+	caCert, caKey := filepath.Join(dir, "ca.crt"), filepath.Join(dir, caKeyFile)
+	if s.TLS.CAKey != "" {
+		caCert, caKey = s.TLS.CA, s.TLS.CAKey
+	}
+	if sec.authority, err = readAuthority(caCert, caKey); err != nil {
+		if s.TLS.CAKey != "" || !hasRun(s.Data) {
+			return nil, err
+		}
+		// "quorate init" put the key there; since then the cluster keeps its authority itself, and a rotation replaces the certificate alone.
+		log.Warn("the key of an earlier CA is left over from the making of the cluster; nothing needs it, delete it", "file", caKey, "err", err)
+		err = nil
+	}
+	if s.TLS.CAKey != "" && store.Empty() {
+		err = sec.issueOwn(s)
+	}
+	return sec, err
+}
+
+// hasRun says whether a node with that data has been started before.
+func hasRun(data string) bool {
+	_, err := os.Stat(filepath.Join(data, "raft"))
+	return err == nil
+}
+
+// readAuthority reads what signs certificates; nil without a key.
+func readAuthority(certFile, keyFile string) (*pki.Pair, error) {
+	key, err := os.ReadFile(keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // none is no fault
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of the CA: %w", err)
+	}
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the CA: %w", err)
+	}
+	if _, err := pki.ParseCA(cert, pki.KeyPEM(key), time.Now()); err != nil {
+		return nil, fmt.Errorf("the CA in %s and %s: %w", certFile, keyFile, err)
+	}
+	return &pki.Pair{CertPEM: cert, KeyPEM: pki.KeyPEM(key)}, nil
+}
+
+// certificateTTL is how long a node's first certificate is valid; the cluster
+// renews it.
+const certificateTTL = 30 * 24 * time.Hour
+
+// issueOwn signs this node's certificate with the authority that it was given.
+func (sec *security) issueOwn(s *config.Node) error {
+	ca, err := pki.ParseCA(sec.authority.CertPEM, sec.authority.KeyPEM, time.Now())
+	if err != nil {
+		return err
+	}
+	id := pki.Identity{Cluster: s.Cluster, Kind: pki.Node, Name: string(s.Node)}
+	pair, err := ca.Issue(id, hostsOf(s.Addresses()), time.Now(), certificateTTL)
+	if err != nil {
+		return err
+	}
+	if err := sec.store.SetBundle(sec.authority.CertPEM); err != nil {
+		return err
+	}
+	return sec.store.Install(pair.CertPEM, pair.KeyPEM)
+}
+
+// hostsOf are the hosts of a node's addresses, for its certificate.
+func hostsOf(l config.Listen) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, a := range []string{l.HTTP, l.GRPC, l.Peer} {
+		if host, _, err := net.SplitHostPort(a); err == nil && host != "" && !seen[host] {
+			seen[host] = true
+			out = append(out, host)
+		}
+	}
+	return append(out, "localhost")
+}
+
+// on says whether connections are secured.
+func (sec *security) on() bool { return sec.store != nil }
+
+// links is what the connections between nodes are made with; nil is none.
+func (sec *security) links() *wire.TLS {
+	if !sec.on() {
+		return nil
+	}
+	server := sec.store.ServerConfig(pki.PeerPort)
+	return &wire.TLS{
+		Server: func() *tls.Config { return server },
+		Client: func(to quota.NodeID) *tls.Config { return sec.store.ClientConfig(pki.Want{Node: string(to)}) },
+		IsNode: func(cs tls.ConnectionState, id quota.NodeID) error {
+			return sec.store.IsNode(cs.PeerCertificates[0], string(id))
+		},
+		Explain: pki.Explain,
+	}
+}
+
+// serverConfig is for an API port; nil is plain.
+func (sec *security) serverConfig(protocols ...string) *tls.Config {
+	if !sec.on() {
+		return nil
+	}
+	c := sec.store.ServerConfig(pki.APIPort)
+	c.NextProtos = protocols
+	return c
+}
+
+// renewer is what the cluster renews certificates and trust through; nil when
+// they are the operator's own.
+func (sec *security) renewer(s *config.Node) *renewer {
+	if !sec.on() || sec.own {
+		return nil
+	}
+	return &renewer{sec: sec, id: pki.Identity{Cluster: s.Cluster, Kind: pki.Node, Name: string(s.Node)}, hosts: hostsOf(s.Addresses())}
+}
+
+// renewer implements cluster.Certificates.
+type renewer struct {
+	sec   *security
+	id    pki.Identity
+	hosts []string
+	key   pki.KeyPEM // of the last request
+}
+
+func (r *renewer) NeedsRenewal(now time.Time) bool { return r.sec.store.NeedsRenewal(now) }
+
+func (r *renewer) Signer() string { return r.sec.store.Status().Issuer.String() }
+
+func (r *renewer) Trusts() (out []string) {
+	for _, h := range r.sec.store.Status().Bundle {
+		out = append(out, h.String())
+	}
+	return out
+}
+
+func (r *renewer) Request() ([]byte, error) {
+	key, csr, err := pki.NewKeyAndCSR(r.id, r.hosts)
+	r.key = key
+	return csr, err
+}
+
+func (r *renewer) Install(certificate []byte) error {
+	if r.key == nil {
+		return errors.New("a certificate that nobody asked for")
+	}
+	return r.sec.store.Install(certificate, r.key)
+}
+
+func (r *renewer) Seen() []pki.Seen { return r.sec.store.Seen() }
+
+func (r *renewer) SetTrust(bundle []byte) error { return r.sec.store.SetBundle(bundle) }
+
+// ready refuses to start a node that is to be secured and has no certificate.
+func (sec *security) ready(s *config.Node) error {
+	if !sec.on() || !sec.store.Empty() {
+		return nil
+	}
+	return fmt.Errorf(`tls: node %s has no certificate in %s. Choose one:
+  quorate init --data DIR             makes a new cluster, with certificates
+  quorate serve --data DIR --join ... joins one, and gets a certificate
+  tls: {ca: ..., cert: ..., key: ...} in the settings uses certificates of your own
+  tls: {mode: off}                    in the settings secures nothing, for a network that you trust`, s.Node, filepath.Join(s.Data, pkiDir))
+}

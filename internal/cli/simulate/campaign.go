@@ -1,0 +1,224 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/sim"
+)
+
+// maxCampaign is the most scenarios of one campaign.
+const maxCampaign = 10_000_000
+
+// campaign is "quorate sim --campaign": random scenarios, several at once.
+type campaign struct {
+	*simulator
+	mu     sync.Mutex
+	next   uint64 // seed to play
+	played int
+	counts map[sim.Trait]campaignCount // of properties too, in the group "property"
+	broken []campaignFault
+	node   float64 // node-seconds
+	// digest is a sum over all that was played, so that it does not depend on the order.
+	digest uint64
+	// Of all scenarios in which a hard ceiling is exact the worst excess, in tokens;
+	// of those in which clocks or the way of an answer leave it room, and of those
+	// held to soft_bound, the largest part of that room.
+	hardest, loosest, nearest campaignWorst
+	began                     time.Time
+	stopped                   bool // before all was played, by somebody
+}
+
+// campaignCount is how many scenarios had something, and how many of these failed.
+type campaignCount struct {
+	Scenarios int `json:"scenarios"`
+	Failed    int `json:"failed"`
+}
+
+// campaignWorst is the seed in which something was largest, of how many. Of equal
+// ones it is the lowest.
+type campaignWorst struct {
+	Scenarios int     `json:"scenarios"`
+	Value     float64 `json:"value"`
+	Seed      uint64  `json:"seed"`
+}
+
+func (w *campaignWorst) see(value float64, seed uint64) {
+	if w.Scenarios == 0 || value > w.Value || value == w.Value && seed < w.Seed {
+		w.Value, w.Seed = value, seed
+	}
+	w.Scenarios++
+}
+
+// campaignFault is a seed with what did not hold in it. Fields are added, never renamed.
+type campaignFault struct {
+	Seed   uint64       `json:"seed"`
+	Broken []sim.Breach `json:"broken"`
+	Replay string       `json:"replay"`
+}
+
+// inProperties is the group in which a campaign counts properties.
+const inProperties = "property"
+
+func (s *simulator) runCampaign(ctx context.Context, args []string) error {
+	switch {
+	case len(args) > 0:
+		return exit.Usagef("--campaign makes its own scenarios; leave %s out", args[0])
+	case s.campaign < 1 || s.campaign > maxCampaign:
+		return exit.Usagef("--campaign: %d; must be 1 to %d", s.campaign, maxCampaign)
+	case s.minutes < 0:
+		return exit.Usagef("--minutes: %v; must be above 0, or left out", s.minutes)
+	}
+	c := &campaign{simulator: s, next: s.seed, counts: map[sim.Trait]campaignCount{}, began: time.Now()}
+	limited := ctx
+	if s.minutes > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, time.Duration(s.minutes*float64(time.Minute)))
+		defer cancel()
+	}
+	c.play(limited)
+	c.stopped = ctx.Err() != nil && c.played < s.campaign
+	slices.SortFunc(c.broken, func(a, b campaignFault) int { return cmp.Compare(a.Seed, b.Seed) })
+	return c.report()
+}
+
+// play plays scenarios on all processors until there are enough, or time is up.
+// What is under way then is played to its end, so that the seeds are without a gap.
+func (c *campaign) play(ctx context.Context) {
+	var wg sync.WaitGroup
+	stop := c.showing()
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				seed, ok := c.take()
+				if !ok {
+					return
+				}
+				s := sim.Campaign(seed)
+				c.add(&s, sim.Judge(s))
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+}
+
+func (c *campaign) take() (seed uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seed = c.next
+	c.next++
+	return seed, seed-c.seed < uint64(c.campaign)
+}
+
+func (c *campaign) add(s *sim.Scenario, v sim.Verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.played++
+	c.node += v.NodeSeconds
+	c.digest += digest(s.Seed, &v)
+	failed := len(v.Broken) > 0
+	for _, t := range sim.Traits(s) {
+		c.count(t, failed)
+	}
+	for _, p := range v.Asked {
+		c.count(sim.Trait{Group: inProperties, Name: string(p)}, slices.ContainsFunc(v.Broken, func(b sim.Breach) bool { return b.Property == p }))
+		switch {
+		case p == sim.SoftBound:
+			c.nearest.see(v.Judged/v.Most, s.Seed)
+		case p == sim.HardExact && v.Most > sim.Exact:
+			c.loosest.see(v.Judged/v.Most, s.Seed)
+		case p == sim.HardExact:
+			c.hardest.see(v.Judged, s.Seed)
+		}
+	}
+	if failed {
+		c.broken = append(c.broken, campaignFault{s.Seed, v.Broken, fmt.Sprintf("quorate sim --campaign 1 --seed %d", s.Seed)})
+	}
+}
+
+func (c *campaign) count(t sim.Trait, failed bool) {
+	n := c.counts[t]
+	n.Scenarios++
+	if failed {
+		n.Failed++
+	}
+	c.counts[t] = n
+}
+
+// digest is of what a scenario came to: of the same program and seed always the
+// same, and of another algorithm hardly ever.
+func digest(seed uint64, v *sim.Verdict) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, seed, v.Attempted, v.Admitted, v.Ideal, v.Over, v.Under, v.Asked, v.Reports, v.Steps, len(v.Broken))
+	return h.Sum64()
+}
+
+// showing tells people on a terminal how far the campaign is, every second, and
+// others every half a minute.
+func (c *campaign) showing() (stop func()) {
+	w := c.cmd.ErrOrStderr()
+	if render.OnTerminal(w) {
+		return c.saying(w, time.Second, "\r\x1b[K%s", "\r\x1b[K", c.bar)
+	}
+	return c.saying(w, 30*time.Second, "%s\n", "", c.progress)
+}
+
+func (c *campaign) saying(w io.Writer, every time.Duration, form, last string, said func() string) (stop func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				fmt.Fprint(w, last)
+				return
+			case <-tick.C:
+				fmt.Fprintf(w, form, said())
+			}
+		}
+	})
+	return func() { close(quit); wg.Wait() }
+}
+
+// bar is progress for a terminal.
+func (c *campaign) bar() string {
+	text := c.progress()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return render.BarText(int64(c.played), int64(c.campaign)) + text
+}
+
+// progress is how far it is, and how long the rest may take.
+func (c *campaign) progress() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := fmt.Sprintf("%d of %d scenarios, %d failed", c.played, c.campaign, len(c.broken))
+	if c.played > 0 {
+		left := time.Since(c.began) / time.Duration(c.played) * time.Duration(c.campaign-c.played)
+		s += fmt.Sprintf(", %v left", left.Round(time.Second))
+	}
+	return s
+}
+
+// failed is the exit code.
+func (c *campaign) failed() error {
+	switch {
+	case len(c.broken) > 0:
+		return exit.Errorf(exit.No, "%d of %d scenarios failed; the first is %s", len(c.broken), c.played, c.broken[0].Replay)
+	case c.stopped:
+		return fmt.Errorf("interrupted after %d of %d scenarios", c.played, c.campaign)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package simulate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/build"
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/sim"
+	"github.com/quorate/quorate/internal/sim/scenario"
+)
+
+// CampaignLine is what "quorate sim --campaign --json" prints. Fields are added,
+// never renamed.
+type CampaignLine struct {
+	Scenarios   int                                 `json:"scenarios"`
+	From        uint64                              `json:"from"`
+	Checked     map[sim.Property]int                `json:"checked"`
+	Failed      int                                 `json:"failed"`
+	Faults      []campaignFault                     `json:"faults"`
+	NodeSeconds float64                             `json:"node_seconds"`
+	Seconds     float64                             `json:"seconds"`
+	Version     string                              `json:"version"`
+	Draws       int                                 `json:"draws"`
+	Fingerprint string                              `json:"fingerprint"`
+	Interrupted bool                                `json:"interrupted"`
+	HardExcess  campaignWorst                       `json:"hard_excess"`
+	HardOfRoom  campaignWorst                       `json:"hard_of_room"`
+	SoftOfBound campaignWorst                       `json:"soft_of_bound"`
+	Counts      map[string]map[string]campaignCount `json:"counts"`
+}
+
+// report prints what came of the campaign. Of one scenario also the file.
+func (c *campaign) report() error {
+	out := c.cmd.OutOrStdout()
+	if c.json {
+		b, err := json.Marshal(c.line())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s\n", b)
+		return c.failed()
+	}
+	fmt.Fprintln(out, c.headline())
+	if c.campaign == 1 {
+		fmt.Fprintf(out, "\n%s", scenario.Format(sim.Campaign(c.seed)))
+	}
+	if err := c.writeCounts(out); err != nil {
+		return err
+	}
+	c.writeNearest(out)
+	for _, f := range c.broken {
+		for _, b := range f.Broken {
+			fmt.Fprintf(out, "\nseed %d: %s: %s\n  %s\n", f.Seed, b.Property, b.What, f.Replay)
+		}
+	}
+	return c.failed()
+}
+
+func (c *campaign) line() CampaignLine {
+	l := CampaignLine{
+		Scenarios: c.played, From: c.seed, Checked: map[sim.Property]int{}, Failed: len(c.broken), Faults: append([]campaignFault{}, c.broken...),
+		NodeSeconds: c.node, Seconds: time.Since(c.began).Seconds(), Version: build.Version, Draws: sim.Draws, Fingerprint: c.fingerprint(),
+		Interrupted: c.stopped, HardExcess: c.hardest, HardOfRoom: c.loosest, SoftOfBound: c.nearest, Counts: map[string]map[string]campaignCount{},
+	}
+	for t, n := range c.counts {
+		if t.Group == inProperties {
+			l.Checked[sim.Property(t.Name)] = n.Scenarios
+		}
+		if l.Counts[t.Group] == nil {
+			l.Counts[t.Group] = map[string]campaignCount{}
+		}
+		l.Counts[t.Group][t.Name] = n
+	}
+	return l
+}
+
+func (c *campaign) fingerprint() string { return fmt.Sprintf("%016x", c.digest) }
+
+// headline can be quoted: what was played, by what, and what came of it.
+func (c *campaign) headline() string {
+	outcome := "all clean"
+	if n := len(c.broken); n > 0 {
+		outcome = strconv.Itoa(n) + " failed"
+	}
+	of, noun := "", "random scenarios"
+	if c.campaign == 1 {
+		noun = "random scenario"
+	}
+	if c.stopped {
+		of = fmt.Sprintf(" of %d (interrupted)", c.campaign)
+	}
+	return fmt.Sprintf("%d%s %s from seed %d: %s. %.0f node-seconds in %.0f s.\nversion %s, draws %d, fingerprint %s: the same program gives the same for the same seeds",
+		c.played, of, noun, c.seed, outcome, c.node, time.Since(c.began).Seconds(), build.Version, sim.Draws, c.fingerprint())
+}
+
+// writeCounts prints how many scenarios there were of everything.
+func (c *campaign) writeCounts(out io.Writer) error {
+	for _, group := range append([]string{inProperties}, sim.TraitGroups()...) {
+		t := render.NewTable(strings.ToUpper(group), "SCENARIOS", "FAILED")
+		for _, name := range c.names(group) {
+			n := c.counts[sim.Trait{Group: group, Name: name}]
+			t.Row(name, strconv.Itoa(n.Scenarios), strconv.Itoa(n.Failed))
+		}
+		if len(t.Rows) == 1 {
+			continue
+		}
+		fmt.Fprintln(out)
+		if err := t.Write(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are those of a group: properties as they are listed, all of them; numbers
+// by size; others by how many there are.
+func (c *campaign) names(group string) (names []string) {
+	if group == inProperties {
+		for _, p := range sim.Properties() {
+			names = append(names, string(p))
+		}
+		return names
+	}
+	for t := range c.counts {
+		if t.Group == group {
+			names = append(names, t.Name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, errX := strconv.Atoi(a)
+		y, errY := strconv.Atoi(b)
+		if errX == nil && errY == nil {
+			return cmp.Compare(x, y)
+		}
+		n, m := c.counts[sim.Trait{Group: group, Name: a}], c.counts[sim.Trait{Group: group, Name: b}]
+		return cmp.Or(cmp.Compare(m.Scenarios, n.Scenarios), cmp.Compare(a, b))
+	})
+	return names
+}
+
+// writeNearest says how near to what is promised it came.
+func (c *campaign) writeNearest(out io.Writer) {
+	for i, w := range []struct {
+		of   *campaignWorst
+		form string
+	}{
+		{&c.hardest, "hard: at most %.3f tokens beyond the ceiling (seed %d), %d scenarios\n"},
+		{&c.loosest, "hard, clocks differ or the leader decides: at most %.2f of the room that this leaves (seed %d), %d scenarios\n"},
+		{&c.nearest, "soft: at most %.2f of the stated bound (seed %d), %d scenarios\n"},
+	} {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		if w.of.Scenarios > 0 {
+			fmt.Fprintf(out, w.form, w.of.Value, w.of.Seed, w.of.Scenarios)
+		}
+	}
+}

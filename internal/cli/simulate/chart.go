@@ -1,0 +1,243 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/sim"
+	"github.com/quorate/quorate/internal/sim/scenario"
+)
+
+// A chart draws a run over time: what was attempted, what the ideal admitted,
+// what was admitted, and where faults were.
+type chart struct {
+	render.Palette
+	blocks []rune // from the lowest to a full cell
+	up     rune   // more was admitted than by the ideal
+	down   rune
+	even   rune
+	frame  rune
+}
+
+// Sizes of a chart, in cells.
+const (
+	chartWidth = 60
+	chartLabel = 9
+)
+
+// newChart draws with blocks, or with ASCII where the locale has no others.
+func newChart(p render.Palette) chart {
+	if unicodeLocale() {
+		return chart{p, []rune("▁▂▃▄▅▆▇█"), '▲', '▼', '·', '│'}
+	}
+	return chart{p, []rune(".:#"), '^', 'v', '-', '|'}
+}
+
+// unicodeLocale says whether the first locale that is set is one of UTF-8; where
+// none is set, terminals are.
+func unicodeLocale() bool {
+	if os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(os.Getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return true
+}
+
+// column is a stretch of a chart, in tokens per second.
+type column struct{ attempted, ideal, admitted float64 }
+
+func (c chart) draw(sc *scenario.Scenario, o *scenario.Outcome) string {
+	cols, each := columns(o.Series, o.Each)
+	if len(cols) == 0 {
+		return "no traffic, no chart\n"
+	}
+	wide := max(1, chartWidth/len(cols))
+	var attempted, ideal, admitted []float64
+	for _, p := range cols {
+		attempted, ideal, admitted = append(attempted, p.attempted), append(ideal, p.ideal), append(admitted, p.admitted)
+	}
+	most := max(highest(ideal), highest(admitted))
+	var b strings.Builder
+	c.panel(&b, "attempted", attempted, highest(attempted), 2, wide, "")
+	c.panel(&b, "ideal", ideal, most, 3, wide, "")
+	c.panel(&b, "admitted", admitted, most, 3, wide, render.Green)
+	c.difference(&b, cols, most, wide)
+	c.axis(&b, len(cols)*wide, time.Duration(len(cols))*each)
+	c.marks(&b, sc, len(cols)*wide, time.Duration(len(cols))*each)
+	fmt.Fprintf(&b, "%*s  %c more, %c less than the ideal, by 1%% of the highest\n", chartLabel, "", c.up, c.down)
+	return b.String()
+}
+
+// columns makes at most chartWidth of a series.
+func columns(series []sim.Second, each time.Duration) ([]column, time.Duration) {
+	if each <= 0 {
+		each = time.Second
+	}
+	group := (len(series) + chartWidth - 1) / chartWidth
+	var cols []column
+	for i := 0; i < len(series); i += max(1, group) {
+		part := series[i:min(len(series), i+group)]
+		per := each.Seconds() * float64(len(part))
+		var c column
+		for _, s := range part {
+			c.attempted += float64(s.Attempted) / per
+			c.ideal += float64(s.Ideal) / per
+			c.admitted += float64(s.Admitted) / per
+		}
+		cols = append(cols, c)
+	}
+	return cols, each * time.Duration(max(1, group))
+}
+
+func highest(values []float64) (most float64) {
+	for _, v := range values {
+		most = math.Max(most, v)
+	}
+	return most
+}
+
+// panel draws bars some cells high, with the highest value at the top.
+func (c chart) panel(b *strings.Builder, name string, values []float64, most float64, high, wide int, colour string) {
+	for row := high - 1; row >= 0; row-- {
+		label, scale := "", ""
+		if row == high-1 {
+			scale = simRate(most)
+		}
+		if row == 0 {
+			label, scale = name, "0"
+		}
+		var line strings.Builder
+		for _, v := range values {
+			line.WriteString(strings.Repeat(string(c.cell(v, most, row, high)), wide))
+		}
+		text := fmt.Sprintf("%*s %c%s%c %s", chartLabel, label, c.frame, c.Paint(colour, line.String()), c.frame, scale)
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+}
+
+// cell is one cell of a bar. What is more than nothing is seen.
+func (c chart) cell(v, most float64, row, high int) rune {
+	if v <= 0 || most <= 0 {
+		return ' '
+	}
+	steps := len(c.blocks)
+	full := max(1, int(math.Round(v/most*float64(high*steps))))
+	switch n := full - row*steps; {
+	case n <= 0:
+		return ' '
+	case n >= steps:
+		return c.blocks[steps-1]
+	default:
+		return c.blocks[n-1]
+	}
+}
+
+// differs is from what difference on, as a part of the highest bar, a column
+// counts as one.
+const differs = .01
+
+// difference marks where more or less was admitted than by the ideal.
+func (c chart) difference(b *strings.Builder, cols []column, most float64, wide int) {
+	var line strings.Builder
+	for _, p := range cols {
+		mark, colour := c.even, ""
+		switch d := p.admitted - p.ideal; {
+		case d > differs*most:
+			mark, colour = c.up, render.Red
+		case d < -differs*most:
+			mark, colour = c.down, render.Yellow
+		}
+		line.WriteString(c.Paint(colour, strings.Repeat(string(mark), wide)))
+	}
+	fmt.Fprintf(b, "%*s %c%s%c\n", chartLabel, "net", c.frame, line.String(), c.frame)
+}
+
+// axis writes five moments under the chart.
+func (c chart) axis(b *strings.Builder, width int, total time.Duration) {
+	line := []rune(strings.Repeat(" ", width+8))
+	for i := range 5 {
+		at := width * i / 4
+		copy(line[at:], []rune(axisTime(total*time.Duration(i)/4)))
+	}
+	fmt.Fprintf(b, "%*s  %s\n", chartLabel, "", strings.TrimRight(string(line), " "))
+}
+
+func axisTime(d time.Duration) string {
+	if d > 10*time.Second {
+		d = d.Round(time.Second)
+	}
+	return simPause(d.Round(10 * time.Millisecond))
+}
+
+// marks writes a letter where a fault begins, and below what it is.
+func (c chart) marks(b *strings.Builder, sc *scenario.Scenario, width int, total time.Duration) {
+	if len(sc.Faults) == 0 {
+		return
+	}
+	const most = 20 // are explained
+	line := []rune(strings.Repeat(" ", width))
+	var legend []string
+	for i, f := range sc.Faults[:min(len(sc.Faults), most)] {
+		letter := rune('A' + i)
+		at := min(width-1, int(float64(width)*float64(f.At)/float64(total)))
+		for at < width-1 && line[at] != ' ' {
+			at++
+		}
+		line[at] = letter
+		legend = append(legend, fmt.Sprintf("%*s  %c %s", chartLabel, "", letter, faultText(f)))
+	}
+	if more := len(sc.Faults) - most; more > 0 {
+		legend = append(legend, fmt.Sprintf("%*s  and %d more", chartLabel, "", more))
+	}
+	fmt.Fprintf(b, "%*s  %s\n%s\n", chartLabel, "faults", strings.TrimRight(string(line), " "), strings.Join(legend, "\n"))
+}
+
+// faultText says what happens, when and to whom.
+func faultText(f sim.Fault) string {
+	text := fmt.Sprintf("%v %s", f.At, f.Kind)
+	switch {
+	case f.Leader:
+		text += " the leader"
+	case f.Kind == sim.Partition:
+		text += " " + strings.ReplaceAll(fmt.Sprint(f.Groups), " ", ",")
+	case f.Kind == sim.Heal:
+		text += " all"
+	default:
+		text += " " + nodesText(f.Nodes)
+	}
+	if f.Delay > 0 {
+		text += fmt.Sprintf(" by %v", f.Delay)
+	}
+	if f.For > 0 {
+		text += fmt.Sprintf(" for %v", f.For)
+	}
+	return text
+}
+
+func nodesText(nodes []int) string {
+	list := strings.ReplaceAll(strings.Trim(fmt.Sprint(nodes), "[]"), " ", ", ")
+	if len(nodes) == 1 {
+		return "node " + list
+	}
+	return "nodes " + list
+}
+
+// simRate is a rate in a few characters.
+func simRate(v float64) string {
+	switch {
+	case v >= 1e6:
+		return strconv.FormatFloat(v/1e6, 'f', 1, 64) + "M/s"
+	case v >= 1e4:
+		return strconv.FormatFloat(v/1e3, 'f', 1, 64) + "k/s"
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64) + "/s"
+}

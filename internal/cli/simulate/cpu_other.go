@@ -1,0 +1,11 @@
+//go:build !unix
+
+package simulate
+
+import "time"
+
+var started = time.Now()
+
+// cpuSeconds is the time that has passed: a run is one goroutine that never
+// waits.
+func cpuSeconds() float64 { return time.Since(started).Seconds() }

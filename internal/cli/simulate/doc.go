@@ -1,0 +1,2 @@
+// Package simulate has the command sim: it plays scenarios and campaigns in virtual time.
+package simulate

@@ -1,0 +1,46 @@
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/cli/render"
+)
+
+// progress tells people on a terminal how far a run is that takes longer than a
+// second. Watch is for the simulator, and nil if nobody looks; stop ends it, and
+// leaves no trace on the screen.
+func (s *simulator) progress(what string, total time.Duration) (watch func(time.Duration), stop func()) {
+	if w := s.cmd.ErrOrStderr(); render.OnTerminal(w) {
+		return showProgress(w, what, total)
+	}
+	return nil, func() {}
+}
+
+func showProgress(w io.Writer, what string, total time.Duration) (watch func(time.Duration), stop func()) {
+	var at atomic.Int64
+	var wg sync.WaitGroup
+	quit := make(chan struct{})
+	wg.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		shown := false
+		for {
+			select {
+			case <-quit:
+				if shown {
+					fmt.Fprint(w, "\r\x1b[K")
+				}
+				return
+			case <-tick.C:
+				shown = true
+				done := time.Duration(at.Load())
+				fmt.Fprintf(w, "\r\x1b[K%s%s: %.1f s of %.0f s", render.BarText(int64(done), int64(total)), what, done.Seconds(), total.Seconds())
+			}
+		}
+	})
+	return func(t time.Duration) { at.Store(int64(t)) }, func() { close(quit); wg.Wait() }
+}

@@ -1,0 +1,219 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/sim"
+	"github.com/quorate/quorate/internal/sim/scenario"
+)
+
+// simResult is what came of one scenario with one algorithm.
+type simResult struct {
+	scenario  *scenario.Scenario
+	algorithm sim.Algorithm
+	command   string // that plays it again, without the seed
+	replay    string // of the worst seed
+	runs      []scenario.Outcome
+
+	worst  scenario.Summary
+	broken []scenario.Breach
+}
+
+// finish judges the runs. What a file expects, it expects of Quorate.
+func (r *simResult) finish() {
+	r.worst = scenario.Worst(r.runs)
+	if r.algorithm == sim.Quorate {
+		r.broken = r.scenario.Check(r.runs)
+	}
+	r.replay = r.again(r.worst.Seed)
+}
+
+// simLine is a line of "quorate sim --json". Fields are added, never renamed.
+type simLine struct {
+	Scenario  string  `json:"scenario"`
+	File      string  `json:"file"`
+	Algorithm string  `json:"algorithm"`
+	Limit     string  `json:"limit"`
+	Nodes     int     `json:"nodes"`
+	Keys      int     `json:"keys"`
+	Seconds   float64 `json:"duration_seconds"`
+	SyncMS    float64 `json:"sync_ms"`
+	scenario.Summary
+	Expected bool              `json:"as_expected"`
+	Broken   []scenario.Breach `json:"broken"`
+	Replay   string            `json:"replay"`
+}
+
+func (s *simulator) writeLines(rs []*simResult) error {
+	for _, r := range rs {
+		sc := r.scenario
+		b, err := json.Marshal(simLine{
+			Scenario: sc.Name, File: sc.Source, Algorithm: string(r.algorithm), Limit: simLimit(&sc.Limit), Nodes: sc.Nodes, Keys: sc.Keys.Count,
+			Seconds: sc.Duration.Seconds(), SyncMS: render.Millis(sc.Sync.Microseconds()), Summary: r.worst,
+			Expected: len(r.broken) == 0, Broken: append([]scenario.Breach{}, r.broken...), Replay: r.replay,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(s.cmd.OutOrStdout(), "%s\n", b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// simLimit is a limit in a few words.
+func simLimit(l *quota.Limit) string {
+	var parts []string
+	for _, t := range l.Tiers() {
+		switch {
+		case t.Kind == quota.Concurrency:
+			parts = append(parts, fmt.Sprintf("%d in flight", t.Burst))
+		case t.Kind.Windowed():
+			parts = append(parts, fmt.Sprintf("%d per %s (%v)", t.Burst, simPause(t.Rate.Per), t.Kind))
+		default:
+			parts = append(parts, fmt.Sprintf("%v burst %d", t.Rate, t.Burst))
+		}
+	}
+	return strings.Join(parts, " and ") + ", " + l.Ceiling.String()
+}
+
+func simPause(d time.Duration) string { return render.Pause(durationpb.New(d)) }
+
+// writeText prints a scenario: what came of it and what was played, a table with
+// a column for each algorithm, a chart of the first, and what was not expected.
+func (s *simulator) writeText(sc *scenario.Scenario, rs []*simResult) error {
+	var b strings.Builder
+	p := render.Colours(s.cmd)
+	b.WriteString(s.lead(sc, rs) + "\n")
+	if err := simTable(&b, sc, rs); err != nil {
+		return err
+	}
+	if !s.noChart && s.chart {
+		b.WriteString("\n" + newChart(p).draw(sc, rs[0].runWorst()))
+	}
+	b.WriteString("\n")
+	for _, r := range rs {
+		r.writeVerdict(&b, p)
+	}
+	_, err := io.WriteString(s.cmd.OutOrStdout(), b.String())
+	return err
+}
+
+// runWorst is the run whose counts are those of the summary.
+func (r *simResult) runWorst() *scenario.Outcome {
+	for i := range r.runs {
+		if r.runs[i].Seed == r.worst.Seed {
+			return &r.runs[i]
+		}
+	}
+	return &r.runs[0]
+}
+
+func networkWords(n scenario.Network) string {
+	out := ""
+	if n.Jitter > 0 {
+		out = fmt.Sprintf(" + %v", n.Jitter)
+	}
+	for _, part := range []struct {
+		name string
+		of   float64
+	}{{"loss", n.Loss}, {"duplicates", n.Duplicate}, {"reordered", n.Reorder}} {
+		if part.of > 0 {
+			out += fmt.Sprintf(", %s %g %%", part.name, 100*part.of)
+		}
+	}
+	return out
+}
+
+func seedWords(r *simResult) string {
+	if len(r.runs) == 1 {
+		return fmt.Sprintf("seed %d", r.worst.Seed)
+	}
+	return fmt.Sprintf("the worst of %d seeds, %d to %d", len(r.runs), r.runs[0].Seed, r.runs[len(r.runs)-1].Seed)
+}
+
+// simTable prints the measures, one in a row, with a column for each algorithm.
+func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error {
+	header := []string{""}
+	for _, r := range rs {
+		header = append(header, strings.ToUpper(string(r.algorithm)))
+	}
+	tbl := render.NewTable(append(header, "")...)
+	row := func(name, note string, cell func(o *scenario.Summary) string) {
+		cells := []string{name}
+		for _, r := range rs {
+			cells = append(cells, cell(&r.worst))
+		}
+		tbl.Row(append(cells, note)...)
+	}
+	gap := func() { tbl.Row(make([]string, len(rs)+2)...) }
+	row("attempted", "tokens that were asked for", func(o *scenario.Summary) string { return render.Num(o.Attempted) })
+	row("admitted", "tokens that passed", func(o *scenario.Summary) string { return render.Num(o.Admitted) })
+	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) string { return render.Num(o.Ideal) })
+	gap()
+	row("net", "admitted less what the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%+.2f%%", o.NetPct) })
+	row("over", "admitted, the ideal refused", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.OverPct) })
+	row("under", "refused, the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.UnderPct) })
+	row("worst excess", "tokens over burst + rate x time", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstExcess.Tokens) })
+	row("in bursts", "the same, in bursts of the limit", func(o *scenario.Summary) string { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
+	if windowed(&sc.Limit) {
+		row("worst window", "tokens over the count of a window", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstWindow) })
+	}
+	row("wrong refusals", "the cluster's level still covered them", func(o *scenario.Summary) string { return render.Num(o.WrongRefused) })
+	row("violations", "of what must hold at every step", func(o *scenario.Summary) string { return render.Num(len(o.Violations)) })
+	gap()
+	row("reports/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
+	row("reports/s/node", "of one node", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
+	row("bytes/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.BytesPerSecond) })
+	if slices.ContainsFunc(rs, func(r *simResult) bool { return r.worst.LearningMS > 0 }) {
+		row("learning ms", "from a leader's death until the next has learned", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.LearningMS) })
+	}
+	row("node-s per CPU-s", "simulated", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.NodeSeconds/max(o.CPUSeconds, 1e-3)) })
+	return tbl.Write(b)
+}
+
+func windowed(l *quota.Limit) bool {
+	for _, t := range l.Tiers() {
+		if t.Kind.Windowed() {
+			return true
+		}
+	}
+	return false
+}
+
+// summary prints a line for each scenario and algorithm, and how many came out as expected.
+func (s *simulator) summary() error {
+	out := s.cmd.OutOrStdout()
+	fmt.Fprintln(out)
+	tbl := render.NewTable("SCENARIO", "ALGORITHM", "SEEDS", "NET", "OVER", "UNDER", "EXCESS", "BURSTS", "WRONG", "EXPECTED")
+	for _, r := range s.results {
+		o := &r.worst
+		tbl.Row(r.scenario.Name, string(r.algorithm), render.Num(len(r.runs)), fmt.Sprintf("%+.2f%%", o.NetPct), fmt.Sprintf("%.2f%%", o.OverPct), fmt.Sprintf("%.2f%%", o.UnderPct),
+			fmt.Sprintf("%.1f", o.WorstExcess.Tokens), fmt.Sprintf("%.3f", o.WorstExcess.Bursts), render.Num(o.WrongRefused), r.kept())
+	}
+	if err := tbl.Write(out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, s.tally())
+	return err
+}
+
+func (r *simResult) kept() string {
+	switch {
+	case r.algorithm != sim.Quorate || len(r.scenario.Expect) == 0 && len(r.broken) == 0:
+		return "-"
+	case len(r.broken) > 0:
+		return "NO"
+	}
+	return "yes"
+}

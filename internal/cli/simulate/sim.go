@@ -1,0 +1,200 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/sim"
+	"github.com/quorate/quorate/internal/sim/scenario"
+)
+
+// simulator is "quorate sim": its flags, and what it has found.
+type simulator struct {
+	seed       uint64
+	seeds      int
+	algorithms []string
+	nodes      int
+	sync       time.Duration
+	only       string
+	example    string
+	json       bool
+	markdown   bool
+	chart      bool
+	noChart    bool
+	campaign   int
+	minutes    float64
+
+	cmd     *cobra.Command
+	results []*simResult
+}
+
+// NewCommand returns "quorate sim".
+func NewCommand() *cobra.Command {
+	var s simulator
+	cmd := &cobra.Command{
+		Use:   "sim FILE...",
+		Short: "Play scenarios in a simulator and compare them with an ideal limiter",
+		Long: `Play scenario files ("-": standard input; "example:NAME": a built-in one) in
+virtual time: the real code of leaders and members, with a network that delays,
+loses and parts, nodes that die, pause and come back, and clocks that differ. What
+is admitted is compared with one ideal limiter that sees the same requests. No
+cluster is needed. docs/simulator.md explains the files and the output.
+
+Everything follows from the seed, which is printed with the command that plays it
+again. Of several seeds the worst counts. A file may say what it expects: then it
+is a test.
+
+With --campaign, N random scenarios with faults are played, on all processors, and
+each is held to what must hold in it: hard limits are never exceeded, soft ones by
+no more than is stated, every leader's books add up after every step, what was
+counted is counted once. Every seed that fails is printed with its command; of
+one scenario, also the file.
+
+Exit code 0 says that what was expected came true, 1 that it did not, 2 that a
+file is not valid.
+
+Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
+		Example: `  quorate sim example:headline
+  quorate sim example:moving --algorithm all --no-chart
+  quorate sim examples/sim/hard.yaml --seeds 20 --json
+  quorate sim --table examples/sim/reach/*.yaml
+  quorate sim --example steady > mine.yaml
+  quorate sim --campaign 1000 --minutes 5`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.cmd = cmd
+			return s.run(cmd.Context(), args)
+		},
+	}
+	s.addFlags(cmd)
+	return cmd
+}
+
+func (s *simulator) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Uint64Var(&s.seed, "seed", 0, "play this seed, and no other unless --seeds says so (default: the file's)")
+	f.IntVar(&s.seeds, "seeds", 0, fmt.Sprintf("play this many seeds, 1 to %d, from the first one on (default: the file's)", scenario.MaxSeeds))
+	f.StringSliceVar(&s.algorithms, "algorithm", nil, "who decides, or all: "+strings.Join(algorithmNames(), ", ")+" (default: the file's)")
+	f.IntVar(&s.nodes, "nodes", 0, fmt.Sprintf("play on this many nodes, 1 to %d (default: the file's)", scenario.MaxNodes))
+	f.DurationVar(&s.sync, "sync", 0, fmt.Sprintf("play with this sync interval, %v to %v (default: the file's)", scenario.MinSync, scenario.MaxSync))
+	f.StringVar(&s.only, "only", "", "play only the scenario of this name; of a sweep all, or one, such as above-n50")
+	f.StringVar(&s.example, "example", "", "print the built-in example of this name, to start from, and play nothing")
+	f.IntVar(&s.campaign, "campaign", 0, "play this many random scenarios with faults instead of files, from --seed on")
+	f.Float64Var(&s.minutes, "minutes", 0, "of a campaign: end it after this long, however many were played (default: no end)")
+	f.BoolVar(&s.json, "json", false, "print one line of JSON per scenario and algorithm")
+	f.BoolVar(&s.markdown, "table", false, "print one Markdown table of all scenarios, and what targets are missed; plays on all processors")
+	f.BoolVar(&s.chart, "chart", true, "draw what was attempted and admitted over time")
+	f.BoolVar(&s.noChart, "no-chart", false, "print only the numbers")
+}
+
+func algorithmNames() (names []string) {
+	for _, a := range sim.Algorithms() {
+		names = append(names, string(a))
+	}
+	return names
+}
+
+func (s *simulator) run(ctx context.Context, args []string) error {
+	if s.noChart && s.cmd.Flags().Changed("chart") {
+		return exit.Usagef("--chart and --no-chart cannot stand together; choose one")
+	}
+	if s.markdown && (s.json || s.cmd.Flags().Changed("algorithm")) {
+		return exit.Usagef("--table cannot stand beside --json or --algorithm; choose one")
+	}
+	if s.cmd.Flags().Changed("campaign") {
+		return s.runCampaign(ctx, args)
+	}
+	if s.example != "" {
+		return s.printExample(args)
+	}
+	all, err := s.read(args)
+	if err != nil {
+		return err
+	}
+	if s.markdown {
+		return s.table(ctx, all)
+	}
+	for i, sc := range all {
+		if err := s.play(ctx, sc, i == 0); err != nil {
+			return err
+		}
+	}
+	if !s.json && len(s.results) > 1 {
+		if err := s.summary(); err != nil {
+			return err
+		}
+	}
+	return s.verdict()
+}
+
+// play runs one scenario with all its algorithms, and prints what came of it.
+func (s *simulator) play(ctx context.Context, sc *scenario.Scenario, first bool) error {
+	var rs []*simResult
+	for _, a := range sc.Algorithms {
+		r := &simResult{scenario: sc, algorithm: a, command: s.replay(sc, a)}
+		for i, seed := range sc.Seeds {
+			what := fmt.Sprintf("%s, %s, seed %d (%d of %d)", sc.Name, a, seed, i+1, len(sc.Seeds))
+			o, err := s.once(ctx, sc, a, seed, what)
+			if err != nil {
+				return err
+			}
+			r.runs = append(r.runs, o)
+		}
+		r.finish()
+		rs = append(rs, r)
+	}
+	s.results = append(s.results, rs...)
+	if s.json {
+		return s.writeLines(rs)
+	}
+	if !first {
+		fmt.Fprintln(s.cmd.OutOrStdout())
+	}
+	return s.writeText(sc, rs)
+}
+
+// once plays one seed. Interrupted, it leaves the run behind: the program ends.
+func (s *simulator) once(ctx context.Context, sc *scenario.Scenario, a sim.Algorithm, seed uint64, what string) (scenario.Outcome, error) {
+	if ctx.Err() != nil {
+		return scenario.Outcome{}, errInterrupted
+	}
+	watch, stop := s.progress(what, sc.Duration)
+	done := make(chan scenario.Outcome, 1)
+	go func() {
+		before := cpuSeconds()
+		o := sc.Run(a, seed, watch)
+		o.CPUSeconds = cpuSeconds() - before
+		done <- o
+	}()
+	select {
+	case o := <-done:
+		stop()
+		return o, nil
+	case <-ctx.Done():
+		stop()
+		return scenario.Outcome{}, errInterrupted
+	}
+}
+
+var errInterrupted = errors.New("interrupted; only scenarios that had ended are printed")
+
+// verdict is the exit code: a broken expectation is a no. The lines say it in
+// the form of an error, since output may be JSON.
+func (s *simulator) verdict() error {
+	var lines []string
+	for _, r := range s.results {
+		for _, b := range r.broken {
+			lines = append(lines, fmt.Sprintf("%s: %s: %v\n  replay: %s", r.scenario.Source, r.scenario.Name, b, r.again(b.Seed)))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return exit.Errorf(exit.No, "not as expected:\n%s", strings.Join(lines, "\n"))
+}
