@@ -122,7 +122,7 @@ func (c *collector) cut(ctx context.Context) error {
 		c.drop()
 		select {
 		case <-ctx.Done():
-			return &NoLeaderError{fmt.Sprintf("no moment was found at which all groups could be copied: %v", err)}
+			return &quota.NoLeaderError{Reason: fmt.Sprintf("no moment was found at which all groups could be copied: %v", err)}
 		case <-time.After(cutPause):
 		}
 	}

@@ -112,7 +112,7 @@ func backupOf(t testing.TB, n *Node) []byte {
 			return out.Bytes()
 		}
 		// On a busy machine there may be no moment at which all groups stop in time.
-		if none := (*NoLeaderError)(nil); !errors.As(err, &none) || time.Now().After(end) {
+		if none := (*quota.NoLeaderError)(nil); !errors.As(err, &none) || time.Now().After(end) {
 			t.Fatalf("backup on %s: %v", n.cfg.Self, err)
 		}
 	}

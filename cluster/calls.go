@@ -21,24 +21,6 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// NoLeaderError says that a call needs a leader that there is not now. Try
-// again: elections take less than two seconds.
-type NoLeaderError struct{ Reason string }
-
-func (e *NoLeaderError) Error() string { return "no leader: " + e.Reason }
-
-// NoLeader marks the error for package api.
-func (e *NoLeaderError) NoLeader() bool { return true }
-
-// UnknownError says that a call may have been carried out: its answer was lost, and a repetition
-// could do it twice.
-type UnknownError struct{ Reason string }
-
-func (e *UnknownError) Error() string { return "the outcome is not known: " + e.Reason }
-
-// MayBeDone marks the error for package api.
-func (e *UnknownError) MayBeDone() bool { return true }
-
 const callTimeout = 2 * time.Second
 
 // unknownCall is what every version answers to calls of later ones.

@@ -56,14 +56,14 @@ func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) 
 		}
 		doubt = doubt || errors.Is(err, errInDoubt)
 		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a repetition may be the next step
-			return nil, &UnknownError{fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
+			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the authority may have been rotated on; look how far it is before you go on: %v", err)}
 		}
 		select {
 		case <-ctx.Done():
 			if doubt {
-				return nil, &UnknownError{fmt.Sprintf("the change of the cluster may have been made: %v", err)}
+				return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change of the cluster may have been made: %v", err)}
 			}
-			return nil, &NoLeaderError{fmt.Sprintf("the change of the cluster was not made: %v", err)}
+			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the change of the cluster was not made: %v", err)}
 		case <-time.After(retryPause):
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // membershipWait bounds how long a change waits for the membership of a cluster that has just
@@ -31,13 +32,13 @@ func (n *Node) awaitMembership(ctx context.Context, what string) error {
 
 func (n *Node) noMembership(what string) error {
 	if n.routes.metaLeader() == "" {
-		return &NoLeaderError{what + ": the meta group has no leader"}
+		return &quota.NoLeaderError{Reason: what + ": the meta group has no leader"}
 	}
 	if away := n.routes.where(func(p *peer) bool { return !p.up }); len(away) > 0 {
 		slices.Sort(away)
 		return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("%s needs a membership, which the cluster makes once all its nodes are connected: %v not connected yet", what, away)}
 	}
-	return &NoLeaderError{what + ": the membership is not made yet"}
+	return &quota.NoLeaderError{Reason: what + ": the membership is not made yet"}
 }
 
 // raised returns the change that raises the cluster's feature level to the lowest of its living

@@ -229,7 +229,7 @@ func (c *trio) apply(limits ...quota.Limit) {
 	c.t.Helper()
 	c.eventually(patience, "limits are applied", func() error {
 		_, _, err := c.running()[0].SetLimits(c.t.Context(), limits)
-		if none := (*NoLeaderError)(nil); err != nil && !errors.As(err, &none) {
+		if none := (*quota.NoLeaderError)(nil); err != nil && !errors.As(err, &none) {
 			c.t.Fatalf("limits: %v", err)
 		}
 		return err

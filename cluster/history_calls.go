@@ -168,7 +168,7 @@ func (n *Node) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.Cal
 			return nil, ctx.Err()
 		}
 	}
-	return nil, &NoLeaderError{fmt.Sprintf("history: no replica of range %d answers: %v", r, why)}
+	return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("history: no replica of range %d answers: %v", r, why)}
 }
 
 var errNoReplica = errors.New("it has no replica")

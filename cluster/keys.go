@@ -72,7 +72,7 @@ func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quor
 			Reset_: reset, RequestId: id[:], Repeated: lost,
 			Keys: []*peerv1.CounterKey{{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key}},
 		})
-		if none := (*NoLeaderError)(nil); !errors.As(err, &none) {
+		if none := (*quota.NoLeaderError)(nil); !errors.As(err, &none) {
 			return rate, err
 		}
 		lost = lost || reset && errors.Is(err, errInDoubt)
@@ -88,7 +88,7 @@ func (n *Node) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*quor
 }
 
 func resetUnknown(k quota.Key) error {
-	return &UnknownError{fmt.Sprintf("%v may have been reset; look at it before you reset it again", k)}
+	return &quota.UnknownOutcomeError{Reason: fmt.Sprintf("%v may have been reset; look at it before you reset it again", k)}
 }
 
 // counter asks the leader of one counter's range. A NoLeaderError is errInDoubt too if the leader
@@ -99,11 +99,11 @@ func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (
 		r := shard.Of(k, n.cfg.Ranges)
 		to := n.routes.leader(r)
 		if to == "" || to == n.cfg.Self {
-			return nil, &NoLeaderError{fmt.Sprintf("range %d, where %v is counted, has none just now", r, k)}
+			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("range %d, where %v is counted, has none just now", r, k)}
 		}
 		c, err := n.call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Keys{Keys: ask}})
 		if err != nil {
-			silent := &NoLeaderError{fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
+			silent := &quota.NoLeaderError{Reason: fmt.Sprintf("%s, which leads range %d, does not answer: %v", to, r, err)}
 			if unsent(err) {
 				return nil, silent
 			}
@@ -115,7 +115,7 @@ func (n *Node) counter(ctx context.Context, k quota.Key, ask *peerv1.CallKeys) (
 		return nil, resetUnknown(k)
 	}
 	if len(res.GetKeys()) != 1 || len(res.Keys[0]) == 0 {
-		return nil, &NoLeaderError{fmt.Sprintf("the range of %v is changing its leader", k)}
+		return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the range of %v is changing its leader", k)}
 	}
 	out := &quoratev1.KeyRate{}
 	return out, proto.Unmarshal(res.Keys[0], out)

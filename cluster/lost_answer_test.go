@@ -67,7 +67,7 @@ func TestResetIsMadeOnce(t *testing.T) {
 		use(t, c.nodes["n3"], k, 12)
 		c.awaitRemaining(k, 8)
 	})
-	if unknown := (*UnknownError)(nil); err != nil && !errors.As(err, &unknown) {
+	if unknown := (*quota.UnknownOutcomeError)(nil); err != nil && !errors.As(err, &unknown) {
 		t.Errorf("the reset: %v", err)
 	}
 	for range 2 { // twice: what is right too early may become wrong
@@ -150,7 +150,7 @@ func TestRotationIsNotRepeated(t *testing.T) {
 		return nil
 	}
 	err = c.loseAnswer(other, lead, rotate, begun, func() {})
-	if unknown := (*UnknownError)(nil); !errors.As(err, &unknown) {
+	if unknown := (*quota.UnknownOutcomeError)(nil); !errors.As(err, &unknown) {
 		t.Errorf("the rotation: %v; want an UnknownError", err)
 	}
 }

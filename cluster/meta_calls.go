@@ -12,6 +12,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 const (
@@ -62,7 +63,7 @@ func (n *Node) propose(ctx context.Context, p proposal) (any, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &NoLeaderError{fmt.Sprintf("the meta group did not take the change: %v", err)}
+			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the meta group did not take the change: %v", err)}
 		case <-time.After(retryPause):
 		}
 	}

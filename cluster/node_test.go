@@ -346,7 +346,7 @@ func TestSetLimitsWithoutQuorum(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, _, err := n.SetLimits(ctx, []quota.Limit{limit("a", 1, quota.Soft)})
-	var none *NoLeaderError
+	var none *quota.NoLeaderError
 	if !errors.As(err, &none) || !none.NoLeader() {
 		t.Errorf("got %v; want a NoLeaderError", err)
 	}

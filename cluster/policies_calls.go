@@ -65,7 +65,7 @@ func (n *Node) leaderHas(ctx context.Context, revision uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &NoLeaderError{"the leader of the meta group is behind: " + ctx.Err().Error()}
+			return &quota.NoLeaderError{Reason: "the leader of the meta group is behind: " + ctx.Err().Error()}
 		case <-time.After(spreadPause):
 		}
 	}
@@ -137,7 +137,7 @@ func (n *Node) changePolicies(ctx context.Context, made func() bool, cmd *raftlo
 	}
 	applied := func() bool { return n.meta.policies.Load().revision >= res.revision }
 	if n.waitHere(ctx, applied); !applied() {
-		return res, &NoLeaderError{"this node has not heard of the newest policies yet"}
+		return res, &quota.NoLeaderError{Reason: "this node has not heard of the newest policies yet"}
 	}
 	return res, nil
 }

@@ -251,7 +251,7 @@ func TestMissingNeedsALeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	got, err := alone.resolve(ctx, []account.PolicyRef{ref("#1", "p0"), ref("#2", "p0")})
-	if no := (*NoLeaderError)(nil); !errors.As(err, &no) {
+	if no := (*quota.NoLeaderError)(nil); !errors.As(err, &no) {
 		t.Errorf("cut off: %v, %v; want a NoLeaderError", got, err)
 	}
 	if got, err := alone.Policies(ctx, configID("#2")); got != nil || err == nil {

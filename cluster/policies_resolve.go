@@ -6,6 +6,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // resolve returns the policies of refs, in their order, nil for those that are
@@ -63,9 +64,9 @@ func (n *Node) catchUp(ctx context.Context) error {
 	case <-q.done:
 		return q.err
 	case <-ctx.Done():
-		return &NoLeaderError{"the meta group did not say whether the policy is loaded: " + ctx.Err().Error()}
+		return &quota.NoLeaderError{Reason: "the meta group did not say whether the policy is loaded: " + ctx.Err().Error()}
 	case <-n.stop:
-		return &NoLeaderError{"this node is stopping"}
+		return &quota.NoLeaderError{Reason: "this node is stopping"}
 	}
 }
 

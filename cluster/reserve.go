@@ -229,7 +229,7 @@ func (n *Node) atHolder(ctx context.Context, node quota.NodeID, c *peerv1.CallSe
 	}
 	res, err := n.call(ctx, node, &peerv1.Call{Body: &peerv1.Call_Settle{Settle: c}})
 	if err != nil {
-		return nil, &NoLeaderError{fmt.Sprintf("the node that made the reservation did not answer: %v", err)}
+		return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the node that made the reservation did not answer: %v", err)}
 	}
 	if !res.GetSettleResult().GetFound() {
 		return nil, quota.ErrNoReservation
