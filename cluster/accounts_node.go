@@ -80,7 +80,7 @@ func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call)
 }
 
 func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
-	return n.resolve(ctx, refs)
+	return n.Resolve(ctx, refs)
 }
 
 func (n accountsNode) Now() quota.Time { return n.clock.now() }

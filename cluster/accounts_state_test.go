@@ -16,7 +16,9 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
@@ -29,7 +31,7 @@ func accountEntry(t testing.TB, at quota.Time, commands ...account.Command) []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: batch}})
+	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: batch}})
 }
 
 func levelEntry(rng *rand.Rand, at int64) []byte {
@@ -37,7 +39,7 @@ func levelEntry(rng *rand.Rand, at int64) []byte {
 	for range rng.IntN(20) {
 		cp.Levels = append(cp.Levels, &raftlogv1.KeyLevel{Namespace: "n", Limit: "l", Key: strconv.Itoa(rng.IntN(400)), FullAtUnixNanos: at + 5000})
 	}
-	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
+	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 }
 
 // TestRangeMachine plays levels and accounts into two replicas, of which one is restored
@@ -52,9 +54,9 @@ func TestRangeMachine(t *testing.T) {
 		for range rng.IntN(9) {
 			commands = append(commands, randomAccountCommand(rng, i))
 		}
-		log = append(log, accountEntry(t, quota.Time(at), commands...), levelEntry(rng, at), garbage(rng))
+		log = append(log, accountEntry(t, quota.Time(at), commands...), levelEntry(rng, at), machinetest.Garbage(rng))
 	}
-	replicate(t, func() machine { return newTestRange() }, log)
+	machinetest.Replicate(t, func() machinetest.Machine { return newTestRange() }, log, func(v any) string { return fmt.Sprint(v) })
 }
 
 func randomAccountCommand(rng *rand.Rand, i int) account.Command {
@@ -89,21 +91,21 @@ func FuzzRangeRestore(f *testing.F) {
 		m.Apply(1, 1, accountEntry(f, quota.Time(i), randomAccountCommand(rng, i)))
 		m.Apply(1, 1, levelEntry(rng, int64(i)))
 	}
-	f.Add(snapshot(f, m))
-	f.Add(snapshot(f, newTestRange()))
+	f.Add(machinetest.Snapshot(f, m))
+	f.Add(machinetest.Snapshot(f, newTestRange()))
 	f.Add([]byte(rangeMagic))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, b := newTestRange(), newTestRange()
-		empty := snapshot(t, a)
+		empty := machinetest.Snapshot(t, a)
 		if err := a.Restore(bytes.NewReader(data)); err != nil {
-			if !bytes.Equal(snapshot(t, a), empty) {
+			if !bytes.Equal(machinetest.Snapshot(t, a), empty) {
 				t.Errorf("a broken snapshot changed the state (%v)", err)
 			}
 			return
 		}
-		again := snapshot(t, a)
-		if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(snapshot(t, b), again) {
+		again := machinetest.Snapshot(t, a)
+		if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(machinetest.Snapshot(t, b), again) {
 			t.Errorf("read, written and read again: %v", err)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // restoredMeta copies a snapshot of the meta group but for what belongs to the one
@@ -19,15 +21,15 @@ import (
 // A backup is made through it, so that it has no key with which somebody could make
 // certificates, and a restore too, so that this holds of any file.
 func restoredMeta(w io.Writer, r io.Reader) error {
-	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
-	if err := readMagic(in, metaMagic); err != nil {
+	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
+	if err := snapshotio.ReadMagic(in, control.MetaMagic); err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
-	_, _ = out.WriteString(metaMagic) // errors of a bufio.Writer stay until Flush
-	from, to := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}, protodelim.MarshalOptions{MarshalOptions: canonical}
+	_, _ = out.WriteString(control.MetaMagic) // errors of a bufio.Writer stay until Flush
+	from, to := protodelim.UnmarshalOptions{MaxSize: control.MaxMetaRecord}, protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}
 	head := &raftlogv1.MetaSnapshot{}
 	if err := from.UnmarshalFrom(in, head); err != nil {
-		return fmt.Errorf("meta snapshot: head: %w", noEnd(err))
+		return fmt.Errorf("meta snapshot: head: %w", snapshotio.NoEnd(err))
 	}
 	if _, err := to.MarshalTo(out, head); err != nil {
 		return err
@@ -35,7 +37,7 @@ func restoredMeta(w io.Writer, r io.Reader) error {
 	for n := 0; ; n++ {
 		rec := &raftlogv1.MetaRecord{}
 		if err := from.UnmarshalFrom(in, rec); err != nil {
-			return fmt.Errorf("meta snapshot: record %d: %w", n, noEnd(err))
+			return fmt.Errorf("meta snapshot: record %d: %w", n, snapshotio.NoEnd(err))
 		}
 		if rec.GetMembers() != nil {
 			continue
@@ -65,21 +67,21 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 // cluster held, or were promised, is free again: they will never report here, and what
 // they used of it after the backup is as unknown as all else that happened then.
 func restoredRange(w io.Writer, r io.Reader) error {
-	in, out := bufio.NewReaderSize(r, snapshotBuffer), bufio.NewWriterSize(w, snapshotBuffer)
-	if err := readMagic(in, rangeMagic); err != nil {
+	in, out := bufio.NewReaderSize(r, snapshotio.BufferSize), bufio.NewWriterSize(w, snapshotio.BufferSize)
+	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
 	_, _ = out.WriteString(rangeMagic) // errors of a bufio.Writer stay until Flush
 	for n := 0; ; n++ {
 		part := &raftlogv1.RangeSnapshot{}
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
-			return fmt.Errorf("range snapshot: levels, part %d: %w", n, noEnd(err))
+			return fmt.Errorf("range snapshot: levels, part %d: %w", n, snapshotio.NoEnd(err))
 		}
 		part.Term, part.LastUnixNanos = 0, 0 // terms begin anew
 		for _, l := range part.Levels {
 			l.Marks, l.UnloggedMicroTokens, l.AnswersMicroTokens, l.AnswersUntilUnixNanos = nil, 0, 0, 0
 		}
-		if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
+		if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, part); err != nil {
 			return err
 		}
 		if partEnds(part) {

@@ -10,14 +10,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // records writes a snapshot of the meta group.
 func records(t testing.TB, list ...*raftlogv1.MetaRecord) []byte {
 	t.Helper()
-	out := bytes.NewBufferString(metaMagic)
+	out := bytes.NewBufferString(control.MetaMagic)
 	write := func(m proto.Message) {
-		if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, m); err != nil {
+		if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +50,7 @@ func TestRestoredMeta(t *testing.T) {
 	if want := records(t, override, later, end); !bytes.Equal(out.Bytes(), want) {
 		t.Errorf("%q\nwant %q", out.Bytes(), want)
 	}
-	if m, err := readBackupMeta(&out); err != nil || m.content().Overrides != 1 {
+	if m, err := readBackupMeta(&out); err != nil || m.Content().Overrides != 1 {
 		t.Errorf("read again: %v", err)
 	}
 	for n := range in {
@@ -68,7 +70,7 @@ func TestRestoredRange(t *testing.T) {
 		Namespace: "api", Limit: "user", Key: "acme", LevelMicroTokens: 5, FullAtUnixNanos: 1 << 60,
 		Marks: []*raftlogv1.Mark{{Node: "n1", Out: 3}}, UnloggedMicroTokens: 7, AnswersMicroTokens: 9, AnswersUntilUnixNanos: 1 << 60,
 	}
-	f.Apply(1, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: &raftlogv1.Checkpoint{AtUnixNanos: 4, Levels: []*raftlogv1.KeyLevel{level}}}}))
+	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: &raftlogv1.Checkpoint{AtUnixNanos: 4, Levels: []*raftlogv1.KeyLevel{level}}}}))
 	write, err := f.Snapshot()
 	if err != nil {
 		t.Fatal(err)

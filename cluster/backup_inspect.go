@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
@@ -14,20 +15,8 @@ import (
 // BackupContent is what is in a backup.
 type BackupContent struct {
 	backup.Manifest
-	Meta   MetaContent
+	Meta   control.Content
 	Ranges []RangeContent
-}
-
-// MetaContent is what a snapshot of the meta group has.
-type MetaContent struct {
-	LimitsVersion uint64 // in force; 0 is none yet
-	Versions      int    // in the history
-	Limits        int    // of the version in force
-	Overrides     int
-	PolicyConfigs int
-	Policies      int
-	Bindings      int // of roles
-	Tokens        int // bearer tokens, hashed
 }
 
 // RangeContent is what a snapshot of a range has.
@@ -75,7 +64,7 @@ func (c *BackupContent) add(name string, r io.Reader) error {
 	if name == backup.GroupName(0) {
 		m, err := readBackupMeta(r)
 		if err == nil {
-			c.Meta = m.content()
+			c.Meta = m.Content()
 		}
 		return err
 	}
@@ -88,8 +77,8 @@ func (c *BackupContent) add(name string, r io.Reader) error {
 	return nil
 }
 
-func readBackupMeta(r io.Reader) (*metaFSM, error) {
-	m := newMetaFSM(func(*quota.Limits) {}, func([]quota.Key) {})
+func readBackupMeta(r io.Reader) (*control.Machine, error) {
+	m := control.NewMachine(func(*quota.Limits) {}, func([]quota.Key) {})
 	return m, decodeAll(m, r)
 }
 
@@ -105,15 +94,4 @@ func decodeAll(m interface{ Restore(r io.Reader) error }, r io.Reader) error {
 	}
 	_, err := io.Copy(io.Discard, r)
 	return err
-}
-
-func (m *metaFSM) content() MetaContent {
-	out := MetaContent{LimitsVersion: m.limits.Version, Versions: len(m.history.list), Limits: len(m.limits.All()), Overrides: m.overrides.Load().count}
-	for _, c := range m.policies.Load().configs {
-		out.PolicyConfigs++
-		out.Policies += len(c.policies)
-	}
-	table := m.security.table.Load()
-	out.Bindings, out.Tokens = len(table.Bindings()), len(table.Tokens())
-	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // Bounds of what a node keeps for backups.
@@ -251,7 +252,7 @@ func (n *Node) backupHold(ctx context.Context, g *multiraft.Group, id string, gr
 			return nil, err
 		}
 		// An entry that says nothing: what was given to the log before it is applied.
-		if _, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{})); err != nil {
+		if _, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{})); err != nil {
 			return nil, err
 		}
 	}

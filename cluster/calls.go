@@ -17,6 +17,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/leader"
 )
@@ -74,7 +75,7 @@ func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Fra
 
 // serveCall does what a call asks for, and returns the answer.
 func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	if out, err := n.serveMeta(ctx, c); out != nil || err != nil {
+	if out, err := n.Store.Handle(ctx, c); out != nil || err != nil {
 		return out, err
 	}
 	var out peerv1.Call
@@ -128,40 +129,6 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:
 		return nil, errors.New(unknownCall)
-	}
-	return &out, nil
-}
-
-// serveMeta is serveCall for changes that the meta group commits; nil for all others.
-func (n *Node) serveMeta(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
-	var out peerv1.Call
-	switch b := c.Body.(type) {
-	case *peerv1.Call_SetLimits:
-		res, err := n.applyMeta(ctx, b.SetLimits.Command)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_SetLimitsResult{SetLimitsResult: encodeLimitsResult(res)}
-	case *peerv1.Call_Overrides:
-		res, err := n.applyMeta(ctx, b.Overrides.Command)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}
-	case *peerv1.Call_Policies:
-		res, err := n.applyMeta(ctx, b.Policies.Command)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(n.policiesResult(res))}
-	case *peerv1.Call_Security:
-		res, err := n.applyMeta(ctx, b.Security.Command)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_SecurityResult{SecurityResult: encodeSecurityResult(res)}
-	default:
-		return nil, nil
 	}
 	return &out, nil
 }
@@ -335,7 +302,7 @@ func (n *Node) ownRates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 		s.with(func(l *leader.Ledger, now quota.Time) {
 			out.Ranges = append(out.Ranges, uint32(s.id))
 			for _, k := range l.Rates(now, q) {
-				out.Keys = append(out.Keys, encode(n.keyRate(s, l.Term(), &k)))
+				out.Keys = append(out.Keys, snapshotio.Encode(n.keyRate(s, l.Term(), &k)))
 			}
 		})
 	}

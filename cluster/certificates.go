@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // Certificates are this node's certificate and what it trusts, where the links
@@ -105,7 +106,7 @@ func (n *Node) introduce(ctx context.Context) {
 	if have == nil {
 		return // nobody is a member yet
 	}
-	if err := n.takeTrust(n.meta.members.Load()); err != nil {
+	if err := n.takeTrust(n.meta.Members.Load()); err != nil {
 		n.log.Error("trusted certificates not taken over", "err", err)
 	}
 	self := n.selfMember(have)
@@ -132,7 +133,7 @@ func (n *Node) introduce(ctx context.Context) {
 func (n *Node) callOut(ctx context.Context, self *members.Member) {
 	ctx, cancel := context.WithTimeout(ctx, callOutLimit)
 	defer cancel()
-	msg := &peerv1.Call{Body: &peerv1.Call_Announce{Announce: &peerv1.CallAnnounce{Member: encode(self.Encode())}}}
+	msg := &peerv1.Call{Body: &peerv1.Call_Announce{Announce: &peerv1.CallAnnounce{Member: snapshotio.Encode(self.Encode())}}}
 	var wg sync.WaitGroup
 	for _, id := range n.view.Load().ids {
 		if id != n.cfg.Self {
@@ -171,7 +172,7 @@ func sameMember(a, b *members.Member) bool {
 // wantCertificate asks for another certificate when this one ends soon, or is of an
 // authority that signs no more.
 func (n *Node) wantCertificate() ([]byte, error) {
-	c, a := n.cfg.Certificates, n.meta.members.Load().Authority()
+	c, a := n.cfg.Certificates, n.meta.Members.Load().Authority()
 	if c == nil || a == nil || !c.NeedsRenewal(time.Now()) && c.Signer() == fingerprint(a.GetCertificate()) {
 		return nil, nil
 	}
@@ -179,7 +180,7 @@ func (n *Node) wantCertificate() ([]byte, error) {
 }
 
 func (n *Node) tellLeader(ctx context.Context, self *members.Member, csr []byte) error {
-	msg := &peerv1.CallAnnounce{Member: encode(self.Encode()), Csr: csr}
+	msg := &peerv1.CallAnnounce{Member: snapshotio.Encode(self.Encode()), Csr: csr}
 	var res *peerv1.CallAnnounceResult
 	switch to := n.routes.metaLeader(); to {
 	case "":

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // changeLimit bounds a call of ChangeCluster without a deadline of its own.
@@ -85,7 +86,7 @@ func (n *Node) changeOnce(ctx context.Context, by string, req proto.Message, see
 	if to == "" || to == n.cfg.Self {
 		return nil, errors.New("the meta group has no leader")
 	}
-	msg := &peerv1.CallCluster{Method: methodOf(req), Request: encode(req), By: by, Seed: seed[:]}
+	msg := &peerv1.CallCluster{Method: methodOf(req), Request: snapshotio.Encode(req), By: by, Seed: seed[:]}
 	c, err := accountsNode{n}.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Cluster{Cluster: msg}}) // waits for a disk
 	if err != nil && !unsent(err) {
 		err = fmt.Errorf("%w: %w", errInDoubt, err)
@@ -144,7 +145,7 @@ func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
 	if err != nil {
 		return failedChange(err)
 	}
-	return &peerv1.CallClusterResult{Response: encode(res)}
+	return &peerv1.CallClusterResult{Response: snapshotio.Encode(res)}
 }
 
 // failedChange keeps a refusal what it is; anything else is worth another try, if a repetition does
@@ -157,7 +158,7 @@ func failedChange(err error) *peerv1.CallClusterResult {
 	if refusal := (*members.Error)(nil); errors.As(err, &refusal) {
 		st.Code = int32(refusal.Kind.Code())
 	}
-	return &peerv1.CallClusterResult{Status: encode(st)}
+	return &peerv1.CallClusterResult{Status: snapshotio.Encode(st)}
 }
 
 func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message, error) {
@@ -180,7 +181,7 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 
 // change carries a call out as the leader of the meta group.
 func (n *Node) change(ctx context.Context, by string, req proto.Message, seed pki.Seed) (proto.Message, error) {
-	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !n.meta.members.Load().Seeded() { // a moment after the first start
+	if _, asks := req.(*quoratev1.GetStatusRequest); !asks && !n.meta.Members.Load().Seeded() { // a moment after the first start
 		return nil, errors.New("the cluster has no membership yet: it makes one once all its nodes are connected")
 	}
 	switch r := req.(type) {
@@ -216,7 +217,7 @@ func invalid(format string, args ...any) error {
 // A nil change is none.
 func (n *Node) amend(ctx context.Context, make func(t *members.Table) (*raftlogv1.ChangeMembers, error)) (*members.Table, error) {
 	for {
-		t := n.meta.members.Load()
+		t := n.meta.Members.Load()
 		c, err := make(t)
 		if c == nil || err != nil {
 			return t, err
@@ -448,7 +449,7 @@ func lostTokens(t *members.Table) (lost uint32) {
 
 func (n *Node) listTokens() *quoratev1.ListJoinTokensResponse {
 	out := &quoratev1.ListJoinTokensResponse{}
-	in := n.meta.members.Load()
+	in := n.meta.Members.Load()
 	for _, t := range in.Tokens() {
 		if t.GetExpiresUnixNanos() > time.Now().UnixNano() {
 			out.Tokens = append(out.Tokens, publicToken(in, t))

@@ -11,7 +11,9 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/leader"
 )
@@ -52,7 +54,7 @@ func TestLargeCheckpoint(t *testing.T) {
 		}
 		return nil
 	})
-	data := snapshot(t, s.fsm)
+	data := machinetest.Snapshot(t, s.fsm)
 	again := newRangeFSM(s.fsm.levels.mono)
 	if err := again.Restore(bytes.NewReader(data)); err != nil || len(again.levels.levels) != keys {
 		t.Errorf("a snapshot of %d bytes has %d keys, want %d: %v", len(data), len(again.levels.levels), keys, err)
@@ -115,18 +117,18 @@ func TestPromiseBeforeBulk(t *testing.T) {
 func TestSnapshotBeyondBuffer(t *testing.T) {
 	f := newTestRange()
 	cp := &raftlogv1.Checkpoint{AtUnixNanos: 1}
-	for i := range 2 * snapshotBuffer / quota.MaxKeyLen {
+	for i := range 2 * snapshotio.BufferSize / quota.MaxKeyLen {
 		k := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: fmt.Sprintf("%0*d", quota.MaxKeyLen, i)}
 		cp.Levels = append(cp.Levels, encodeLevel(quota.KeyLevel{Key: k, Level: 1, FullAt: 9}))
 	}
-	f.Apply(1, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+	f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	f.Apply(2, 1, historyEntry(1))
-	data := snapshot(t, f)
+	data := machinetest.Snapshot(t, f)
 	again := newTestRange()
 	if err := again.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(snapshot(t, again), data) {
+	if !bytes.Equal(machinetest.Snapshot(t, again), data) {
 		t.Error("another state is restored")
 	}
 }
@@ -153,7 +155,7 @@ func TestLargeSnapshot(t *testing.T) {
 			}
 			cp.Levels, size = append(cp.Levels, encodeLevel(kl)), size+kl.MaxSize()
 		}
-		entry := encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
+		entry := snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 		if len(entry) > multiraft.MaxEntry {
 			t.Fatalf("an entry of %d bytes; at most %d", len(entry), multiraft.MaxEntry)
 		}
@@ -162,7 +164,7 @@ func TestLargeSnapshot(t *testing.T) {
 		}
 	}
 	f.Apply(2, 1, historyEntry(1))
-	data := snapshot(t, f)
+	data := machinetest.Snapshot(t, f)
 	again := newTestRange()
 	if err := again.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatalf("a replica cannot read its own snapshot of %d bytes: %v", len(data), err)

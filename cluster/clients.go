@@ -137,7 +137,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	c.poke()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: n.nodeHello()}})
 	c.tellPeers()
-	s.tellLimits(n.meta.current(), limitsCache{})
+	s.tellLimits(n.meta.Current(), limitsCache{})
 	return s, nil
 }
 

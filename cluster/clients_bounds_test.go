@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/attach"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -30,7 +31,7 @@ func TestClientNamesNoLimits(t *testing.T) {
 	n.work(<-n.inbox)
 	s, out := loneSession(t, n, 1)
 	const reports, each = 40, 4096
-	before := heap()
+	before := machinetest.Heap()
 	for r := range reports {
 		rep := quota.Report{From: "svc", Incarnation: 1, Term: 1, Seq: quota.Seq(r + 1)}
 		for e := range each {
@@ -47,7 +48,7 @@ func TestClientNamesNoLimits(t *testing.T) {
 			}
 		}
 	}
-	if grown := int64(heap()) - int64(before); grown > 16<<20 {
+	if grown := int64(machinetest.Heap()) - int64(before); grown > 16<<20 {
 		t.Errorf("%d keys of no limit take %d MiB", reports*each, grown>>20)
 	}
 	runtime.KeepAlive(s)

@@ -33,7 +33,7 @@ func (s *session) Report(r *quota.Report) {
 	now := n.clock.now()
 	g, err := s.branch.Report(now, r)
 	if err == nil {
-		s.journal.note(now, n.meta.current(), r, &g)
+		s.journal.note(now, n.meta.Current(), r, &g)
 		s.tellOverrides(r, &g)
 		s.out.Put(grantMessage(&g)) // under the lock: grants are in order
 		s.push(now)

@@ -47,7 +47,7 @@ func (c *clients) tellNews() {
 	cache := limitsCache{}
 	for _, s := range c.sessions {
 		if limits {
-			s.tellLimits(c.node.meta.current(), cache)
+			s.tellLimits(c.node.meta.Current(), cache)
 		}
 		if all || len(keys) > 0 {
 			s.overridden(keys, all)

@@ -76,27 +76,10 @@
 // before the cluster had a membership, an older copy of the data, and a majority
 // that comes back without data while nobody is up who knows.
 //
-// # Limits and overrides
+// # Limits, overrides, policies and access
 //
-// The meta group holds every version of the limits whole, and the overrides. A
-// change of limits says which version it expects; it carries a random id, so
-// that a proposal whose answer was lost can be made again. The error for a stale
-// version passes between nodes as what it is. Overrides lie in a table that is
-// never changed but replaced, in chunks of up to 64: readers take no lock, a
-// snapshot copies nothing, and one costs about its own bytes. The meta leader
-// proposes once a second to delete those that have expired; all replicas compare
-// with the time in that entry.
-//
-// # Policies
-//
-// The meta group also holds the policy configs of durable quotas. One is never
-// changed, so whoever has a copy has the right one: a table that is replaced on
-// every load and purge is read without a lock. A node that misses something asks
-// the meta leader how far it is, and waits until it is as far itself, before it
-// says that there is none: a config that was loaded through one node works on all
-// others with the next call. All who miss something share one such question at a
-// time, which leaves nothing in the log. A purge waits until all connected nodes have
-// applied it, as their beacons tell, and at most two seconds.
+// The meta group's state machine, and the calls that change and read it, are in package
+// control.
 //
 // # Accounts
 //
@@ -120,11 +103,6 @@
 //
 // # Bounds
 //
-// The history keeps the newest 1000 versions and at most 64 MiB of encoded
-// limits, the oldest go first, the newest stays whatever its size. Overrides:
-// quota.MaxOverrides in all, 10,000 in a call, 1000 in an entry of the log.
-// Policies: 10,000 configs of at most account.MaxPolicies policies and 4 MiB, 64 MiB
-// in all, as policyConfig.size counts them.
 // Inbox: 4096 messages; a grant that finds it full is dropped, and the member
 // asks again. Reports of a member that wait to be booked: 32 MiB of frames, and as much in
 // backlogs of busy ranges; what finds no room is dropped, and reported again. A checkpoint holds at most 4096 levels and

@@ -15,12 +15,15 @@ import (
 // started: the meta leader makes it within moveEvery once all nodes are connected.
 const membershipWait = 3 * time.Second
 
+// retryPause is the pause between two tries of what waits for a leader or a membership.
+const retryPause = 50 * time.Millisecond
+
 // awaitMembership returns nil once the cluster has a membership. Until then the error names the
 // nodes that have not connected yet, or says that the meta group has no leader.
 func (n *Node) awaitMembership(ctx context.Context, what string) error {
 	ctx, cancel := context.WithTimeout(ctx, membershipWait)
 	defer cancel()
-	for !n.meta.members.Load().Seeded() {
+	for !n.meta.Members.Load().Seeded() {
 		select {
 		case <-ctx.Done():
 			return n.noMembership(what)

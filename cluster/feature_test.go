@@ -36,7 +36,7 @@ func TestBeforeTheMembership(t *testing.T) {
 	if !errors.As(err, &refusal) || refusal.Kind != members.Forbidden || !strings.Contains(err.Error(), "[n3] not connected yet") {
 		t.Errorf("a join token: %v", err)
 	}
-	if n.Security().Revision() != 0 || n.meta.members.Load().Seeded() {
+	if n.Security().Revision() != 0 || n.meta.Members.Load().Seeded() {
 		t.Error("something was changed nevertheless")
 	}
 	c.start("n3", nil)

@@ -25,15 +25,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// modelSeeds is how many runs a test of one goroutine makes: with -short, which is
-// for the race detector, one.
-func modelSeeds(all uint64) uint64 {
-	if testing.Short() {
-		return 1
-	}
-	return all
-}
-
 // testGrantWait and testAskWait are long, so that a busy machine refuses nothing that a
 // free one would allow.
 const (

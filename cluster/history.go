@@ -11,6 +11,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 )
 
@@ -198,7 +199,7 @@ func (s *seat) writeHistory(lines *raftlogv1.HistoryLines) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
+	_, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
 	return err
 }
 

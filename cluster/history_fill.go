@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // Pace and bounds of what replicas fetch from each other.
@@ -222,7 +223,7 @@ func (n *Node) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult,
 		for _, x := range rows[i].Of {
 			m.Rows = append(m.Rows, &peerv1.HistoryRow{Namespace: x.Limit.Namespace, Limit: x.Limit.Limit, Data: x.Data})
 		}
-		data := encode(m)
+		data := snapshotio.Encode(m)
 		out.Rows, out.RowsCrc = append(out.Rows, data), crc32.Update(out.RowsCrc, castagnoli, data)
 	}
 	return out, nil

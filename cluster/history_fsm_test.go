@@ -10,6 +10,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 func rangeSnapshot(t *testing.T, f *rangeFSM) []byte {
@@ -34,7 +35,7 @@ func historyEntry(block history.Block) []byte {
 		Minute: block.Minute(), By: history.Lister{Term: 1, At: quota.Time(block.First()) * quota.Time(time.Second)},
 		Lists: []history.TopKeys{{Limit: l.Slices[0].Limit, Keys: []history.KeyTotal{{Key: "k", Attempted: 5 * quota.Token, Admitted: 4 * quota.Token}}}},
 	}
-	return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}, Keys: [][]byte{k.Append(nil)}}}})
+	return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}, Keys: [][]byte{k.Append(nil)}}}})
 }
 
 // TestHistorySnapshot: a range's state comes back from its snapshot, of which an earlier version reads
@@ -83,7 +84,7 @@ func TestHistorySnapshot(t *testing.T) {
 	if err := again.Restore(bytes.NewReader(before)); err != nil || !bytes.Equal(rangeSnapshot(t, again), before) {
 		t.Errorf("a snapshot without history: %v", err)
 	}
-	if err, failed := f.Apply(9, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{{1, 2}}}}})).(error); !failed || err == nil {
+	if err, failed := f.Apply(9, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{{1, 2}}}}})).(error); !failed || err == nil {
 		t.Error("a damaged line: no error")
 	}
 }
@@ -109,7 +110,7 @@ func TestHistoryWaits(t *testing.T) {
 	turn := func(now history.Second) (blocks []history.Block) {
 		lines, blocks, term := r.turn(now, []history.Process{one, two})
 		if lines != nil {
-			if err := f.Apply(1, 1, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})); err != nil {
+			if err := f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})); err != nil {
 				t.Fatal(err)
 			}
 			r.written(term, blocks, true)

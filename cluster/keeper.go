@@ -170,15 +170,15 @@ func (n *Node) beacon() *peerv1.Beacon {
 			n.routes.lostMeta(n.cfg.Self) // without its majority this node leads no more, and nobody else may be there to say who does
 		}
 	}
-	b.PoliciesRevision = n.meta.policies.Load().revision
+	b.PoliciesRevision = n.meta.Policies.Load().Revision
 	b.SecurityRevision = n.Security().Revision()
-	b.MembersRevision = n.meta.members.Load().Revision()
+	b.MembersRevision = n.meta.Members.Load().Revision()
 	clients, _ := n.clients.count()
 	b.Clients = uint32(clients)
 	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.wall().UnixNano()
 	// After asking who serves: a leader's limits are complete. While its own table is still to take
 	// them over it is no leader to anybody who asks for the newest.
-	if b.Meta && b.LimitsVersion < n.meta.current().Version {
+	if b.Meta && b.LimitsVersion < n.meta.Current().Version {
 		b.Meta, b.MetaTerm = false, 0
 	}
 	if b.Meta {
@@ -279,7 +279,7 @@ func (n *Node) limitsChanged(limits *quota.Limits) {
 	}
 	n.post(func(now quota.Time) {
 		n.agg.SetLimits(now, limits)
-		n.inForce.Store(limits)
+		n.active.Store(limits)
 		n.log.Info("limits in force", "version", limits.Version, "limits", len(limits.All()))
 		n.hub.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
 		n.announce()

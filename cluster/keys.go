@@ -12,6 +12,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
 )
@@ -38,7 +39,7 @@ func (n *Node) ResetKey(ctx context.Context, k quota.Key) error {
 }
 
 func (n *Node) counters(ctx context.Context, k quota.Key, reset bool) ([]*quoratev1.KeyRate, error) {
-	limits := n.meta.current()
+	limits := n.meta.Current()
 	l, at := limits.Resolve(k.LimitName, k.Key)
 	if l == nil {
 		return nil, nil
@@ -143,7 +144,7 @@ func (n *Node) ownCounters(ask *peerv1.CallKeys) *peerv1.CallKeysResult {
 				s.resets.add(resetID(ask.RequestId))
 			}
 			if rate, ok := l.Key(now, k); ok {
-				out.Keys[i] = encode(n.keyRate(s, l.Term(), &rate))
+				out.Keys[i] = snapshotio.Encode(n.keyRate(s, l.Term(), &rate))
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func (m *limitMetrics) Collect(ch chan<- prometheus.Metric) {
 	if measured == nil {
 		return // no series is better than one that falls
 	}
-	limits := m.node.meta.current()
+	limits := m.node.meta.Current()
 	m.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
 	others := map[quota.LimitName]*quota.LiveError{}
 	for _, l := range limits.All() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -251,7 +252,7 @@ func TestOverridesOnNodes(t *testing.T) {
 	if o := n.Override(good.Key); o != nil {
 		t.Errorf("set beside a bad one: %+v", o)
 	}
-	if err := n.SetOverrides(t.Context(), make([]quota.Override, MaxOverridesCall+1)); err == nil {
+	if err := n.SetOverrides(t.Context(), make([]quota.Override, control.MaxOverridesCall+1)); err == nil {
 		t.Error("too many in one call were taken")
 	}
 	brief := quota.Override{Key: key("test", "a", "brief"), Burst: 1}

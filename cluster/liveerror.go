@@ -13,6 +13,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 )
 
@@ -60,7 +61,7 @@ func (n *Node) liveErrors() map[quota.LimitName]*quota.LiveError {
 		for _, s := range n.seats {
 			s.with(func(l *leader.Ledger, _ quota.Time) { addAll(out, l) })
 		}
-		if n.live.addPast(out, kept, n.meta.current()) {
+		if n.live.addPast(out, kept, n.meta.Current()) {
 			return out
 		}
 	}
@@ -105,11 +106,11 @@ func (n *Node) lease() time.Duration { return leader.Config{Sync: n.cfg.Sync}.Wi
 // ownErrors answers for this node, encoded for a peer.
 func (n *Node) ownErrors(match func(quota.LimitName) bool) [][]byte {
 	var out [][]byte
-	limits, at := n.meta.current(), n.bounds()
+	limits, at := n.meta.Current(), n.bounds()
 	for name, e := range n.liveErrors() {
 		l, there := limits.Find(name)
 		if there && match(name) {
-			out = append(out, encode(errorProto(name, e, bound.Most(l, at))))
+			out = append(out, snapshotio.Encode(errorProto(name, e, bound.Most(l, at))))
 		}
 	}
 	return out

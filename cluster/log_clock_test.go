@@ -6,7 +6,9 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 )
 
@@ -30,7 +32,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 			again := func() {
 				next := newRangeFSM(func() time.Duration { return at.Sub(began) })
 				if f != nil && restored {
-					reread(t, next, snapshot(t, f))
+					reread(t, next, machinetest.Snapshot(t, f))
 				}
 				if f == nil || restored {
 					f = next
@@ -38,7 +40,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 			}
 			lead := func(term quota.Term, self quota.NodeID, at quota.Time) *leader.Ledger {
 				again()
-				f.Apply(uint64(term), uint64(term), encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: string(self), AtUnixNanos: int64(at)}}}))
+				f.Apply(uint64(term), uint64(term), snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: string(self), AtUnixNanos: int64(at)}}}))
 				led := leader.New(leader.Config{First: f.levels.first()}, 0, term, self, []quota.NodeID{"a", "b", "c"}, limits, f.levels.all(at, at.Sub(began)), at)
 				for _, id := range []quota.NodeID{"a", "b", "c"} {
 					if _, err := led.Report(at, quota.Report{Term: term, From: id, Incarnation: quota.Incarnation(term), Seq: 1, Full: true, Age: time.Hour}); err != nil {
@@ -67,7 +69,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 					for _, kl := range led.Checkpoint(*at, maxCheckpoint) {
 						cp.Levels = append(cp.Levels, encodeLevel(kl))
 					}
-					f.Apply(1, uint64(led.Term()), encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+					f.Apply(1, uint64(led.Term()), snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 					led.Saved(*at, led.Written())
 				}
 				return used
@@ -95,7 +97,7 @@ func TestLogClock(t *testing.T) {
 		for _, k := range keys {
 			cp.Levels = append(cp.Levels, encodeLevel(quota.KeyLevel{Key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: k}, FullAt: at.Add(time.Minute)}))
 		}
-		f.Apply(1, term, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+		f.Apply(1, term, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 		return len(f.levels.all(0, 0))
 	}
 	for i, step := range []struct {

@@ -52,7 +52,7 @@ func (n *Node) unsure(v *view) bool { return n.founds(v) && n.first == n.inc && 
 // before: as soon as all are here, or a majority has been for a while. False if it
 // may not.
 func (n *Node) found(v *view) bool {
-	tick := time.NewTicker(spreadPause)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time // a majority has been here
 	for {

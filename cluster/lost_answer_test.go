@@ -38,7 +38,7 @@ func (c *trio) metaCallers() (other, lead *Node) {
 	c.eventually(patience, "the cluster has a membership", func() error {
 		other = c.others()[0]
 		lead = c.nodes[other.routes.metaLeader()]
-		if lead == nil || !lead.meta.members.Load().Seeded() {
+		if lead == nil || !lead.meta.Members.Load().Seeded() {
 			return errors.New("none yet")
 		}
 		return other.awaitMembership(c.t.Context(), "the test")
@@ -144,7 +144,7 @@ func TestRotationIsNotRepeated(t *testing.T) {
 		return err
 	}
 	begun := func() error {
-		if len(lead.meta.members.Load().Authority().GetNextCertificate()) == 0 {
+		if len(lead.meta.Members.Load().Authority().GetNextCertificate()) == 0 {
 			return errors.New("it is not")
 		}
 		return nil

@@ -11,9 +11,11 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -138,7 +140,7 @@ func (n *Node) leadsMeta() bool {
 // tendMembers keeps the membership: makes the first one, gives up nodes that are
 // dead for long, plans, and takes out who holds nothing more. One change at a time.
 func (n *Node) tendMembers(ctx context.Context) error {
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	if !t.Seeded() {
 		return n.seed(ctx, t)
 	}
@@ -156,15 +158,15 @@ func (n *Node) tendMembers(ctx context.Context) error {
 // itself is an *members.Error, or members.ErrStale.
 func (n *Node) commitMembers(ctx context.Context, t *members.Table, c *raftlogv1.ChangeMembers) (*members.Table, error) {
 	c.Revision, c.AtUnixNanos = t.Revision(), int64(n.clock.now())
-	res, err := n.applyMeta(ctx, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeMembers{ChangeMembers: c}}))
+	res, err := n.ApplyMeta(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeMembers{ChangeMembers: c}}))
 	if err != nil {
 		return nil, err
 	}
-	r, ok := res.(membersResult)
+	r, ok := res.(control.MembersResult)
 	if !ok {
 		return nil, errors.New("membership: the log answered something else")
 	}
-	return r.table, r.err
+	return r.Table, r.Err
 }
 
 // seed makes the first membership out of the settings, once every node is connected and of
@@ -300,7 +302,7 @@ func (n *Node) inMeta(id quota.NodeID) bool {
 // move begins the next step of groups that are not as wanted, a few at a time.
 func (m *mover) move(ctx context.Context) {
 	n := m.node
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	if !t.Seeded() {
 		return
 	}
@@ -346,7 +348,7 @@ func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shar
 func (m *mover) advance(ctx context.Context, g uint32) {
 	n := m.node
 	for {
-		t := n.meta.members.Load()
+		t := n.meta.Members.Load()
 		ctx, cancel := context.WithTimeout(ctx, stepLimit)
 		step, err := n.advance(ctx, t, g, placementOf(t, g, n.cfg.Ranges))
 		cancel()

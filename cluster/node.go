@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/cluster/multiraft"
@@ -27,16 +26,18 @@ import (
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // Node is one member of a cluster. All methods are safe for concurrent use.
 type Node struct {
-	cfg   Config
-	log   *slog.Logger
-	clock clock
-	inc   quota.Incarnation
-	first quota.Incarnation // of the data; inc when they are new
-	prior quota.Incarnation // of the process before this one; 0 when there was none
+	*control.Store // limits, overrides, policies, access
+	cfg            Config
+	log            *slog.Logger
+	clock          clock
+	inc            quota.Incarnation
+	first          quota.Incarnation // of the data; inc when they are new
+	prior          quota.Incarnation // of the process before this one; 0 when there was none
 	// view is who is in the cluster and who holds what; see the type.
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
@@ -52,13 +53,13 @@ type Node struct {
 
 	net      *wire.Net
 	host     *multiraft.Host
-	meta     *metaFSM
+	meta     *control.Machine
 	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
 	accounts *accounts.Service
 
 	agg *aggregator.Aggregator
-	// inForce are the limits that agg decides by: those of the meta group, a moment later.
-	inForce atomic.Pointer[quota.Limits]
+	// active are the limits that agg decides by: those of the meta group, a moment later.
+	active atomic.Pointer[quota.Limits]
 
 	packed peerproto.Grants // of the member loop: room for those that came
 	inbox  chan func(now quota.Time)
@@ -67,8 +68,6 @@ type Node struct {
 	askers []asker // by range
 
 	intakes intakes
-
-	catchUps catchUps
 
 	reserved reservations
 	clients  clients
@@ -148,9 +147,10 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 		n.seats[r] = &seat{id: r, node: n, fsm: newRangeFSM(n.clock.mono)}
 	}
 	n.routes.init(cfg.Ranges)
-	n.meta = newMetaFSM(n.limitsChanged, n.overridden)
-	n.meta.reloaded, n.meta.regrouped = n.announce, n.membersChanged
-	n.meta.security.changed = n.announce
+	n.meta = control.NewMachine(n.limitsChanged, n.overridden)
+	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.membersChanged
+	n.meta.Security.Changed = n.announce
+	n.Store = control.NewStore(cfg.Self, storeNode{n}, n.meta, n.log)
 	ac := aggregator.Config{
 		Self: cfg.Self, Incarnation: s.inc, Nodes: len(v.ids), Ranges: cfg.Ranges, Sync: cfg.Sync, MaxKeys: cfg.MaxKeys, Idle: cfg.Idle,
 		Overrides: n.meta, Created: n.bucketCreated, Removed: n.bucketRemoved,
@@ -158,7 +158,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	inherited := n.openJournal(&ac)
 	n.agg = aggregator.New(ac, n.clock.now())
 	n.agg.Afterlife(inherited)
-	n.inForce.Store(n.meta.current())
+	n.active.Store(n.meta.Current())
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
@@ -223,7 +223,7 @@ func (n *Node) openMeta(v *view) error {
 	_, err := n.host.Open(multiraft.GroupOptions{
 		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(v), FSM: n.meta, Commit: 100 * time.Millisecond,
 		Fence: func(uint64) []byte {
-			return encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
+			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading: func(term uint64) {
 			n.log.Info("leads the meta group", "term", term)
@@ -244,7 +244,7 @@ func (n *Node) openRange(s *seat, v *view) error {
 	_, err := n.host.Open(multiraft.GroupOptions{
 		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: v.ranges[s.id].Voters, Join: !n.founds(v), FSM: s.fsm,
 		Fence: func(uint64) []byte {
-			return encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
+			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading:   func(term uint64) { s.lead(quota.Term(term)) },
 		OnFollowing: s.follow,
@@ -261,23 +261,15 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 	return &raftlogv1.TermStart{Node: string(n.cfg.Self), AtUnixNanos: int64(n.clock.now())}
 }
 
-func encode(m proto.Message) []byte {
-	data, err := proto.Marshal(m)
-	if err != nil {
-		panic(err) // invariant: our own messages encode
-	}
-	return data
-}
-
 func (n *Node) run() {
-	n.done.Add(11)
+	n.done.Add(10)
 	go n.clientLoop()
 	go n.placer()
 	go n.mover()
 	go n.saver()
 	go n.memberLoop()
 	go n.keeper()
-	go n.purger()
+	n.Store.Start()
 	go n.history.run()
 	go n.shelf.run()
 	go n.filler.run()
@@ -313,6 +305,7 @@ func (n *Node) Close(ctx context.Context) error {
 			errs = append(errs, n.host.Close(ctx))
 		}
 		close(n.stop)
+		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
@@ -339,6 +332,7 @@ func (n *Node) Kill() error {
 		n.clients.cutClients()
 		errs = append(errs, n.net.Close(), n.host.Kill())
 		close(n.stop)
+		n.Store.Close()
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
@@ -158,7 +159,7 @@ func TestSetLimits(t *testing.T) {
 		took := time.Since(began)
 		for _, n := range c.running() {
 			err := check(n)
-			if err != nil && took < spreadWait { // so long SetLimits waits for them
+			if err != nil && took < control.SpreadWait { // so long SetLimits waits for them
 				t.Errorf("after %v: %v", took, err)
 			}
 			c.eventually(patience, what, func() error { return check(n) })

@@ -114,7 +114,7 @@ func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 // leaderStatus is what this node knows of the cluster because it leads the meta
 // group: nodes that are silent, and ranges that are not as wanted.
 func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	out := &quoratev1.GetStatusResponse{MembersRevision: t.Revision()}
 	for id, d := range n.routes.silences() {
 		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})

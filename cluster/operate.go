@@ -19,7 +19,7 @@ import (
 func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (_ *quoratev1.GetPlanResponse, err error) {
 	ctx, span := n.cfg.Tracer.Start(ctx, "quorate.cluster.plan")
 	defer func() { span.End(err) }()
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	nodes := t.Nodes()
 	for _, id := range r.GetWithout() {
 		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
@@ -296,7 +296,7 @@ func (n *Node) issueCertificate(r *quoratev1.IssueCertificateRequest) (*quoratev
 	if ttl < time.Minute || ttl > maxClientTTL {
 		return nil, invalid("ttl: %v; must be 1m to 8784h", ttl)
 	}
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	cert, err := n.sign(t, r.GetCsr(), pki.Identity{Cluster: n.cfg.Cluster, Kind: pki.Client, Name: r.GetName()}, nil, ttl)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -19,8 +20,8 @@ import (
 
 func (c *trio) loadPolicies(n *Node, version string, count int) {
 	c.t.Helper()
-	id, created, err := n.LoadPolicies(c.t.Context(), "user:ops@example.com", configID(version), somePolicies(count))
-	if err != nil || !created || id != configID(version) {
+	id, created, err := n.LoadPolicies(c.t.Context(), "user:ops@example.com", builderConfig(version), builderPolicies(count))
+	if err != nil || !created || id != builderConfig(version) {
 		c.t.Fatalf("load %s: %v, %v, %v", version, id, created, err)
 	}
 }
@@ -28,12 +29,12 @@ func (c *trio) loadPolicies(n *Node, version string, count int) {
 // mustResolve checks that a node finds a policy without delay.
 func (c *trio) mustResolve(n *Node, version, name string) {
 	c.t.Helper()
-	r := ref(version, name)
-	got, err := n.resolve(c.t.Context(), []account.PolicyRef{r})
+	r := builderPolicy(version, name)
+	got, err := n.Resolve(c.t.Context(), []account.PolicyRef{r})
 	if err != nil {
 		c.t.Fatalf("%s: resolve %v: %v", n.cfg.Self, r, err)
 	}
-	if want := somePolicies(20)[r.Key]; got[0] == nil || *got[0] != want {
+	if want := builderPolicies(20)[r.Key]; got[0] == nil || *got[0] != want {
 		c.t.Fatalf("%s: %v is %+v; want %+v", n.cfg.Self, r, got[0], want)
 	}
 }
@@ -51,7 +52,7 @@ func TestPoliciesAtOnce(t *testing.T) {
 		for _, n := range nodes {
 			for range 5 { // they share a question
 				wg.Go(func() {
-					got, err := n.resolve(t.Context(), []account.PolicyRef{ref(v, "p1"), ref(v, "p9")})
+					got, err := n.Resolve(t.Context(), []account.PolicyRef{builderPolicy(v, "p1"), builderPolicy(v, "p9")})
 					if err != nil || got[0] == nil || got[0].Limit != 11 || got[1] != nil {
 						t.Errorf("%s: %s: %v, %v", n.cfg.Self, v, got, err)
 					}
@@ -65,22 +66,22 @@ func TestPoliciesAtOnce(t *testing.T) {
 		if err != nil || len(list) != 30 {
 			t.Errorf("%s lists %d configs, %v", n.cfg.Self, len(list), err)
 		}
-		got, err := n.Policies(t.Context(), configID("#29"))
-		if err != nil || got == nil || !reflect.DeepEqual(got.Policies, somePolicies(3)) || got.By != "user:ops@example.com" || got.At == 0 {
+		got, err := n.Policies(t.Context(), builderConfig("#29"))
+		if err != nil || got == nil || !reflect.DeepEqual(got.Policies, builderPolicies(3)) || got.By != "user:ops@example.com" || got.At == 0 {
 			t.Errorf("%s has %+v, %v", n.cfg.Self, got, err)
 		}
-		if got, err := n.Policies(t.Context(), configID("#none")); got != nil || err != nil {
+		if got, err := n.Policies(t.Context(), builderConfig("#none")); got != nil || err != nil {
 			t.Errorf("%s has %+v, %v", n.cfg.Self, got, err)
 		}
-		id, created, err := n.LoadPolicies(t.Context(), "", configID("#7"), somePolicies(1))
-		if id != configID("#7") || created || err != nil {
+		id, created, err := n.LoadPolicies(t.Context(), "", builderConfig("#7"), builderPolicies(1))
+		if id != builderConfig("#7") || created || err != nil {
 			t.Errorf("%s: loaded again: %v, %v, %v", n.cfg.Self, id, created, err)
 		}
 	}
-	hash := account.HashPolicies(somePolicies(4))
+	hash := account.HashPolicies(builderPolicies(4))
 	for i, n := range nodes { // the first one stores it, under its hash
-		id, created, err := n.LoadPolicies(t.Context(), "", configID(""), somePolicies(4))
-		if id != configID(hash) || created != (i == 0) || err != nil {
+		id, created, err := n.LoadPolicies(t.Context(), "", builderConfig(""), builderPolicies(4))
+		if id != builderConfig(hash) || created != (i == 0) || err != nil {
 			t.Errorf("%s: loaded without a version: %v, %v, %v; want %s", n.cfg.Self, id, created, err, hash)
 		}
 	}
@@ -91,20 +92,20 @@ func TestPoliciesAtOnce(t *testing.T) {
 func (c *trio) purgeAndLook(nodes []*Node) {
 	c.t.Helper()
 	for i := range 20 {
-		id := configID("#" + strconv.Itoa(i))
+		id := builderConfig("#" + strconv.Itoa(i))
 		began := time.Now()
 		was, err := nodes[i%3].PurgePolicies(c.t.Context(), id)
-		inTime := time.Since(began) < min(callTimeout, spreadWait) // no answer was lost, and none given before the others had it
+		inTime := time.Since(began) < min(callTimeout, control.SpreadWait) // no answer was lost, and none given before the others had it
 		if err != nil || !was && inTime {
 			c.t.Fatalf("purge %v: %v, %v", id, was, err)
 		}
 		for _, n := range nodes {
-			if inTime && n.meta.policies.Load().find(id) != nil {
+			if inTime && n.meta.Policies.Load().Find(id) != nil {
 				c.t.Errorf("%s still has %v", n.cfg.Self, id)
 			}
 		}
 	}
-	if was, err := nodes[0].PurgePolicies(c.t.Context(), configID("#1")); was || err != nil {
+	if was, err := nodes[0].PurgePolicies(c.t.Context(), builderConfig("#1")); was || err != nil {
 		c.t.Errorf("purged twice: %v, %v", was, err)
 	}
 }
@@ -189,11 +190,11 @@ func (c *trio) race(version string) {
 	for i, n := range nodes {
 		wg.Go(func() {
 			var err error
-			mine := map[account.PolicyKey]account.Policy{ref("", "p").Key: {Limit: int64(i)}}
-			if _, made[i], err = n.LoadPolicies(c.t.Context(), "", configID(version), mine); err != nil {
+			mine := map[account.PolicyKey]account.Policy{builderPolicy("", "p").Key: {Limit: int64(i)}}
+			if _, made[i], err = n.LoadPolicies(c.t.Context(), "", builderConfig(version), mine); err != nil {
 				c.t.Errorf("%s: load %s: %v", n.cfg.Self, version, err)
 			}
-			got, err := n.resolve(c.t.Context(), []account.PolicyRef{ref(version, "p")})
+			got, err := n.Resolve(c.t.Context(), []account.PolicyRef{builderPolicy(version, "p")})
 			if err != nil || got[0] == nil || made[i] && got[0].Limit != int64(i) {
 				c.t.Errorf("%s: %s right after the load: %v, %v", n.cfg.Self, version, got, err)
 			}
@@ -205,7 +206,7 @@ func (c *trio) race(version string) {
 		c.t.Fatalf("%s: created by %v; want one", version, made)
 	}
 	for _, n := range nodes {
-		got, err := n.resolve(c.t.Context(), []account.PolicyRef{ref(version, "p")})
+		got, err := n.Resolve(c.t.Context(), []account.PolicyRef{builderPolicy(version, "p")})
 		if err != nil || got[0] == nil || got[0].Limit != int64(winner) {
 			c.t.Errorf("%s: %s is %v, %v; want that of node %d", n.cfg.Self, version, got, err, winner)
 		}
@@ -220,7 +221,7 @@ func TestPoliciesRestored(t *testing.T) {
 	away := c.others()[0].cfg.Self
 	c.kill(away)
 	c.loadPolicies(c.running()[0], "#new", 20)
-	if was, err := c.running()[1].PurgePolicies(t.Context(), configID("#old")); !was || err != nil {
+	if was, err := c.running()[1].PurgePolicies(t.Context(), builderConfig("#old")); !was || err != nil {
 		t.Fatalf("purge: %v, %v", was, err)
 	}
 	for _, n := range c.running() {
@@ -232,7 +233,7 @@ func TestPoliciesRestored(t *testing.T) {
 	c.awaitReady(15 * time.Second)
 	c.mustResolve(c.nodes[away], "#new", "p19")
 	c.eventually(5*time.Second, "the purge has reached the node", func() error {
-		if c.nodes[away].meta.policies.Load().find(configID("#old")) != nil {
+		if c.nodes[away].meta.Policies.Load().Find(builderConfig("#old")) != nil {
 			return errors.New("it has #old")
 		}
 		return nil
@@ -250,11 +251,11 @@ func TestMissingNeedsALeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	got, err := alone.resolve(ctx, []account.PolicyRef{ref("#1", "p0"), ref("#2", "p0")})
+	got, err := alone.Resolve(ctx, []account.PolicyRef{builderPolicy("#1", "p0"), builderPolicy("#2", "p0")})
 	if no := (*quota.NoLeaderError)(nil); !errors.As(err, &no) {
 		t.Errorf("cut off: %v, %v; want a NoLeaderError", got, err)
 	}
-	if got, err := alone.Policies(ctx, configID("#2")); got != nil || err == nil {
+	if got, err := alone.Policies(ctx, builderConfig("#2")); got != nil || err == nil {
 		t.Errorf("cut off: %v, %v; want an error", got, err)
 	}
 	c.mustResolve(alone, "#1", "p0") // what is here works
@@ -274,7 +275,7 @@ func TestMissingIsCheap(t *testing.T) {
 		before := newest()
 		for i := range 90 {
 			n := c.running()[i%3]
-			if got, err := n.resolve(t.Context(), []account.PolicyRef{ref("#2", "p0")}); err != nil || got[0] != nil {
+			if got, err := n.Resolve(t.Context(), []account.PolicyRef{builderPolicy("#2", "p0")}); err != nil || got[0] != nil {
 				t.Fatalf("%s: %v, %v", n.cfg.Self, got, err)
 			}
 		}
@@ -291,14 +292,14 @@ func TestLostAnswer(t *testing.T) {
 	c := newTrio(t, 2)
 	for _, n := range c.running() {
 		c.loadPolicies(n, "#"+string(n.cfg.Self), 3)
-		if err := n.leaderHas(t.Context(), n.meta.policies.Load().revision); err != nil {
+		if err := n.LeaderHas(t.Context(), n.meta.Policies.Load().Revision); err != nil {
 			t.Errorf("%s: %v", n.cfg.Self, err)
 		}
 	}
 	n := c.others()[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := n.leaderHas(ctx, 99); err == nil {
+	if err := n.LeaderHas(ctx, 99); err == nil {
 		t.Error("the leader is said to have what nobody has")
 	}
 }
@@ -311,15 +312,36 @@ func TestLargeConfig(t *testing.T) {
 		text := fmt.Sprintf("%030d", i)
 		large[account.PolicyKey{Namespace: text, Name: text, Resource: text}] = account.Policy{Limit: account.Most, Default: account.Most}
 	}
-	if _, created, err := c.others()[0].LoadPolicies(t.Context(), "x", configID("#large"), large); !created || err != nil {
+	if _, created, err := c.others()[0].LoadPolicies(t.Context(), "x", builderConfig("#large"), large); !created || err != nil {
 		t.Fatalf("%v, %v", created, err)
 	}
 	for _, n := range c.running() {
-		got, err := n.Policies(t.Context(), configID("#large"))
+		got, err := n.Policies(t.Context(), builderConfig("#large"))
 		if err != nil || got == nil || !reflect.DeepEqual(got.Policies, large) {
 			t.Errorf("%s: not what was loaded: %v", n.cfg.Self, err)
 		}
 	}
-	size := c.running()[0].meta.policies.Load().bytes
-	t.Logf("a config of %d policies counts as %d bytes; room for %d such", len(large), size, maxPolicyBytes/size)
+	size := c.running()[0].meta.Policies.Load().Bytes
+	t.Logf("a config of %d policies counts as %d bytes; room for %d such", len(large), size, control.MaxPolicyBytes/size)
+}
+
+// builderConfig is of a config in the tests' realm.
+func builderConfig(version string) account.ConfigID {
+	return account.ConfigID{App: "builds", Realm: "project:test", Version: version}
+}
+
+// builderPolicies are count policies that are all different.
+func builderPolicies(count int) map[account.PolicyKey]account.Policy {
+	out := map[account.PolicyKey]account.Policy{}
+	for i := range count {
+		out[account.PolicyKey{Namespace: "ns", Name: "p" + strconv.Itoa(i), Resource: "builds"}] = account.Policy{
+			Default: int64(i), Limit: int64(i) + 10, Refill: account.Refill{Units: -int64(i), Interval: 3600, Offset: 60},
+			Options: account.AbsoluteResource, Lifetime: time.Duration(i) * time.Hour,
+		}
+	}
+	return out
+}
+
+func builderPolicy(version, name string) account.PolicyRef {
+	return account.PolicyRef{Config: builderConfig(version), Key: account.PolicyKey{Namespace: "ns", Name: name, Resource: "builds"}}
 }

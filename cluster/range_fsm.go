@@ -12,6 +12,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // rangeFSM is the state of a range's group: the levels of limits, the accounts, and the last
@@ -62,12 +63,12 @@ const (
 func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 	levels, view, past := f.levels.parts(levelsPerPart, bytesPerPart), f.accounts.View(), f.history.snapshot()
 	return func(w io.Writer) error {
-		out := bufio.NewWriterSize(w, snapshotBuffer)
+		out := bufio.NewWriterSize(w, snapshotio.BufferSize)
 		if _, err := out.WriteString(rangeMagic); err != nil {
 			return err
 		}
 		for part := range levels {
-			if _, err := (protodelim.MarshalOptions{MarshalOptions: canonical}).MarshalTo(out, part); err != nil {
+			if _, err := (protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}).MarshalTo(out, part); err != nil {
 				return err
 			}
 		}
@@ -84,7 +85,7 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 // Restore implements multiraft.StateMachine. A snapshot that cannot be read changes
 // nothing.
 func (f *rangeFSM) Restore(r io.Reader) error {
-	in := bufio.NewReaderSize(r, snapshotBuffer)
+	in := bufio.NewReaderSize(r, snapshotio.BufferSize)
 	levels, err := readLevels(in)
 	if err != nil {
 		return fmt.Errorf("range snapshot: %w", err)
@@ -110,7 +111,7 @@ const maxHistoryPart = 2 << 30
 func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil {
-		return nil, nil, fmt.Errorf("history: %w", noEnd(err))
+		return nil, nil, fmt.Errorf("history: %w", snapshotio.NoEnd(err))
 	}
 	if size > maxHistoryPart {
 		return nil, nil, fmt.Errorf("history: %d bytes; at most %d", size, maxHistoryPart)
@@ -127,14 +128,14 @@ func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
 
 // readLevels reads the levels' parts of a snapshot.
 func readLevels(in *bufio.Reader) (*raftlogv1.RangeSnapshot, error) {
-	if err := readMagic(in, rangeMagic); err != nil {
+	if err := snapshotio.ReadMagic(in, rangeMagic); err != nil {
 		return nil, err
 	}
 	all := &raftlogv1.RangeSnapshot{}
 	for n := 0; ; n++ {
 		part := &raftlogv1.RangeSnapshot{}
 		if err := (protodelim.UnmarshalOptions{MaxSize: maxRangePart}).UnmarshalFrom(in, part); err != nil {
-			return nil, fmt.Errorf("levels, part %d: %w", n, noEnd(err))
+			return nil, fmt.Errorf("levels, part %d: %w", n, snapshotio.NoEnd(err))
 		}
 		all.Levels = append(all.Levels, part.Levels...)
 		all.NowUnixNanos, all.Term, all.LastUnixNanos = part.NowUnixNanos, part.Term, part.LastUnixNanos

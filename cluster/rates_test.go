@@ -6,6 +6,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // TestMergeRates: of two leaders' answers the newer one of a key counts, and the order is
@@ -14,7 +15,7 @@ func TestMergeRates(t *testing.T) {
 	answer := func(ranges []uint32, keys ...*quoratev1.KeyRate) *peerv1.CallRatesResult {
 		res := &peerv1.CallRatesResult{Ranges: ranges}
 		for _, k := range keys {
-			res.Keys = append(res.Keys, encode(k))
+			res.Keys = append(res.Keys, snapshotio.Encode(k))
 		}
 		return res
 	}
@@ -43,7 +44,7 @@ func TestMergeRatesPages(t *testing.T) {
 	n := &Node{cfg: Config{Ranges: 1}}
 	res := &peerv1.CallRatesResult{Ranges: []uint32{0}}
 	for i := range 10 {
-		res.Keys = append(res.Keys, encode(&quoratev1.KeyRate{Key: string(rune('a'+i)) + "/" + []string{"eu", "us"}[i%2], Demand: float64(i / 4)}))
+		res.Keys = append(res.Keys, snapshotio.Encode(&quoratev1.KeyRate{Key: string(rune('a'+i)) + "/" + []string{"eu", "us"}[i%2], Demand: float64(i / 4)}))
 	}
 	got := ""
 	ask := &peerv1.CallRates{Top: 2, Label: "2=eu"}
@@ -55,7 +56,7 @@ func TestMergeRatesPages(t *testing.T) {
 		for _, k := range page {
 			got += k.Key[:1]
 		}
-		ask.After = encode(page[len(page)-1])
+		ask.After = snapshotio.Encode(page[len(page)-1])
 	}
 	if got != "iegac" {
 		t.Errorf("pages of 2: %q", got)

@@ -284,7 +284,7 @@ func (n *Node) renew(id handle, ttl time.Duration) error {
 // book books what was used of a reservation. What was not used comes back in the windows
 // that it was taken in; what was used beyond it is charged now.
 func (n *Node) book(v *reserved, used int64) {
-	limits := n.meta.current()
+	limits := n.meta.Current()
 	for i := range v.reqs {
 		q := &v.reqs[i]
 		l, _ := limits.Resolve(q.Key.LimitName, q.Key.Key)

@@ -9,6 +9,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 )
 
@@ -50,7 +51,7 @@ func (s *seat) lead(term quota.Term) {
 	l := leader.New(leader.Config{
 		Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.levels.first(), Overrides: n.meta,
 		Fewest: v.table.JoinedBefore(n.clock.wall().Add(-grownFor)),
-	}, s.id, term, n.cfg.Self, ids, n.meta.current(), s.fsm.levels.all(now, mono), now)
+	}, s.id, term, n.cfg.Self, ids, n.meta.Current(), s.fsm.levels.all(now, mono), now)
 	s.mu.Lock()
 	s.end()
 	s.ledger = l
@@ -58,7 +59,7 @@ func (s *seat) lead(term quota.Term) {
 	s.mu.Unlock()
 	s.fsm.history.lead(now, term)
 	// Limits that changed while the ledger was made have missed it.
-	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.current()) })
+	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.Current()) })
 	for _, id := range n.routes.deadNodes() { // a death after this tells the seats itself
 		s.with(func(l *leader.Ledger, now quota.Time) { l.MemberGone(now, id, n.net.EndedBefore(id)) })
 	}
@@ -228,6 +229,6 @@ func (s *seat) write(ctx context.Context, cp *raftlogv1.Checkpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := g.Apply(ctx, encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+	_, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
 	return err
 }

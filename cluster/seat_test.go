@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -22,7 +23,9 @@ func loneNode() *Node {
 	return n
 }
 
-func setLimits(n *Node, limits ...quota.Limit) { n.meta.setLimits(encodeLimits(limits, time.Now())) }
+func setLimits(n *Node, limits ...quota.Limit) {
+	n.meta.SetLimits(control.EncodeLimits(limits, time.Now()))
+}
 
 // ask reports a first use of a key and says whether the ledger knows its limit.
 func (s *seat) ask(term quota.Term, seq quota.Seq, k quota.Key) bool {

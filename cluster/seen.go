@@ -18,7 +18,7 @@ func (n *Node) addSeen(r *quoratev1.RotateAuthorityResponse) {
 			Identity: callerName(s.Identity), Authority: s.Issuer.String(), At: timestamppb.New(s.At), Node: string(n.cfg.Self),
 		})
 	}
-	t := n.meta.members.Load()
+	t := n.meta.Members.Load()
 	for _, id := range t.IDs() {
 		if m := t.Member(id); m.Dead && m.SignedBy != "" {
 			r.Seen = append(r.Seen, &quoratev1.SeenCertificate{Identity: "node:" + string(id), Authority: m.SignedBy})

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 const (
 	maxConfigs     = 10_000
 	maxConfigBytes = 4 << 20 // of one config: an entry of the log that a slow disk still takes within a call
-	maxPolicyBytes = 64 << 20
+	MaxPolicyBytes = 64 << 20
 )
 
 // Sizes besides those of texts.
@@ -29,8 +29,8 @@ const (
 // makes another one, so readers need no lock and a snapshot no copy.
 type policyTable struct {
 	configs  []*policyConfig
-	bytes    int64
-	revision uint64 // number of changes that led to it
+	Bytes    int64
+	Revision uint64 // number of changes that led to it
 }
 
 // policyConfig is one config. It is never changed.
@@ -55,8 +55,8 @@ func (t *policyTable) search(id account.ConfigID) (int, bool) {
 	return slices.BinarySearchFunc(t.configs, id, func(c *policyConfig, id account.ConfigID) int { return compareConfigs(c.id, id) })
 }
 
-// find returns a config, nil if there is none.
-func (t *policyTable) find(id account.ConfigID) *policyConfig {
+// Find returns a config, nil if there is none.
+func (t *policyTable) Find(id account.ConfigID) *policyConfig {
 	if i, ok := t.search(id); ok {
 		return t.configs[i]
 	}
@@ -87,7 +87,7 @@ func (t *policyTable) with(c *policyConfig) *policyTable {
 	i, _ := t.search(c.id)
 	return &policyTable{
 		configs: slices.Insert(slices.Clone(t.configs), i, c),
-		bytes:   t.bytes + c.size(), revision: t.revision + 1,
+		Bytes:   t.Bytes + c.size(), Revision: t.Revision + 1,
 	}
 }
 
@@ -95,7 +95,7 @@ func (t *policyTable) with(c *policyConfig) *policyTable {
 func (t *policyTable) without(i int) *policyTable {
 	return &policyTable{
 		configs: slices.Delete(slices.Clone(t.configs), i, i+1),
-		bytes:   t.bytes - t.configs[i].size(), revision: t.revision + 1,
+		Bytes:   t.Bytes - t.configs[i].size(), Revision: t.Revision + 1,
 	}
 }
 
@@ -108,7 +108,7 @@ func (t *policyTable) add(s *raftlogv1.MetaPolicyConfig) error {
 	if n := len(t.configs); n > 0 && compareConfigs(t.configs[n-1].id, c.id) >= 0 {
 		return fmt.Errorf("policies %v come after %v", c.id, t.configs[n-1].id)
 	}
-	t.configs, t.bytes = append(t.configs, c), t.bytes+c.size()
+	t.configs, t.Bytes = append(t.configs, c), t.Bytes+c.size()
 	return nil
 }
 

@@ -1,9 +1,10 @@
-package cluster
+package control
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -11,14 +12,15 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/internal/filltest"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
-func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
+func (m *Machine) change(t testing.TB, entry []byte) overridesResult {
 	t.Helper()
 	res, ok := m.Apply(1, 1, entry).(overridesResult)
 	if !ok {
@@ -30,12 +32,12 @@ func (m *metaFSM) change(t testing.TB, entry []byte) overridesResult {
 // TestOverridesModel compares the table with a map, through random changes.
 func TestOverridesModel(t *testing.T) {
 	testspeed.Full(t)
-	for seed := range modelSeeds(4) {
+	for seed := range machinetest.Seeds(4) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		m, model := quietMeta(), map[quota.Key]quota.Override{}
 		span := []int{20, 2000, 2000, 20000}[seed] // keys: chunks stay few, split, empty again
 		randomKey := func() quota.Key {
-			return key("n", fmt.Sprintf("l%d", rng.IntN(3)), strconv.Itoa(rng.IntN(span)))
+			return testKey("n", fmt.Sprintf("l%d", rng.IntN(3)), strconv.Itoa(rng.IntN(span)))
 		}
 		for step := range 120 {
 			switch rng.IntN(5) {
@@ -45,7 +47,7 @@ func TestOverridesModel(t *testing.T) {
 					o := quota.Override{Key: randomKey(), Burst: rng.Int64N(100), Expires: quota.Time(rng.IntN(2) * (step + rng.IntN(50)))}
 					list, model[o.Key] = append(list, o), o
 				}
-				m.Apply(1, 1, encode(setOverridesCommand(list...)))
+				m.Apply(1, 1, snapshotio.Encode(setOverridesCommand(list...)))
 			case 3:
 				var keys []quota.Key
 				for range rng.IntN(900) {
@@ -53,9 +55,9 @@ func TestOverridesModel(t *testing.T) {
 					keys = append(keys, k)
 					delete(model, k)
 				}
-				m.change(t, encode(deleteOverridesCommand(keys...)))
+				m.change(t, snapshotio.Encode(deleteOverridesCommand(keys...)))
 			case 4:
-				m.change(t, encode(purgeCommand(quota.Time(step))))
+				m.change(t, snapshotio.Encode(purgeCommand(quota.Time(step))))
 				maps.DeleteFunc(model, func(_ quota.Key, o quota.Override) bool { return o.Expires > 0 && o.Expires <= quota.Time(step) })
 			}
 			if step%6 > 0 {
@@ -69,7 +71,7 @@ func TestOverridesModel(t *testing.T) {
 	}
 }
 
-func sameOverrides(t *testing.T, m *metaFSM, model map[quota.Key]quota.Override, randomKey func() quota.Key) {
+func sameOverrides(t *testing.T, m *Machine, model map[quota.Key]quota.Override, randomKey func() quota.Key) {
 	t.Helper()
 	keys := slices.SortedFunc(maps.Keys(model), quota.Key.Compare)
 	all, total := m.listOverrides(quota.LimitName{}, quota.Key{}, 1<<30)
@@ -115,23 +117,23 @@ func sameOverrides(t *testing.T, m *metaFSM, model map[quota.Key]quota.Override,
 
 func TestOverrideRoundtrip(t *testing.T) {
 	want := filltest.Filled[quota.Override](t)
-	want.Key = key("n", "l", "\xff\x00/\n") // any bytes
+	want.Key = testKey("n", "l", "\xff\x00/\n") // any bytes
 	m := quietMeta()
-	if r := m.change(t, encode(setOverridesCommand(want))); r.err != nil || r.count != 1 {
+	if r := m.change(t, snapshotio.Encode(setOverridesCommand(want))); r.err != nil || r.count != 1 {
 		t.Fatalf("%+v", r)
 	}
 	if got := m.Override(want.Key); got == nil || *got != want {
 		t.Errorf("stored\n%+v\nset\n%+v", got, want)
 	}
 	r := quietMeta()
-	if err := r.Restore(bytes.NewReader(snapshot(t, m))); err != nil {
+	if err := r.Restore(bytes.NewReader(machinetest.Snapshot(t, m))); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.Override(want.Key); got == nil || *got != want {
 		t.Errorf("restored\n%+v\nset\n%+v", got, want)
 	}
 	want.Burst = -7 // keeps the limit's
-	m.change(t, encode(setOverridesCommand(want)))
+	m.change(t, snapshotio.Encode(setOverridesCommand(want)))
 	if got := m.Override(want.Key); got.Burst != -1 {
 		t.Errorf("a burst that keeps the limit's became %d", got.Burst)
 	}
@@ -143,21 +145,21 @@ func TestOverridesAreToldAndWhole(t *testing.T) {
 	m := quietMeta()
 	var told [][]quota.Key
 	m.overridden = func(keys []quota.Key) {
-		m.current() // under no lock
+		m.Current() // under no lock
 		told = append(told, keys)
 	}
-	a, b, c := key("n", "l", "a"), key("n", "l", "b"), key("n", "m", "c")
+	a, b, c := testKey("n", "l", "a"), testKey("n", "l", "b"), testKey("n", "m", "c")
 	good := func(k quota.Key, expires quota.Time) quota.Override {
 		return quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: expires}
 	}
-	m.change(t, encode(setOverridesCommand(good(b, 5), good(a, 9))))
-	m.change(t, encode(setOverridesCommand(good(c, 0), quota.Override{Key: a, Burst: -1}))) // the second says nothing
-	m.change(t, encode(deleteOverridesCommand(c)))
-	m.change(t, encode(purgeCommand(4)))
-	if r := m.change(t, encode(purgeCommand(5))); r.count != 1 || r.revision != 2 {
+	m.change(t, snapshotio.Encode(setOverridesCommand(good(b, 5), good(a, 9))))
+	m.change(t, snapshotio.Encode(setOverridesCommand(good(c, 0), quota.Override{Key: a, Burst: -1}))) // the second says nothing
+	m.change(t, snapshotio.Encode(deleteOverridesCommand(c)))
+	m.change(t, snapshotio.Encode(purgeCommand(4)))
+	if r := m.change(t, snapshotio.Encode(purgeCommand(5))); r.count != 1 || r.revision != 2 {
 		t.Errorf("purge: %+v", r)
 	}
-	if r := m.change(t, encode(deleteOverridesCommand(c, a, a))); r.count != 1 || r.revision != 3 {
+	if r := m.change(t, snapshotio.Encode(deleteOverridesCommand(c, a, a))); r.count != 1 || r.revision != 3 {
 		t.Errorf("delete: %+v", r)
 	}
 	if want := [][]quota.Key{{a, b}, {b}, {a}}; !slices.EqualFunc(told, want, slices.Equal) {
@@ -171,19 +173,19 @@ func TestTooManyOverrides(t *testing.T) {
 	set := func(keys ...string) error {
 		var list []quota.Override
 		for _, k := range keys {
-			list = append(list, quota.Override{Key: key("n", "l", k), Burst: 1})
+			list = append(list, quota.Override{Key: testKey("n", "l", k), Burst: 1})
 		}
-		return m.change(t, encode(setOverridesCommand(list...))).err
+		return m.change(t, snapshotio.Encode(setOverridesCommand(list...))).err
 	}
 	if err := set("a", "b"); err != nil {
 		t.Fatal(err)
 	}
-	before := snapshot(t, m)
+	before := machinetest.Snapshot(t, m)
 	var many *TooManyOverridesError
 	if err := set("a", "c", "d"); !errors.As(err, &many) || many.Have != 2 || many.Adding != 2 {
 		t.Errorf("two more: %v", err)
 	}
-	if !bytes.Equal(before, snapshot(t, m)) {
+	if !bytes.Equal(before, machinetest.Snapshot(t, m)) {
 		t.Error("a part of too many was set")
 	}
 	res := decodeOverridesResult(encodeOverridesResult(overridesResult{err: &TooManyOverridesError{Have: 2, Adding: 2}}))
@@ -204,13 +206,13 @@ func TestTooManyOverrides(t *testing.T) {
 func TestTooManyToPropose(t *testing.T) {
 	m := quietMeta()
 	m.maxOverrides = overridesBatch + 1
-	m.take(t, change("one", 0, limit("a", 1, quota.Soft)))
-	m.change(t, encode(setOverridesCommand(quota.Override{Key: key("test", "a", "0"), Burst: 1})))
+	m.take(t, change("one", 0, testLimit("a", 1, quota.Soft)))
+	m.change(t, snapshotio.Encode(setOverridesCommand(quota.Override{Key: testKey("test", "a", "0"), Burst: 1})))
 	var list []quota.Override
 	for i := range overridesBatch + 2 {
-		list = append(list, quota.Override{Key: key("test", "a", strconv.Itoa(i)), Burst: 2})
+		list = append(list, quota.Override{Key: testKey("test", "a", strconv.Itoa(i)), Burst: 2})
 	}
-	n := &Node{meta: m}
+	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler))
 	if err := n.checkOverrides(list[:overridesBatch+1], 0); err != nil {
 		t.Errorf("up to the bound: %v", err)
 	}
@@ -235,7 +237,7 @@ func TestOverridesReadWhileChanged(t *testing.T) {
 					return
 				default:
 				}
-				k := key("n", "l", strconv.Itoa(i%500))
+				k := testKey("n", "l", strconv.Itoa(i%500))
 				if o := m.Override(k); o != nil && (o.Key != k || o.Burst != o.Scale) {
 					t.Errorf("half an override: %+v", o)
 				}
@@ -249,12 +251,12 @@ func TestOverridesReadWhileChanged(t *testing.T) {
 	for round := range int64(40) {
 		var list []quota.Override
 		for i := range 500 {
-			list = append(list, quota.Override{Key: key("n", "l", strconv.Itoa(i)), Burst: round + 1, Scale: round + 1})
+			list = append(list, quota.Override{Key: testKey("n", "l", strconv.Itoa(i)), Burst: round + 1, Scale: round + 1})
 		}
-		m.change(t, encode(setOverridesCommand(list...)))
+		m.change(t, snapshotio.Encode(setOverridesCommand(list...)))
 		if round%5 == 4 {
-			snapshot(t, m)
-			m.change(t, encode(deleteOverridesCommand(list[7].Key, list[300].Key)))
+			machinetest.Snapshot(t, m)
+			m.change(t, snapshotio.Encode(deleteOverridesCommand(list[7].Key, list[300].Key)))
 		}
 	}
 	close(stop)
@@ -270,24 +272,16 @@ func manyOverrides(count int) func(yield func([]byte) bool) {
 			for i := from; i < min(from+overridesBatch, count); i++ {
 				mixed := uint64(i) * 0x9e3779b97f4a7c15 // no two are the same
 				list = append(list, quota.Override{
-					Key: key("api", fmt.Sprintf("per_tenant_%d", i%5), fmt.Sprintf("tenant-%016x", mixed)), Burst: -1,
+					Key: testKey("api", fmt.Sprintf("per_tenant_%d", i%5), fmt.Sprintf("tenant-%016x", mixed)), Burst: -1,
 					Scale: 2 * quota.Million, Expires: quota.Time(1 + i), At: 1763712000000000000,
 					By: "ops@example.com", Comment: "raise until Friday, ticket 12345",
 				})
 			}
-			if !yield(encode(setOverridesCommand(list...))) {
+			if !yield(snapshotio.Encode(setOverridesCommand(list...))) {
 				return
 			}
 		}
 	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.HeapAlloc
 }
 
 // TestMillionOverrides: so many cost less than 200 MB, restore to the same
@@ -298,32 +292,32 @@ func TestMillionOverrides(t *testing.T) {
 	if testing.Short() {
 		count = 10_000
 	}
-	before := heap()
+	before := machinetest.Heap()
 	m := quietMeta()
 	for entry := range manyOverrides(count) {
 		if r := m.change(t, entry); r.err != nil {
 			t.Fatal(r.err)
 		}
 	}
-	each := float64(heap()-before) / float64(count)
+	each := float64(machinetest.Heap()-before) / float64(count)
 	t.Logf("%d overrides, %.0f bytes each", m.overrides.Load().count, each)
 	if each > 200 {
 		t.Errorf("an override costs %.0f bytes; at most 200", each)
 	}
 	r := quietMeta()
-	written := snapshot(t, m)
-	before = heap()
+	written := machinetest.Snapshot(t, m)
+	before = machinetest.Heap()
 	if err := r.Restore(bytes.NewReader(written)); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("snapshot of %d bytes; restored, %.0f bytes each", len(written), float64(heap()-before)/float64(count))
-	if !bytes.Equal(written, snapshot(t, r)) {
+	t.Logf("snapshot of %d bytes; restored, %.0f bytes each", len(written), float64(machinetest.Heap()-before)/float64(count))
+	if !bytes.Equal(written, machinetest.Snapshot(t, r)) {
 		t.Error("restored, they have another snapshot")
 	}
-	if r := m.change(t, encode(purgeCommand(quota.Time(count/2)))); r.count != count/2 || m.overrides.Load().count != count-count/2 {
+	if r := m.change(t, snapshotio.Encode(purgeCommand(quota.Time(count/2)))); r.count != count/2 || m.overrides.Load().count != count-count/2 {
 		t.Errorf("purged %+v, left %d", r, m.overrides.Load().count)
 	}
-	if m.change(t, encode(purgeCommand(never))); m.overrides.Load().count != 0 || len(m.overrides.Load().limits) != 0 {
+	if m.change(t, snapshotio.Encode(purgeCommand(never))); m.overrides.Load().count != 0 || len(m.overrides.Load().limits) != 0 {
 		t.Errorf("left %d", m.overrides.Load().count)
 	}
 	runtime.KeepAlive(r)
@@ -331,12 +325,12 @@ func TestMillionOverrides(t *testing.T) {
 
 func BenchmarkOverrides(b *testing.B) {
 	const count = 1_000_000
-	before := heap()
+	before := machinetest.Heap()
 	m := quietMeta()
 	for entry := range manyOverrides(count) {
 		m.change(b, entry)
 	}
-	each := float64(heap()-before) / count
+	each := float64(machinetest.Heap()-before) / count
 	var keys []quota.Key
 	for k := range m.overrides.Load().after(quota.Key{}) {
 		keys = append(keys, k)
@@ -370,38 +364,34 @@ func BenchmarkOverrides(b *testing.B) {
 	})
 }
 
-// TestOverridesEndInTime: each override ends at its own moment, not with the next look at all.
-func TestOverridesEndInTime(t *testing.T) {
-	c := newTrio(t, 2)
-	c.apply(limit("ends", 5, quota.Soft))
-	n := c.any()
-	const most = 600 * time.Millisecond // a look a second would be 700 ms late for the first or more
-	late := time.Hour
-	for range 4 { // a busy machine may be late itself
-		ends := map[quota.Key]time.Time{}
-		var set []quota.Override
-		began := time.Now()
-		for i := range 8 {
-			k := key("test", "ends", fmt.Sprint("k", i))
-			ends[k] = began.Add(time.Second + time.Duration(i)*100*time.Millisecond)
-			set = append(set, quota.Override{Key: k, Class: quota.Unlimited, Burst: -1, Expires: quota.Time(ends[k].UnixNano())})
-		}
-		if err := n.SetOverrides(t.Context(), set); err != nil {
-			t.Fatal(err)
-		}
-		worst := time.Duration(0)
-		for len(ends) > 0 {
-			for k, at := range ends {
-				if n.Override(k) == nil {
-					worst = max(worst, time.Since(at))
-					delete(ends, k)
-				}
+// TestOddKeys finds the override of each key, whatever characters its parts have, and no other's.
+func TestOddKeys(t *testing.T) {
+	m := quietMeta()
+	var keys []quota.Key
+	parts := []string{"", "/", "a", "b", "a/", "/a", "a/b", "#2", "a#2", "*", "\x00", "a\x00", "\x00a", "a\x00b", ":", "_", "a_b", "@"}
+	for _, n := range []quota.LimitName{
+		{Namespace: "a", Limit: "b"},
+		{Namespace: "a", Limit: "b_c"},
+		{Namespace: "a_b", Limit: "c"},
+		{Namespace: "a", Limit: "b#2"},
+		{Namespace: "a", Limit: "b#floor"},
+		{Namespace: "a", Limit: quota.Template},
+		quota.Global,
+	} {
+		for _, p := range parts {
+			for _, q := range parts {
+				keys = append(keys, quota.Key{LimitName: n, Key: p + "|" + q})
 			}
-			time.Sleep(time.Millisecond) // how often it looks: the moments of the ends are measured
-		}
-		if late = min(late, worst); late < most {
-			return
 		}
 	}
-	t.Errorf("overrides end up to %v late", late)
+	for i, k := range keys {
+		m.Apply(1, 1, snapshotio.Encode(setOverridesCommand(quota.Override{Key: k, Burst: int64(i)})))
+	}
+	for i, k := range keys {
+		_, tier := k.Base()
+		counter := tier != 1 // which has no override of its own
+		if o := m.Override(k); (o == nil) != counter || o != nil && (o.Burst != int64(i) || o.Key != k) {
+			t.Errorf("%q: found the override %+v, want that of burst %d", k, o, i)
+		}
+	}
 }

@@ -1,11 +1,10 @@
-package cluster
+package control
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -16,11 +15,11 @@ import (
 // security is the part of the meta group's state that says who may do what.
 type security struct {
 	table   atomic.Pointer[rbac.Table] // replaced by Apply and Restore only
-	changed func()                     // called after every change by Apply
+	Changed func()                     // called after every change by Apply
 }
 
 func newSecurity() *security {
-	s := &security{changed: func() {}}
+	s := &security{Changed: func() {}}
 	s.table.Store(&rbac.Table{})
 	return s
 }
@@ -29,47 +28,47 @@ func (s *security) apply(c *raftlogv1.ChangeSecurity) rbac.Result {
 	next, res := s.table.Load().Apply(c)
 	s.table.Store(next)
 	if res.Changed {
-		s.changed()
+		s.Changed()
 	}
 	return res
 }
 
 // Security returns who may do what, as far as this node has applied it. It is never
 // changed in place.
-func (n *Node) Security() *rbac.Table { return n.meta.security.table.Load() }
+func (s *Store) Security() *rbac.Table { return s.machine.Security.table.Load() }
 
 // SetBinding adds a binding, or replaces the one of the same identity, role and
 // scope, and reports whether that changed anything. The caller has validated it.
 // It answers when all connected nodes have applied the change, or after two
 // seconds. The lack of a leader is a NoLeaderError, after which the change may be
 // made later nevertheless.
-func (n *Node) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
-	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&b)}})
+func (s *Store) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
+	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&b)}})
 }
 
 // DeleteBinding deletes the binding of that identity, role and scope, and reports
 // whether there was one. Otherwise it is as SetBinding.
-func (n *Node) DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error) {
-	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_DeleteBinding{DeleteBinding: rbac.EncodeBinding(&b)}})
+func (s *Store) DeleteBinding(ctx context.Context, b rbac.Binding) (bool, error) {
+	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_DeleteBinding{DeleteBinding: rbac.EncodeBinding(&b)}})
 }
 
 // AddToken adds a bearer token. Otherwise it is as SetBinding.
-func (n *Node) AddToken(ctx context.Context, t rbac.Token) error {
-	_, err := n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_AddToken{AddToken: rbac.EncodeToken(&t)}})
+func (s *Store) AddToken(ctx context.Context, t rbac.Token) error {
+	_, err := s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_AddToken{AddToken: rbac.EncodeToken(&t)}})
 	return err
 }
 
 // RevokeToken deletes a bearer token, and reports whether there was one. Otherwise
 // it is as SetBinding. A node that is cut off takes the token until it hears of it.
-func (n *Node) RevokeToken(ctx context.Context, id string) (bool, error) {
-	return n.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_RevokeToken{RevokeToken: id}})
+func (s *Store) RevokeToken(ctx context.Context, id string) (bool, error) {
+	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_RevokeToken{RevokeToken: id}})
 }
 
-func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
-	if err := n.awaitMembership(ctx, "a change of who may do what"); err != nil {
+func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) (bool, error) {
+	if err := s.node.AwaitMembership(ctx, "a change of who may do what"); err != nil {
 		return false, err
 	}
-	c.AtUnixNanos = time.Now().UnixNano()
+	c.AtUnixNanos = int64(s.node.Now())
 	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}})
 	if err != nil {
 		return false, fmt.Errorf("security: %w", err)
@@ -85,7 +84,7 @@ func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) 
 		}
 		return out
 	}
-	out, err := n.propose(ctx, p)
+	out, err := s.propose(ctx, p)
 	if err != nil {
 		return false, err
 	}
@@ -96,19 +95,19 @@ func (n *Node) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity) 
 	if res.Err != nil {
 		return false, res.Err
 	}
-	n.securityEverywhere(ctx, res.Revision)
+	s.securityEverywhere(ctx, res.Revision)
 	return res.Changed, nil
 }
 
 // securityEverywhere waits, a little, until all connected nodes have applied so
 // many changes.
-func (n *Node) securityEverywhere(ctx context.Context, revision uint64) {
+func (s *Store) securityEverywhere(ctx context.Context, revision uint64) {
 	behind := func() []quota.NodeID {
-		return n.routes.where(func(p *peer) bool { return p.up && p.security < revision })
+		return s.node.Behind(func(p Progress) bool { return p.Security < revision })
 	}
-	n.waitHere(ctx, func() bool { return n.Security().Revision() >= revision && len(behind()) == 0 })
+	s.waitHere(ctx, func() bool { return s.Security().Revision() >= revision && len(behind()) == 0 })
 	if late := behind(); len(late) > 0 {
-		n.log.Warn("who may do what is not changed everywhere yet", "revision", revision, "behind", late)
+		s.log.Warn("who may do what is not changed everywhere yet", "revision", revision, "behind", late)
 	}
 }
 

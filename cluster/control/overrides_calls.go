@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 // Override implements quota.Overrides: it returns the override of a key as far
 // as this node has applied it, nil if there is none. It takes no lock, and
 // allocates only what it returns.
-func (n *Node) Override(k quota.Key) *quota.Override { return n.meta.Override(k) }
+func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Override(k) }
 
 // SetOverrides sets at most 10,000 overrides, through the leader of the meta
 // group, and waits (at most two seconds) until this node has them; At is set to
@@ -40,9 +40,9 @@ func (n *Node) Override(k quota.Key) *quota.Override { return n.meta.Override(k)
 //
 // More than quota.MaxOverrides in the cluster are a TooManyOverridesError, the
 // lack of a leader is a NoLeaderError.
-func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
-	now := time.Now()
-	if err := n.checkOverrides(list, quota.Time(now.UnixNano())); err != nil {
+func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
+	now := s.node.Now()
+	if err := s.checkOverrides(list, now); err != nil {
 		return err
 	}
 	done := 0
@@ -50,10 +50,10 @@ func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
 		set := &raftlogv1.SetOverrides{}
 		for i := range batch {
 			o := batch[i]
-			o.At = quota.Time(now.UnixNano())
+			o.At = now
 			set.Overrides = append(set.Overrides, limitproto.EncodeOverride(&o))
 		}
-		_, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
+		_, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
 		if err != nil && done > 0 {
 			return fmt.Errorf("overrides: the first %d of %d are set: %w", done, len(list), err)
 		}
@@ -70,7 +70,7 @@ func (n *Node) SetOverrides(ctx context.Context, list []quota.Override) error {
 // without one are passed over. It returns how many were deleted: fewer when the
 // answer of the leader was lost and the call had to be repeated. The lack of a
 // leader is a NoLeaderError, after which n have been deleted for certain.
-func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted int, err error) {
+func (s *Store) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted int, err error) {
 	if len(keys) > MaxOverridesCall {
 		return 0, fmt.Errorf("overrides: %d keys in one call; at most %d", len(keys), MaxOverridesCall)
 	}
@@ -79,7 +79,7 @@ func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted i
 		for _, k := range batch {
 			del.Keys = append(del.Keys, limitproto.EncodeKey(k))
 		}
-		res, err := n.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}})
+		res, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}})
 		if err != nil {
 			return deleted, err
 		}
@@ -92,16 +92,16 @@ func (n *Node) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted i
 // by key: at most count and at most 10,000, of keys larger than after, of one
 // limit, of one namespace (no limit) or of all (zero name). total is how many such
 // there are without regard to after.
-func (n *Node) ListOverrides(name quota.LimitName, after quota.Key, count int) (list []quota.Override, total int) {
-	return n.meta.listOverrides(name, after, min(count, MaxOverridesCall))
+func (s *Store) ListOverrides(name quota.LimitName, after quota.Key, count int) (list []quota.Override, total int) {
+	return s.machine.listOverrides(name, after, min(count, MaxOverridesCall))
 }
 
 // checkOverrides returns the faults of the first overrides that have any.
-func (n *Node) checkOverrides(list []quota.Override, now quota.Time) error {
+func (s *Store) checkOverrides(list []quota.Override, now quota.Time) error {
 	if len(list) > MaxOverridesCall {
 		return fmt.Errorf("overrides: %d in one call; at most %d", len(list), MaxOverridesCall)
 	}
-	limits, table := n.meta.current(), n.meta.overrides.Load()
+	limits, table := s.machine.Current(), s.machine.overrides.Load()
 	seen := make(map[quota.Key]bool, len(list))
 	var errs []error
 	adding := 0
@@ -122,7 +122,7 @@ func (n *Node) checkOverrides(list []quota.Override, now quota.Time) error {
 			adding++
 		}
 	}
-	if len(errs) == 0 && adding > 0 && table.count+adding > n.meta.maxOverrides {
+	if len(errs) == 0 && adding > 0 && table.count+adding > s.machine.maxOverrides {
 		return &TooManyOverridesError{Have: table.count, Adding: adding}
 	}
 	return errors.Join(errs...)
@@ -140,7 +140,7 @@ func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
 	return o.Fits(l)
 }
 
-func (n *Node) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) (overridesResult, error) {
+func (s *Store) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) (overridesResult, error) {
 	p, err := newProposal(cmd)
 	if err != nil {
 		return overridesResult{}, err
@@ -149,7 +149,7 @@ func (n *Node) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) 
 		return &peerv1.Call{Body: &peerv1.Call_Overrides{Overrides: &peerv1.CallOverrides{Command: command}}}
 	}
 	p.result = func(c *peerv1.Call) any { return decodeOverridesResult(c.GetOverridesResult()) }
-	out, err := n.propose(ctx, p)
+	out, err := s.propose(ctx, p)
 	if err != nil {
 		return overridesResult{}, err
 	}
@@ -157,7 +157,7 @@ func (n *Node) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) 
 	if !ok {
 		return res, fmt.Errorf("overrides: the log answered %v", out)
 	}
-	n.waitHere(ctx, func() bool { return n.meta.overrides.Load().revision >= res.revision })
+	s.waitHere(ctx, func() bool { return s.machine.overrides.Load().revision >= res.revision })
 	return res, res.err
 }
 

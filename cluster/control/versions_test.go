@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"bytes"
@@ -14,14 +14,16 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/filltest"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-func quietMeta() *metaFSM { return newMetaFSM(func(*quota.Limits) {}, func([]quota.Key) {}) }
+func quietMeta() *Machine { return NewMachine(func(*quota.Limits) {}, func([]quota.Key) {}) }
 
 // change is an entry that replaces the limits; id is that of the proposal.
 func change(id string, expect int64, limits ...quota.Limit) *raftlogv1.SetLimits {
-	set := encodeLimits(limits, time.Unix(0, int64(len(id))))
+	set := EncodeLimits(limits, time.Unix(0, int64(len(id))))
 	set.RequestId, set.By, set.Comment = []byte(id), "by "+id, "for "+id
 	if expect != quota.AnyVersion {
 		set.Expect = new(uint64(expect))
@@ -29,9 +31,9 @@ func change(id string, expect int64, limits ...quota.Limit) *raftlogv1.SetLimits
 	return set
 }
 
-func (m *metaFSM) take(t *testing.T, set *raftlogv1.SetLimits) limitsResult {
+func (m *Machine) take(t *testing.T, set *raftlogv1.SetLimits) limitsResult {
 	t.Helper()
-	res, ok := m.Apply(1, 1, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})).(limitsResult)
+	res, ok := m.Apply(1, 1, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: set}})).(limitsResult)
 	if !ok {
 		t.Fatal("no limitsResult")
 	}
@@ -40,8 +42,8 @@ func (m *metaFSM) take(t *testing.T, set *raftlogv1.SetLimits) limitsResult {
 
 func TestVersions(t *testing.T) {
 	m := quietMeta()
-	a, b, c := limit("a", 1, quota.Soft), limit("b", 2, quota.Hard), limit("c", 3, quota.Soft)
-	a2 := limit("a", 9, quota.Soft)
+	a, b, c := testLimit("a", 1, quota.Soft), testLimit("b", 2, quota.Hard), testLimit("c", 3, quota.Soft)
+	a2 := testLimit("a", 9, quota.Soft)
 	m.take(t, change("one", 0, a, b))
 	m.take(t, change("two!", 1, a2, c))
 	m.take(t, change("three", quota.AnyVersion))
@@ -80,9 +82,9 @@ func TestVersions(t *testing.T) {
 // TestVersionErrors: nothing but the answer tells of a change that is refused.
 func TestVersionErrors(t *testing.T) {
 	m := quietMeta()
-	a, b := limit("a", 1, quota.Soft), limit("b", 2, quota.Soft)
+	a, b := testLimit("a", 1, quota.Soft), testLimit("b", 2, quota.Soft)
 	m.take(t, change("one", 0, a))
-	before := snapshot(t, m)
+	before := machinetest.Snapshot(t, m)
 	rollback := change("two", quota.AnyVersion)
 	rollback.RollbackTo = 7
 	for name, c := range map[string]struct {
@@ -106,7 +108,7 @@ func TestVersionErrors(t *testing.T) {
 	if r := m.take(t, change("two", 1, a)); r.changed || r.err != nil || r.version.By != "by one" {
 		t.Errorf("the same limits: %+v", r)
 	}
-	if !bytes.Equal(before, snapshot(t, m)) {
+	if !bytes.Equal(before, machinetest.Snapshot(t, m)) {
 		t.Error("a refused change left something behind")
 	}
 }
@@ -130,13 +132,13 @@ func TestRetry(t *testing.T) {
 	m := quietMeta()
 	calls := 0
 	m.changed = func(*quota.Limits) { calls++ }
-	first := change("one", 0, limit("a", 1, quota.Soft))
+	first := change("one", 0, testLimit("a", 1, quota.Soft))
 	m.take(t, first)
-	m.take(t, change("two", 1, limit("b", 1, quota.Soft)))
+	m.take(t, change("two", 1, testLimit("b", 1, quota.Soft)))
 	if r := m.take(t, first); r.err != nil || !r.changed || r.version.Number != 1 || r.version.By != "by one" {
 		t.Errorf("repeated after another change: %+v", r)
 	}
-	if v := m.current(); v.Version != 2 || v.All()[0].LimitName.Limit != "b" || calls != 2 {
+	if v := m.Current(); v.Version != 2 || v.All()[0].LimitName.Limit != "b" || calls != 2 {
 		t.Errorf("the repetition was applied again: version %d, %d calls", v.Version, calls)
 	}
 }
@@ -144,7 +146,7 @@ func TestRetry(t *testing.T) {
 func TestHistoryBounds(t *testing.T) {
 	m := quietMeta()
 	for i := range maxVersions + 10 {
-		m.take(t, change(strconv.Itoa(i), int64(i), limit("a", int64(i), quota.Soft)))
+		m.take(t, change(strconv.Itoa(i), int64(i), testLimit("a", int64(i), quota.Soft)))
 	}
 	if got := m.versions(0, 5000); len(got) != maxVersions || got[0].Number != maxVersions+10 || got[maxVersions-1].Number != 11 {
 		t.Errorf("%d versions, newest %v", len(got), got[0])
@@ -170,23 +172,21 @@ func TestHistoryBounds(t *testing.T) {
 
 // TestOtherFormat: a snapshot of another format is refused, the error names both, and nothing changes.
 func TestOtherFormat(t *testing.T) {
-	meta, ranged := quietMeta(), newTestRange()
-	meta.take(t, encodeLimits([]quota.Limit{limit("a", 1, quota.Soft)}, time.Unix(1, 0)))
+	meta := quietMeta()
+	meta.take(t, EncodeLimits([]quota.Limit{testLimit("a", 1, quota.Soft)}, time.Unix(1, 0)))
 	for name, tt := range map[string]struct {
-		m    machine
+		m    machinetest.Machine
 		data string
 		want string
 	}{
-		"a newer one of the meta group": {meta, "\x00meta2\nmore", `meta snapshot: format: begins with "\x00meta2\n"; this version of quorate reads "\x00meta1\n"`},
-		"a newer one of a range":        {ranged, "\x00range2\nmore", `range snapshot: format: begins with "\x00range2\n"; this version of quorate reads "\x00range1\n"`},
-		"one of the other kind":         {ranged, string(snapshot(t, meta)), `range snapshot: format: begins with`},
-		"nothing":                       {meta, "", "meta snapshot: format: unexpected EOF"},
+		"a newer one": {meta, "\x00meta2\nmore", `meta snapshot: format: begins with "\x00meta2\n"; this version of quorate reads "\x00meta1\n"`},
+		"nothing":     {meta, "", "meta snapshot: format: unexpected EOF"},
 	} {
-		before := snapshot(t, tt.m)
+		before := machinetest.Snapshot(t, tt.m)
 		if err := tt.m.Restore(strings.NewReader(tt.data)); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %s", name, err, tt.want)
 		}
-		if !bytes.Equal(snapshot(t, tt.m), before) {
+		if !bytes.Equal(machinetest.Snapshot(t, tt.m), before) {
 			t.Errorf("%s: the state has changed", name)
 		}
 	}
@@ -224,20 +224,20 @@ func TestStoredNumbers(t *testing.T) {
 // TestBrokenSnapshots cuts a snapshot at every byte.
 func TestBrokenSnapshots(t *testing.T) {
 	m := quietMeta()
-	m.take(t, change("one", 0, limit("a", 1, quota.Soft)))
-	m.take(t, change("two", 1, limit("a", 2, quota.Soft)))
-	m.Apply(1, 1, encode(setOverridesCommand(
-		quota.Override{Key: key("test", "a", "k"), Burst: 7, Expires: 99}, quota.Override{Key: key("test", "a", "m"), Burst: 0},
+	m.take(t, change("one", 0, testLimit("a", 1, quota.Soft)))
+	m.take(t, change("two", 1, testLimit("a", 2, quota.Soft)))
+	m.Apply(1, 1, snapshotio.Encode(setOverridesCommand(
+		quota.Override{Key: testKey("test", "a", "k"), Burst: 7, Expires: 99}, quota.Override{Key: testKey("test", "a", "m"), Burst: 0},
 	)))
 	config := policies("#7", 3)
-	m.Apply(1, 1, encode(loadCommand(config)))
-	whole := snapshot(t, m)
+	m.Apply(1, 1, snapshotio.Encode(loadCommand(config)))
+	whole := machinetest.Snapshot(t, m)
 	for end := range whole {
 		r := quietMeta()
 		if err := r.Restore(bytes.NewReader(whole[:end])); err == nil && end > 0 {
 			t.Errorf("the first %d of %d bytes were taken for a snapshot", end, len(whole))
 		}
-		if r.current().Version != 0 || r.overrides.Load().count != 0 || r.policies.Load().bytes != 0 {
+		if r.Current().Version != 0 || r.overrides.Load().count != 0 || r.Policies.Load().Bytes != 0 {
 			t.Errorf("the first %d of %d bytes changed the state", end, len(whole))
 		}
 	}
@@ -247,10 +247,22 @@ func TestBrokenSnapshots(t *testing.T) {
 	if err := r.Restore(bytes.NewReader(whole)); err != nil || !told {
 		t.Errorf("whole: %v, told %v", err, told)
 	}
-	if o := r.Override(key("test", "a", "k")); o == nil || o.Burst != 7 || o.Expires != 99 {
+	if o := r.Override(testKey("test", "a", "k")); o == nil || o.Burst != 7 || o.Expires != 99 {
 		t.Errorf("restored %+v", o)
 	}
-	if c := r.policies.Load().find(config.id); c == nil || !reflect.DeepEqual(c, config) {
+	if c := r.Policies.Load().Find(config.id); c == nil || !reflect.DeepEqual(c, config) {
 		t.Errorf("restored %+v", c)
 	}
+}
+
+// testLimit is a limit of namespace test that hardly refills.
+func testLimit(name string, burst int64, ceiling quota.Ceiling) quota.Limit {
+	return quota.Limit{
+		LimitName: quota.LimitName{Namespace: "test", Limit: name},
+		Rate:      quota.Rate{Tokens: 5, Per: time.Hour}, Burst: burst, Ceiling: ceiling,
+	}
+}
+
+func testKey(namespace, limit, k string) quota.Key {
+	return quota.Key{LimitName: quota.LimitName{Namespace: namespace, Limit: limit}, Key: k}
 }

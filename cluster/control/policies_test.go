@@ -1,9 +1,10 @@
-package cluster
+package control
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -16,7 +17,9 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/filltest"
+	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
@@ -62,9 +65,9 @@ func randomConfig(rng *rand.Rand) *policyConfig {
 	return c
 }
 
-func (m *metaFSM) applyPolicies(t testing.TB, cmd *raftlogv1.MetaCommand) policiesResult {
+func (m *Machine) applyPolicies(t testing.TB, cmd *raftlogv1.MetaCommand) policiesResult {
 	t.Helper()
-	res, ok := m.Apply(1, 1, encode(cmd)).(policiesResult)
+	res, ok := m.Apply(1, 1, snapshotio.Encode(cmd)).(policiesResult)
 	if !ok {
 		t.Fatal("no policiesResult")
 	}
@@ -74,7 +77,7 @@ func (m *metaFSM) applyPolicies(t testing.TB, cmd *raftlogv1.MetaCommand) polici
 func TestLoadPurgePolicies(t *testing.T) {
 	m := quietMeta()
 	reloaded := 0
-	m.reloaded = func() { reloaded++ }
+	m.Reloaded = func() { reloaded++ }
 	other := func(c *policyConfig) *policyConfig { c.at++; return c }
 	for i, step := range []struct {
 		cmd      *raftlogv1.MetaCommand
@@ -94,7 +97,7 @@ func TestLoadPurgePolicies(t *testing.T) {
 			t.Errorf("step %d: %+v; want %v and revision %d", i, r, step.changed, step.revision)
 		}
 		if i == 2 {
-			if c := m.policies.Load().find(configID("#1")); !reflect.DeepEqual(c, policies("#1", 2)) {
+			if c := m.Policies.Load().Find(configID("#1")); !reflect.DeepEqual(c, policies("#1", 2)) {
 				t.Errorf("a config was replaced by %+v", c)
 			}
 		}
@@ -102,7 +105,7 @@ func TestLoadPurgePolicies(t *testing.T) {
 	if reloaded != 4 {
 		t.Errorf("told of %d changes; want 4", reloaded)
 	}
-	got := m.policies.Load().find(configID("#1")).whole()
+	got := m.Policies.Load().Find(configID("#1")).whole()
 	if want := somePolicies(3); !reflect.DeepEqual(got.Policies, want) || got.Count != 3 || got.By != "user:ops@example.com" {
 		t.Errorf("stored %+v; want %+v", got, want)
 	}
@@ -142,11 +145,11 @@ func TestPoliciesRefused(t *testing.T) {
 		"bytes in all":  {policies("#2", 13), "bytes, and"},
 		"bytes in one":  {huge, "bytes in one config"},
 	} {
-		before := snapshot(t, m)
+		before := machinetest.Snapshot(t, m)
 		if r := m.applyPolicies(t, loadCommand(c.config)); r.changed || r.err == nil || !strings.Contains(r.err.Error(), c.want) || r.revision != 1 {
 			t.Errorf("%s: %+v; want an error with %q", name, r, c.want)
 		}
-		if !bytes.Equal(before, snapshot(t, m)) {
+		if !bytes.Equal(before, machinetest.Snapshot(t, m)) {
 			t.Errorf("%s: it left something behind", name)
 		}
 	}
@@ -180,7 +183,7 @@ func TestListPolicies(t *testing.T) {
 		stranger.id.App = "buildt" // and right behind
 		m.applyPolicies(t, loadCommand(stranger))
 	}
-	n := &Node{meta: m}
+	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler))
 	for _, c := range []struct {
 		after string
 		limit int
@@ -211,9 +214,9 @@ func TestResolveHere(t *testing.T) {
 	m := quietMeta()
 	m.applyPolicies(t, loadCommand(policies("#1", 3)))
 	m.applyPolicies(t, loadCommand(policies("#2", 2)))
-	n := &Node{meta: m} // that could not ask
+	n := NewStore("n1", nil, m, slog.New(slog.DiscardHandler)) // that could not ask
 	refs := []account.PolicyRef{ref("#1", "p2"), ref("#2", "p1"), ref("#2", "p0"), ref("#1", "p2")}
-	got, err := n.resolve(t.Context(), refs)
+	got, err := n.Resolve(t.Context(), refs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,10 +225,10 @@ func TestResolveHere(t *testing.T) {
 			t.Errorf("%v is %+v; want %+v", r, got[i], want)
 		}
 	}
-	if found, all := m.policies.Load().resolve([]account.PolicyRef{ref("#3", "p0"), ref("#2", "p0"), ref("#2", "p2")}); all || found[0] != nil || found[1] == nil || found[2] != nil {
+	if found, all := m.Policies.Load().resolve([]account.PolicyRef{ref("#3", "p0"), ref("#2", "p0"), ref("#2", "p2")}); all || found[0] != nil || found[1] == nil || found[2] != nil {
 		t.Errorf("one of three is there: %v", found)
 	}
-	if found, all := m.policies.Load().resolve(nil); !all || len(found) != 0 {
+	if found, all := m.Policies.Load().resolve(nil); !all || len(found) != 0 {
 		t.Errorf("nothing: %v", found)
 	}
 }
@@ -245,11 +248,11 @@ func TestPoliciesReadWhileChanged(t *testing.T) {
 				default:
 				}
 				r := ref("#"+strconv.Itoa(i%50), "p"+strconv.Itoa(i%20))
-				found, _ := m.policies.Load().resolve([]account.PolicyRef{r})
+				found, _ := m.Policies.Load().resolve([]account.PolicyRef{r})
 				if found[0] != nil && *found[0] != somePolicies(20)[r.Key] {
 					t.Errorf("%v is %+v", r, found[0])
 				}
-				m.policies.Load().list("builds", "project:test", "#2", 10)
+				m.Policies.Load().list("builds", "project:test", "#2", 10)
 			}
 		})
 	}
@@ -257,7 +260,7 @@ func TestPoliciesReadWhileChanged(t *testing.T) {
 		m.applyPolicies(t, loadCommand(policies("#"+strconv.Itoa(i%50), 20)))
 		m.applyPolicies(t, purgePoliciesCommand(configID("#"+strconv.Itoa((i+7)%50))))
 		if i%50 == 0 {
-			snapshot(t, m)
+			machinetest.Snapshot(t, m)
 		}
 	}
 	close(stop)
@@ -272,7 +275,7 @@ func TestPoliciesToTheBound(t *testing.T) {
 	if testing.Short() {
 		m.maxPolicyBytes /= 16
 	}
-	before := heap()
+	before := machinetest.Heap()
 	configs := 0
 	for ; ; configs++ {
 		r := m.applyPolicies(t, loadCommand(policies(fmt.Sprintf("#%05d", configs), 1000)))
@@ -283,9 +286,9 @@ func TestPoliciesToTheBound(t *testing.T) {
 			t.Fatal(r.err)
 		}
 	}
-	counted := float64(m.policies.Load().bytes)
-	taken := float64(heap()-before) / counted
-	written := snapshot(t, m)
+	counted := float64(m.Policies.Load().Bytes)
+	taken := float64(machinetest.Heap()-before) / counted
+	written := machinetest.Snapshot(t, m)
 	r := quietMeta()
 	start := time.Now()
 	if err := r.Restore(bytes.NewReader(written)); err != nil {
@@ -296,7 +299,7 @@ func TestPoliciesToTheBound(t *testing.T) {
 	if taken > 1.5 {
 		t.Errorf("they take %.2f times what is counted; at most 1.5", taken)
 	}
-	if !bytes.Equal(written, snapshot(t, r)) || r.policies.Load().bytes != m.policies.Load().bytes {
+	if !bytes.Equal(written, machinetest.Snapshot(t, r)) || r.Policies.Load().Bytes != m.Policies.Load().Bytes {
 		t.Error("restored, they are others")
 	}
 	runtime.KeepAlive(m)
@@ -315,7 +318,7 @@ func BenchmarkResolve(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, all := m.policies.Load().resolve(refs); !all {
+				if _, all := m.Policies.Load().resolve(refs); !all {
 					b.Fatal("not found")
 				}
 			}

@@ -1,20 +1,14 @@
-package cluster
+package control
 
 import (
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// canonical writes equal messages as equal bytes, on all nodes of one version
-// of the program.
-var canonical = proto.MarshalOptions{Deterministic: true}
-
-func encodeLimits(limits []quota.Limit, at time.Time) *raftlogv1.SetLimits {
+func EncodeLimits(limits []quota.Limit, at time.Time) *raftlogv1.SetLimits {
 	return &raftlogv1.SetLimits{AtUnixNanos: at.UnixNano(), Limits: limitproto.EncodeLimits(limits)}
 }
 

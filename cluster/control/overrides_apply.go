@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ type overridesResult struct {
 // maxTold bounds a list of changed keys; more are told as all.
 const maxTold = 10_000
 
-func (m *metaFSM) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
+func (m *Machine) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
 	edits := make([]overrideEdit, 0, len(set.GetOverrides()))
 	for _, s := range set.GetOverrides() {
 		e, err := editOf(s)
@@ -43,7 +43,7 @@ func (m *metaFSM) setOverrides(set *raftlogv1.SetOverrides) overridesResult {
 }
 
 // deleteOverrides passes over keys that have no override.
-func (m *metaFSM) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResult {
+func (m *Machine) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResult {
 	table := m.overrides.Load()
 	var edits []overrideEdit
 	for _, k := range del.GetKeys() {
@@ -54,13 +54,13 @@ func (m *metaFSM) deleteOverrides(del *raftlogv1.DeleteOverrides) overridesResul
 	return m.editOverrides(edits)
 }
 
-func (m *metaFSM) purgeOverrides(before quota.Time) overridesResult {
+func (m *Machine) purgeOverrides(before quota.Time) overridesResult {
 	return m.editOverrides(m.overrides.Load().expired(before))
 }
 
 // editOverrides makes all edits or, if there would be too many overrides, none.
 // Of several for one key the last counts.
-func (m *metaFSM) editOverrides(edits []overrideEdit) overridesResult {
+func (m *Machine) editOverrides(edits []overrideEdit) overridesResult {
 	before := m.overrides.Load()
 	if len(edits) == 0 {
 		return overridesResult{revision: before.revision}
@@ -98,7 +98,7 @@ func keysOf(edits []overrideEdit) []quota.Key {
 }
 
 // Override implements quota.Overrides without a lock.
-func (m *metaFSM) Override(k quota.Key) *quota.Override {
+func (m *Machine) Override(k quota.Key) *quota.Override {
 	rule := m.overrides.Load().find(k)
 	if rule == nil {
 		return nil
@@ -110,7 +110,7 @@ func (m *metaFSM) Override(k quota.Key) *quota.Override {
 // listOverrides returns at most count overrides of keys after one, of one limit, of
 // one namespace (no limit) or of all (zero name), and how many such there are without
 // regard to after.
-func (m *metaFSM) listOverrides(name quota.LimitName, after quota.Key, count int) ([]quota.Override, int) {
+func (m *Machine) listOverrides(name quota.LimitName, after quota.Key, count int) ([]quota.Override, int) {
 	t := m.overrides.Load()
 	of := func(n quota.LimitName) bool {
 		return (name.Namespace == "" || n.Namespace == name.Namespace) && (name.Limit == "" || n.Limit == name.Limit)

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"bytes"
@@ -11,12 +11,13 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// metaFSM is the state of the meta group: the limits, their history, the
+// Machine is the state of the meta group: the limits, their history, the
 // overrides, the policy configs, and who may do what. Apply uses nothing but the entry and that state, so that all
 // replicas hold the same.
-type metaFSM struct {
+type Machine struct {
 	mu      sync.Mutex // of limits and history
 	limits  *quota.Limits
 	history limitVersions
@@ -24,19 +25,19 @@ type metaFSM struct {
 	overrides    atomic.Pointer[overrideTable] // replaced by Apply and Restore only
 	maxOverrides int
 
-	policies       atomic.Pointer[policyTable] // replaced by Apply and Restore only
+	Policies       atomic.Pointer[policyTable] // replaced by Apply and Restore only
 	maxConfigs     int
 	maxPolicyBytes int64
 
-	security *security
+	Security *security
 
 	// They are called under no lock, after the change.
 	changed    func(*quota.Limits)    // with every new set
 	overridden func(keys []quota.Key) // with what Override answers otherwise now; nil is all
-	reloaded   func()                 // the policy configs are others
-	regrouped  func(*members.Table)   // the membership is another
+	Reloaded   func()                 // the policy configs are others
+	Regrouped  func(*members.Table)   // the membership is another
 
-	members atomic.Pointer[members.Table] // replaced by Apply and Restore only
+	Members atomic.Pointer[members.Table] // replaced by Apply and Restore only
 }
 
 // limitsResult is what applying a SetLimits returns.
@@ -46,21 +47,21 @@ type limitsResult struct {
 	err     error
 }
 
-func newMetaFSM(changed func(*quota.Limits), overridden func(keys []quota.Key)) *metaFSM {
+func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) *Machine {
 	empty, _ := quota.NewLimits(0, nil)
-	m := &metaFSM{
-		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: maxPolicyBytes,
-		security: newSecurity(),
-		changed:  changed, overridden: overridden, reloaded: func() {}, regrouped: func(*members.Table) {},
+	m := &Machine{
+		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: MaxPolicyBytes,
+		Security: newSecurity(),
+		changed:  changed, overridden: overridden, Reloaded: func() {}, Regrouped: func(*members.Table) {},
 	}
 	m.overrides.Store(&overrideTable{})
-	m.policies.Store(&policyTable{})
-	m.members.Store(members.New(nil))
+	m.Policies.Store(&policyTable{})
+	m.Members.Store(members.New(nil))
 	return m
 }
 
-// current returns the limits in force.
-func (m *metaFSM) current() *quota.Limits {
+// Current returns the limits in force.
+func (m *Machine) Current() *quota.Limits {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.limits
@@ -68,28 +69,28 @@ func (m *metaFSM) current() *quota.Limits {
 
 // versions returns at most count versions below a number, newest first; 0 is
 // from the newest.
-func (m *metaFSM) versions(before uint64, count int) []quota.Version {
+func (m *Machine) versions(before uint64, count int) []quota.Version {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.history.before(before, count)
 }
 
 // version returns one version of the history, or an UnknownVersionError.
-func (m *metaFSM) version(number uint64) (*pastLimits, error) {
+func (m *Machine) version(number uint64) (*pastLimits, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.history.find(number)
 }
 
 // Apply implements multiraft.StateMachine.
-func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
+func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	var cmd raftlogv1.MetaCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
 		return limitsResult{err: fmt.Errorf("meta command: %w", err)}
 	}
 	switch c := cmd.Change.(type) {
 	case *raftlogv1.MetaCommand_SetLimits:
-		return m.setLimits(c.SetLimits)
+		return m.SetLimits(c.SetLimits)
 	case *raftlogv1.MetaCommand_SetOverrides:
 		return m.setOverrides(c.SetOverrides)
 	case *raftlogv1.MetaCommand_DeleteOverrides:
@@ -101,31 +102,31 @@ func (m *metaFSM) Apply(_, _ uint64, data []byte) any {
 	case *raftlogv1.MetaCommand_PurgePolicies:
 		return m.purgePolicies(c.PurgePolicies)
 	case *raftlogv1.MetaCommand_ChangeSecurity:
-		return m.security.apply(c.ChangeSecurity)
+		return m.Security.apply(c.ChangeSecurity)
 	case *raftlogv1.MetaCommand_ChangeMembers:
 		return m.changeMembers(c.ChangeMembers)
 	}
 	return nil
 }
 
-// membersResult is what applying a ChangeMembers returns.
-type membersResult struct {
-	table *members.Table // after it
-	err   error
+// MembersResult is what applying a ChangeMembers returns.
+type MembersResult struct {
+	Table *members.Table // after it
+	Err   error
 }
 
-func (m *metaFSM) changeMembers(c *raftlogv1.ChangeMembers) membersResult {
-	t := m.members.Load()
+func (m *Machine) changeMembers(c *raftlogv1.ChangeMembers) MembersResult {
+	t := m.Members.Load()
 	next, err := t.Apply(c)
 	if err != nil {
-		return membersResult{table: t, err: err}
+		return MembersResult{Table: t, Err: err}
 	}
-	m.members.Store(next)
-	m.regrouped(next)
-	return membersResult{table: next}
+	m.Members.Store(next)
+	m.Regrouped(next)
+	return MembersResult{Table: next}
 }
 
-func (m *metaFSM) setLimits(set *raftlogv1.SetLimits) limitsResult {
+func (m *Machine) SetLimits(set *raftlogv1.SetLimits) limitsResult {
 	m.mu.Lock()
 	made, err := m.makeVersion(set)
 	if made == nil || err != nil {
@@ -149,7 +150,7 @@ func (m *metaFSM) setLimits(set *raftlogv1.SetLimits) limitsResult {
 
 // makeVersion returns the version that the entry makes or has made, nil if it
 // changes nothing.
-func (m *metaFSM) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
+func (m *Machine) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
 	if v := m.history.madeBy(set.GetRequestId()); v != nil {
 		return v, nil
 	}
@@ -169,9 +170,9 @@ func (m *metaFSM) makeVersion(set *raftlogv1.SetLimits) (*pastLimits, error) {
 
 // limitsOf returns the entry's encoded limits: its own, or those of the version
 // that it brings back.
-func (m *metaFSM) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
+func (m *Machine) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 	if set.GetRollbackTo() == 0 {
-		return canonical.Marshal(&raftlogv1.LimitList{Limits: set.GetLimits()})
+		return snapshotio.Canonical.Marshal(&raftlogv1.LimitList{Limits: set.GetLimits()})
 	}
 	v, err := m.history.find(set.GetRollbackTo())
 	if err != nil {
@@ -181,8 +182,31 @@ func (m *metaFSM) limitsOf(set *raftlogv1.SetLimits) ([]byte, error) {
 }
 
 // install puts a version in force.
-func (m *metaFSM) install(v *pastLimits, limits *quota.Limits) {
+func (m *Machine) install(v *pastLimits, limits *quota.Limits) {
 	v.count(m.limits.All(), limits.All())
 	m.history.add(v)
 	m.limits = limits
+}
+
+// Content is what a snapshot of the meta group has.
+type Content struct {
+	LimitsVersion uint64 // in force; 0 is none yet
+	Versions      int    // in the history
+	Limits        int    // of the version in force
+	Overrides     int
+	PolicyConfigs int
+	Policies      int
+	Bindings      int // of roles
+	Tokens        int // bearer tokens, hashed
+}
+
+func (m *Machine) Content() Content {
+	out := Content{LimitsVersion: m.limits.Version, Versions: len(m.history.list), Limits: len(m.limits.All()), Overrides: m.overrides.Load().count}
+	for _, c := range m.Policies.Load().configs {
+		out.PolicyConfigs++
+		out.Policies += len(c.policies)
+	}
+	table := m.Security.table.Load()
+	out.Bindings, out.Tokens = len(table.Bindings()), len(table.Tokens())
+	return out
 }

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"context"
@@ -13,14 +13,12 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// Limits returns the limits in force on this node.
-func (n *Node) Limits() *quota.Limits { return n.inForce.Load() }
-
 // SetLimits is ChangeLimits whatever version is in force, by nobody.
-func (n *Node) SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error) {
-	v, changed, err := n.ChangeLimits(ctx, quota.Change{Limits: limits, Expect: quota.AnyVersion})
+func (s *Store) SetLimits(ctx context.Context, limits []quota.Limit) (version uint64, changed bool, err error) {
+	v, changed, err := s.ChangeLimits(ctx, quota.Change{Limits: limits, Expect: quota.AnyVersion})
 	return v.Number, changed, err
 }
 
@@ -35,12 +33,12 @@ func (n *Node) SetLimits(ctx context.Context, limits []quota.Limit) (version uin
 // that says what is wrong with the limits. Without a leader for ten seconds or
 // until ctx ends the error is a NoLeaderError; then the change may be made later
 // nevertheless.
-func (n *Node) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error) {
-	p, err := limitsProposal(&c)
+func (s *Store) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error) {
+	p, err := limitsProposal(&c, s.node.Now())
 	if err != nil {
 		return v, false, err
 	}
-	out, err := n.propose(ctx, p)
+	out, err := s.propose(ctx, p)
 	if err != nil {
 		return v, false, err
 	}
@@ -49,7 +47,7 @@ func (n *Node) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Versio
 		return v, false, fmt.Errorf("limits: the log answered %v", out)
 	}
 	if res.err == nil {
-		n.waitSpread(ctx, res.version.Number)
+		s.waitSpread(ctx, res.version.Number)
 	}
 	return res.version, res.changed, res.err
 }
@@ -57,14 +55,14 @@ func (n *Node) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Versio
 // LimitVersions returns at most count versions of the limits, newest first, of
 // those with a number below before (0: of all), as far as this node has applied
 // them. The history has the newest 1000 versions, fewer if they are large.
-func (n *Node) LimitVersions(_ context.Context, before uint64, count int) ([]quota.Version, error) {
-	return n.meta.versions(before, count), nil
+func (s *Store) LimitVersions(_ context.Context, before uint64, count int) ([]quota.Version, error) {
+	return s.machine.versions(before, count), nil
 }
 
 // LimitsAt returns one version and its limits, sorted by name, if this node has
 // applied it and the history still has it: else an UnknownVersionError.
-func (n *Node) LimitsAt(_ context.Context, version uint64) (quota.Version, []quota.Limit, error) {
-	v, err := n.meta.version(version)
+func (s *Store) LimitsAt(_ context.Context, version uint64) (quota.Version, []quota.Limit, error) {
+	v, err := s.machine.version(version)
 	if err != nil {
 		return quota.Version{}, nil, err
 	}
@@ -74,8 +72,8 @@ func (n *Node) LimitsAt(_ context.Context, version uint64) (quota.Version, []quo
 
 // limitsProposal has an id of its own: repeated after its answer was lost, it
 // must not conflict with itself.
-func limitsProposal(c *quota.Change) (proposal, error) {
-	set, err := encodeChange(c)
+func limitsProposal(c *quota.Change, now quota.Time) (proposal, error) {
+	set, err := encodeChange(c, now)
 	if err != nil {
 		return proposal{}, err
 	}
@@ -89,7 +87,7 @@ func limitsProposal(c *quota.Change) (proposal, error) {
 	return p, err
 }
 
-func encodeChange(c *quota.Change) (*raftlogv1.SetLimits, error) {
+func encodeChange(c *quota.Change, now quota.Time) (*raftlogv1.SetLimits, error) {
 	errs := []error{limitproto.CheckText("by", c.By, quota.MaxNameLen), limitproto.CheckText("comment", c.Comment, quota.MaxCommentLen)}
 	if c.Expect < quota.AnyVersion {
 		errs = append(errs, fmt.Errorf("expected version: %d; must be a version, 0 for none yet, or %d for any", c.Expect, quota.AnyVersion))
@@ -102,8 +100,8 @@ func encodeChange(c *quota.Change) (*raftlogv1.SetLimits, error) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	set := encodeLimits(limits.All(), time.Time{})
-	set.AtUnixNanos, set.By, set.Comment, set.RollbackTo = 0, c.By, c.Comment, c.RollbackTo
+	set := EncodeLimits(limits.All(), time.Time{})
+	set.AtUnixNanos, set.By, set.Comment, set.RollbackTo = int64(now), c.By, c.Comment, c.RollbackTo
 	if c.Expect != quota.AnyVersion {
 		set.Expect = new(uint64(c.Expect))
 	}
@@ -117,7 +115,7 @@ func encodeLimitsResult(out any) *peerv1.CallSetLimitsResult {
 		res.err = fmt.Errorf("limits: the log answered %v", out)
 	}
 	r := &peerv1.CallSetLimitsResult{
-		Version: res.version.Number, Changed: res.changed, Info: encode(encodeVersion(&res.version, nil)),
+		Version: res.version.Number, Changed: res.changed, Info: snapshotio.Encode(encodeVersion(&res.version, nil)),
 	}
 	var conflict *quota.ConflictError
 	var unknown *quota.UnknownVersionError
@@ -153,12 +151,12 @@ func decodeLimitsResult(r *peerv1.CallSetLimitsResult) limitsResult {
 }
 
 // waitSpread waits until this node and all connected peers have the version.
-func (n *Node) waitSpread(ctx context.Context, version uint64) {
+func (s *Store) waitSpread(ctx context.Context, version uint64) {
 	behind := func() []quota.NodeID {
-		return n.routes.where(func(p *peer) bool { return p.up && p.version < version })
+		return s.node.Behind(func(p Progress) bool { return p.Limits < version })
 	}
-	spread := func() bool { return n.Limits().Version >= version && len(behind()) == 0 }
-	if n.waitHere(ctx, spread); !spread() {
-		n.log.Warn("limits are not in force everywhere yet", "version", version, "behind", behind())
+	spread := func() bool { return s.node.Limits().Version >= version && len(behind()) == 0 }
+	if s.waitHere(ctx, spread); !spread() {
+		s.log.Warn("limits are not in force everywhere yet", "version", version, "behind", behind())
 	}
 }

@@ -1,8 +1,7 @@
-package cluster
+package control
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,30 +13,28 @@ import (
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// metaMagic begins a snapshot of the meta group, and names its format; see MetaSnapshot in the
+// MetaMagic begins a snapshot of the meta group, and names its format; see MetaSnapshot in the
 // proto and docs/formats.md.
-const metaMagic = "\x00meta1\n"
+const MetaMagic = "\x00meta1\n"
 
-// maxMetaRecord bounds a record read from a snapshot; the largest holds the
+// MaxMetaRecord bounds a record read from a snapshot; the largest holds the
 // limits of one log entry.
-const maxMetaRecord = 64 << 20
-
-// snapshotBuffer is how much of a snapshot is written and read at a time.
-const snapshotBuffer = 64 << 10
+const MaxMetaRecord = 64 << 20
 
 // Snapshot implements multiraft.StateMachine. Its bytes are the same on every
 // replica. Versions and tables are never changed, so it copies none of them.
-func (m *metaFSM) Snapshot() (func(io.Writer) error, error) {
+func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	m.mu.Lock()
 	versions := slices.Clone(m.history.list)
 	head := &raftlogv1.MetaSnapshot{LimitsVersion: m.limits.Version}
 	m.mu.Unlock()
-	table, policies, security, group := m.overrides.Load(), m.policies.Load(), m.security.table.Load(), m.members.Load()
-	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.revision
+	table, policies, security, group := m.overrides.Load(), m.Policies.Load(), m.Security.table.Load(), m.Members.Load()
+	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.Revision
 	return func(w io.Writer) error {
-		b := bufio.NewWriterSize(w, snapshotBuffer)
+		b := bufio.NewWriterSize(w, snapshotio.BufferSize)
 		if err := writeMeta(b, head, versions, table, policies, security, group); err != nil {
 			return err
 		}
@@ -46,8 +43,8 @@ func (m *metaFSM) Snapshot() (func(io.Writer) error, error) {
 }
 
 func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table, group *members.Table) error {
-	out := protodelim.MarshalOptions{MarshalOptions: canonical}
-	if _, err := w.WriteString(metaMagic); err != nil {
+	out := protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}
+	if _, err := w.WriteString(MetaMagic); err != nil {
 		return err
 	}
 	if _, err := out.MarshalTo(w, head); err != nil {
@@ -89,8 +86,8 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 
 // Restore implements multiraft.StateMachine. A snapshot that cannot be read
 // changes nothing.
-func (m *metaFSM) Restore(r io.Reader) error {
-	parts, err := readMeta(bufio.NewReaderSize(r, snapshotBuffer))
+func (m *Machine) Restore(r io.Reader) error {
+	parts, err := readMeta(bufio.NewReaderSize(r, snapshotio.BufferSize))
 	if err != nil {
 		return fmt.Errorf("meta snapshot: %w", err)
 	}
@@ -102,13 +99,13 @@ func (m *metaFSM) Restore(r io.Reader) error {
 	m.history, m.limits = parts.past, limits
 	m.mu.Unlock()
 	m.overrides.Store(parts.overrides)
-	m.policies.Store(parts.policies)
-	m.security.table.Store(parts.security)
-	m.members.Store(parts.members)
+	m.Policies.Store(parts.policies)
+	m.Security.table.Store(parts.security)
+	m.Members.Store(parts.members)
 	m.changed(limits)
 	m.overridden(nil)
-	m.reloaded()
-	m.regrouped(parts.members)
+	m.Reloaded()
+	m.Regrouped(parts.members)
 	return nil
 }
 
@@ -133,10 +130,10 @@ type metaReader struct {
 
 // readMeta reads a snapshot of records, one at a time.
 func readMeta(in *bufio.Reader) (metaParts, error) {
-	if err := readMagic(in, metaMagic); err != nil {
+	if err := snapshotio.ReadMagic(in, MetaMagic); err != nil {
 		return metaParts{}, err
 	}
-	opts := protodelim.UnmarshalOptions{MaxSize: maxMetaRecord}
+	opts := protodelim.UnmarshalOptions{MaxSize: MaxMetaRecord}
 	r := metaReader{security: &rbac.Table{}}
 	if err := opts.UnmarshalFrom(in, &r.head); err != nil {
 		return metaParts{}, fmt.Errorf("head: %w", err)
@@ -144,7 +141,7 @@ func readMeta(in *bufio.Reader) (metaParts, error) {
 	for n := 0; ; n++ {
 		var rec raftlogv1.MetaRecord
 		if err := opts.UnmarshalFrom(in, &rec); err != nil {
-			return metaParts{}, fmt.Errorf("record %d: %w", n, noEnd(err))
+			return metaParts{}, fmt.Errorf("record %d: %w", n, snapshotio.NoEnd(err))
 		}
 		if end := rec.GetEnd(); end != nil {
 			return r.done(end)
@@ -178,29 +175,8 @@ func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 }
 
 func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
-	r.policies.revision = r.head.PoliciesRevision
+	r.policies.Revision = r.head.PoliciesRevision
 	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, members.New(r.members)}, r.check(end)
-}
-
-// readMagic reads the first bytes of a snapshot. The error says so where they are those of another
-// format.
-func readMagic(in *bufio.Reader, want string) error {
-	head := make([]byte, len(want))
-	if _, err := io.ReadFull(in, head); err != nil {
-		return fmt.Errorf("format: %w", noEnd(err))
-	}
-	if string(head) != want {
-		return fmt.Errorf("format: begins with %q; this version of quorate reads %q", head, want)
-	}
-	return nil
-}
-
-// noEnd names an end of the data between records, where there must be another.
-func noEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 func (r *metaReader) check(end *raftlogv1.MetaEnd) error {

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"context"
@@ -26,40 +26,40 @@ const maxListedPolicies = 1000
 // somebody uses it there. Too many configs in the cluster, or too large ones, are
 // an account.PoliciesFullError. The lack of a leader is a NoLeaderError, after
 // which the config may be stored later nevertheless: the call may be repeated.
-func (n *Node) LoadPolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (stored account.ConfigID, created bool, err error) {
+func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (stored account.ConfigID, created bool, err error) {
 	if id.Version == "" {
 		id.Version = account.HashPolicies(policies)
 	}
-	t := n.meta.policies.Load()
-	if t.find(id) != nil {
+	t := s.machine.Policies.Load()
+	if t.Find(id) != nil {
 		return id, false, nil
 	}
-	c := newPolicyConfig(id, policies, quota.Time(time.Now().UnixNano()), by)
+	c := newPolicyConfig(id, policies, s.node.Now(), by)
 	if err := errors.Join(limitproto.CheckText("by", by, account.MaxBy), c.check()); err != nil {
 		return id, false, err
 	}
-	if err := n.meta.admits(t, c); err != nil {
+	if err := s.machine.admits(t, c); err != nil {
 		return id, false, err // not worth an entry of the log
 	}
 	made := func() bool {
-		have := n.meta.policies.Load().find(id)
+		have := s.machine.Policies.Load().Find(id)
 		return have != nil && have.at == c.at && have.by == c.by
 	}
-	res, err := n.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
+	res, err := s.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
 		LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)},
 	}})
 	if err == nil && !res.changed && made() {
-		return id, true, n.leaderHas(ctx, res.revision)
+		return id, true, s.LeaderHas(ctx, res.revision)
 	}
 	return id, res.changed, err
 }
 
-// leaderHas waits until the meta leader has applied so many changes. Its answer
+// LeaderHas waits until the meta leader has applied so many changes. Its answer
 // would have said so, but was lost; and this node may have applied them first. Then
 // other nodes, which ask the leader, would not find the config yet.
-func (n *Node) leaderHas(ctx context.Context, revision uint64) error {
+func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 	for {
-		res, err := n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
+		res, err := s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
 		if err != nil || res.revision >= revision {
 			return err
 		}
@@ -75,32 +75,32 @@ func (n *Node) leaderHas(ctx context.Context, revision uint64) error {
 // nodes have done so, and reports whether it was there. After a lost answer of
 // the leader the deletion is repeated, and then it was not. Accounts keep their
 // copy of the policy. The lack of a leader is a NoLeaderError.
-func (n *Node) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, error) {
-	res, err := n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
+func (s *Store) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, error) {
+	res, err := s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
 		PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)},
 	}})
 	if err != nil {
 		return false, err
 	}
 	behind := func() []quota.NodeID {
-		return n.routes.where(func(p *peer) bool { return p.up && p.policies < res.revision })
+		return s.node.Behind(func(p Progress) bool { return p.Policies < res.revision })
 	}
-	n.waitHere(ctx, func() bool { return len(behind()) == 0 })
+	s.waitHere(ctx, func() bool { return len(behind()) == 0 })
 	if late := behind(); len(late) > 0 {
-		n.log.Warn("policies are not purged everywhere yet", "version", id.Version, "behind", late)
+		s.log.Warn("policies are not purged everywhere yet", "version", id.Version, "behind", late)
 	}
 	return res.changed, nil
 }
 
 // Policies returns a config, or nil if there is none. Before it says that, it asks
 // the leader of the meta group; the lack of one is a NoLeaderError.
-func (n *Node) Policies(ctx context.Context, id account.ConfigID) (*account.Config, error) {
-	c := n.meta.policies.Load().find(id)
+func (s *Store) Policies(ctx context.Context, id account.ConfigID) (*account.Config, error) {
+	c := s.machine.Policies.Load().Find(id)
 	if c == nil {
-		if err := n.catchUp(ctx); err != nil {
+		if err := s.catchUp(ctx); err != nil {
 			return nil, err
 		}
-		c = n.meta.policies.Load().find(id)
+		c = s.machine.Policies.Load().Find(id)
 	}
 	if c == nil {
 		return nil, nil
@@ -111,13 +111,13 @@ func (n *Node) Policies(ctx context.Context, id account.ConfigID) (*account.Conf
 // ListPolicies returns up to limit and up to 1000 configs of a realm behind a
 // version, without their policies, sorted by version, as far as this node has
 // applied them.
-func (n *Node) ListPolicies(_ context.Context, app, realm, after string, limit int) ([]account.Config, error) {
-	return n.meta.policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
+func (s *Store) ListPolicies(_ context.Context, app, realm, after string, limit int) ([]account.Config, error) {
+	return s.machine.Policies.Load().list(app, realm, after, min(limit, maxListedPolicies)), nil
 }
 
 // changePolicies proposes a change and waits until this node has applied it.
 // Without a change it waits for all changes that were committed before the call.
-func (n *Node) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
+func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
 	p, err := newProposal(cmd)
 	if err != nil {
 		return policiesResult{}, fmt.Errorf("policies: %w", err)
@@ -127,16 +127,16 @@ func (n *Node) changePolicies(ctx context.Context, made func() bool, cmd *raftlo
 		return &peerv1.Call{Body: &peerv1.Call_Policies{Policies: &peerv1.CallPolicies{Command: command}}}
 	}
 	p.result = func(c *peerv1.Call) any { return decodePoliciesResult(c.GetPoliciesResult()) }
-	out, err := n.propose(ctx, p)
+	out, err := s.propose(ctx, p)
 	if err != nil {
 		return policiesResult{}, err
 	}
-	res := n.policiesResult(out)
+	res := s.policiesResult(out)
 	if res.err != nil {
 		return res, res.err
 	}
-	applied := func() bool { return n.meta.policies.Load().revision >= res.revision }
-	if n.waitHere(ctx, applied); !applied() {
+	applied := func() bool { return s.machine.Policies.Load().Revision >= res.revision }
+	if s.waitHere(ctx, applied); !applied() {
 		return res, &quota.NoLeaderError{Reason: "this node has not heard of the newest policies yet"}
 	}
 	return res, nil
@@ -144,12 +144,12 @@ func (n *Node) changePolicies(ctx context.Context, made func() bool, cmd *raftlo
 
 // policiesResult is the result of an entry; that of one without a change is how
 // far this node is.
-func (n *Node) policiesResult(out any) policiesResult {
+func (s *Store) policiesResult(out any) policiesResult {
 	switch res := out.(type) {
 	case policiesResult:
 		return res
 	case nil:
-		return policiesResult{revision: n.meta.policies.Load().revision}
+		return policiesResult{revision: s.machine.Policies.Load().Revision}
 	}
 	return policiesResult{err: fmt.Errorf("policies: the log answered %v", out)}
 }

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // purgeEvery is how often the meta leader looks for expired overrides. It is awake when the
@@ -13,19 +14,19 @@ import (
 const purgeEvery = 100 * time.Millisecond
 
 // purger deletes expired overrides while this node leads the meta group.
-func (n *Node) purger() {
-	defer n.done.Done()
+func (s *Store) purger() {
+	defer close(s.done)
 	wake := time.NewTimer(purgeEvery)
 	defer wake.Stop()
 	for {
 		select {
-		case <-n.stop:
+		case <-s.stop:
 			return
 		case <-wake.C:
 		}
-		n.purge(quota.Time(time.Now().UnixNano()))
+		s.purge(s.node.Now())
 		wait := purgeEvery
-		if next := n.meta.overrides.Load().soonest().Sub(quota.Time(time.Now().UnixNano())); next > 0 {
+		if next := s.machine.overrides.Load().soonest().Sub(s.node.Now()); next > 0 {
 			wait = min(wait, next+time.Millisecond)
 		}
 		wake.Reset(wait)
@@ -34,20 +35,20 @@ func (n *Node) purger() {
 
 // purge proposes to delete what has expired. All replicas compare with the time
 // in the entry, not with their clocks.
-func (n *Node) purge(now quota.Time) {
-	g := n.host.Group(metaGroup)
-	if g == nil || n.meta.overrides.Load().soonest() > now {
+func (s *Store) purge(now quota.Time) {
+	g := s.node.MetaGroup()
+	if g == nil || s.machine.overrides.Load().soonest() > now {
 		return
 	}
 	if _, _, serving := g.Leader(); !serving {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proposeTimeout)
 	defer cancel()
-	_, err := n.applyMeta(ctx, encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgeOverrides{
+	_, err := s.ApplyMeta(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgeOverrides{
 		PurgeOverrides: &raftlogv1.PurgeOverrides{BeforeUnixNanos: int64(now)},
 	}}))
 	if err != nil {
-		n.log.Debug("expired overrides were not deleted; next time", "err", err)
+		s.log.Debug("expired overrides were not deleted; next time", "err", err)
 	}
 }

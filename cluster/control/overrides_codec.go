@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // packedRule is an override without its key: the expiry as a varint, and the
@@ -34,7 +35,7 @@ func (p packedRule) unpack() *raftlogv1.OverrideRule {
 func packRule(o *quota.Override) (packedRule, error) {
 	rule := limitproto.EncodeRule(o)
 	rule.ExpiresUnixNanos = 0
-	return canonical.MarshalAppend(binary.AppendVarint(nil, int64(o.Expires)), rule)
+	return snapshotio.Canonical.MarshalAppend(binary.AppendVarint(nil, int64(o.Expires)), rule)
 }
 
 // editOf returns the edit that an entry of the log asks for, or what is wrong

@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// resolve returns the policies of refs, in their order, nil for those that are
+// Resolve returns the policies of refs, in their order, nil for those that are
 // not loaded. Nothing counts as that before this node has all that was committed
 // when it was called: a config that was loaded through any node is found. What
 // this node has costs no lock and no wait. The policies are never changed. The
 // lack of a leader, where one must be asked, is a NoLeaderError.
-func (n *Node) resolve(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
-	found, all := n.meta.policies.Load().resolve(refs)
+func (s *Store) Resolve(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
+	found, all := s.machine.Policies.Load().resolve(refs)
 	if all {
 		return found, nil
 	}
-	if err := n.catchUp(ctx); err != nil {
+	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	found, _ = n.meta.policies.Load().resolve(refs)
+	found, _ = s.machine.Policies.Load().resolve(refs)
 	return found, nil
 }
 
@@ -31,7 +31,7 @@ func (t *policyTable) resolve(refs []account.PolicyRef) (found []*account.Policy
 	var last *policyConfig // operations of one call mostly have the same
 	for i := range refs {
 		if last == nil || last.id != refs[i].Config {
-			last = t.find(refs[i].Config)
+			last = t.Find(refs[i].Config)
 		}
 		if last != nil {
 			found[i] = last.find(refs[i].Key)
@@ -58,20 +58,20 @@ type catchUp struct {
 
 // catchUp waits until this node has applied all policies that were committed when
 // it was called.
-func (n *Node) catchUp(ctx context.Context) error {
-	q := n.joinCatchUp()
+func (s *Store) catchUp(ctx context.Context) error {
+	q := s.joinCatchUp()
 	select {
 	case <-q.done:
 		return q.err
 	case <-ctx.Done():
 		return &quota.NoLeaderError{Reason: "the meta group did not say whether the policy is loaded: " + ctx.Err().Error()}
-	case <-n.stop:
+	case <-s.stop:
 		return &quota.NoLeaderError{Reason: "this node is stopping"}
 	}
 }
 
-func (n *Node) joinCatchUp() *catchUp {
-	c := &n.catchUps
+func (s *Store) joinCatchUp() *catchUp {
+	c := &s.catchUps
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
@@ -79,7 +79,7 @@ func (n *Node) joinCatchUp() *catchUp {
 	}
 	if !c.busy {
 		c.busy = true
-		go n.runCatchUps()
+		go s.runCatchUps()
 	}
 	return c.next
 }
@@ -94,18 +94,18 @@ func (c *catchUps) take() *catchUp {
 }
 
 // runCatchUps asks until nobody waits.
-func (n *Node) runCatchUps() {
+func (s *Store) runCatchUps() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		select {
-		case <-n.stop:
+		case <-s.stop:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	for q := n.catchUps.take(); q != nil; q = n.catchUps.take() {
-		_, q.err = n.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
+	for q := s.catchUps.take(); q != nil; q = s.catchUps.take() {
+		_, q.err = s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{})
 		close(q.done)
 	}
 }

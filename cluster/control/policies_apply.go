@@ -1,4 +1,4 @@
-package cluster
+package control
 
 import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -13,7 +13,7 @@ type policiesResult struct {
 }
 
 // admits returns what bound a further config would exceed.
-func (m *metaFSM) admits(t *policyTable, c *policyConfig) error {
+func (m *Machine) admits(t *policyTable, c *policyConfig) error {
 	if have := len(t.configs); have >= m.maxConfigs {
 		return &account.PoliciesFullError{What: "configs", Have: int64(have), Adding: 1, Most: int64(m.maxConfigs)}
 	}
@@ -21,8 +21,8 @@ func (m *metaFSM) admits(t *policyTable, c *policyConfig) error {
 	if size > maxConfigBytes {
 		return &account.PoliciesFullError{What: "bytes in one config", Adding: size, Most: maxConfigBytes}
 	}
-	if t.bytes+size > m.maxPolicyBytes {
-		return &account.PoliciesFullError{What: "bytes", Have: t.bytes, Adding: size, Most: m.maxPolicyBytes}
+	if t.Bytes+size > m.maxPolicyBytes {
+		return &account.PoliciesFullError{What: "bytes", Have: t.Bytes, Adding: size, Most: m.maxPolicyBytes}
 	}
 	return nil
 }
@@ -30,11 +30,11 @@ func (m *metaFSM) admits(t *policyTable, c *policyConfig) error {
 // loadPolicies does not look at the content of a config whose id is there. If that
 // was loaded at the same nanosecond by the same caller, it is a repetition of the
 // proposal: it has made the config.
-func (m *metaFSM) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
-	t := m.policies.Load()
-	res := policiesResult{revision: t.revision}
+func (m *Machine) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
+	t := m.Policies.Load()
+	res := policiesResult{revision: t.Revision}
 	s := load.GetConfig()
-	if have := t.find(decodeConfigID(s.GetId())); have != nil {
+	if have := t.Find(decodeConfigID(s.GetId())); have != nil {
 		res.changed = int64(have.at) == s.GetAtUnixNanos() && have.by == s.GetBy()
 		return res
 	}
@@ -49,17 +49,17 @@ func (m *metaFSM) loadPolicies(load *raftlogv1.LoadPolicies) policiesResult {
 	return m.storePolicies(t.with(c))
 }
 
-func (m *metaFSM) purgePolicies(purge *raftlogv1.PurgePolicies) policiesResult {
-	t := m.policies.Load()
+func (m *Machine) purgePolicies(purge *raftlogv1.PurgePolicies) policiesResult {
+	t := m.Policies.Load()
 	i, ok := t.search(decodeConfigID(purge.GetId()))
 	if !ok {
-		return policiesResult{revision: t.revision}
+		return policiesResult{revision: t.Revision}
 	}
 	return m.storePolicies(t.without(i))
 }
 
-func (m *metaFSM) storePolicies(t *policyTable) policiesResult {
-	m.policies.Store(t)
-	m.reloaded()
-	return policiesResult{changed: true, revision: t.revision}
+func (m *Machine) storePolicies(t *policyTable) policiesResult {
+	m.Policies.Store(t)
+	m.Reloaded()
+	return policiesResult{changed: true, revision: t.Revision}
 }

@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"context"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// storeNode is the node as the store sees it.
+type storeNode struct{ *Node }
+
+// MetaGroup implements control.Node, as do the methods below.
+func (n storeNode) MetaGroup() control.Group {
+	if g := n.host.Group(metaGroup); g != nil {
+		return g
+	}
+	return nil
+}
+
+func (n storeNode) MetaLeader() quota.NodeID { return n.routes.metaLeader() }
+
+func (n storeNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.call(ctx, to, c)
+}
+
+func (n storeNode) Behind(late func(control.Progress) bool) []quota.NodeID {
+	return n.routes.where(func(p *peer) bool {
+		return p.up && late(control.Progress{Limits: p.version, Policies: p.policies, Security: p.security})
+	})
+}
+
+func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
+	return n.awaitMembership(ctx, what)
+}
+
+func (n storeNode) Now() quota.Time { return n.clock.now() }
+
+// Limits returns the limits that this node decides by.
+func (n *Node) Limits() *quota.Limits { return n.active.Load() }
