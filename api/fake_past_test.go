@@ -34,6 +34,7 @@ type fakePast struct {
 	unlisted history.Second                  // a minute of which there is no list of keys, as the list of the next one says
 	err      error
 	calls    int
+	lists    int  // calls of HistoryKeys
 	admits   bool // admits everything; else ten tokens per second and key
 }
 
@@ -99,6 +100,7 @@ func (p *fakePast) History(_ context.Context, q history.Query) (history.Answer, 
 
 func (p *fakePast) HistoryKeys(_ context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	p.calls++
+	p.lists++
 	sums := map[string]*history.KeyTotal{}
 	type minute struct {
 		key string

@@ -157,11 +157,11 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", clip(out.BusiestKey), 100*peak, part)
 }
 
-// maxPeriods bounds the periods of a limit that headroom examines individually.
-const maxPeriods = 200
+// maxPeriods bounds the periods of a tier that headroom examines individually: each is one read of every range.
+const maxPeriods = 5
 
-// ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. Of more than
-// maxPeriods periods it examines those with the most refusals. It returns no text if the saturation did not rise.
+// ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. It examines
+// the periods with the most refusals until one is full. It returns no text if the saturation did not rise.
 func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, *fault) {
 	step := s.stepFor(t, usualPoints)
 	points, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
@@ -191,6 +191,9 @@ func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l
 			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
 				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
 				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+			}
+			if out.Saturation >= 1 {
+				return text, nil
 			}
 		}
 	}
@@ -224,7 +227,7 @@ func fullIfRefused(out *quoratev1.LimitHeadroom, text string) string {
 		return text
 	}
 	out.Saturation = 1
-	return "it was full at times: what it refused came faster than is recorded, above its burst, or to keys with a rule of their own; " + text
+	return "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
 }
 
 // ofWindows goes by the fullest window. Where points do not tell windows apart, or windows slide, it goes by the points

@@ -143,3 +143,34 @@ func TestHeadroomOfDays(t *testing.T) {
 		t.Errorf("refused %.2f, %.2f full of %s: %s", h.RefusedPart, h.Saturation, h.BusiestKey, h.Statement)
 	}
 }
+
+// TestHeadroomReadsFew checks that a limit costs few reads of its keys, however many of its periods refused something.
+func TestHeadroomReadsFew(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		tokens    int64 // of each key, twice in every other hour
+		reads     int
+		statement string
+	}{
+		{"the first period is full", 45, 2, "in 1h0m0s"},
+		{"no period is full", 20, 1 + maxPeriods, "or it was refused without need"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPast(t)
+			p.with(t, "web/hourly 60/3600s 60 fixed")
+			for i := range 50 {
+				for _, key := range []string{"a", "b"} {
+					p.ask("web/hourly", key, time.Duration(100-2*i)*hour, c.tokens)
+					p.ask("web/hourly", key, time.Duration(100-2*i)*hour-30*time.Minute, c.tokens)
+				}
+			}
+			res, f := p.service().headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(100 * hour)})
+			if f != nil {
+				t.Fatal(f)
+			}
+			if h := res.Limits[0]; p.lists != c.reads || !strings.Contains(h.Statement, c.statement) {
+				t.Errorf("%d reads, want %d: %s", p.lists, c.reads, h.Statement)
+			}
+		})
+	}
+}
