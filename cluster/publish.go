@@ -35,8 +35,10 @@ func (n *Node) publish(reqs []quota.Request, out []quota.Decision) {
 func (n *Node) bucketCreated(k quota.Key) { n.bucketEvent(quota.EventCreated, k) }
 func (n *Node) bucketRemoved(k quota.Key) { n.bucketEvent(quota.EventRemoved, k) }
 
+// bucketEvent announces the first tier's counter of a bucket. Those of its further tiers and of its floor come and go
+// with it.
 func (n *Node) bucketEvent(kind quota.EventKind, k quota.Key) {
-	if n.hub.Watched() {
+	if _, tier := k.LimitName.Base(); tier == 1 && n.hub.Watched() {
 		n.hub.Publish(quota.Event{At: n.clock.now(), Kind: kind, Key: k, Limit: k.LimitName, Dynamic: k.LimitName.Limit == quota.Template})
 	}
 }

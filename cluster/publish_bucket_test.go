@@ -7,13 +7,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestEventsOfTemplates: events of a bucket that was made from a template have its name, and a
-// call that is refused for want of room for its bucket is told as refused.
+// TestEventsOfTemplates: events of a bucket that was made from a template have its name, once for all its tiers, and
+// a call that is refused for want of room for its bucket is told as refused.
 func TestEventsOfTemplates(t *testing.T) {
 	c := newTrio(t, 1)
 	l := limit(quota.Template, 10, quota.Soft)
-	l.MaxKeys = 2
-	c.apply(l)
+	l.MaxKeys, l.More = 2, []quota.Tier{l.First()}
+	brief := l // its buckets are full again and removed at once
+	brief.Namespace, brief.Idle, brief.Rate = "brief", time.Second, quota.Rate{Tokens: 1000, Per: time.Second}
+	brief.More = []quota.Tier{brief.First()}
+	c.apply(l, brief)
 	n := c.running()[0]
 	events, _, stop := n.Watch(quota.EventFilter{Namespace: "test"}, 0)
 	defer stop()
@@ -53,4 +56,19 @@ func TestEventsOfTemplates(t *testing.T) {
 		t.Error("a soft limit refuses who needs no bucket")
 	}
 	next(quota.EventServed, "eve")
+
+	stop()
+	events, _, stop = n.Watch(quota.EventFilter{Namespace: "brief"}, 0)
+	defer stop()
+	if !ask(key("brief", "bob", quota.WholeKey), true) {
+		t.Error("refused")
+	}
+	next(quota.EventCreated, "bob")
+	next(quota.EventServed, "bob")
+	next(quota.EventRemoved, "bob")
+	if !ask(key("brief", "bob", quota.WholeKey), true) {
+		t.Error("refused")
+	}
+	next(quota.EventCreated, "bob")
+	next(quota.EventServed, "bob")
 }
