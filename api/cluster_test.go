@@ -196,7 +196,7 @@ func TestFullStatus(t *testing.T) {
 	}
 }
 
-// TestJSONOfProtos checks that JSON in the form of protobuf libraries is accepted and means the same.
+// TestJSONOfProtos checks that JSON and queries in the form of protobuf libraries are accepted and mean the same.
 func TestJSONOfProtos(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string
@@ -217,7 +217,17 @@ func TestJSONOfProtos(t *testing.T) {
 			t.Errorf("%s: %d %s; the node was asked for %v", c.body, a.code, a.body, n.req)
 		}
 	}
-	url := serveHTTP(t, newFake(t)).URL + "/v1/allow"
+	url := serveHTTP(t, newFake(t)).URL + "/v1"
+	for query, want := range map[string]int{
+		"dryRun=true&expectedVersion=7": 200,
+		"dryRun=true&expectedVersion=6": 409,
+		"dryRun=true&dry_run=true":      400,
+		"dryrun=true":                   400,
+	} {
+		if a := call(t, "PUT", url+"/limits?"+query, "web/a 1/s 1"); a.code != want {
+			t.Errorf("%s: %d %s, want %d", query, a.code, a.body, want)
+		}
+	}
 	for body, want := range map[string]int{
 		`{"namespace":"web","limit":"login","key":"k","maxWait":0.5}`:            200,
 		`{"namespace":"web","limit":"login","key":"k","maxWait":1,"max_wait":1}`: 400,
@@ -225,7 +235,7 @@ func TestJSONOfProtos(t *testing.T) {
 		`{"namespace":"web","limit":"login","key":"k","maxwait":1}`:              400,
 		`{"namespace":"web","limit":"login","key":"k","max_Wait":1}`:             400,
 	} {
-		a := call(t, "POST", url, body)
+		a := call(t, "POST", url+"/allow", body)
 		if a.code != want {
 			t.Errorf("%s: %d %s, want %d", body, a.code, a.body, want)
 		}

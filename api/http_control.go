@@ -62,7 +62,7 @@ func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
 	return http.StatusOK
 }
 
-// query parses the query strictly: only the given parameters, each once.
+// query parses the query strictly: only the given parameters, each once, by name or in the protobuf JSON form.
 func query(req *http.Request, known ...string) (url.Values, *fault) {
 	if req.URL.RawQuery == "" {
 		return nil, nil
@@ -71,17 +71,22 @@ func query(req *http.Request, known ...string) (url.Values, *fault) {
 	if err != nil {
 		return nil, badField("query", "cannot be read: %v", err)
 	}
-	for name, values := range q {
-		if index(known, name) < 0 {
+	out := url.Values{}
+	for given, values := range q {
+		i := fieldIndex(known, given)
+		if i < 0 {
 			there := "none are"
 			if len(known) > 0 {
 				there = "there are: " + missing.List(known, false)
 			}
-			return nil, badField(clip(name), "unknown query parameter;%s %s", missing.DidYouMean(name, known, ""), there)
+			return nil, badField(clip(given), "unknown query parameter;%s %s", missing.DidYouMean(given, known, ""), there)
 		}
+		out[known[i]] = append(out[known[i]], values...)
+	}
+	for name, values := range out {
 		if len(values) > 1 {
 			return nil, badField(name, "is there %d times; give it once", len(values))
 		}
 	}
-	return q, nil
+	return out, nil
 }

@@ -247,9 +247,7 @@ func decodeQuery(q url.Values, m proto.Message) *fault {
 		fd := pm.Descriptor().Fields().Get(i)
 		name := string(fd.Name())
 		if !q.Has(name) {
-			if name = fd.JSONName(); !q.Has(name) {
-				continue
-			}
+			continue
 		}
 		text := q.Get(name)
 		if !fd.IsList() {

@@ -45,9 +45,7 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			if name, f = r.str(orBody(path)); f != nil {
 				return f
 			}
-			if n = index(fields, name); n < 0 { // the form of protobuf libraries
-				n = slices.IndexFunc(fields, func(f string) bool { return isCamel(f, name) })
-			}
+			n = fieldIndex(fields, name)
 		}
 		if n < 0 {
 			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
@@ -64,6 +62,14 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 			return f
 		}
 	}
+}
+
+// fieldIndex is index, and finds a field by its protobuf JSON form too.
+func fieldIndex(fields []string, name string) int {
+	if n := index(fields, name); n >= 0 {
+		return n
+	}
+	return slices.IndexFunc(fields, func(f string) bool { return isCamel(f, name) })
 }
 
 // isCamel reports whether name is the protobuf JSON form of a field, such as maxWait for
