@@ -78,8 +78,12 @@ func OtherAddresses(t *remote.Targets, st *quoratev1.GetStatusResponse) []Asked 
 	return out[:min(len(out), remote.MaxNodes)]
 }
 
-// addOwn adds what another node says of itself.
+// addOwn adds what another node says of itself. How many more nodes may be lost is the least that any of them says: a
+// leader knows best who votes. A node that misses leaders may be cut off, and see fewer nodes than there are.
 func addOwn(st, other *quoratev1.GetStatusResponse) {
+	if other.Tolerates != nil && other.Leaderless == "" && (st.Tolerates == nil || *other.Tolerates < *st.Tolerates) {
+		st.Tolerates = other.Tolerates
+	}
 	for _, n := range st.Nodes {
 		i := slices.IndexFunc(other.Nodes, func(o *quoratev1.NodeStatus) bool { return o.Id == n.Id })
 		if i >= 0 && n.Id == other.Node {

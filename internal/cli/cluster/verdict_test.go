@@ -59,3 +59,26 @@ func TestVerdictInJSON(t *testing.T) {
 		t.Errorf("nobody is ready, and it says %v %q", st.Ready, st.Reason)
 	}
 }
+
+// TestToleranceOfAll: the status says the least number of losses that any node with leaders says is tolerated.
+func TestToleranceOfAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, other *uint32
+		leaderless   string // of the other
+		want         uint32
+	}{
+		"the other leads the smaller range": {new(uint32(1)), new(uint32(0)), "", 0},
+		"the first one does":                {new(uint32(0)), new(uint32(1)), "", 0},
+		"only the other says it":            {nil, new(uint32(1)), "", 1},
+		"only the first says it":            {new(uint32(1)), nil, "", 1},
+		"the other is cut off":              {new(uint32(1)), new(uint32(0)), "2 of 2 ranges have no leader", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := &quoratev1.GetStatusResponse{Node: "a", Tolerates: c.first}
+			addOwn(st, &quoratev1.GetStatusResponse{Node: "b", Tolerates: c.other, Leaderless: c.leaderless})
+			if st.Tolerates == nil || *st.Tolerates != c.want {
+				t.Errorf("%v, want %d", st.Tolerates, c.want)
+			}
+		})
+	}
+}
