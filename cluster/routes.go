@@ -17,11 +17,11 @@ type routes struct {
 	peers  map[quota.NodeID]*peer
 	meta   route
 
-	metaVersion uint64 // of the limits, as the meta leader says
-	synced      bool   // this node has had the meta leader's state once
-	ledOnce     bool   // all ranges and the meta group have had leaders at one moment, since the start
-	metaMembers uint64 // revision of the membership, as the meta leader says
-	metaTold    bool   // it has said so in this term
+	metaVersion uint64    // of the limits, as the meta leader says
+	synced      time.Time // when this node was first seen to have the meta leader's state
+	ledOnce     bool      // all ranges and the meta group have had leaders at one moment, since the start
+	metaMembers uint64    // revision of the membership, as the meta leader says
+	metaTold    bool      // it has said so in this term
 }
 
 type route struct {
@@ -134,11 +134,15 @@ func (t *routes) noteLed() {
 	t.ledOnce = t.ledOnce || t.meta.leader != "" && !slices.ContainsFunc(t.ranges, func(r route) bool { return r.leader == "" })
 }
 
-// wasLed reports whether this node has seen leaders of everything since it started.
+// ledWait is how long a node that has the limits waits for leaders of all ranges until it is ready. One range without
+// a majority does not keep it from deciding all others.
+const ledWait = 10 * time.Second
+
+// wasLed reports whether this node has seen leaders of everything since it started, or has waited for them long enough.
 func (t *routes) wasLed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ledOnce
+	return t.ledOnce || !t.synced.IsZero() && time.Since(t.synced) >= ledWait
 }
 
 // clear notes that id does not lead the range any more.
@@ -196,10 +200,10 @@ func (t *routes) hasMembers(revision uint64) bool {
 func (t *routes) hasMeta(version uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.synced && t.meta.leader != "" {
-		t.synced = version >= t.metaVersion
+	if t.synced.IsZero() && t.meta.leader != "" && version >= t.metaVersion {
+		t.synced = time.Now()
 	}
-	return t.synced
+	return !t.synced.IsZero()
 }
 
 func (t *routes) metaLeader() quota.NodeID {

@@ -82,6 +82,31 @@ func TestReadySinceLed(t *testing.T) {
 	is(Stopping)
 }
 
+// TestReadyWithoutARange: a node that starts while one range has no majority is ready some seconds after it has the limits:
+// it decides all others. Before, it is not.
+func TestReadyWithoutARange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{}
+		n.routes.init(2)
+		n.routes.set(0, "a", 1)
+		ready := func(want bool) {
+			t.Helper()
+			if why := n.undecided(&quoratev1.GetStatusResponse{}); (why == "") != want {
+				t.Errorf("not ready: %q; want ready %v", why, want)
+			}
+		}
+		ready(false)
+		time.Sleep(time.Hour) // without limits it waits on
+		ready(false)
+		n.routes.setMeta("a", 1, 0, 0)
+		ready(false)
+		time.Sleep(ledWait - 1)
+		ready(false)
+		time.Sleep(1)
+		ready(true)
+	})
+}
+
 // TestReadyThroughHandovers: no node says that it, or the cluster, is not ready because leaders
 // change: all see it, and behind a balancer that asks nobody would be left.
 func TestReadyThroughHandovers(t *testing.T) {

@@ -130,7 +130,8 @@ func texts(ids []quota.NodeID) []string {
 
 // undecided says why this node does not decide, or does so without knowing what it should: ""
 // if it does. Who has started with everything goes on without leaders, by when_cut_off; who
-// has not yet may know limits and levels of long ago.
+// has not yet may know limits and levels of long ago. With the limits it waits for leaders of all
+// ranges, but not for ever: ledWait.
 func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 	switch why := n.barred.Load(); {
 	case why != nil:

@@ -182,7 +182,8 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the answering node decides, as GET /readyz says: it has the limits in force, has
-	// seen a leader of the meta group and of every range since it started, and does not stop.
+	// seen a leader of the meta group and of every range since it started, or has waited 10 s for
+	// those of the ranges, and does not stop.
 	// Leaders that are lost later change nothing: it decides without them, by when_cut_off.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why not, otherwise.
