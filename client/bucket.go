@@ -36,9 +36,9 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // wait for a grant, where that would tell, as long as [WithGrantWait] says.
 //
 // Where there is no decision it fails open, unless [WithFailClosed] says otherwise: the
-// client's own limits count if there are any, else it is true. That is so while nobody has answered yet, if there is no
-// such limit, of names that cannot be, and after Close. Use Check to tell. A limit of what is
-// in flight admits nothing here: see Acquire.
+// client's own limits count if there are any, else it is true. That is so while nobody has
+// answered yet, if there is no such limit, of names that cannot be, and after Close. Use
+// Check to tell. A limit of what is in flight admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
 	if b.near.Take(n) {
 		b.granted.Add(1)

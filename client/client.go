@@ -144,6 +144,9 @@ func (c *Client) Ready() <-chan struct{} {
 	return c.member.ready
 }
 
+// FailsClosed reports whether [WithFailClosed] was given. Middleware refuses what it gets no decision about then.
+func (c *Client) FailsClosed() bool { return c.opts.failClosed }
+
 // Conns returns the connections to the nodes, in the order of their addresses, for
 // other services of theirs, such as in package accounts. They end with the client.
 func (c *Client) Conns() []*grpc.ClientConn {

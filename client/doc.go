@@ -33,8 +33,8 @@
 //
 // [New] waits for nobody. Until a node has told its limits, decisions follow
 // [WithDefaults]: buckets of this process alone, or refusal. Where no default fits,
-// requests pass, or with [WithFailClosed] are refused. Result.Mode says [ModeFallback] then, and what passes is reported to
-// nobody. [Client.Ready] says when that is over.
+// requests pass, or with [WithFailClosed] are refused. Result.Mode says [ModeFallback]
+// then, and what passes is reported to nobody. [Client.Ready] says when that is over.
 //
 // When the stream breaks, another node is attached to at once: chance decides which,
 // so that the clients of a node that died spread over the rest. While there is none,

@@ -105,9 +105,10 @@ func WithDefaults(defaults ...Default) Option {
 
 // WithFailClosed refuses what otherwise passes for want of an answer, where none of
 // [WithDefaults] fits: every check before the first node has told its limits, and, in
-// [Remote] mode, while no node answers; and what Bucket.AllowN cannot decide: a limit that
-// does not exist, names that cannot be, a closed client. It is for limits that must not be
-// exceeded. Limits that are known are decided by their own when_cut_off all the same.
+// [Remote] mode, while no node answers; and what Bucket.AllowN and middleware (httplimit,
+// grpclimit) cannot decide: a limit that does not exist, names that cannot be, a closed client.
+// It is for limits that must not be exceeded. Limits that are known are decided by their own
+// when_cut_off all the same.
 func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 
 // WithMaxKeys bounds the keys in the memory of the process, 1 or more. When all

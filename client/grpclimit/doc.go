@@ -33,8 +33,8 @@
 // header. A call without a key, or with a bad cost, is INVALID_ARGUMENT if it is to
 // be refused ([MissingKey]).
 //
-// Where the limiter has no answer the call passes, or with [FailClosed] is
-// UNAVAILABLE. Nothing that a caller can send makes the limiter fail; a call whose
+// Where the limiter has no answer the call passes, or with [FailClosed] or
+// client.WithFailClosed is UNAVAILABLE. Nothing that a caller can send makes the limiter fail; a call whose
 // deadline passes meanwhile, which the caller sets, ends with DEADLINE_EXCEEDED
 // and does not get through.
 //

@@ -135,7 +135,7 @@ func SkipMethods(fullMethods ...string) Option {
 func Timeout(d time.Duration) Option { return option(func(c *config) { c.Gate.Timeout = d }) }
 
 // FailClosed refuses with UNAVAILABLE when the limiter has no answer. By default
-// calls pass.
+// calls pass, unless the limiter is a client with client.WithFailClosed.
 func FailClosed() Option { return option(func(c *config) { c.Gate.FailClosed = true }) }
 
 // OnError is called when the limiter has no answer, to log or count it. It runs

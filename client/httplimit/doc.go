@@ -17,8 +17,8 @@
 // quota-exceeded. A request without a key, or with a bad cost, is answered with
 // 400 if it is to be refused ([MissingKey]).
 //
-// Where the limiter has no answer the request passes, or with [FailClosed] is
-// answered with 503. Nothing that a caller can send makes the limiter fail, and a
+// Where the limiter has no answer the request passes, or with [FailClosed] or
+// client.WithFailClosed is answered with 503. Nothing that a caller can send makes the limiter fail, and a
 // request whose context has ended never reaches the handler.
 //
 // Under a limit of what is in flight (in_flight in limit files) a request takes as many places

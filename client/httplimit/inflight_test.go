@@ -61,17 +61,18 @@ func (p *places) Release(context.Context, *quoratev1.ReleaseRequest) (*quoratev1
 	return &quoratev1.ReleaseResponse{}, nil
 }
 
-func attachPlaces(t *testing.T, p *places) *client.Client {
+func attachTo(t *testing.T, node quoratev1.QuotaServiceServer, opts ...client.Option) *client.Client {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	quoratev1.RegisterQuotaServiceServer(srv, p)
+	quoratev1.RegisterQuotaServiceServer(srv, node)
 	go srv.Serve(l) // ends with Stop
 	t.Cleanup(srv.Stop)
-	c, err := client.New(t.Context(), []string{l.Addr().String()}, client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil))
+	opts = append(opts, client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil))
+	c, err := client.New(t.Context(), []string{l.Addr().String()}, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func attachPlaces(t *testing.T, p *places) *client.Client {
 func TestInFlight(t *testing.T) {
 	p := &places{free: 1}
 	within, again := make(chan struct{}), make(chan struct{})
-	h := httplimit.New(attachPlaces(t, p), httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := httplimit.New(attachTo(t, p), httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/slow":
 			within <- struct{}{}
@@ -127,7 +128,7 @@ func TestInFlight(t *testing.T) {
 // TestInFlightOfRules: where no place can be taken nothing passes, and it is said why.
 func TestInFlightOfRules(t *testing.T) {
 	var told error
-	c := attachPlaces(t, &places{free: 1})
+	c := attachTo(t, &places{free: 1})
 	w := do(c, get("/"), httplimit.Rules("work"), httplimit.OnError(func(_ context.Context, err error) { told = err }))
 	if w.Code != http.StatusServiceUnavailable || !errors.Is(told, client.ErrUseAcquire) {
 		t.Errorf("%d, %v", w.Code, told)

@@ -102,7 +102,8 @@ func Timeout(d time.Duration) CommonOption {
 }
 
 // FailClosed refuses when the limiter has no answer: a server with 503, a client
-// with the error. By default requests pass.
+// with the error. By default requests pass, unless the limiter is a client with
+// client.WithFailClosed.
 func FailClosed() CommonOption {
 	return commonOption(func(a *asking) { a.Gate.FailClosed = true })
 }

@@ -75,6 +75,9 @@ func (g *Gate) Validate(rules bool) error {
 		return fmt.Errorf("the jitter is %v; must be 0 to %v", g.Jitter, MaxJitter)
 	}
 	g.inFlight = new(atomic.Bool)
+	if l, ok := g.Limiter.(interface{ FailsClosed() bool }); ok && l.FailsClosed() {
+		g.FailClosed = true
+	}
 	return nil
 }
 
