@@ -183,6 +183,24 @@ func TestRedundancy(t *testing.T) {
 		t.Fatal(err)
 	}
 	verdict(health.Healthy, "all with 3 voters", 1)
+	c.join("n5", c.token())
+	c.settled(time.Minute, 3)
+	c.kill("n5")
+	c.eventually(patience, "all know that n5 is away", func() error {
+		for _, n := range c.running() {
+			if n.routes.up("n5") {
+				return errors.New("not yet")
+			}
+		}
+		return nil
+	})
+	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false); err == nil || !strings.Contains(err.Error(), "2 answering voters") {
+		t.Fatalf("n3 leaves three of four that answer: %v", err)
+	}
+	if _, err := change("n5", quoratev1.NodeChange_NODE_CHANGE_REMOVE, false); err != nil {
+		t.Fatal(err)
+	}
+	verdict(health.Healthy, "all with 3 voters", 1)
 	c.leave("n3")
 	verdict(health.Degraded, "tolerates the loss of 0 nodes (replicas: 3 needs 3 nodes, the cluster has 2)", 0)
 	if got, err := change("n2", quoratev1.NodeChange_NODE_CHANGE_DRAIN, false); err != nil || !strings.Contains(got, "tolerates the loss of 0 nodes") {

@@ -99,7 +99,7 @@ func (n *Node) warning(t *members.Table, change quoratev1.NodeChange, id quota.N
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if fewest, err := n.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
 			return fmt.Sprintf("without %s there are ranges with %s, where replicas: %d asks for more, and the cluster tolerates the loss of %s: join another node",
-				id, plural(fewest, "voter"), t.Replicas(), plural((fewest-1)/2, "node"))
+				id, plural(fewest, "answering voter"), t.Replicas(), plural((fewest-1)/2, "node"))
 		}
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
 		if n.tolerates(n.view.Load()) == 0 {
@@ -116,8 +116,14 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// fewestVoters is how many voters the range with the fewest would have with these nodes.
+// fewestVoters is how many voters the range with the fewest would have with those of the nodes that answer.
 func (n *Node) fewestVoters(t *members.Table, nodes []shard.Node) (int, error) {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if id := nodes[i].ID; id != n.cfg.Self && !n.routes.up(id) {
+			nodes[i].State = shard.Leaving
+		}
+	}
 	_, before := t.Placements(n.cfg.Ranges)
 	wanted, err := shard.Place(nodes, n.cfg.Ranges, t.Replicas(), before)
 	if err != nil {
@@ -152,7 +158,7 @@ func (n *Node) redundant(t *members.Table, leaving quota.NodeID) error {
 	}
 	return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
 		"node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
-		leaving, plural(after, "voter"), t.Replicas(), plural((after-1)/2, "node"))}
+		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))}
 }
 
 // changed makes the change, or says why it is not to be.
