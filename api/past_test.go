@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -210,8 +211,12 @@ func TestHistoryKeysAndLimits(t *testing.T) {
 // TestRatesGroupsAndPages: groups add up, and a page says how to get the next.
 func TestRatesGroupsAndPages(t *testing.T) {
 	res := &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{
-		{Key: "acme/eu/1", Demand: 3, Attempted: 30, Remaining: 5}, {Key: "acme/us/1", Demand: 2, Attempted: 20, Remaining: 1}, {Key: "zoo/eu/1", Demand: 4, Utilisation: .5}, {Key: "x", Demand: 1},
+		{Key: "acme/eu/1", Demand: 3, Attempted: 30, Remaining: 5}, {Key: "acme/us/1", Demand: 2, Attempted: 20, Remaining: 1}, {Key: "zoo/eu/1", Demand: 4, Utilisation: .5, NeedlessRefusalsAtMost: 9}, {Key: "x", Demand: 1},
 	}}
+	if group(res, "1", quota.ByNeedless); res.Groups[0].Value != "zoo" {
+		t.Errorf("by needless refusals %v is first", res.Groups[0])
+	}
+	res.Groups = nil
 	group(res, "1", 0)
 	got := ""
 	for _, g := range res.Groups {
@@ -233,6 +238,10 @@ func TestRatesGroupsAndPages(t *testing.T) {
 	token := PageToken(res.Keys[0])
 	if _, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{PageToken: token, Label: "1=acme"}); f != nil {
 		t.Errorf("the token of an answer: %v", f)
+	}
+	after := &quoratev1.KeyRate{}
+	if data, err := base64.RawURLEncoding.DecodeString(PageToken(res.Keys[2])); err != nil || proto.Unmarshal(data, after) != nil || after.NeedlessRefusalsAtMost != 9 {
+		t.Errorf("the token of %v is of %v", res.Keys[2], after)
 	}
 }
 

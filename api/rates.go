@@ -83,7 +83,7 @@ func (s *service) completeLimits(list []*quoratev1.LimitError) {
 func PageToken(k *quoratev1.KeyRate) string {
 	at := &quoratev1.KeyRate{
 		Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Rate: k.Rate, Demand: k.Demand, Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused,
-		Remaining: k.Remaining, OverAdmitted: k.OverAdmitted, NeedlessRefusals: k.NeedlessRefusals, Utilisation: k.Utilisation,
+		Remaining: k.Remaining, OverAdmitted: k.OverAdmitted, NeedlessRefusals: k.NeedlessRefusals, NeedlessRefusalsAtMost: k.NeedlessRefusalsAtMost, Utilisation: k.Utilisation,
 	}
 	data, err := proto.Marshal(at)
 	if err != nil {
@@ -151,6 +151,7 @@ func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
 	return quota.KeyRate{
 		Key: quota.Key{Key: g.Value}, Rate: g.Rate, Demand: g.Demand, Utilisation: g.Utilisation, Attempted: g.Attempted, Admitted: g.Admitted,
 		Refused: g.Refused, Remaining: g.Remaining, OverAdmitted: quota.Units(g.OverAdmitted * float64(quota.Token)), Needless: quota.Units(g.NeedlessRefusals * float64(quota.Token)),
+		NeedlessAtMost: quota.Units(g.NeedlessRefusalsAtMost * float64(quota.Token)),
 	}
 }
 

@@ -290,6 +290,7 @@ func ranked(k *quoratev1.KeyRate) quota.KeyRate {
 		Key: key(k.Namespace, k.Limit, k.Key), Rate: k.Rate, Demand: k.Demand, Utilisation: k.Utilisation,
 		Attempted: k.Attempted, Admitted: k.Admitted, Refused: k.Refused, Remaining: k.Remaining,
 		OverAdmitted: quota.Units(k.OverAdmitted * float64(quota.Token)), Needless: quota.Units(k.NeedlessRefusals * float64(quota.Token)),
+		NeedlessAtMost: quota.Units(k.NeedlessRefusalsAtMost * float64(quota.Token)),
 	}
 }
 

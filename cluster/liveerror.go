@@ -150,7 +150,7 @@ func mergeErrors(answers []*peerv1.CallRatesResult) []*quoratev1.LimitError {
 	}
 	slices.SortFunc(out, func(a, b *quoratev1.LimitError) int {
 		return cmp.Or(cmp.Compare(b.OverAdmitted, a.OverAdmitted), cmp.Compare(b.NeedlessRefusals, a.NeedlessRefusals),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
+			cmp.Compare(b.NeedlessRefusalsAtMost, a.NeedlessRefusalsAtMost), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
 	})
 	return out[:min(len(out), MaxTop)]
 }

@@ -20,10 +20,10 @@ func TestMergeRates(t *testing.T) {
 		return res
 	}
 	n := &Node{cfg: Config{Ranges: 4}}
-	for order, want := range map[quota.RateOrder]string{quota.ByDemand: "b c ", quota.ByRemaining: "a c ", quota.ByUtilisation: "c a ", 0: "b c "} {
+	for order, want := range map[quota.RateOrder]string{quota.ByDemand: "b c ", quota.ByRemaining: "a c ", quota.ByUtilisation: "c a ", quota.ByNeedless: "c a ", 0: "b c "} {
 		res := n.mergeRates([]*peerv1.CallRatesResult{
-			answer([]uint32{0, 1}, &quoratev1.KeyRate{Key: "a", Demand: 1, Remaining: 2, Utilisation: .5, Term: 3}, &quoratev1.KeyRate{Key: "b", Demand: 99, Remaining: 0, Term: 1}),
-			answer([]uint32{1, 2}, &quoratev1.KeyRate{Key: "b", Demand: 9, Remaining: 9, Term: 2}, &quoratev1.KeyRate{Key: "c", Demand: 5, Remaining: 5, Utilisation: .9, Term: 1}),
+			answer([]uint32{0, 1}, &quoratev1.KeyRate{Key: "a", Demand: 1, Remaining: 2, Utilisation: .5, NeedlessRefusalsAtMost: 1, Term: 3}, &quoratev1.KeyRate{Key: "b", Demand: 99, Remaining: 0, Term: 1}),
+			answer([]uint32{1, 2}, &quoratev1.KeyRate{Key: "b", Demand: 9, Remaining: 9, Term: 2}, &quoratev1.KeyRate{Key: "c", Demand: 5, Remaining: 5, Utilisation: .9, NeedlessRefusalsAtMost: 2703, Term: 1}),
 		}, &peerv1.CallRates{Order: int32(order), Top: 2})
 		got := ""
 		for _, k := range res.Keys {

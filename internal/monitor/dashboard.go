@@ -59,7 +59,11 @@ func Rows() []Row {
 		}},
 		{"How near the ideal", []Panel{
 			chart("Admitted beyond the limit", "Of what was admitted.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_over_admitted_tokens_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_admitted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}}"}),
-			chart("Refused without need", "Of what was asked for, at least.", "percentunit", Query{`topk(10, sum by (namespace, limit) (rate(quorate_needless_refusals_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}}"}),
+			chart(
+				"Refused without need", "Of what was asked for, between two bounds: leaders do not see every moment.", "percentunit",
+				Query{`topk(10, sum by (namespace, limit) (rate(quorate_needless_refusals_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}} at least"},
+				Query{`topk(10, sum by (namespace, limit) (rate(quorate_needless_refusals_at_most_total` + chosen + `[$__rate_interval])) / (sum by (namespace, limit) (rate(quorate_attempted_tokens_total` + chosen + `[$__rate_interval])) > 0))`, "{{namespace}}/{{limit}} at most"},
+			),
 			chart(
 				"Worst excess and its bound", "Of one key, in tokens. The excess must stay below the bound while nodes hear of each other.", "short",
 				Query{`max by (namespace, limit) (quorate_worst_excess_tokens` + chosen + `)`, "{{namespace}}/{{limit}}"}, Query{`max by (namespace, limit) (quorate_over_admission_bound_tokens` + chosen + `)`, "bound of {{namespace}}/{{limit}}"},

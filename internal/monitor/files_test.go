@@ -186,6 +186,7 @@ func idleTest(t *testing.T, fill *strings.Replacer) string {
 	for _, name := range []string{
 		`quorate_attempted_tokens_total{instance="n1",namespace="web",limit="login"}`, `quorate_admitted_tokens_total{instance="n1",namespace="web",limit="login"}`,
 		`quorate_over_admitted_tokens_total{instance="n1",namespace="web",limit="login",cause="estimate"}`, `quorate_needless_refusals_total{instance="n1",namespace="web",limit="login"}`,
+		`quorate_needless_refusals_at_most_total{instance="n1",namespace="web",limit="login"}`,
 		`quorate_decisions_total{instance="n1",namespace="web",limit="login",result="refused",why="over_limit"}`,
 		`quorate_request_duration_seconds_bucket{instance="n1",protocol="http",method="POST /v1/allow",code="200",le="0.001"}`,
 		`quorate_request_duration_seconds_bucket{instance="n1",protocol="http",method="POST /v1/allow",code="200",le="+Inf"}`,
@@ -207,6 +208,18 @@ func idleTest(t *testing.T, fill *strings.Replacer) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestNeedlessHasTwoBounds: a panel with the lower bound of needless refusals has the upper one too: 0 reads as none.
+func TestNeedlessHasTwoBounds(t *testing.T) {
+	for _, r := range Rows() {
+		for _, p := range r.Panels {
+			all := fmt.Sprint(p.Queries)
+			if strings.Contains(all, "quorate_needless_refusals_total") && !strings.Contains(all, "quorate_needless_refusals_at_most_total") {
+				t.Errorf("%s: %s", p.Title, all)
+			}
+		}
+	}
 }
 
 // TestDashboard: it is JSON, no panel lies on another, and each asks for something.

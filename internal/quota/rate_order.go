@@ -48,9 +48,14 @@ func (o RateOrder) value(k *KeyRate) float64 {
 	return k.Demand
 }
 
-// Compare is negative if x comes before y; equals are in the order of their keys.
+// Compare is negative if x comes before y; equals are in the order of their keys. Of needless refusals the upper
+// bound breaks ties: the lower one is often 0.
 func (o RateOrder) Compare(x, y *KeyRate) int {
-	return cmp.Or(cmp.Compare(o.value(y), o.value(x)), x.Key.Compare(y.Key))
+	c := cmp.Compare(o.value(y), o.value(x))
+	if o == ByNeedless {
+		c = cmp.Or(c, cmp.Compare(y.NeedlessAtMost, x.NeedlessAtMost))
+	}
+	return cmp.Or(c, x.Key.Compare(y.Key))
 }
 
 // TopRates keeps the first few of many keys in an order, in memory for these alone.

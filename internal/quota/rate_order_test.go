@@ -17,7 +17,7 @@ func TestTopRates(t *testing.T) {
 			all = append(all, KeyRate{
 				Key: Key{Key: strconv.Itoa(i)}, Rate: some(), Demand: some(), Utilisation: some(),
 				Attempted: int64(some()), Admitted: int64(some()), Refused: int64(some()), Remaining: int64(some()),
-				OverAdmitted: Units(some()), Needless: Units(some()),
+				OverAdmitted: Units(some()), Needless: Units(some()), NeedlessAtMost: Units(some()),
 			})
 		}
 		sorted := slices.Clone(all)

@@ -227,10 +227,10 @@ func printRates(w io.Writer, res *quoratev1.TopRatesResponse) error {
 func needlessColumns[T render.Refusals](w io.Writer, rows []T) (titles []string, cells func(T) []string) {
 	if _, csv := w.(*render.CSVOut); csv {
 		return []string{"NEEDLESS", "NEEDLESS AT MOST"}, func(r T) []string {
-			return []string{render.TokenRate(r.GetNeedlessRefusals()), render.TokenRate(max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()))}
+			return []string{render.TokenRate(r.GetNeedlessRefusals()), render.TokenRate(r.GetNeedlessRefusalsAtMost())}
 		}
 	}
-	if !slices.ContainsFunc(rows, func(r T) bool { return max(r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()) > 0 }) {
+	if !slices.ContainsFunc(rows, func(r T) bool { return r.GetNeedlessRefusalsAtMost() > 0 }) {
 		return nil, func(T) []string { return nil }
 	}
 	return []string{"NEEDLESS"}, func(r T) []string { return []string{render.NeedlessCell(r)} }

@@ -45,7 +45,7 @@ const (
 	RateOrder_RATE_ORDER_REFUSED RateOrder = 7
 	// Tokens admitted beyond burst + rate x time.
 	RateOrder_RATE_ORDER_OVER_ADMITTED RateOrder = 8
-	// Tokens refused although the limit would have covered them.
+	// Tokens refused although the limit would have covered them: at least, then at most.
 	RateOrder_RATE_ORDER_NEEDLESS_REFUSALS RateOrder = 9
 	// Tokens left: the least first.
 	RateOrder_RATE_ORDER_REMAINING RateOrder = 10
