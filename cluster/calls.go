@@ -78,6 +78,9 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 	if out, err := n.Store.Handle(ctx, c); out != nil || err != nil {
 		return out, err
 	}
+	if out, err := n.HistoryService.handle(ctx, from, c); out != nil || err != nil {
+		return out, err
+	}
 	var out peerv1.Call
 	switch b := c.Body.(type) {
 	case *peerv1.Call_Rates:
@@ -115,16 +118,6 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 			return nil, err
 		}
 		out.Body = &peerv1.Call_ClientResult{ClientResult: res}
-	case *peerv1.Call_HistoryTell:
-		out.Body = &peerv1.Call_HistoryTellResult{HistoryTellResult: n.history.onTell(from, b.HistoryTell)}
-	case *peerv1.Call_HistoryRead:
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyReadLimit) // as long as who asks waits: it reads a disk
-		defer cancel()
-		res, err := n.onHistoryRead(ctx, b.HistoryRead)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_HistoryReadResult{HistoryReadResult: res}
 	case *peerv1.Call_BackupRead:
 		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
 	default:

@@ -90,15 +90,6 @@ type Config struct {
 	SlowDisk time.Duration
 }
 
-// History says what is kept of the history of limits. Off must be the same on all nodes: who
-// keeps none is missing in that of the others. Zeros are the defaults.
-type History struct {
-	Off      bool
-	Minutes  time.Duration // how long points of a minute are kept; 30 days
-	Hours    time.Duration // how long points of an hour are kept; 2 years
-	MaxBytes int64         // of this node's files; 4 GiB
-}
-
 // DefaultDeadAfter is longer than a restart of a machine takes.
 const DefaultDeadAfter = 5 * time.Minute
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -28,10 +29,14 @@ const (
 // chronicle is what this node counts for the history, and how it gets to the logs: see
 // docs/rfcs/20261122_history.md.
 type chronicle struct {
-	node *Node
-	self history.Process
-	off  bool
-	last history.Second // in which the member loop has tallied
+	node   HistoryNode
+	ranged int // number of ranges
+	log    *slog.Logger
+	stop   chan struct{}
+	over   *sync.WaitGroup
+	self   history.Process
+	off    bool
+	last   history.Second // in which the member loop has tallied
 
 	mu      sync.Mutex
 	book    *history.Book
@@ -56,20 +61,22 @@ type measured struct {
 	of     map[quota.LimitName]quota.LiveError
 }
 
-func (h *chronicle) init(n *Node) {
-	now := second(n.clock.now())
-	h.node, h.off, h.self = n, n.cfg.History.Off, history.Process{Node: n.cfg.Self, Incarnation: n.inc}
-	h.book = history.NewBook(h.self, now, n.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return historyHome(l, n.cfg.Ranges) })
+func (h *chronicle) init(s *HistoryService) {
+	h.node, h.ranged, h.log, h.stop, h.over, h.off, h.self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
+	h.book = h.newBook()
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
-	h.ranges, h.writing = make([]telling, n.cfg.Ranges), make(chan struct{}, maxWriting)
+	h.ranges, h.writing = make([]telling, h.ranged), make(chan struct{}, maxWriting)
 }
 
 // rebook begins again, before anything was counted: the clock was set.
 func (h *chronicle) rebook() {
-	n := h.node
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.book = history.NewBook(h.self, second(n.clock.now()), n.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return historyHome(l, n.cfg.Ranges) })
+	h.book = h.newBook()
+}
+
+func (h *chronicle) newBook() *history.Book {
+	return history.NewBook(h.self, second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return historyHome(l, h.ranged) })
 }
 
 func second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
@@ -81,35 +88,33 @@ func (h *chronicle) tally(now quota.Time) {
 		return
 	}
 	h.last = at
-	h.take(at-1, h.node.agg.Tally)
-	h.take(at-1, h.node.accounts.Tally)
+	h.take(at-1, false)
 }
 
 // take adds what was decided to that second.
-func (h *chronicle) take(at history.Second, tally func(func(quota.LimitName, quota.Units, quota.Units))) {
+func (h *chronicle) take(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tally(func(l quota.LimitName, admitted, refused quota.Units) {
+	h.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
 		h.book.Add(at, l, history.Counts{Attempted: admitted.Plus(refused), Admitted: admitted})
 	})
 }
 
 // run tells, gathers and writes, once a second, shortly after it began.
 func (h *chronicle) run() {
-	n := h.node
-	defer n.done.Done()
+	defer h.over.Done()
 	if h.off {
 		return
 	}
 	for {
-		now := n.clock.now()
+		now := h.node.Now()
 		next := quota.Time(int64(second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
 		select {
-		case <-n.stop:
+		case <-h.stop:
 			return
 		case <-time.After(next.Sub(now)):
 		}
-		h.turn(second(n.clock.now()))
+		h.turn(second(h.node.Now()))
 	}
 }
 
@@ -124,13 +129,7 @@ func (h *chronicle) turn(now history.Second) {
 
 // look notes who is connected for the first time, and returns who is.
 func (h *chronicle) look(now history.Second) []history.Process {
-	n := h.node
-	all := []history.Process{h.self}
-	for _, id := range n.routes.upNodes() {
-		if life := n.net.LifeOf(id); life != 0 {
-			all = append(all, history.Process{Node: id, Incarnation: life})
-		}
-	}
+	all := append([]history.Process{h.self}, h.node.Peers()...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range all {
@@ -145,41 +144,40 @@ func (h *chronicle) look(now history.Second) []history.Process {
 
 // gather has the ranges that are led here write what has been told.
 func (h *chronicle) gather(now history.Second, alive []history.Process) {
-	n := h.node
-	for _, s := range n.seats {
-		s.listKeys(now)
-		lines, blocks, term := s.fsm.history.turn(now, alive)
+	for r := range quota.RangeID(h.ranged) {
+		h.listKeys(r, now)
+		lines, blocks, term := h.node.Replica(r).turn(now, alive)
 		if lines == nil {
 			continue
 		}
-		go h.write(s, lines, blocks, term)
+		go h.write(r, lines, blocks, term)
 	}
 }
 
 // write has lines written, with those of a few other ranges. Of a range there is one at a time.
-func (h *chronicle) write(s *seat, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+func (h *chronicle) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
 	h.writing <- struct{}{}
 	defer func() { <-h.writing }()
-	err := s.writeHistory(lines)
-	s.fsm.history.written(term, blocks, err == nil)
+	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
+	defer cancel()
+	err := h.node.Propose(ctx, r, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
+	h.node.Replica(r).written(term, blocks, err == nil)
 	if err != nil {
-		h.node.log.Debug("history: lines are not in the log", "range", s.id, "err", err)
+		h.log.Debug("history: lines are not in the log", "range", r, "err", err)
 	}
 }
 
 // listKeys has the keys of the last minute that were asked for most written.
-func (s *seat) listKeys(now history.Second) {
-	if m, due := s.fsm.history.wantsList(now, s.id); due {
-		s.list(m)
+func (h *chronicle) listKeys(r quota.RangeID, now history.Second) {
+	if m, due := h.node.Replica(r).wantsList(now, r); due {
+		h.list(r, m, false)
 	}
 }
 
-// list has the keys that were asked for most since the last list written as those of a minute.
-func (s *seat) list(m history.Minute) { s.listLast(m, false) }
-
-// listLast is list; ends says that the range is handed over, or the node stops.
-func (s *seat) listLast(m history.Minute, ends bool) {
-	s.with(func(l *leader.Ledger, now quota.Time) {
+// list has the keys that were asked for most since the last list written as those of a minute. ends
+// says that the range is handed over, or the node stops.
+func (h *chronicle) list(r quota.RangeID, m history.Minute, ends bool) {
+	h.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
 		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {
 			list := history.TopKeys{Limit: t.Limit, Rest: t.Rest}
@@ -188,25 +186,14 @@ func (s *seat) listLast(m history.Minute, ends bool) {
 			}
 			out = append(out, list)
 		}
-		s.fsm.history.setList(now, l.Term(), m, out, ends)
+		h.node.Replica(r).setList(now, l.Term(), m, out, ends)
 	})
-}
-
-func (s *seat) writeHistory(lines *raftlogv1.HistoryLines) error {
-	g := s.node.host.Group(group(s.id))
-	if g == nil {
-		return errNotAsked
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
-	defer cancel()
-	_, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
-	return err
 }
 
 // measureAll counts what the ledgers led here have measured since the last time.
 func (h *chronicle) measureAll(at history.Second) {
-	for _, s := range h.node.seats {
-		s.with(func(l *leader.Ledger, _ quota.Time) { h.measure(at, s.id, l) })
+	for r := range quota.RangeID(h.ranged) {
+		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
 	}
 }
 
@@ -256,7 +243,7 @@ func (h *chronicle) tell(now history.Second) {
 	h.mu.Lock()
 	out := map[quota.NodeID]*message{}
 	for r := range quota.RangeID(len(h.ranges)) {
-		to := h.node.routes.leader(r)
+		to := h.node.Leader(r)
 		if to == "" || h.busy[to] {
 			continue
 		}
@@ -307,7 +294,7 @@ func (h *chronicle) send(to quota.NodeID, m *message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.busy, to)
-	now := second(h.node.clock.now())
+	now := second(h.node.Now())
 	for i, t := range m.ranges {
 		var taken *peerv1.HistoryTaken
 		if i < len(res.GetRanges()) {
@@ -328,36 +315,36 @@ func (h *chronicle) send(to quota.NodeID, m *message) {
 }
 
 func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
-	if to == h.node.cfg.Self {
+	if to == h.self.Node {
 		return h.onTell(to, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	f, err := h.node.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_HistoryTell{HistoryTell: c}}}})
+	res, err := h.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_HistoryTell{HistoryTell: c}})
 	if err != nil {
 		return nil
 	}
-	return f.GetCall().GetHistoryTellResult()
+	return res.GetHistoryTellResult()
 }
 
 // onTell takes what a process tells the ranges that are led here.
 func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
 	out := &peerv1.CallHistoryTellResult{}
 	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
-	now := second(h.node.clock.now())
+	now := second(h.node.Now())
 	for _, t := range c.Ranges {
 		taken := &peerv1.HistoryTaken{}
 		out.Ranges = append(out.Ranges, taken)
-		s := h.node.seats[quota.RangeID(t.Range)]
-		if s == nil || h.off {
+		rep := h.node.Replica(quota.RangeID(t.Range))
+		if rep == nil || h.off {
 			continue
 		}
 		all, err := decodeTold(teller, t.Told)
 		if err != nil {
-			h.node.log.Warn("history: what a node tells cannot be read", "peer", from, "range", t.Range, "err", err)
+			h.log.Warn("history: what a node tells cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
-		next, term, ok := s.fsm.history.take(now, teller, history.Block(t.First), all)
+		next, term, ok := rep.take(now, teller, history.Block(t.First), all)
 		taken.Taken, taken.Term, taken.Next = ok, uint64(term), int64(next)
 	}
 	return out
@@ -379,16 +366,14 @@ func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
 // logs have it, as far as ctx allows and for no longer than two seconds: who stops in
 // order leaves nothing incomplete.
 func (h *chronicle) goodbye(ctx context.Context) {
-	n := h.node
-	if h.off || n.host == nil {
+	if h.off {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
 	defer cancel()
 	done := make(chan struct{})
-	n.post(func(now quota.Time) {
-		h.take(second(now), n.agg.TallyAll)
-		h.take(second(now), n.accounts.Tally)
+	h.node.OnMemberLoop(func(now quota.Time) {
+		h.take(second(now), true)
 		h.last = 1 << 62 // nothing is counted any more
 		close(done)
 	})
@@ -397,16 +382,16 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	now := second(n.clock.now())
+	now := second(h.node.Now())
 	h.measureAll(now)
-	for _, s := range n.seats {
-		s.listLast(now.Block().Minute(), true)
+	for r := range quota.RangeID(h.ranged) {
+		h.list(r, now.Block().Minute(), true)
 	}
 	h.mu.Lock()
 	h.book.End(now)
 	h.mu.Unlock()
 	for h.behind() {
-		h.turn(second(n.clock.now()))
+		h.turn(second(h.node.Now()))
 		select {
 		case <-ctx.Done():
 			return
@@ -420,25 +405,24 @@ const goodbyeLimit = 2 * time.Second
 // handOver has the keys that were asked for since the last lists written, before the ranges go to
 // other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
 func (h *chronicle) handOver(ctx context.Context) {
-	n := h.node
-	if h.off || n.host == nil {
+	if h.off {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
 	defer cancel()
-	for _, s := range n.seats {
-		s.listLast(second(n.clock.now()).Block().Minute(), true)
+	for r := range quota.RangeID(h.ranged) {
+		h.list(r, second(h.node.Now()).Block().Minute(), true)
 	}
 	unlisted := func() bool {
-		for _, s := range n.seats {
-			if s.fsm.history.unlisted() {
+		for r := range quota.RangeID(h.ranged) {
+			if h.node.Replica(r).unlisted() {
 				return true
 			}
 		}
 		return false
 	}
 	for unlisted() {
-		now := second(n.clock.now())
+		now := second(h.node.Now())
 		h.gather(now, h.look(now))
 		select {
 		case <-ctx.Done():
@@ -452,9 +436,9 @@ func (h *chronicle) handOver(ctx context.Context) {
 func (h *chronicle) behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := second(h.node.clock.now())
+	now := second(h.node.Now())
 	for r := range quota.RangeID(len(h.ranges)) {
-		if _, due := h.book.First(now, r); due && h.node.routes.leader(r) != "" {
+		if _, due := h.book.First(now, r); due && h.node.Leader(r) != "" {
 			return true
 		}
 	}
@@ -481,7 +465,7 @@ func (h *chronicle) metrics(reg prometheus.Registerer) {
 func (h *chronicle) age() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, oldest := second(h.node.clock.now()), history.Second(0)
+	now, oldest := second(h.node.Now()), history.Second(0)
 	for r := range quota.RangeID(len(h.ranges)) {
 		if first, due := h.book.First(now, r); due && !h.off {
 			oldest = max(oldest, now-first.First())

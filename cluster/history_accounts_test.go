@@ -153,7 +153,7 @@ func TestHistoryAccounts(t *testing.T) {
 	dies := c.leading()
 	killed := c.nodes[dies]
 	before := g.load.attempted
-	g.load.killed = append(g.load.killed, killed.history.self)
+	g.load.killed = append(g.load.killed, killed.HistoryService.rec.self)
 	g.during(g.without(dies), func() { c.kill(dies) })
 	c.start(dies, nil)
 	c.awaitReady(patience)

@@ -20,16 +20,21 @@ import (
 // minutes, ten years of hours.
 const maxHistoryPoints = 100_000
 
+const (
+	maxKeys   = 1000 // of one answer
+	askAtOnce = 16   // ranges that are asked at a time
+)
+
 // History returns the history of a limit, from any node: the leader of the range that
 // keeps it is asked, or a replica if there is no leader. A limit that nobody asked for has
 // points of zeros as far as the log reaches. A query that makes no sense is a
 // members.Error of kind Invalid; a NoLeaderError says that no replica answers.
-func (n *Node) History(ctx context.Context, q history.Query) (history.Answer, error) {
+func (s *HistoryService) History(ctx context.Context, q history.Query) (history.Answer, error) {
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
 	}
-	r := historyHome(q.Limit, n.cfg.Ranges)
-	res, err := n.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
+	r := historyHome(q.Limit, s.cfg.Ranges)
+	res, err := s.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
 		Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Step: uint32(q.Step),
 	}}})
 	if err != nil {
@@ -49,17 +54,17 @@ func (n *Node) History(ctx context.Context, q history.Query) (history.Answer, er
 // HistoryKeys returns the keys of a limit that were asked for most, from any node: of the minutes
 // that From and End are in, and of more than six hours, what is older than an hour, by whole hours. The range that a key is in keeps
 // its minutes. Ranges none of whose replicas answers are missing. Errors are those of History.
-func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
+func (s *HistoryService) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	if err := checkStretch(q.From, q.End); err != nil {
 		return history.KeysAnswer{}, err
 	}
-	if q.Top < 1 || q.Top > MaxTop {
-		return history.KeysAnswer{}, invalidHistory("top: %d; must be 1 to %d", q.Top, MaxTop)
+	if q.Top < 1 || q.Top > maxKeys {
+		return history.KeysAnswer{}, invalidHistory("top: %d; must be 1 to %d", q.Top, maxKeys)
 	}
-	out := history.KeysAnswer{RangesTotal: n.cfg.Ranges}
+	out := history.KeysAnswer{RangesTotal: s.cfg.Ranges}
 	var lists []history.TopKeys
 	var gaps []history.Gap
-	n.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
+	s.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
 		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Keys{Keys: &peerv1.HistoryPoints{
 			Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Top: uint32(q.Top),
 		}}}
@@ -84,7 +89,7 @@ func (n *Node) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.Ke
 	top := history.TopOf(q.Limit, lists, q.Top)
 	out.Keys, out.Rest, out.Gaps = top.Keys, top.Rest, history.Gaps(gaps, maxGapsAnswered)
 	var err error
-	out.Unattributed, err = n.unattributed(ctx, q.Limit, out.Gaps)
+	out.Unattributed, err = s.unattributed(ctx, q.Limit, out.Gaps)
 	return out, err
 }
 
@@ -93,15 +98,15 @@ const maxGapsAnswered = 20
 
 // eachRange asks a replica of every range, some at a time, and passes on what is answered, one
 // answer after the other.
-func (n *Node) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
+func (s *HistoryService) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, observeCalls)
-	for r := range quota.RangeID(n.cfg.Ranges) {
+	slots := make(chan struct{}, askAtOnce)
+	for r := range quota.RangeID(s.cfg.Ranges) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			res, err := n.readHistory(ctx, r, ask(r))
+			res, err := s.readHistory(ctx, r, ask(r))
 			if err != nil {
 				return // it is missing from the count
 			}
@@ -116,13 +121,13 @@ func (n *Node) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.Ca
 // HistoryLimits returns every limit that was asked for from from to before end, the one that was
 // asked for most first, and how many ranges said so; the answer has no points. Ranges none
 // of whose replicas answers are missing. Errors are those of History.
-func (n *Node) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
+func (s *HistoryService) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
 	if err := checkStretch(from, end); err != nil {
 		return nil, history.Answer{}, err
 	}
-	out := history.Answer{RangesTotal: n.cfg.Ranges}
+	out := history.Answer{RangesTotal: s.cfg.Ranges}
 	var all []history.UsedLimit
-	n.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
+	s.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
 		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
 			Ranges: []uint32{uint32(r)}, From: int64(from), End: int64(end),
 		}}}
@@ -147,21 +152,21 @@ func (n *Node) HistoryLimits(ctx context.Context, from, end history.Second) ([]h
 }
 
 // readHistory asks the leader of a range, or who else has a replica of it.
-func (n *Node) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
-	to := n.routes.leader(r)
+func (s *HistoryService) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+	to := s.node.Leader(r)
 	all := []quota.NodeID{to}
-	for _, id := range append([]quota.NodeID{n.cfg.Self}, n.view.Load().ranges[r].Voters...) {
+	for _, id := range append([]quota.NodeID{s.cfg.Self.Node}, s.node.Voters(r)...) {
 		if !slices.Contains(all, id) {
 			all = append(all, id)
 		}
 	}
 	why := fmt.Errorf("range %d: no replica is connected", r)
 	for _, id := range all {
-		res, err := n.readHistoryOf(ctx, id, ask)
+		res, err := s.readHistoryOf(ctx, id, ask)
 		if err == nil {
 			return res, nil
 		}
-		if id != "" && id != n.cfg.Self {
+		if id != "" && id != s.cfg.Self.Node {
 			why = fmt.Errorf("%s: %w", id, err)
 		}
 		if ctx.Err() != nil {
@@ -173,31 +178,31 @@ func (n *Node) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.Cal
 
 var errNoReplica = errors.New("it has no replica")
 
-func (n *Node) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (s *HistoryService) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case id == n.cfg.Self:
-		return n.onHistoryRead(ctx, ask)
-	case !n.routes.up(id):
+	case id == s.cfg.Self.Node:
+		return s.onHistoryRead(ctx, ask)
+	case !s.node.Up(id):
 		return nil, errNoReplica
 	}
 	ctx, cancel := context.WithTimeout(ctx, historyReadLimit)
 	defer cancel()
-	f, err := n.net.Call(ctx, id, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{Body: &peerv1.Call_HistoryRead{HistoryRead: ask}}}})
+	res, err := s.node.Call(ctx, id, &peerv1.Call{Body: &peerv1.Call_HistoryRead{HistoryRead: ask}})
 	if err != nil {
 		return nil, err
 	}
-	return f.GetCall().GetHistoryReadResult(), nil
+	return res.GetHistoryReadResult(), nil
 }
 
 // historyReadLimit is how long one replica may take: it reads its disk.
 const historyReadLimit = 5 * time.Second
 
 // onHistoryRead answers from this node's replica of a range.
-func (n *Node) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (s *HistoryService) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	if q := ask.GetStored(); q != nil {
-		return n.onStored(q)
+		return s.onStored(q)
 	}
 	q := ask.GetPoints()
 	if q == nil {
@@ -206,19 +211,19 @@ func (n *Node) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (
 	if q == nil {
 		q = ask.GetKeys()
 	}
-	if q == nil || len(q.Ranges) != 1 || n.seats[quota.RangeID(q.Ranges[0])] == nil {
-		return nil, errors.New(unknownCall)
+	if q == nil || len(q.Ranges) != 1 || s.node.Replica(quota.RangeID(q.Ranges[0])) == nil {
+		return nil, errors.New("unknown question about the history")
 	}
 	r := quota.RangeID(q.Ranges[0])
-	if n.host == nil || n.host.Group(group(r)) == nil {
+	if !s.node.Open(r) {
 		return nil, errNoReplica
 	}
 	out := &peerv1.CallHistoryReadResult{Ranges: q.Ranges}
 	if ask.GetKeys() != nil {
-		return out, n.localKeys(r, q, out)
+		return out, s.localKeys(r, q, out)
 	}
 	if ask.GetLimits() != nil {
-		all, asOf, err := n.localLimits(ctx, r, history.Second(q.From), history.Second(q.End))
+		all, asOf, err := s.localLimits(ctx, r, history.Second(q.From), history.Second(q.End))
 		for i := range all {
 			out.Limits = append(out.Limits, encodeHistoryPoint(all[i].Limit, &all[i].Point))
 		}
@@ -231,7 +236,7 @@ func (n *Node) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (
 	if err := checkHistoryQuery(query); err != nil {
 		return nil, err
 	}
-	points, asOf, err := n.localPoints(r, query)
+	points, asOf, err := s.localPoints(r, query)
 	for i := range points {
 		out.Points = append(out.Points, encodeHistoryPoint(quota.LimitName{}, &points[i]))
 	}
@@ -240,13 +245,13 @@ func (n *Node) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (
 }
 
 // localKeys answers from this node's replica of the range.
-func (n *Node) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
+func (s *HistoryService) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
 	l := quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}
-	sum, asOf, err := n.shelf.keys.read(r, n.seats[r].fsm.history, l, history.Second(q.From), history.Second(q.End))
+	sum, asOf, err := s.shelf.keys.read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))
 	if err != nil {
 		return err
 	}
-	top := sum.Top(l, int(min(q.Top, MaxTop)))
+	top := sum.Top(l, int(min(q.Top, maxKeys)))
 	out.AsOf, out.RestMicroTokens = int64(asOf), int64(top.Rest)
 	if p := sum.Peak(); p.Seconds > 0 {
 		out.Peak, out.PeakSeconds = &peerv1.HistoryKey{Key: p.Key, Attempted: int64(p.Attempted)}, int64(p.Seconds)

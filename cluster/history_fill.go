@@ -31,8 +31,8 @@ const (
 // new, or was away for longer than logs remember. What is missing says how far it is, so that it goes
 // on where it ended, after whatever.
 type filler struct {
-	node  *Node
-	asked map[fillOf]asked
+	service *HistoryService
+	asked   map[fillOf]asked
 }
 
 // fillOf is what one other replica is asked for.
@@ -50,45 +50,45 @@ type asked struct {
 
 // run looks for holes.
 func (f *filler) run() {
-	n := f.node
-	defer n.done.Done()
-	if n.shelf.archive == nil {
+	s := f.service
+	defer s.done.Done()
+	if s.shelf.archive == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		<-n.stop
+		<-s.stop
 		cancel()
 	}()
 	tick := time.NewTicker(fillEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.stop:
+		case <-s.stop:
 			return
 		case <-tick.C:
 		}
-		f.turn(ctx, second(n.clock.now()))
+		f.turn(ctx, second(s.node.Now()))
 	}
 }
 
 // turn fills the holes of all ranges that are kept here.
 func (f *filler) turn(ctx context.Context, now history.Second) {
-	n := f.node
-	for r := range quota.RangeID(n.cfg.Ranges) {
+	s := f.service
+	for r := range quota.RangeID(s.cfg.Ranges) {
 		var others []quota.NodeID
-		if n.host != nil && n.host.Group(group(r)) != nil && n.routes.leader(r) != "" {
-			others = n.view.Load().ranges[r].Voters
+		if s.node.Open(r) && s.node.Leader(r) != "" {
+			others = s.node.Voters(r)
 		}
 		maps.DeleteFunc(f.asked, func(of fillOf, _ asked) bool { return of.r == r && !slices.Contains(others, of.from) })
 		for _, id := range others {
 			for _, res := range archive.Resolutions {
 				of := fillOf{r, res, id}
-				if at := f.asked[of].whole; id == n.cfg.Self || !n.routes.up(id) || !at.IsZero() && time.Since(at) < fillAgain || !n.shelf.archive.Room(res) {
+				if at := f.asked[of].whole; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < fillAgain || !s.shelf.archive.Room(res) {
 					continue
 				}
 				if err := f.fill(ctx, of, now); err != nil {
-					n.log.Info("history: what other replicas have is not here yet", "range", r, "from", id, "err", err)
+					s.log.Info("history: what other replicas have is not here yet", "range", r, "from", id, "err", err)
 				}
 				if f.stopped() {
 					return
@@ -100,7 +100,7 @@ func (f *filler) turn(ctx context.Context, now history.Second) {
 
 func (f *filler) stopped() bool {
 	select {
-	case <-f.node.stop:
+	case <-f.service.stop:
 		return true
 	default:
 		return false
@@ -110,11 +110,11 @@ func (f *filler) stopped() bool {
 // fill asks a replica for what is missing here, the newest first. What it has no part of either stays missing:
 // so the next turn goes on behind what this one has asked for.
 func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error {
-	n, end := f.node, now-2*hour // what is younger is in the logs' state, and stored by itself
+	s, end := f.service, now-2*hour // what is younger is in the logs' state, and stored by itself
 	if at := f.asked[of].before; at > 0 {
 		end = min(end, at)
 	}
-	holes, err := n.shelf.archive.Holes(of.res, of.r, n.shelf.archive.Since(of.res, now), end)
+	holes, err := s.shelf.archive.Holes(of.res, of.r, s.shelf.archive.Since(of.res, now), end)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error 
 		}
 	}
 	if kept > 0 {
-		n.log.Info("history: fetched from other replicas", "range", of.r, "from", of.from, "resolution", of.res.Seconds(), "times", kept)
+		s.log.Info("history: fetched from other replicas", "range", of.r, "from", of.from, "resolution", of.res.Seconds(), "times", kept)
 	}
 	if len(holes) > fillHoles {
 		f.asked[of] = asked{before: holes[fillHoles-1].From}
@@ -140,13 +140,13 @@ func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error 
 
 // fetch asks a replica for what it has in a hole, part by part.
 func (f *filler) fetch(ctx context.Context, of fillOf, h history.Gap) (kept int, err error) {
-	n := f.node
-	for h.From > 0 && h.From < h.End && n.host.Group(group(of.r)) != nil {
-		rows, next, err := n.fetchStored(ctx, of, h)
+	s := f.service
+	for h.From > 0 && h.From < h.End && s.node.Open(of.r) {
+		rows, next, err := s.fetchStored(ctx, of, h)
 		if err != nil {
 			return kept, err
 		}
-		got, err := n.shelf.archive.Fill(of.res, of.r, rows)
+		got, err := s.shelf.archive.Fill(of.res, of.r, rows)
 		if kept += got; err != nil {
 			return kept, err
 		}
@@ -157,7 +157,7 @@ func (f *filler) fetch(ctx context.Context, of fillOf, h history.Gap) (kept int,
 			break
 		}
 		select {
-		case <-n.stop:
+		case <-s.stop:
 			return kept, errStopped
 		case <-time.After(fillPause):
 		}
@@ -171,8 +171,8 @@ var (
 )
 
 // fetchStored asks a replica for a part of what it has on its disk.
-func (n *Node) fetchStored(ctx context.Context, of fillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
-	res, err := n.readHistoryOf(ctx, of.from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
+func (s *HistoryService) fetchStored(ctx context.Context, of fillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
+	res, err := s.readHistoryOf(ctx, of.from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
 		Range: uint32(of.r), Resolution: uint32(of.res), From: int64(h.From), End: int64(h.End),
 	}}})
 	if err != nil {
@@ -203,17 +203,17 @@ func (n *Node) fetchStored(ctx context.Context, of fillOf, h history.Gap) (out [
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // onStored answers from this node's disk.
-func (n *Node) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
+func (s *HistoryService) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
 	of := fillOf{r: quota.RangeID(q.Range), res: archive.Resolution(min(q.Resolution, 255))}
-	if !slices.Contains(archive.Resolutions, of.res) || n.shelf.archive == nil || n.host == nil || n.host.Group(group(of.r)) == nil {
+	if !slices.Contains(archive.Resolutions, of.res) || s.shelf.archive == nil || !s.node.Open(of.r) {
 		return nil, errNoReplica
 	}
 	if err := checkStretch(history.Second(q.From), history.Second(q.End)); err != nil {
 		return nil, err
 	}
-	now := second(n.clock.now())
-	from, end := max(history.Second(q.From), n.shelf.archive.Since(of.res, now)), min(history.Second(q.End), now)
-	rows, next, err := n.shelf.archive.Rows(of.res, of.r, from, end, fillBytes)
+	now := second(s.node.Now())
+	from, end := max(history.Second(q.From), s.shelf.archive.Since(of.res, now)), min(history.Second(q.End), now)
+	rows, next, err := s.shelf.archive.Rows(of.res, of.r, from, end, fillBytes)
 	if err != nil {
 		return nil, err
 	}

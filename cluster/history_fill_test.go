@@ -13,8 +13,7 @@ import (
 )
 
 // unasked is an error as long as another replica has not been asked for all.
-func (f *filler) unasked() error {
-	n := f.node
+func unasked(n *Node, f *filler) error {
 	for r := range quota.RangeID(n.cfg.Ranges) {
 		for _, id := range n.view.Load().ranges[r].Voters {
 			for _, res := range archive.Resolutions {
@@ -54,11 +53,11 @@ func TestHistoryFillHoles(t *testing.T) {
 	if err := other.shelf.archive.Put(archive.Hours, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	f := filler{node: n, asked: map[fillOf]asked{}}
+	f := filler{service: n.HistoryService, asked: map[fillOf]asked{}}
 	for range 4 {
 		f.turn(t.Context(), second(n.clock.now()))
 	}
-	if err := f.unasked(); err != nil {
+	if err := unasked(n, &f); err != nil {
 		t.Error(err)
 	}
 	if points, err := n.shelf.read(archive.Hours, 0, keysLimit, old, old+hour); err != nil || len(points) != 1 || !points[0].Complete {
@@ -105,10 +104,10 @@ func TestHistoryFill(t *testing.T) {
 	c.leave("n1")
 	c.settled(40*time.Second, 3)
 	n := c.nodes["n4"]
-	f := filler{node: n, asked: map[fillOf]asked{}}
+	f := filler{service: n.HistoryService, asked: map[fillOf]asked{}}
 	c.eventually(patience, "all that was stored before is on the new node's disk", func() error {
 		f.turn(t.Context(), second(n.clock.now()))
-		return f.unasked()
+		return unasked(n, &f)
 	})
 	points, err := n.shelf.read(archive.Minutes, home, l, begin, begin+3000*60)
 	if err != nil || len(points) != 3000 {

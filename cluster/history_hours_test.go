@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -29,7 +30,8 @@ type hoursWorld struct {
 }
 
 type hoursNode struct {
-	*Node
+	*HistoryService
+	rep     *historyReplica
 	dir     string
 	self    history.Process
 	book    *history.Book
@@ -41,7 +43,7 @@ func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
 	w := &hoursWorld{t: t, rng: rand.New(rand.NewPCG(seed, 5)), now: 500_000*3600 + 1000, truth: map[history.Second]history.Counts{}}
 	for i := range 3 {
 		p := history.Process{Node: quota.NodeID(fmt.Sprint("n", i)), Incarnation: 1}
-		n := &hoursNode{Node: &Node{log: slog.New(slog.DiscardHandler)}, dir: t.TempDir(), self: p, book: history.NewBook(p, w.now, 1, func(quota.LimitName) quota.RangeID { return 0 })}
+		n := &hoursNode{dir: t.TempDir(), self: p, book: history.NewBook(p, w.now, 1, func(quota.LimitName) quota.RangeID { return 0 })}
 		n.open(t)
 		w.nodes = append(w.nodes, n)
 	}
@@ -51,17 +53,28 @@ func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
 
 // open is the start of a node: of what it had in memory nothing is left, but what was counted.
 func (n *hoursNode) open(t *testing.T) {
-	f := newRangeFSM(func() time.Duration { return 0 })
-	n.seats = map[quota.RangeID]*seat{0: {id: 0, node: n.Node, fsm: f}}
+	n.rep = newHistoryReplica()
+	n.HistoryService = &HistoryService{
+		cfg: HistoryServiceConfig{Ranges: 1}, node: hoursOnly{n: n}, log: slog.New(slog.DiscardHandler),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"}),
+	}
 	a, err := archive.Open(n.dir, archive.Config{Minutes: 1e6 * time.Hour, Hours: 1e6 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	n.shelf = shelf{node: n.Node, archive: a, hours: map[hourOf]bool{}, keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
+	n.shelf = shelf{service: n.HistoryService, archive: a, hours: map[hourOf]bool{}, keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
 }
 
-func (n *hoursNode) replica() *historyReplica { return n.seats[0].fsm.history }
+func (n *hoursNode) replica() *historyReplica { return n.rep }
+
+// hoursOnly is a node that has one range, and nothing else.
+type hoursOnly struct {
+	HistoryNode
+	n *hoursNode
+}
+
+func (o hoursOnly) Replica(quota.RangeID) *historyReplica { return o.n.rep }
 
 func (w *hoursWorld) move(to int) {
 	w.nodes[w.leader].replica().follow()

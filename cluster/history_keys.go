@@ -179,9 +179,9 @@ func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end histo
 
 // unattributed returns what was asked of a limit in gaps, as far as its history has it: it is the
 // most that is in no list of keys.
-func (n *Node) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
-	return askedIn(gaps, second(n.clock.now()), func(g history.Gap, step history.Second) (history.Answer, error) {
-		return n.History(ctx, history.Query{Limit: l, From: g.From, End: g.End, Step: int(step)})
+func (s *HistoryService) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
+	return askedIn(gaps, second(s.node.Now()), func(g history.Gap, step history.Second) (history.Answer, error) {
+		return s.History(ctx, history.Query{Limit: l, From: g.From, End: g.End, Step: int(step)})
 	})
 }
 

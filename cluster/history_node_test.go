@@ -162,7 +162,7 @@ func TestHistory(t *testing.T) {
 	h.await(c, l.LimitName, "what was asked is told, and that of a node that stopped")
 
 	home := c.nodes["n2"].routes.leader(historyHome(l.LimitName, 4))
-	h.killed = append(h.killed, c.nodes[home].history.self)
+	h.killed = append(h.killed, c.nodes[home].HistoryService.rec.self)
 	c.kill(home)
 	c.start(home, nil)
 	c.awaitReady(patience)
@@ -193,8 +193,8 @@ func TestHistoryGoodbye(t *testing.T) {
 	c := newTrio(t, 32, quick)
 	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
 		n := c.nodes[id]
-		n.history.goodbye(t.Context())
-		if !n.history.behind() {
+		n.HistoryService.rec.goodbye(t.Context())
+		if !n.HistoryService.rec.behind() {
 			return
 		}
 		t.Logf("%s: not all ranges have all after %v", id, goodbyeLimit)

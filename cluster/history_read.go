@@ -11,8 +11,8 @@ import (
 
 // localPoints answers from this node's replica of the range. asOf is until when its log
 // reaches.
-func (n *Node) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
-	rep := n.seats[r].fsm.history
+func (s *HistoryService) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
+	rep := s.node.Replica(r)
 	step := history.Second(q.Step)
 	from := q.From - q.From%step
 	if q.Step == 1 {
@@ -27,31 +27,31 @@ func (n *Node) localPoints(r quota.RangeID, q history.Query) (points []history.P
 	if step == hour {
 		res = archive.Hours
 	}
-	older, err := n.shelf.read(res, r, q.Limit, from, min(since, q.End))
+	older, err := s.shelf.read(res, r, q.Limit, from, min(since, q.End))
 	if err == nil && step == hour {
-		older, err = n.fillHours(r, q.Limit, from, min(since, q.End), older)
+		older, err = s.fillHours(r, q.Limit, from, min(since, q.End), older)
 	}
 	return append(older, points...), asOf, err
 }
 
 // fillHours makes the hours that are not on disk out of minutes that are. The others are not looked at: of a month they are
 // sixty times as many.
-func (n *Node) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
+func (s *HistoryService) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
 	var out []history.Point
 	for i := range have {
-		made, err := n.hoursOfMinutes(r, l, from, have[i].Start)
+		made, err := s.hoursOfMinutes(r, l, from, have[i].Start)
 		if err != nil {
 			return have, err
 		}
 		out = append(append(out, made...), have[i])
 		from = have[i].Start + hour
 	}
-	made, err := n.hoursOfMinutes(r, l, from, end)
+	made, err := s.hoursOfMinutes(r, l, from, end)
 	return append(out, made...), err
 }
 
-func (n *Node) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end history.Second) (out []history.Point, err error) {
-	minutes, err := n.shelf.read(archive.Minutes, r, l, from, end)
+func (s *HistoryService) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end history.Second) (out []history.Point, err error) {
+	minutes, err := s.shelf.read(archive.Minutes, r, l, from, end)
 	for i := 0; i < len(minutes); {
 		at, j := minutes[i].Start-minutes[i].Start%hour, i
 		for j < len(minutes) && minutes[j].Start < at+hour {
@@ -105,9 +105,9 @@ func (r *historyReplica) points(l quota.LimitName, from, end, step history.Secon
 }
 
 // localLimits returns the limits that were asked for, each with a point of the whole stretch.
-func (n *Node) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
-	rep := n.seats[r].fsm.history
-	all, step, err := n.limitsOf(r, from, end)
+func (s *HistoryService) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
+	rep := s.node.Replica(r)
+	all, step, err := s.limitsOf(r, from, end)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -119,7 +119,7 @@ func (n *Node) localLimits(ctx context.Context, r quota.RangeID, from, end histo
 		if ctx.Err() != nil { // there may be thousands
 			return nil, 0, ctx.Err()
 		}
-		p, err := n.whole(r, l, from, end, step)
+		p, err := s.whole(r, l, from, end, step)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -135,22 +135,22 @@ const longStretch = 6 * hour
 
 // limitsOf returns the limits, and the seconds of points that they are known by: hours, of long times and where no minutes
 // are kept any more.
-func (n *Node) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
-	rep, all, step := n.seats[r].fsm.history, map[quota.LimitName]bool{}, 60
+func (s *HistoryService) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
+	rep, all, step := s.node.Replica(r), map[quota.LimitName]bool{}, 60
 	rep.mu.Lock()
 	rep.kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
 	first, any := rep.kept.First()
 	rep.mu.Unlock()
-	if n.shelf.archive == nil || any && from >= first.First() {
+	if s.shelf.archive == nil || any && from >= first.First() {
 		return all, step, nil
 	}
 	var older map[quota.LimitName]bool
 	if end-from <= longStretch {
-		older, err = n.shelf.archive.Limits(archive.Minutes, r, from-from%60, end)
+		older, err = s.shelf.archive.Limits(archive.Minutes, r, from-from%60, end)
 	}
 	if err == nil && len(older) == 0 {
 		step = int(hour)
-		older, err = n.shelf.archive.Limits(archive.Hours, r, from-from%hour, end)
+		older, err = s.shelf.archive.Limits(archive.Hours, r, from-from%hour, end)
 	}
 	maps.Copy(all, older)
 	return all, step, err
@@ -158,8 +158,8 @@ func (n *Node) limitsOf(r quota.RangeID, from, end history.Second) (all map[quot
 
 // whole is a point of a whole stretch: exact where it is in memory, else out of minutes or hours,
 // and of the first and last of them as far as they are in it or not.
-func (n *Node) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
-	rep := n.seats[r].fsm.history
+func (s *HistoryService) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
+	rep := s.node.Replica(r)
 	rep.mu.Lock()
 	first, any := rep.kept.First()
 	if any && from >= first.First() {
@@ -167,6 +167,6 @@ func (n *Node) whole(r quota.RangeID, l quota.LimitName, from, end history.Secon
 		return history.Exactly(from, end, rep.kept.Seconds(l, from, end)), nil
 	}
 	rep.mu.Unlock()
-	parts, _, err := n.localPoints(r, history.Query{Limit: l, From: from, End: end, Step: step})
+	parts, _, err := s.localPoints(r, history.Query{Limit: l, From: from, End: end, Step: step})
 	return history.Merge(from, int(end-from), parts), err
 }

@@ -28,7 +28,7 @@ const historyDir = "history"
 // shelf is what of the history is on this node's disk, and what keeps it there. Its loop
 // stores; the filler adds what other replicas have.
 type shelf struct {
-	node    *Node
+	service *HistoryService
 	archive *archive.Archive // nil if history is off, or the directory cannot be made
 	keys    keyShelf
 	hours   map[hourOf]bool // not stored as they are
@@ -45,21 +45,21 @@ type hourOf struct {
 const hour = history.Second(3600)
 
 // open opens the archive. A node without one counts and tells all the same.
-func (s *shelf) open(n *Node) {
-	s.node, s.hours = n, map[hourOf]bool{}
-	if n.cfg.History.Off || n.cfg.Dir == "" { // a node that is never started
+func (s *shelf) open(h *HistoryService) {
+	s.service, s.hours = h, map[hourOf]bool{}
+	if h.cfg.Keep.Off || h.cfg.Dir == "" { // a node that is never started
 		return
 	}
-	c := n.cfg.History
-	a, err := archive.Open(filepath.Join(n.cfg.Dir, historyDir), archive.Config{
+	c := h.cfg.Keep
+	a, err := archive.Open(filepath.Join(h.cfg.Dir, historyDir), archive.Config{
 		Minutes: c.Minutes, Hours: c.Hours, MaxBytes: c.MaxBytes, Check: multiraft.CheckBolt,
 		Damaged: func(path string, why error) {
-			n.log.Error("history: a damaged file was set aside; what it had is lost here", "file", path, "err", why)
+			h.log.Error("history: a damaged file was set aside; what it had is lost here", "file", path, "err", why)
 		},
 	})
 	if err != nil {
-		n.log.Error("history: nothing is stored on this node", "err", err)
-		n.stats.historyFailures.Inc()
+		h.log.Error("history: nothing is stored on this node", "err", err)
+		h.failures.Inc()
 		return
 	}
 	s.archive = a
@@ -87,7 +87,7 @@ func (s *shelf) close() error {
 
 // run stores what is over.
 func (s *shelf) run() {
-	defer s.node.done.Done()
+	defer s.service.done.Done()
 	if s.archive == nil {
 		return
 	}
@@ -95,11 +95,11 @@ func (s *shelf) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.node.stop:
+		case <-s.service.stop:
 			return
 		case <-tick.C:
 		}
-		s.turn(second(s.node.clock.now()))
+		s.turn(second(s.service.node.Now()))
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *shelf) turn(now history.Second) {
 		s.failed(err)
 	}
 	if len(gone) > 0 {
-		s.node.log.Info("history: files that are too old, or too many, were removed", "files", gone)
+		s.service.log.Info("history: files that are too old, or too many, were removed", "files", gone)
 	}
 }
 
@@ -129,8 +129,8 @@ func (s *shelf) store() {
 		return
 	}
 	s.storeHours()
-	for _, seat := range s.node.seats {
-		if err := s.keys.store(seat.id, seat.fsm.history); err != nil {
+	for id := range quota.RangeID(s.service.cfg.Ranges) {
+		if err := s.keys.store(id, s.service.node.Replica(id)); err != nil {
 			s.failed(err)
 		}
 	}
@@ -138,25 +138,25 @@ func (s *shelf) store() {
 
 // failed says that the disk does not take it. It is tried again: decisions do not wait.
 func (s *shelf) failed(err error) {
-	s.node.stats.historyFailures.Inc()
+	s.service.failures.Inc()
 	if time.Since(s.warned) >= warnEvery {
 		s.warned = time.Now()
-		s.node.log.Error("history: not stored; it is tried again as long as it is in memory, for an hour", "err", err)
+		s.service.log.Error("history: not stored; it is tried again as long as it is in memory, for an hour", "err", err)
 	}
 }
 
 // minutes returns what is over and not stored, of all ranges. undo makes it so again.
 func (s *shelf) minutes() (out []archive.Entry, undo func()) {
 	taken := map[*historyReplica][]history.Minute{}
-	for _, seat := range s.node.seats {
-		r := seat.fsm.history
-		all, entries := r.over(seat.id)
+	for id := range quota.RangeID(s.service.cfg.Ranges) {
+		r := s.service.node.Replica(id)
+		all, entries := r.over(id)
 		if len(all) > 0 {
 			taken[r] = all
 			out = append(out, entries...)
 		}
 		for _, m := range all {
-			s.hours[hourOf{seat.id, m.Start() - m.Start()%hour}] = true
+			s.hours[hourOf{id, m.Start() - m.Start()%hour}] = true
 		}
 	}
 	return out, func() {
@@ -229,9 +229,8 @@ func (s *shelf) storeHours() {
 }
 
 func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
-	seat := s.node.seats[h.r]
 	from, end := h.at.Block(), (h.at + hour).Block()
-	if e, over, there := seat.fsm.history.hour(h.r, from, end); !over || there {
+	if e, over, there := s.service.node.Replica(h.r).hour(h.r, from, end); !over || there {
 		return e, over
 	}
 	limits, err := s.archive.Limits(archive.Minutes, h.r, h.at, h.at+hour)
@@ -299,6 +298,6 @@ func (s *shelf) drop(r quota.RangeID) {
 		return
 	}
 	if err := s.archive.Drop(r); err != nil {
-		s.node.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
+		s.service.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
 	}
 }

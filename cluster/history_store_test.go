@@ -1,16 +1,12 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-	"weak"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -27,7 +23,6 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 		w.second()
 	}
 	n := w.nodes[0]
-	n.stats.historyFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
 	dir := t.TempDir()
 	a, err := archive.Open(dir, archive.Config{})
 	if err != nil {
@@ -49,22 +44,6 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	if _, err := os.Stat(file(old)); !os.IsNotExist(err) {
 		t.Fatalf("minutes of 100 days ago are still there: %v", err)
 	}
-}
-
-// TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
-// the range, for what it has measured of it.
-func TestHistoryLetsLedgersGo(t *testing.T) {
-	n := loneNode()
-	s := n.seats[0]
-	s.lead(2)
-	n.history.measureAll(1)
-	ledger := weak.Make(s.ledger)
-	s.follow()
-	runtime.GC()
-	if ledger.Value() != nil {
-		t.Fatal("the ledger is still reachable")
-	}
-	runtime.KeepAlive(n)
 }
 
 // TestHistoryIdleHour: what comes late makes an hour complete in which nothing was asked for, as any other.
@@ -155,21 +134,6 @@ func TestHistoryOfHours(t *testing.T) {
 		}
 		if p.Start != begin+history.Second(i)*hour || p.Seconds != 3600 || p.Attempted != want*quota.Token {
 			t.Errorf("%d: %+v; want %d", i, p, want)
-		}
-	}
-}
-
-// TestHistoryOfWhoHasGone: a question that nobody waits for any more reads nothing.
-func TestHistoryOfWhoHasGone(t *testing.T) {
-	n := loneNode()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := n.History(ctx, history.Query{Limit: keysLimit, From: 0, End: 60, Step: 60})
-	_, errKeys := n.HistoryKeys(ctx, history.KeysQuery{Limit: keysLimit, From: 0, End: 60, Top: 1})
-	_, _, errLimits := n.HistoryLimits(ctx, 0, 60)
-	for _, err := range []error{err, errKeys, errLimits} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v; want that it was canceled", err)
 		}
 	}
 }

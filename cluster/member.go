@@ -33,7 +33,7 @@ func (n *Node) memberLoop() {
 			continue
 		}
 		n.send(n.agg.CollectInto(now, &room))
-		n.history.tally(now)
+		n.HistoryService.tick(now)
 		if now.Sub(sweep) >= time.Second {
 			sweep = now
 			n.agg.Sweep(now)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -31,13 +32,14 @@ import (
 
 // Node is one member of a cluster. All methods are safe for concurrent use.
 type Node struct {
-	*control.Store // limits, overrides, policies, access
-	cfg            Config
-	log            *slog.Logger
-	clock          clock
-	inc            quota.Incarnation
-	first          quota.Incarnation // of the data; inc when they are new
-	prior          quota.Incarnation // of the process before this one; 0 when there was none
+	*control.Store  // limits, overrides, policies, access
+	*HistoryService // what was asked for, and when
+	cfg             Config
+	log             *slog.Logger
+	clock           clock
+	inc             quota.Incarnation
+	first           quota.Incarnation // of the data; inc when they are new
+	prior           quota.Incarnation // of the process before this one; 0 when there was none
 	// view is who is in the cluster and who holds what; see the type.
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
@@ -82,9 +84,6 @@ type Node struct {
 	observer *observer
 	stats    stats
 	live     liveErrors
-	history  chronicle
-	shelf    shelf
-	filler   filler
 
 	beaconNow chan struct{}
 	stop      chan struct{}
@@ -112,6 +111,9 @@ func Start(cfg Config) (*Node, error) {
 	}
 	if cfg.AskWait == 0 {
 		cfg.AskWait = DefaultAskWait
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -162,11 +164,9 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
-	n.history.init(n)
+	n.HistoryService = n.newHistory()
 	n.clients.journal.open(&cfg, s.inc, n.log)
 	n.stats.init(n, cfg.Registry)
-	n.shelf.open(n)
-	n.filler = filler{node: n, asked: map[fillOf]asked{}}
 	return n
 }
 
@@ -262,7 +262,7 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 }
 
 func (n *Node) run() {
-	n.done.Add(10)
+	n.done.Add(7)
 	go n.clientLoop()
 	go n.placer()
 	go n.mover()
@@ -270,9 +270,7 @@ func (n *Node) run() {
 	go n.memberLoop()
 	go n.keeper()
 	n.Store.Start()
-	go n.history.run()
-	go n.shelf.run()
-	go n.filler.run()
+	n.HistoryService.start()
 	go n.watchOut()
 	n.accounts.Start()
 }
@@ -284,7 +282,7 @@ func (n *Node) Retire(ctx context.Context) {
 	why := Stopping
 	n.barred.CompareAndSwap(nil, &why)
 	n.tend(ctx, func(*seat) bool { return true })
-	n.history.handOver(ctx)
+	n.HistoryService.handOver(ctx)
 	n.host.Retire(ctx)
 }
 
@@ -299,7 +297,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.closed.Do(func() {
 		n.ReleaseClients()
 		n.accounts.Drain(ctx) // first: what it does is in the history
-		n.history.goodbye(ctx)
+		n.HistoryService.finish(ctx)
 		if n.host != nil {
 			n.tend(ctx, func(*seat) bool { return true })
 			errs = append(errs, n.host.Close(ctx))
@@ -316,7 +314,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.closeJournal(), n.shelf.close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.HistoryService.close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }
@@ -336,7 +334,7 @@ func (n *Node) Kill() error {
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
-		errs = append(errs, n.closeJournal(), n.shelf.close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.HistoryService.close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }

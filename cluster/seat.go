@@ -89,7 +89,7 @@ func (s *seat) follow() {
 func (s *seat) end() {
 	if s.ledger != nil {
 		s.node.live.keep(s.ledger)
-		s.node.history.ends(second(s.node.clock.now()), s.id, s.ledger)
+		s.node.HistoryService.ended(s.node.clock.now(), s.id, s.ledger)
 	}
 	s.ledger, s.unsaved, s.resets = nil, nil, recentResets{}
 	s.leads.Store(0)

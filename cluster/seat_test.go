@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
@@ -12,7 +13,7 @@ import (
 
 // loneNode is a node of which nothing runs.
 func loneNode() *Node {
-	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Self: "n1", Nodes: map[quota.NodeID]string{"n1": ""}, Ranges: 1, Sync: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	cfg.Replicas = 1
 	v, err := staticView(&cfg)
 	if err != nil {

@@ -18,14 +18,10 @@ type stats struct {
 	checkpoints, failedCheckpoints        prometheus.Counter
 	waitTimeouts, unasked, expired        prometheus.Counter
 	clientReports                         prometheus.Counter
-	historyFailures                       prometheus.Counter
 	settlements                           *prometheus.CounterVec
 }
 
 func (s *stats) init(n *Node, reg prometheus.Registerer) {
-	if reg == nil {
-		reg = prometheus.NewRegistry()
-	}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		reg.MustRegister(c)
@@ -44,7 +40,6 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	s.unasked = counter("quorate_leader_unasked_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	s.clientReports = counter("quorate_client_reports_total", "Reports of client processes attached to this node.")
-	s.historyFailures = counter("quorate_history_failures_total", "Times that the disk did not take a part of the history; it is tried again.")
 	s.settlements = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quorate_client_settlements_total",
 		Help: "Last reports of attachments that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",
@@ -75,8 +70,6 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		_, keys := n.clients.count()
 		return float64(keys)
 	})
-	n.history.metrics(reg)
-	gauge("quorate_history_bytes", "Bytes of this node's files of the history.", n.shelf.bytes)
 	gauge("quorate_limits_version", "Version of the limits in force.", func() float64 { return float64(n.Limits().Version) })
 	yes := func(is bool) float64 {
 		if is {

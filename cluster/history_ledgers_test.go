@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"weak"
+
+	"github.com/quorate/quorate/internal/history"
+)
+
+// TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
+// the range, for what it has measured of it.
+func TestHistoryLetsLedgersGo(t *testing.T) {
+	n := loneNode()
+	s := n.seats[0]
+	s.lead(2)
+	n.HistoryService.rec.measureAll(1)
+	ledger := weak.Make(s.ledger)
+	s.follow()
+	runtime.GC()
+	if ledger.Value() != nil {
+		t.Fatal("the ledger is still reachable")
+	}
+	runtime.KeepAlive(n)
+}
+
+// TestHistoryOfWhoHasGone: a question that nobody waits for any more reads nothing.
+func TestHistoryOfWhoHasGone(t *testing.T) {
+	n := loneNode()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := n.History(ctx, history.Query{Limit: keysLimit, From: 0, End: 60, Step: 60})
+	_, errKeys := n.HistoryKeys(ctx, history.KeysQuery{Limit: keysLimit, From: 0, End: 60, Top: 1})
+	_, _, errLimits := n.HistoryLimits(ctx, 0, 60)
+	for _, err := range []error{err, errKeys, errLimits} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want that it was canceled", err)
+		}
+	}
+}

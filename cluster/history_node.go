@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+func (n *Node) newHistory() *HistoryService {
+	return newHistoryService(&HistoryServiceConfig{
+		Self: history.Process{Node: n.cfg.Self, Incarnation: n.inc}, Ranges: n.cfg.Ranges, Dir: n.cfg.Dir, Keep: n.cfg.History,
+		Log: n.log, Registry: n.cfg.Registry,
+	}, historyNode{n})
+}
+
+// historyNode is the node as the history sees it.
+type historyNode struct{ *Node }
+
+// Now implements history.Node, as do the methods below.
+func (n historyNode) Now() quota.Time { return n.clock.now() }
+
+func (n historyNode) Replica(r quota.RangeID) *historyReplica {
+	if s := n.seats[r]; s != nil {
+		return s.fsm.history
+	}
+	return nil
+}
+
+func (n historyNode) Open(r quota.RangeID) bool {
+	return n.host != nil && n.host.Group(group(r)) != nil
+}
+
+func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time)) {
+	n.seats[r].with(f)
+}
+
+func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
+	if !n.Open(r) {
+		return errNotAsked
+	}
+	_, err := n.host.Group(group(r)).Apply(ctx, entry)
+	return err
+}
+
+func (n historyNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+
+func (n historyNode) Voters(r quota.RangeID) []quota.NodeID { return n.view.Load().ranges[r].Voters }
+
+func (n historyNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
+
+func (n historyNode) Peers() (out []history.Process) {
+	for _, id := range n.routes.upNodes() {
+		if life := n.net.LifeOf(id); life != 0 {
+			out = append(out, history.Process{Node: id, Incarnation: life})
+		}
+	}
+	return out
+}
+
+// Call does not count for the round trip: it waits for a disk.
+func (n historyNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
+	if err != nil {
+		return nil, err
+	}
+	return f.GetCall(), nil
+}
+
+func (n historyNode) Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units)) {
+	if all {
+		n.agg.TallyAll(add)
+	} else {
+		n.agg.Tally(add)
+	}
+	n.accounts.Tally(add)
+}
+
+func (n historyNode) OnMemberLoop(f func(now quota.Time)) { n.post(f) }

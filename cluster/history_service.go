@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/leader"
+)
+
+// HistoryNode is what the history needs of the node it runs on. All methods are called concurrently.
+type HistoryNode interface {
+	// Now returns the cluster's time.
+	Now() quota.Time
+	// Replica returns the history of a range as its log has made it here, nil for an unknown range.
+	Replica(r quota.RangeID) *historyReplica
+	// Open reports whether this node has a replica of the range's log.
+	Open(r quota.RangeID) bool
+	// WithLedger calls f with the ledger of a range that this node leads, under its lock.
+	WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time))
+	// Propose writes an entry to the log of a range that this node leads.
+	Propose(ctx context.Context, r quota.RangeID, entry []byte) error
+	// Leader returns the leader of a range as far as this node knows it; "" is unknown.
+	Leader(r quota.RangeID) quota.NodeID
+	// Voters returns the nodes that keep a range.
+	Voters(r quota.RangeID) []quota.NodeID
+	// Up reports whether a node is connected.
+	Up(id quota.NodeID) bool
+	// Peers returns the processes that are connected.
+	Peers() []history.Process
+	// Call calls another node.
+	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
+	// Tally passes on what was decided here, and forgets it: of seconds that are over, or of all.
+	Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units))
+	// OnMemberLoop calls f soon, on the goroutine that calls Tick.
+	OnMemberLoop(f func(now quota.Time))
+}
+
+// HistoryServiceConfig says who counts, and where the history is stored.
+type HistoryServiceConfig struct {
+	Self   history.Process
+	Ranges int
+	Dir    string // the node's data directory; "" stores nothing
+	Keep   History
+	Log    *slog.Logger
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+}
+
+// HistoryService counts what this node decides, uploads it to the leaders of the ranges that keep it,
+// stores what their logs say, and answers questions about it. All methods are safe for concurrent use.
+type HistoryService struct {
+	cfg  HistoryServiceConfig
+	node HistoryNode
+	log  *slog.Logger
+	// failures counts what could not be stored.
+	failures prometheus.Counter
+
+	rec    chronicle
+	shelf  shelf
+	filler filler
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// newHistoryService returns a service that counts. Start makes it upload and store.
+func newHistoryService(cfg *HistoryServiceConfig, node HistoryNode) *HistoryService {
+	s := &HistoryService{
+		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_history_failures_total", Help: "Times that the disk did not take a part of the history; it is tried again.",
+		}),
+	}
+	s.rec.init(s)
+	s.rec.metrics(cfg.Registry)
+	cfg.Registry.MustRegister(s.failures, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_history_bytes", Help: "Bytes of this node's files of the history.",
+	}, s.shelf.bytes))
+	s.shelf.open(s)
+	s.filler = filler{service: s, asked: map[fillOf]asked{}}
+	return s
+}
+
+// start uploads, stores and fetches until close.
+func (s *HistoryService) start() {
+	s.done.Add(3)
+	go s.rec.run()
+	go s.shelf.run()
+	go s.filler.run()
+}
+
+// close ends what start began, and closes the files.
+func (s *HistoryService) close() error {
+	close(s.stop)
+	s.done.Wait()
+	return s.shelf.close()
+}
+
+// Tick takes what was decided in the second that is over. The member loop calls it.
+func (s *HistoryService) tick(now quota.Time) { s.rec.tally(now) }
+
+// clockSet begins again, before anything was counted: the clock was set.
+func (s *HistoryService) clockSet() { s.rec.rebook() }
+
+// ended counts what a ledger has measured since the last time, before it is dropped. Its range is locked.
+func (s *HistoryService) ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
+	s.rec.ends(second(now), r, l)
+}
+
+// handOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
+func (s *HistoryService) handOver(ctx context.Context) { s.rec.handOver(ctx) }
+
+// finish uploads all that was counted, as far as ctx allows, before the node stops.
+func (s *HistoryService) finish(ctx context.Context) { s.rec.goodbye(ctx) }
+
+// forget deletes what is stored of a range that other nodes keep now.
+func (s *HistoryService) forget(r quota.RangeID) { s.shelf.drop(r) }
+
+// handle answers a call of another node about the history. It returns nil for calls about anything else.
+func (s *HistoryService) handle(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	switch b := c.Body.(type) {
+	case *peerv1.Call_HistoryTell:
+		return &peerv1.Call{Body: &peerv1.Call_HistoryTellResult{HistoryTellResult: s.rec.onTell(from, b.HistoryTell)}}, nil
+	case *peerv1.Call_HistoryRead:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyReadLimit) // as long as the caller waits: it reads a disk
+		defer cancel()
+		res, err := s.onHistoryRead(ctx, b.HistoryRead)
+		if err != nil {
+			return nil, err
+		}
+		return &peerv1.Call{Body: &peerv1.Call_HistoryReadResult{HistoryReadResult: res}}, nil
+	}
+	return nil, nil
+}
+
+// History says what is kept of the history of limits. Off must be the same on all nodes: who
+// keeps none is missing in that of the others. Zeros are the defaults.
+type History struct {
+	Off      bool
+	Minutes  time.Duration // how long points of a minute are kept; 30 days
+	Hours    time.Duration // how long points of an hour are kept; 2 years
+	MaxBytes int64         // of this node's files; 4 GiB
+}
