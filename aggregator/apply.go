@@ -261,8 +261,8 @@ const few = 4
 // closeBucket ends an epoch. What was used since the final report, or is in
 // flight, starts the next one.
 func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
-	c, sent := b.counts(), b.sent
 	b.reframe(now, off, rt.rtt, e)
+	c, sent := b.counts(), b.sent
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closePlace()

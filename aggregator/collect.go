@@ -294,6 +294,9 @@ func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
 func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	held := quota.Units(b.hot().held.Load())
 	c := counts{b.in - held - b.loans, b.over, b.refused, b.refunded}
+	if b.until != 0 && !b.told { // a leader has to tell its window first
+		c.back = 0
+	}
 	*e = quota.ReportEntry{}
 	e.Key.LimitName, e.Key.Key, e.Epoch = b.slot.name, b.key, b.epoch
 	e.Charged, e.Alone = min(b.charged, c.over), min(b.unled, c.over) // a call that was refused may have taken some of it back

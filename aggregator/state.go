@@ -38,7 +38,7 @@ type state struct {
 	voids    uint32      // how often in this epoch all loans ended at once
 	unbacked quota.Units // part of loans that no leader has granted: this node is cut off
 
-	refunded quota.Units // given back by callers, or released
+	refunded quota.Units // given back by callers, or released: in this window, if it has any
 	returned quota.Units // of what was held in this epoch, as far as there was room for it since
 	unheard  quota.Units // part of that which no report told that was answered
 	inFlight quota.Units // Concurrency: acquired and not released

@@ -80,9 +80,17 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	if b.win == ended {
 		return // it has been ended early (reframe): what was used is still of it
 	}
-	b.est, b.estAt, b.estUsed, b.estBack = l.BurstUnits(), now, spent, b.refunded
+	b.forgetBack(b.refunded)
+	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.before, b.ceded = spent, 0
 	b.note()
+}
+
+// forgetBack takes so much off what was given back: it is of a window that has ended, and raises the
+// level of no other.
+func (b *bucket) forgetBack(u quota.Units) {
+	b.refunded -= u
+	b.estBack, b.ackedBack, b.sent.back = max(0, b.estBack-u), max(0, b.ackedBack-u), max(0, b.sent.back-u)
 }
 
 // slide moves a sliding window on, one window at a time; a key that was idle for
@@ -96,6 +104,7 @@ func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 		b.estimate(b.until, l, false)
 		b.slope = perSecond(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
 		b.win, b.since, b.until = b.win.Add(per), b.until, b.until.Add(per)
+		b.forgetBack(b.refunded)
 	}
 	if now >= b.until {
 		b.est, b.estAt = full, now
@@ -142,19 +151,27 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 		until = max(since+1, until-quota.Time(rtt))
 	}
 	if l.Kind == quota.SlidingWindow {
+		if e.WindowStart > b.win {
+			b.forgetBack(b.refunded)
+		}
 		b.win, b.since, b.until = e.WindowStart, since, until
 		return true
 	}
 	if now >= until || b.told && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
 		return false
 	}
-	switch {
+	switch same := b.sameWindow(l, e.WindowStart); {
 	case e.WindowStart < b.win: // it was ended here too early, or others began it: what is not acknowledged may be of it
 		b.before = min(b.before, b.acked)
-	case b.told && !b.sameWindow(l, e.WindowStart):
+	case b.told && !same:
 		spent := b.counts().spent()
 		b.void()
+		b.forgetBack(b.refunded)
 		b.before, b.estUsed = spent, spent
+	case !same:
+		b.forgetBack(b.refunded)
+	case b.told && e.WindowStart > b.win: // nothing of it is used, less what the leader knows to be given back
+		b.forgetBack(b.ackedBack)
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
 	b.note()

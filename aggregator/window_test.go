@@ -36,6 +36,40 @@ func TestWindowEndsEarly(t *testing.T) {
 	}
 }
 
+// TestRefundWhileClosing: what is given back after the final report of a key begins its next opening,
+// unless the window ends meanwhile.
+func TestRefundWhileClosing(t *testing.T) {
+	const per = time.Minute
+	for _, next := range []bool{false, true} {
+		r := newRig(t, Config{})
+		l := ruleOf("l", quota.Window(quota.FixedWindow, 10, per), hard)
+		r.limits(l)
+		begins := quota.Time(per) * (start / quota.Time(per))
+		r.now = begins.Add(per - 10*time.Second)
+		r.check(l.LimitName, "k", 1)
+		told := quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: begins.Add(per)}
+		r.answer(r.collect(), told)
+		r.want(l.LimitName, 4, true, quota.WhyHeld)
+		told.Tokens, told.Cap = 0, 0
+		rep := r.collect()
+		for !rep.Entries[0].Final {
+			r.answer(rep, told)
+			rep = r.collect()
+		}
+		r.Refund(r.clock, l.LimitName, "k", 4)
+		want := 4 * tokens
+		if next {
+			want, r.now = 0, begins.Add(per+time.Second)
+			told.WindowStart, told.WindowEnd = begins.Add(per), begins.Add(2*per)
+		}
+		r.answer(rep, told)
+		b, _ := r.find(key("l", "k"))
+		if e := b.entry(r.now, 1); e.Refunded != want {
+			t.Errorf("closed in the next window %v: %d refunded, want %d", next, e.Refunded, want)
+		}
+	}
+}
+
 // entry is what b says in a report.
 func (b *bucket) entry(now quota.Time, term quota.Term) (e quota.ReportEntry) {
 	b.fill(&e, now, term)

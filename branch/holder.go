@@ -130,6 +130,9 @@ func (b *Branch) settle(h *holder, e *quota.ReportEntry) (d booked, ok bool) {
 		b.lose(h)
 		h.begin(e.Epoch)
 	}
+	if e.Refunded < h.refunded { // it counts from 0 in each window
+		h.refunded = 0
+	}
 	total := min(e.Used, h.given)
 	used, over := max(0, total-h.used), max(0, e.Overdrawn-h.over)
 	s := aggregator.Settlement{
@@ -138,9 +141,8 @@ func (b *Branch) settle(h *holder, e *quota.ReportEntry) (d booked, ok bool) {
 		Charged: min(over, max(0, e.Charged-h.charged)), Alone: min(over, max(0, e.Alone-h.alone)),
 	}
 	d.attempted = (used + over).Plus(s.Refused)
-	s.Late = h.late(e, used, over)
-	if s.Late == used+over && s.Late > 0 {
-		s.Refunded = 0 // of a window that is over
+	if s.Late = h.late(e, used, over); h.past(e) {
+		s.Refunded = 0
 	}
 	h.used, h.over, h.refused, h.refunded = max(h.used, total), max(h.over, e.Overdrawn), max(h.refused, e.Refused), max(h.refunded, e.Refunded)
 	h.charged, h.alone = max(h.charged, e.Charged), max(h.alone, e.Alone)
@@ -204,6 +206,15 @@ func (h *holder) reckon(used quota.Units, s *aggregator.Settlement) {
 		h.lost -= back
 		s.Refunded += back
 	}
+}
+
+// past reports whether the window that an entry is about has ended.
+func (h *holder) past(e *quota.ReportEntry) bool {
+	ends := e.Window
+	if l := h.a.limit; l != nil && l.Kind == quota.PeriodicRefill { // it begins anew, unnoticed, as long as nothing is used
+		ends = ends.Add(l.Rate.Per - 1)
+	}
+	return e.Window != 0 && ends < h.a.win
 }
 
 // late is the part of what was spent that was for a window that has ended.

@@ -289,9 +289,15 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 }
 
 // past reports whether what the entry says was used belongs to a window that
-// has ended.
+// has ended. What was used in a sliding one still counts.
 func (a *account) past(e *quota.ReportEntry) bool {
-	if !a.tier.Kind.Windowed() || a.tier.Kind == quota.SlidingWindow || e.Window == 0 {
+	return a.tier.Kind != quota.SlidingWindow && a.windowOver(e)
+}
+
+// windowOver reports whether the window that the entry is about has ended: what was given back in it
+// raises no level any more.
+func (a *account) windowOver(e *quota.ReportEntry) bool {
+	if !a.tier.Kind.Windowed() || e.Window == 0 {
 		return false
 	}
 	start, _ := a.pool.Bounds()

@@ -145,9 +145,12 @@ func (a *account) settleDead(h *holder, e *quota.ReportEntry, total quota.Units)
 	used = max(0, total-known)
 	back := max(0, e.Refunded-h.refunded)
 	late := quota.Units(0)
+	if a.windowOver(e) {
+		back = 0
+	}
 	switch {
 	case a.past(e):
-		late, back = used, 0
+		late = used
 	case e.Window != 0:
 		late = min(max(0, a.before(e)-known), used)
 	}

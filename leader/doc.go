@@ -127,7 +127,9 @@
 // The pool is a limiter.Meter, so an account may be a bucket, a window or what
 // is in flight: docs/rfcs/20261121_every_rule.md. When a window ends, what
 // members hold of it is void (account.turn), and use that is reported later and
-// belongs to it is charged to nothing (delta.late). What is in flight is not
+// belongs to it is charged to nothing (delta.late). Members count what callers gave
+// back anew in each window, and what is reported after its end raises no level: of a
+// sliding window, too, of which it comes back anyway. What is in flight is not
 // spent: it comes back when it is released, or when its holder is dead or has
 // been silent for the limit's lease (account.recount). Tiers, parents and floors
 // are accounts of their own: members put them together.

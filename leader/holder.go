@@ -161,6 +161,9 @@ func (h *holder) most() quota.Units { return max(h.capped, h.held).Plus(h.flown)
 func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
 	spent := h.used + h.over
+	if e.Refunded < h.refunded { // it counts from 0 in each window
+		h.refunded = 0
+	}
 	d := delta{
 		used: max(0, e.Used-h.used), over: max(0, e.Overdrawn-h.over), refused: max(0, e.Refused-h.refused),
 		refunded: max(0, e.Refunded-h.refunded),
@@ -175,7 +178,7 @@ func (h *holder) settle(now, started quota.Time, e *quota.ReportEntry, limit *qu
 	held := e.Held
 	switch {
 	case past:
-		held, d.late, d.refunded = 0, d.used+d.over, 0
+		held, d.late = 0, d.used+d.over
 	case e.Window != 0:
 		d.late = min(max(0, before-spent), d.used+d.over)
 	}

@@ -229,6 +229,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	others := stands - h.standing()
 	was := l.liveBefore(now, a)
 	d := h.settle(now, l.started, e, a.limit, a.past(e), a.before(e))
+	if a.windowOver(e) {
+		d.refunded = 0
+	}
 	d.away = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.away = l.members[r.From].away(now, gap, l.cfg.Lease)

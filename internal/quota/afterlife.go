@@ -10,7 +10,7 @@ type Counts struct {
 	// Before is what Total was when the window at Window began; 0 for kinds
 	// without windows.
 	Before Units
-	Back   Units // given back by callers since the key's birth
+	Back   Units // given back by callers since the key's birth, or since the window began
 	Window Time  // start of the window on the leader's clock; 0 for kinds without
 }
 

@@ -42,7 +42,8 @@ type Report struct {
 }
 
 // ReportEntry is one key of a Report. Used, Overdrawn and Refused count from
-// the moment the member opened the key (Epoch); they never fall within it.
+// the moment the member opened the key (Epoch); they never fall within it. Refunded counts from 0
+// again in each window.
 type ReportEntry struct {
 	Key       Key
 	Epoch     Seq   // which opening of the key; larger is later
@@ -51,7 +52,7 @@ type ReportEntry struct {
 	Refused   Units // cost of what was refused
 	Charged   Units // part of Overdrawn that callers charged after the fact
 	Alone     Units // part of Overdrawn that was admitted while cut off
-	Refunded  Units // given back by callers; counts as never used
+	Refunded  Units // given back by callers, in a window since that began; counts as never used
 	InFlight  Units // Concurrency: acquired and not released now
 	Held      Units // spendable now
 	AccruedTo Time  // leader's time up to which Held includes the granted rate

@@ -26,8 +26,10 @@ type gang struct {
 	over    overrides
 	term    quota.Term
 	version uint64
-	cut     bool // nothing arrives, nobody can be asked
-	asked   int  // questions to the leader
+	cut     bool                   // nothing arrives, nobody can be asked
+	silent  *aggregator.Aggregator // nothing of this member arrives
+	logged  map[quota.Key]quota.KeyLevel
+	asked   int // questions to the leader
 	wrote   quota.Time
 }
 
@@ -39,7 +41,7 @@ func (o overrides) Override(k quota.Key) *quota.Override { return o[k] }
 // newGang returns n members that serve the limits.
 func newGang(t *testing.T, n int, limits ...quota.Limit) *gang {
 	t.Helper()
-	g := &gang{t: t, now: start, over: overrides{}}
+	g := &gang{t: t, now: start, over: overrides{}, logged: map[quota.Key]quota.KeyLevel{}}
 	for i := range n {
 		g.members = append(g.members, aggregator.New(aggregator.Config{
 			Self: quota.NodeID("m" + strconv.Itoa(i)), Incarnation: 1, Nodes: n, Ranges: 1, Overrides: g.over,
@@ -100,7 +102,7 @@ func (g *gang) clock() quota.Time { return g.now }
 func (g *gang) sync() {
 	for _, m := range g.members {
 		for _, r := range m.Collect(g.now) {
-			if g.cut {
+			if g.cut || m == g.silent {
 				continue
 			}
 			if grant, err := g.ledger.Report(g.now, r); err == nil {
@@ -127,7 +129,9 @@ func (g *gang) deliver(grant quota.Grant) {
 // write takes a checkpoint into the log.
 func (g *gang) write() {
 	g.wrote = g.now
-	g.ledger.Checkpoint(g.now, 1000)
+	for _, kl := range g.ledger.Checkpoint(g.now, 1000) {
+		g.logged[kl.Key] = kl
+	}
 	for _, grant := range g.ledger.Saved(g.now, g.ledger.Written()) {
 		for i, m := range g.members {
 			if grant.To == quota.NodeID("m"+strconv.Itoa(i)) {

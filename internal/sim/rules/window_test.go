@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -145,6 +147,161 @@ func TestSlidingWindow(t *testing.T) {
 	g.pass(2 * time.Minute)
 	if n := g.drain(0, k, 100); n != 60 {
 		t.Errorf("%d passed two windows later, want all", n)
+	}
+}
+
+// member is m0, of that life.
+func (g *gang) member(life quota.Incarnation, j *journal) *aggregator.Aggregator {
+	cfg := aggregator.Config{Self: "m0", Incarnation: life, Nodes: len(g.members), Ranges: 1}
+	if j != nil {
+		cfg.Journal = j
+	}
+	m := aggregator.New(cfg, g.now)
+	m.SetLimits(g.now, g.set)
+	m.SetLeader(0, "m0", g.term)
+	return m
+}
+
+// journal keeps what the first process of a member counted.
+type journal struct{ list []quota.Afterlife }
+
+func (j *journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
+	j.list = append(j.list, quota.Afterlife{Key: k, Life: 1, Birth: birth})
+	return place{j, len(j.list) - 1}
+}
+
+func (*journal) Settled(quota.Key, quota.Incarnation, quota.Seq) {}
+
+type place struct {
+	*journal
+	at int
+}
+
+func (p place) Set(c quota.Counts) { p.list[p.at].Counts = c }
+func (place) Free()                {}
+
+// TestLateRefund: what is given back before the end of a window counts in that window alone, whoever
+// hears of it when: a hard window is not exceeded, and a soft one is not told to have more.
+func TestLateRefund(t *testing.T) {
+	const most = 10
+	for _, tier := range []quota.Tier{
+		quota.Window(quota.FixedWindow, most, time.Minute),
+		quota.Per(most, quota.Calendar{Unit: quota.Minute}),
+		quota.Window(quota.PeriodicRefill, most, time.Minute),
+	} {
+		for _, c := range []quota.Ceiling{quota.Hard, quota.Soft} {
+			for name, tc := range map[string]struct {
+				lost    bool  // its reports are, from then on until the window has ended
+				elected bool  // the leader that heard of it is dead, and the log does not say it
+				dies    bool  // then its process ends, and its journal tells
+				more    int64 // given back in the next window, too
+			}{
+				"lost until the next window":                {lost: true},
+				"lost, and more is given back in the next":  {lost: true, more: 3},
+				"heard by a leader that has not logged it":  {elected: true},
+				"heard, and more is given back in the next": {more: 3},
+				"told by a journal":                         {lost: true, dies: true},
+			} {
+				t.Run(fmt.Sprintf("%v, %v, %s", tier.Kind, c, name), func(t *testing.T) {
+					g := gangAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", tier, func(l *quota.Limit) { l.Ceiling, l.Durable = c, true }))
+					k, j := key("l", "k"), &journal{}
+					g.members[0] = g.member(1, j)
+					back := func(n int64) { g.members[0].Refund(g.clock, k.LimitName, k.Key, n) }
+					if n := g.drain(0, k, most); n != most {
+						t.Fatalf("%d passed", n)
+					}
+					g.settle()
+					end := g.now.Add(g.take(0, k, 1).RetryAfter)
+					g.pass(end.Sub(g.now) - 60*time.Millisecond)
+					g.write()
+					if tc.lost {
+						g.silent = g.members[0]
+					}
+					back(most)
+					g.sync()
+					if tc.elected {
+						g.silent = g.members[0]
+						g.elect(slices.Collect(maps.Values(g.logged)))
+					}
+					g.pass(end.Sub(g.now) + 10*time.Millisecond)
+					passed := int64(0)
+					for range 20 { // a new leader first waits for those it has not heard
+						passed += int64(g.drain(1, k, most))
+						g.pass(300 * time.Millisecond)
+					}
+					if passed != most {
+						t.Fatalf("%d passed elsewhere in the next window, want all", passed)
+					}
+					if tc.dies {
+						g.members[0] = g.member(2, nil)
+						g.members[0].Afterlife(j.list)
+						g.ledger.MemberGone(g.now, "m0", 2)
+					}
+					g.silent = nil
+					g.settle()
+					back(tc.more)
+					g.settle()
+					if got := g.level(k); got != quota.FromTokens(tc.more) {
+						t.Errorf("level %d of the next window, which is used up; want the %d tokens given back in it", got, tc.more)
+					}
+					if more := g.drain(0, k, 30) + g.drain(1, k, 30); c == quota.Hard && int64(more) > tc.more {
+						t.Errorf("%d more passed, want at most %d", more, tc.more)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRefundOfUntoldWindow: a member that no leader has told of a key gives back in the window that it
+// takes for the present one. Its report comes in the next one.
+func TestRefundOfUntoldWindow(t *testing.T) {
+	for late, want := range map[time.Duration]quota.Units{0: 4 * tokens, 2 * time.Second: 0} {
+		g := gangAt(t, time.Unix(1_000_000_078, 0), 2, ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard))
+		k := key("l", "k")
+		if n := g.drain(1, k, 10); n != 10 {
+			t.Fatalf("%d passed", n)
+		}
+		g.members[0].Refund(g.clock, k.LimitName, k.Key, 4)
+		said := g.members[0].Collect(g.now)
+		g.silent = g.members[0]
+		g.pass(late)
+		g.drain(1, k, 10)
+		g.silent = nil
+		for _, r := range said {
+			if _, err := g.ledger.Report(g.now, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.settle()
+		if got := g.level(k); got != want {
+			t.Errorf("%v late: level %d, want %d", late, got, want)
+		}
+	}
+}
+
+// TestLateRefundSlides: what is given back before the end of a sliding window, and heard of in the next
+// one, does not come back a second time beside what comes back of the window before anyway.
+func TestLateRefundSlides(t *testing.T) {
+	const most = 10
+	g := gangAt(t, time.Unix(1_000_000_020, 0), 2, ruleOf("l", quota.Window(quota.SlidingWindow, most, time.Minute), hard))
+	k := key("l", "k")
+	if n := g.drain(0, k, most); n != most {
+		t.Fatalf("%d passed", n)
+	}
+	g.settle()
+	g.silent = g.members[0]
+	g.members[0].Refund(g.clock, k.LimitName, k.Key, most)
+	end := g.now.Add(time.Minute - g.now.Sub(0)%time.Minute)
+	g.pass(end.Sub(g.now) + time.Minute/2)
+	passed := 0
+	for end = end.Add(time.Minute); g.now < end.Add(-time.Second); g.pass(300 * time.Millisecond) {
+		passed += g.drain(1, k, 30)
+		g.silent = nil
+		passed += g.drain(0, k, 30)
+	}
+	if passed < most-1 || passed > most {
+		t.Errorf("%d passed in the next window, want %d", passed, most)
 	}
 }
 

@@ -1685,7 +1685,7 @@ type ReportEntry struct {
 	Want int64 `protobuf:"varint,13,opt,name=want,proto3" json:"want,omitempty"`
 	// Part of used and overdrawn that no leader has acknowledged.
 	Unreported int64 `protobuf:"varint,14,opt,name=unreported,proto3" json:"unreported,omitempty"`
-	// Given back by callers since the opening.
+	// Given back by callers since the opening, of a window since that began.
 	Refunded int64 `protobuf:"varint,15,opt,name=refunded,proto3" json:"refunded,omitempty"`
 	// Concurrency: acquired and not released.
 	InFlight int64 `protobuf:"varint,16,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
