@@ -212,7 +212,7 @@ func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger
 	l.LiveErrors(func(n quota.LimitName, e *quota.LiveError) {
 		was := m.of[n]
 		c := history.Counts{
-			Over:           max(0, e.OverAdmitted-was.OverAdmitted) + max(0, e.CutOff-was.CutOff),
+			Over:           max(0, e.OverAdmitted-was.OverAdmitted).Plus(max(0, e.CutOff-was.CutOff)),
 			Needless:       max(0, e.Needless-was.Needless),
 			NeedlessAtMost: max(0, e.NeedlessAtMost-was.NeedlessAtMost),
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ func historyEntry(block history.Block) []byte {
 	p := history.Process{Node: "n1", Incarnation: 7}
 	l := history.Line{Block: block, Expected: []history.Process{p}, From: []history.Process{p}, Slices: []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}}
 	l.Slices[0].Counts[3] = history.Counts{Attempted: 5 * quota.Token, Admitted: 4 * quota.Token}
+	l.Slices[0].Counts[4] = history.Counts{Over: math.MaxInt64}
 	k := history.KeysLine{
 		Minute: block.Minute(), By: history.Lister{Term: 1, At: quota.Time(block.First()) * quota.Time(time.Second)},
 		Lists: []history.TopKeys{{Limit: l.Slices[0].Limit, Keys: []history.KeyTotal{{Key: "k", Attempted: 5 * quota.Token, Admitted: 4 * quota.Token}}}},

@@ -38,7 +38,7 @@ func (l *Ledger) departs(a *account) {
 		l.lost[a.key.LimitName] = max(l.lost[a.key.LimitName], d.Attempted)
 		return
 	}
-	was.attempted, was.admitted = was.attempted+d.Attempted, was.admitted+d.Admitted
+	was.attempted, was.admitted = was.attempted.Plus(d.Attempted), was.admitted.Plus(d.Admitted)
 	l.departed[a.key] = was
 }
 
@@ -67,7 +67,7 @@ func (l *Ledger) TopSince(each, all int) []TopKeys {
 		d := a.since()
 		a.listed = listing{a.attempted, a.admitted}
 		if was, there := l.departed[k]; there {
-			d.Attempted, d.Admitted = d.Attempted+was.attempted, d.Admitted+was.admitted
+			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
 		}
 		if d.Attempted > 0 && listed(k.LimitName) {
 			lists[k.LimitName] = append(lists[k.LimitName], d)
@@ -78,7 +78,7 @@ func (l *Ledger) TopSince(each, all int) []TopKeys {
 		slices.SortFunc(keys, func(x, y KeyCount) int {
 			return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), cmp.Compare(x.Key, y.Key))
 		})
-		out = append(out, TopKeys{Limit: n, Keys: keys, Rest: reopened * l.lost[n]})
+		out = append(out, TopKeys{Limit: n, Keys: keys, Rest: quota.Units(quota.MulDiv(int64(l.lost[n]), reopened, 1))})
 	}
 	slices.SortFunc(out, func(x, y TopKeys) int {
 		return cmp.Or(cmp.Compare(x.Limit.Namespace, y.Limit.Namespace), cmp.Compare(x.Limit.Limit, y.Limit.Limit))

@@ -1,7 +1,9 @@
 package leader
 
 import (
+	"math"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"testing"
 
@@ -37,6 +39,25 @@ func TestTopSince(t *testing.T) {
 			}
 		}
 		checkTop(t, seed, l.TopSince(5, 5), truth, 5, 5)
+	}
+}
+
+// TestTopSinceSaturates: amounts that are too large to add up stay the largest.
+func TestTopSinceSaturates(t *testing.T) {
+	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
+	l := &Ledger{accounts: map[quota.Key]*account{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
+	for range 2 {
+		l.departs(&account{key: k, attempted: math.MaxInt64, admitted: math.MaxInt64})
+	}
+	l.accounts[k] = &account{key: k, attempted: quota.Most, admitted: quota.Most}
+	l.accounts[quota.Key{LimitName: lost, Key: "k"}] = &account{key: k, attempted: 1}
+	got := l.TopSince(5, 5)
+	want := []TopKeys{
+		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},
+		{Limit: lost, Keys: []KeyCount{{"k", 1, 0}}, Rest: math.MaxInt64},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v; want %+v", got, want)
 	}
 }
 

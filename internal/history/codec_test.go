@@ -36,7 +36,9 @@ func sampleLine(rng *rand.Rand) Line {
 func sampleCounts(rng *rand.Rand) Counts {
 	unit := []quota.Units{1, quota.Token}[rng.IntN(2)]
 	c := Counts{Attempted: quota.Units(rng.Int64N(1000)) * unit, Admitted: quota.Units(rng.Int64N(1000)) * unit}
-	if rng.IntN(3) == 0 {
+	if rng.IntN(8) == 0 {
+		c = Counts{Attempted: math.MaxInt64, Admitted: quota.Units(rng.Int64()), Over: math.MaxInt64, Needless: quota.Most, NeedlessAtMost: math.MaxInt64}
+	} else if rng.IntN(3) == 0 {
 		c.Over, c.Needless = quota.Units(rng.Int64N(1000)), quota.Units(rng.Int64N(3))*quota.Token
 		c.NeedlessAtMost = c.Needless * quota.Units(rng.Int64N(3))
 	}
@@ -120,14 +122,53 @@ func FuzzLine(f *testing.F) {
 		for i := range l.Slices {
 			k.Point(l.Slices[i].Limit, l.Block, l.Block+1)
 		}
+		l.From = nil
+		k.Apply(&l) // of others, who counted as much
+		if _, err := DecodeKept(k.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
-// TestSumsSaturate: what is too large to add up stays the largest.
+// TestSumsSaturate: what is too large to add up stays the largest, and everybody reads it: leaders what
+// processes tell, and replicas lines and snapshots.
 func TestSumsSaturate(t *testing.T) {
-	c := Counts{Attempted: math.MaxInt64 - 1}
-	c.Add(&Counts{Attempted: quota.Most})
-	if c.Attempted != math.MaxInt64 {
-		t.Fatalf("%d", c.Attempted)
+	limit := modelLimits[0]
+	once := Counts{Attempted: quota.Most, Admitted: quota.Most, Over: quota.Most, Needless: quota.Most, NeedlessAtMost: quota.Most}
+	want := Counts{Attempted: math.MaxInt64, Admitted: math.MaxInt64, Over: math.MaxInt64, Needless: math.MaxInt64, NeedlessAtMost: math.MaxInt64}
+	at := Block(100)
+	var nodes []Process
+	for _, times := range []int{1, 2, 3} { // in lines of their own
+		nodes = append(nodes, Process{quota.NodeID(string(rune('a' + times))), 1})
+	}
+	kept := NewKept()
+	for i, self := range nodes {
+		book := NewBook(self, at.First(), 2, homeOf)
+		for range i + 1 {
+			book.Add(at.First(), limit, once)
+		}
+		c := NewCollector(at.First(), kept)
+		for _, told := range book.Due(at.End(), 0, 10) {
+			read, err := DecodeTold(self, told.Append(nil))
+			if err != nil {
+				t.Fatalf("told by the %d. process: %v", i+1, err)
+			}
+			c.Take(at.End(), []Told{read})
+		}
+		for _, l := range c.Lines(at.End() + Patience) {
+			read, err := DecodeLine(l.Append(nil))
+			if err != nil {
+				t.Fatalf("line of the %d. process: %v", i+1, err)
+			}
+			kept.Apply(&read)
+		}
+		again, err := DecodeKept(kept.Append(nil))
+		if err != nil {
+			t.Fatalf("state after %d lines: %v", i+1, err)
+		}
+		kept = again
+	}
+	if p := kept.Point(limit, at, at+1); p.Counts != want {
+		t.Errorf("%+v; want %+v", p.Counts, want)
 	}
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -56,7 +57,7 @@ func appendVector(b []byte, v *Vector) []byte {
 	return b
 }
 
-// vector reads a packed vector. Amounts beyond quota.Most, and below 0, are damage.
+// vector reads a packed vector. Amounts below 0 are damage.
 func (d *decoder) vector() Vector {
 	var v Vector
 	head := d.uint(headEnd - 1)
@@ -72,13 +73,13 @@ func (d *decoder) vector() Vector {
 			continue
 		}
 		c := &v[i]
-		c.Attempted = quota.Units(d.uint(uint64(quota.Most/unit))) * unit
-		c.Admitted = c.Attempted - d.units(quota.Most/unit)*unit
+		c.Attempted = quota.Units(d.uint(uint64(math.MaxInt64/unit))) * unit
+		c.Admitted = c.Attempted - d.units(math.MaxInt64/unit)*unit // below 0 if that overflows
 		if head&(1<<(extraShift+i)) != 0 {
-			c.Over, c.Needless = quota.Units(d.uint(uint64(quota.Most))), quota.Units(d.uint(uint64(quota.Most)))
-			c.NeedlessAtMost = quota.Units(d.uint(uint64(quota.Most)))
+			c.Over, c.Needless = quota.Units(d.uint(math.MaxInt64)), quota.Units(d.uint(math.MaxInt64))
+			c.NeedlessAtMost = quota.Units(d.uint(math.MaxInt64))
 		}
-		if c.Admitted < 0 || c.Admitted > quota.Most || *c == (Counts{}) {
+		if c.Admitted < 0 || *c == (Counts{}) {
 			d.fail(errVector)
 		}
 	}
