@@ -41,7 +41,7 @@ type Branch struct {
 	parted    map[attachment]*client   // those whose stream broke, until they are settled
 	settled   memory[attachment]       // those that are
 	forgotten memory[attachment]       // those that never were
-	inherited memory[inherited]        // last reports of attachments to dead nodes
+	inherited memory[inherited]        // parts of last reports that are booked
 	keys      map[quota.Key]*account
 	holders   int // of all clients
 

@@ -39,6 +39,8 @@ func (b *Branch) Final(now quota.Time, r *quota.Report) error {
 	}
 	if r.Full {
 		b.finish(c)
+	} else {
+		b.inherited.add(now, inherited{at, r.Seq}) // should the attachment be forgotten before the next part comes
 	}
 	return nil
 }
@@ -106,7 +108,7 @@ func (b *Branch) Inherit(now quota.Time, r *quota.Report) {
 	}
 }
 
-// inherited names a last report.
+// inherited names a part of a last report.
 type inherited struct {
 	attachment
 	seq quota.Seq

@@ -92,3 +92,31 @@ func TestForgottenAttachment(t *testing.T) {
 		t.Errorf("got %v; want ErrForgotten", err)
 	}
 }
+
+// TestForgottenAfterFirstPart: the first part of a last report is booked, and the second comes when the
+// attachment has been forgotten, with the first one again: that is not booked twice.
+func TestForgottenAfterFirstPart(t *testing.T) {
+	f := newForger(t, quota.Soft)
+	parts := make([]quota.Report, 2)
+	for i := range parts {
+		parts[i] = f.says(quota.ReportEntry{Overdrawn: 3 * quota.Token, Unreported: 3 * quota.Token, Final: true})
+		parts[i].Entries[0].Key.Key, parts[i].Full = string(rune('k'+i)), i == 1
+	}
+	f.b.Detach(f.now, "c0", 1, 1)
+	if err := f.b.Final(f.now, &parts[0]); err != nil {
+		t.Fatal(err)
+	}
+	f.pump()
+	f.now = f.now.Add(2 * remember)
+	f.b.Sweep(f.now)
+	for i := range parts {
+		if err := f.b.Final(f.now, &parts[i]); !errors.Is(err, ErrForgotten) {
+			t.Fatalf("part %d: %v; want ErrForgotten", i+1, err)
+		}
+		f.b.Inherit(f.now, &parts[i])
+	}
+	f.pump()
+	if got := f.ledger.Booked(f.limit.LimitName).Tokens(); got != 6 {
+		t.Errorf("%d tokens are booked of 6", got)
+	}
+}
