@@ -23,7 +23,7 @@ import (
 // booked a report, and before the client has heard of that, leaves behind what the
 // client takes for not booked: whoever inherits the attachment books it again. The
 // next process of the node can tell what of it was there twice, and then it is given
-// back.
+// back. So can a process that lives and could not be reached, for placesFor.
 //
 // It is a journal as that of the node (package journal), in a directory of its own:
 // a slot for each key of each attachment, 65,536 in all. What has no slot is taken
@@ -49,6 +49,7 @@ type clientPlaces struct {
 type clientPlace struct {
 	aggregator.JournalSlot
 	epoch quota.Seq
+	total quota.Units
 	ended quota.Time // when the client let go of the key; 0 while it has it
 }
 
@@ -152,16 +153,17 @@ func (c *clientJournal) set(now quota.Time, at inheritance, e *quota.ReportEntry
 	have, ok := p.keys[e.Key]
 	if !ok || have.epoch < e.Epoch { // what there was of an earlier opening the client knows
 		have.free()
-		have = clientPlace{c.journal.Slot(placeKey(at, e.Key), e.Epoch), e.Epoch, 0}
-		p.keys[e.Key] = have
+		have = clientPlace{JournalSlot: c.journal.Slot(placeKey(at, e.Key), e.Epoch), epoch: e.Epoch}
 	}
 	if e.Final {
 		have.ended = now
-		p.keys[e.Key] = have
 	}
-	if have.JournalSlot != nil && have.epoch == e.Epoch {
-		have.Set(quota.Counts{Total: e.Used.Plus(e.Overdrawn)})
+	if have.epoch == e.Epoch {
+		if have.total = e.Used.Plus(e.Overdrawn); have.JournalSlot != nil {
+			have.Set(quota.Counts{Total: have.total})
+		}
 	}
+	p.keys[e.Key] = have
 }
 
 func (p clientPlace) free() {
@@ -218,17 +220,21 @@ func (c *clientJournal) sweep(now quota.Time) {
 	}
 }
 
-// booked returns what an earlier process of this node had booked of each entry; -1
+// booked returns what this process has booked of each entry, or an earlier one of the node; -1
 // is not known.
 func (c *clientJournal) booked(life quota.Incarnation, r *quota.Report) []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	at := inheritance{r.From, r.Incarnation, r.Term}
+	here := c.places[at]
 	out := make([]int64, len(r.Entries))
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		out[i] = -1
-		if u, ok := c.earlier[earlierPlace{life, placeKey(inheritance{r.From, r.Incarnation, r.Term}, e.Key), e.Epoch}]; ok {
+		if u, ok := c.earlier[earlierPlace{life, placeKey(at, e.Key), e.Epoch}]; ok {
 			out[i] = int64(u)
+		} else if here != nil && here.keys[e.Key].epoch == e.Epoch {
+			out[i] = int64(here.keys[e.Key].total)
 		}
 	}
 	return out

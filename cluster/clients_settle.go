@@ -231,6 +231,7 @@ func (n *Node) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 		}
 		switch err := n.final(&m.Report); {
 		case errors.Is(err, branch.ErrForgotten):
+			n.clients.journal.know(m)
 			n.inheritNow(parts[i : i+1])
 		case errors.Is(err, branch.ErrUnknown):
 			n.log.Debug("a client settles an attachment that never was", "client", m.Report.From, "attachment", m.Report.Term)

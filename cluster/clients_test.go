@@ -270,6 +270,32 @@ func TestClients(t *testing.T) {
 		p.leave()
 	})
 
+	t.Run("settled too late", func(t *testing.T) {
+		k := led("late")
+		p := newProcess(t, "late")
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		p.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
+		total := p.use(k, 50)
+		c.admits(k, total)
+		p.leave()
+		for i := range p.unheard[0].Report.Entries { // as if all answers had been lost
+			e := &p.unheard[0].Report.Entries[i]
+			e.Unreported = e.Used + e.Overdrawn
+		}
+		n1.clients.mu.Lock()
+		n1.clients.branch.Sweep(n1.clock.now().Add(2 * time.Minute)) // which forgets the attachment
+		n1.clients.mu.Unlock()
+		if err := p.attach(n1); err != nil {
+			t.Fatal(err)
+		}
+		p.settle()
+		total += p.use(k, 3)
+		c.admits(k, total)
+		p.leave()
+	})
+
 	t.Run("attached twice", func(t *testing.T) {
 		p := newProcess(t, "twice")
 		if err := p.attach(n1); err != nil {

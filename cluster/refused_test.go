@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -20,9 +21,11 @@ type proxy struct {
 	conns []net.Conn
 }
 
-func proxyTo(t *testing.T, to string) *proxy {
+func proxyTo(t *testing.T, to string) *proxy { return proxyAt(t, "127.0.0.1:0", to) }
+
+func proxyAt(t *testing.T, at, to string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,4 +131,44 @@ func TestRefusedNodeKeepsItsRate(t *testing.T) {
 	if -least > 25 { // moments are some milliseconds beside those of the decisions
 		t.Errorf("a hard %d/s, burst %d was exceeded by %.0f tokens", rate, burst, -least)
 	}
+}
+
+// TestRefusedNodeHasBooked: connections to a living node are refused for longer than a lease, so another
+// node settles the attachment of its client. The node has booked what its client has not heard to be
+// booked: when it can be reached again, that is given back.
+func TestRefusedNodeHasBooked(t *testing.T) {
+	t.Parallel()
+	c, listeners := bookTrio(t, 4)
+	behind := c.addrs["n1"]
+	p := proxyTo(t, behind)
+	c.addrs["n1"] = p.Addr().String()
+	for _, id := range c.ids() {
+		c.start(id, listeners[id])
+	}
+	c.awaitReady(3 * time.Minute)
+	l := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "soft"}, Durable: true}
+	l.SetFirst(quota.Window(quota.FixedWindow, yearly, 365*24*time.Hour))
+	c.apply(l)
+	k := c.keyLedBy(l.LimitName, "n3", "k")
+	client := newProcess(t, "client")
+	if err := client.attach(c.nodes["n1"]); err != nil {
+		t.Fatal(err)
+	}
+	client.await("limits", func(m *quoratev1.AttachResponse) bool { return m.GetLimits() != nil })
+	total := client.use(k, 50)
+	c.admits(k, total)
+	p.end()
+	client.leave()
+	for i := range client.unheard[0].Report.Entries { // as if all answers had been lost
+		e := &client.unheard[0].Report.Entries[i]
+		e.Unreported = e.Used + e.Overdrawn
+	}
+	if err := client.attach(c.nodes["n2"]); err != nil {
+		t.Fatal(err)
+	}
+	client.settle()
+	c.admits(k, 2*total)
+	proxyAt(t, c.addrs["n1"], behind)
+	c.leaves(k, total)
+	client.leave()
 }
