@@ -245,6 +245,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	h.observe(now, d, l.cfg.Sync, a, &l.fades)
 	if e.Final {
 		a.close(now, h, e, r.Seq, g)
+		if !g.Closed && e.Want > 0 { // its callers wait: it closes only to begin a new epoch
+			l.want(a)
+		}
 		return true
 	}
 	h.closed = false

@@ -1,0 +1,25 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestNewEpochAtOnce: a key whose counters are nearly full begins a new epoch. Where counts endure it
+// waits for the log, but not for the checkpoint that comes every second.
+func TestNewEpochAtOnce(t *testing.T) {
+	const second = quota.MaxTokens / 16
+	g := newGang(t, 1, ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: second, Per: time.Second}, Burst: second}, hard))
+	k, last := key("l", "k"), g.now
+	longest := time.Duration(0)
+	for end := g.now.Add(30 * time.Second); g.now < end; g.pass(5 * time.Millisecond) {
+		if g.take(0, k, second/50).Allowed {
+			longest, last = max(longest, g.now.Sub(last)), g.now
+		}
+	}
+	if longest > 200*time.Millisecond {
+		t.Errorf("nothing was admitted for %v", longest)
+	}
+}
