@@ -297,13 +297,23 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.roll(now, l)
 	b.accrue(now)
 	cut := b.cutOff(now, a.cfg.Lease)
-	s.bound(b.lentFor(s), b.estimate(now, l, cut), l)
+	left := b.estimate(now, l, cut)
+	if l.Ceiling == quota.Soft && !b.told && !cut { // it may have nothing of what is booked: see unreached
+		left -= b.counts().spent()
+	}
+	s.bound(b.lentFor(s), left, l)
 	b.takeBack(now, s)
-	unreached := quota.Units(0) // admitted below while this node could not be reached
+	// What those below admitted while this node could not be reached, or before it began: how much
+	// refilled meanwhile is not known here. The leader sets that against it, and tells the level.
+	unreached := quota.Units(0)
+	switch {
+	case l.Ceiling == quota.Hard:
+	case !b.told && s.Silent >= a.cfg.Lease:
+		unreached = max(0, s.Overdrawn-s.Void)
+	case cut:
+		unreached = max(0, s.Alone-s.Void)
+	}
 	if cut {
-		if l.Ceiling == quota.Soft {
-			unreached = max(0, s.Alone-s.Void)
-		}
 		s.Alone = s.Overdrawn
 	}
 	late := min(s.Late, s.Used+s.Overdrawn)
@@ -315,8 +325,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.overdrawn(beyond - alone)
 	b.over, b.unled, b.charged = b.over.Count(past+alone), b.unled.Count(alone), b.charged.Count(min(s.Charged, past+beyond))
 	b.refused, b.refunded = b.refused.Count(s.Refused), b.refunded.Count(s.Refunded)
-	// How much refilled meanwhile is not known here: the leader sets that against it, and tells the level.
-	b.estUsed += min(unreached, alone)
+	b.estUsed += min(unreached, beyond)
 	if late > 0 && b.until != 0 {
 		b.before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
 	}
