@@ -120,7 +120,9 @@
 // window it costs what was promised.
 //
 // Not covered: limits that have just become hard; what is charged after the fact
-// beyond what there was; and what is in flight, which dies with its node.
+// beyond what there was; what is in flight, which dies with its node; and what a
+// member holds that stands still for a lease while connections to it are refused, and
+// then goes on: it counts as dead (Suspect), as one that has crashed has to.
 //
 // # Kinds
 //
