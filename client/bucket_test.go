@@ -17,7 +17,7 @@ import (
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster(t, []string{"a"}, bucketLimit("l", "10/s", 2, quota.Soft), bucketLimit("none", "0/s", 0, quota.Soft))
-		c := attachTo(t, cl, WithMaxWaiting(5))
+		c := attachTo(t, cl, WithMaxWaiting(9))
 		defer c.Close()
 		ready(t, c)
 		b := c.Bucket("web", "l", "k")
@@ -77,6 +77,43 @@ func TestWait(t *testing.T) {
 		c.Close()
 		if err := <-waits; !errors.Is(err, ErrClosed) {
 			t.Errorf("closed while waiting: %v", err)
+		}
+	})
+}
+
+// TestHotKeyLeavesPlaces: callers that wait for one key leave places for those of others.
+func TestHotKeyLeavesPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 1, quota.Soft))
+		c := attachTo(t, cl, WithMaxWaiting(8))
+		defer c.Close()
+		ready(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		var hot atomic.Int64
+		for range 20 {
+			work.Go(func() {
+				if err := c.Bucket("web", "l", "hot").Wait(ctx); errors.Is(err, ErrTooManyWaiting) {
+					hot.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		if n := hot.Load(); n != 16 {
+			t.Errorf("%d of 20 callers of one key found no place; half of 8 places are its own", n)
+		}
+		for _, k := range []string{"second", "second", "third"} {
+			work.Go(func() {
+				if err := c.Bucket("web", "l", k).WaitN(ctx, 1); errors.Is(err, ErrTooManyWaiting) {
+					t.Errorf("%s: %v", k, err)
+				}
+			})
+			synctest.Wait()
+		}
+		cancel()
+		work.Wait()
+		if s := c.Stats(); s.Waiting != 0 {
+			t.Errorf("%d wait in the end", s.Waiting)
 		}
 	})
 }

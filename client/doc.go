@@ -95,7 +95,7 @@
 //
 // Keys (100,000, [WithMaxKeys]); keys of the client's own limits (10,000); callers that
 // wait in Wait (1000, [WithMaxWaiting]), and for a grant (1024, more are decided at
-// once); nodes (100); messages that wait to be sent (64, what does not fit is reported
+// once), one key at most half of each; nodes (100); messages that wait to be sent (64, what does not fit is reported
 // again); streams that broke and are not settled yet (16); names of limits that do not
 // exist (100). Goroutines: one, two while attached, and one while a node is told such a name.
 //

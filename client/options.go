@@ -117,7 +117,8 @@ func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
 
 // WithMaxWaiting bounds the callers that wait in Wait at one time, of all keys;
-// further ones get ErrTooManyWaiting. The default is [DefaultMaxWaiting].
+// further ones get ErrTooManyWaiting. One key may have as many places as are free: half of
+// them at most. The default is [DefaultMaxWaiting].
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
 
 // WithGrantWait bounds how long a decision may wait for the next grant where that

@@ -14,8 +14,8 @@ import (
 func (b *Bucket) Wait(ctx context.Context) error { return b.WaitN(ctx, 1) }
 
 // WaitN waits until n tokens may be taken, and takes them. Callers that wait for the
-// same key are served in the order in which they came, and no more than
-// [WithMaxWaiting] wait at one time, of all keys.
+// same key are served in the order in which they came. No more than [WithMaxWaiting]
+// wait at one time, and of one key no more than there are free places: half of them at most.
 //
 // It returns an error, having taken nothing, when the context ends or would end
 // before there could be enough, when the cost can never pass, when too many wait,
@@ -97,7 +97,7 @@ type queues struct {
 
 type queue struct {
 	turn chan struct{} // has room for the one whose turn it is
-	n    int
+	n    int64         // callers that wait, with that one
 }
 
 // any reports whether somebody waits for the key.
@@ -116,18 +116,16 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	if c.closed.Load() {
 		return nil, errClosed()
 	}
-	if q.waiting.Add(1) > q.most {
-		q.waiting.Add(-1)
+	at, err := q.join(k)
+	if err != nil {
 		c.stats.waitsRefused.Add(1)
-		return nil, &Error{Kind: ErrTooManyWaiting, Detail: fmt.Sprintf("%d callers wait already, and more may not", q.most)}
+		return nil, err
 	}
-	at := q.join(k)
 	select {
 	case at.turn <- struct{}{}:
 		return at, nil
 	default:
 	}
-	var err error
 	select {
 	case at.turn <- struct{}{}:
 		return at, nil
@@ -140,19 +138,25 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	return nil, err
 }
 
-func (q *queues) join(k quota.Key) *queue {
+// join gives a caller a place. A key may have as many as are free, so that callers of one key
+// leave some for those of others.
+func (q *queues) join(k quota.Key) (*queue, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := q.keys[k]
 	if at == nil {
-		if q.keys == nil {
-			q.keys = map[quota.Key]*queue{}
-		}
 		at = &queue{turn: make(chan struct{}, 1)}
-		q.keys[k] = at
 	}
+	if all := q.waiting.Load(); at.n >= q.most-all {
+		return nil, &Error{Kind: ErrTooManyWaiting, Detail: fmt.Sprintf("%d callers wait already, %d of them for this key, and of %d places a key may have as many as are free", all, at.n, q.most)}
+	}
+	if q.keys == nil {
+		q.keys = map[quota.Key]*queue{}
+	}
+	q.keys[k] = at
 	at.n++
-	return at
+	q.waiting.Add(1)
+	return at, nil
 }
 
 // leave ends the caller's turn.
@@ -164,9 +168,9 @@ func (c *Client) leave(k quota.Key, at *queue) {
 func (c *Client) quit(k quota.Key, at *queue) {
 	q := &c.queues
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if at.n--; at.n == 0 {
 		delete(q.keys, k)
 	}
-	q.mu.Unlock()
 	q.waiting.Add(-1)
 }

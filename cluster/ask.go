@@ -15,7 +15,7 @@ import (
 
 // Bounds of questions to leaders.
 const (
-	maxAsking   = 4096 // questions that wait for one range
+	maxAsking   = 4096 // questions that wait for one range; half of them may be about one key
 	maxAskBatch = 512  // questions in one message
 )
 
@@ -38,7 +38,29 @@ type question struct {
 type asker struct {
 	mu    sync.Mutex
 	queue []*question
+	keys  map[quota.Key]int // how many of them are about each
 	busy  bool
+}
+
+// add puts a question into the queue. A key may have as many places as are free, so that one
+// that many callers ask for leaves some for others.
+func (a *asker) add(p *question) bool {
+	if a.keys[p.ask.Key] >= maxAsking-len(a.queue) {
+		return false
+	}
+	if a.keys == nil {
+		a.keys = map[quota.Key]int{}
+	}
+	a.keys[p.ask.Key]++
+	a.queue = append(a.queue, p)
+	return true
+}
+
+// left notes that a question is no more in the queue.
+func (a *asker) left(p *question) {
+	if a.keys[p.ask.Key]--; a.keys[p.ask.Key] == 0 {
+		delete(a.keys, p.ask.Key)
+	}
 }
 
 // ask puts a question to the leader of the key's range: here, if this node
@@ -71,10 +93,9 @@ func (n *Node) enqueue(r quota.RangeID, p *question) bool {
 	a := &n.askers[r]
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.queue) >= maxAsking {
+	if !a.add(p) {
 		return false
 	}
-	a.queue = append(a.queue, p)
 	if !a.busy {
 		a.busy = true
 		go n.runAsker(r)
@@ -91,6 +112,7 @@ func (n *Node) leave(r quota.RangeID, p *question) error {
 		return errAskLost
 	}
 	a.queue = slices.DeleteFunc(a.queue, func(q *question) bool { return q == p })
+	a.left(p)
 	return errNotAsked
 }
 
@@ -101,13 +123,14 @@ func (a *asker) next() []*question {
 	defer a.mu.Unlock()
 	n := min(len(a.queue), maxAskBatch)
 	if n == 0 {
-		a.busy, a.queue = false, nil
+		a.busy, a.queue, a.keys = false, nil, nil
 		return nil
 	}
 	batch := slices.Clone(a.queue[:n])
 	a.queue = slices.Delete(a.queue, 0, n)
 	for _, p := range batch {
 		p.sent = true
+		a.left(p)
 	}
 	return batch
 }
