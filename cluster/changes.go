@@ -240,11 +240,11 @@ func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (_
 	span.Text("quorate.zone", r.GetZone())
 	m := &members.Member{
 		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
-		Version: r.GetVersion(), Level: r.GetLevel(), State: members.Active, Joined: time.Now(), JoinID: string(r.GetJoinId()),
+		Version: r.GetVersion(), Level: r.GetLevel(), State: members.Active, Joined: time.Unix(0, int64(n.clock.now())), JoinID: string(r.GetJoinId()),
 	}
 	reached := false
 	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
-		token, err := admit(t, by, r)
+		token, err := admit(t, by, r, time.Unix(0, int64(n.clock.now())))
 		if err != nil {
 			return nil, err
 		}
@@ -295,7 +295,7 @@ func hostsOf(addrs ...string) (hosts []string) {
 
 // admit says whether a node may join, and the id of the token that lets it in;
 // none for one that shows a node certificate of its name.
-func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string, err error) {
+func admit(t *members.Table, by string, r *quoratev1.JoinRequest, now time.Time) (token string, err error) {
 	if r.GetLevel() < t.Level() {
 		return "", &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
 			"version %q of the new node has feature level %d; the cluster needs %d: use the cluster's version", r.GetVersion(), r.GetLevel(), t.Level())}
@@ -312,7 +312,7 @@ func admit(t *members.Table, by string, r *quoratev1.JoinRequest) (token string,
 	}
 	have := t.Token(given.ID)
 	if have == nil {
-		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && time.Since(m.Joined) < joinAgain {
+		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinAgain {
 			return "", nil // its last use was this join, whose answer was lost
 		}
 		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf(

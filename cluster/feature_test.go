@@ -87,11 +87,11 @@ func TestRaised(t *testing.T) {
 // TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
 func TestJoinOfALowerLevel(t *testing.T) {
 	table := members.New(&raftlogv1.Membership{Level: 2, Replicas: 3})
-	_, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1})
+	_, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1}, time.Now())
 	if err == nil || err.Error() != `version "0.1.0" of the new node has feature level 1; the cluster needs 2: use the cluster's version` {
 		t.Error(err)
 	}
-	if _, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Level: 2}); err == nil || !strings.HasPrefix(err.Error(), "token: ") {
+	if _, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Level: 2}, time.Now()); err == nil || !strings.HasPrefix(err.Error(), "token: ") {
 		t.Error(err)
 	}
 }

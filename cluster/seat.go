@@ -50,7 +50,7 @@ func (s *seat) lead(term quota.Term) {
 	ids := v.ids
 	l := leader.New(leader.Config{
 		Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, First: s.fsm.levels.first(), Overrides: n.meta,
-		Fewest: v.table.JoinedBefore(n.clock.wall().Add(-grownFor)),
+		Fewest: max(1, v.table.JoinedBefore(time.Unix(0, int64(now)).Add(-grownFor))), // 0 would be unset
 	}, s.id, term, n.cfg.Self, ids, n.meta.Current(), s.fsm.levels.all(now, mono), now)
 	s.mu.Lock()
 	s.end()

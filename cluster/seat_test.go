@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // loneNode is a node of which nothing runs.
@@ -103,5 +108,49 @@ func TestCheckpointWithoutGroup(t *testing.T) {
 	s.lead(3)
 	if _, cp, _ := s.moved(true); cp != nil {
 		t.Errorf("a new ledger writes what an old one knew: %v", cp)
+	}
+}
+
+// TestGrownJustNow: a node that joined moments ago may not have been there when another was granted its
+// part of a hard bucket, of which no log knows. A leader sets the parts aside that the cluster had before
+// it grew, by the clock of the cluster and not by its own; where all joined just now, those of one node.
+func TestGrownJustNow(t *testing.T) {
+	l := limit("l", 12, quota.Hard)
+	k := quota.Key{LimitName: l.LimitName, Key: "k"}
+	for name, tc := range map[string]struct {
+		ahead time.Duration    // the wall clock, of those of most nodes
+		ago   [3]time.Duration // when each joined; 0 is from the first
+		aside int64            // for the two that have not spoken
+	}{
+		"two long ago, one now":      {0, [3]time.Duration{0, time.Hour, time.Second}, 2 * 6},
+		"one now, a clock ahead":     {time.Hour, [3]time.Duration{0, 0, time.Second}, 2 * 6},
+		"one from the first":         {0, [3]time.Duration{0, time.Second, time.Second}, 2 * 12},
+		"all now":                    {0, [3]time.Duration{time.Second, time.Second, time.Second}, 2 * 12},
+		"all of them a minute ago":   {0, [3]time.Duration{time.Minute, time.Minute, time.Minute}, 2 * 4},
+		"a minute ago, clock behind": {-time.Hour, [3]time.Duration{0, 0, time.Minute}, 2 * 4},
+	} {
+		n := loneNode()
+		n.clock.wall = func() time.Time { return time.Now().Add(tc.ahead) }
+		n.clock.correction.Store(-int64(tc.ahead))
+		n.clock.set()
+		var stored []*raftlogv1.StoredMember
+		for i, ago := range tc.ago {
+			m := &raftlogv1.StoredMember{Id: fmt.Sprintf("n%d", i+1), Peer: "h:1", State: uint32(members.Active)}
+			if ago > 0 {
+				m.JoinedUnixNanos = time.Now().Add(-ago).UnixNano()
+			}
+			stored = append(stored, m)
+		}
+		n.view.Store(viewOf(members.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1))
+		setLimits(n, l)
+		s := n.seats[0]
+		for term := range uint64(2) { // another has led before
+			s.fsm.Apply(term+1, term+1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: "n1", AtUnixNanos: int64(n.clock.now())}}}))
+		}
+		s.lead(2)
+		g, ok := s.report(&quota.Report{Term: 2, From: "n1", Incarnation: 1, Seq: 1, Full: true, Age: 365 * 24 * time.Hour, Entries: []quota.ReportEntry{{Key: k, Epoch: 1}}}, nil)
+		if !ok || len(g.Entries) != 1 || g.Entries[0].Aside.Tokens() != tc.aside {
+			t.Errorf("%s: %+v; want %d tokens set aside", name, g.Entries, tc.aside)
+		}
 	}
 }
