@@ -30,7 +30,7 @@ func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Overrid
 // SetOverrides sets at most 10,000 overrides, through the leader of the meta
 // group, and waits (at most two seconds) until this node has them; At is set to
 // now. Setting one that is there replaces it. One that expires is deleted at
-// most a second after that while the group has a leader, and mostly within milliseconds.
+// most a second after that while the group has a leader, and mostly within a tenth of one.
 //
 // All are checked before any is set, against the limits in force on this node:
 // when one is invalid, expired, there twice, or says what its limit cannot do,

@@ -9,9 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// purgeEvery is how often the meta leader looks for expired overrides. It is awake when the
-// next one expires; one that is set meanwhile for a shorter time ends this much late.
-const purgeEvery = 100 * time.Millisecond
+// The meta leader looks for expired overrides at least every purgeEvery, and when the next one
+// expires: but not sooner than purgeGap after the last time, so that many which expire one after
+// the other share an entry of the log.
+const (
+	purgeEvery = 100 * time.Millisecond
+	purgeGap   = 20 * time.Millisecond
+)
 
 // purger deletes expired overrides while this node leads the meta group.
 func (s *Store) purger() {
@@ -25,12 +29,17 @@ func (s *Store) purger() {
 		case <-wake.C:
 		}
 		s.purge(s.node.Now())
-		wait := purgeEvery
-		if next := s.machine.overrides.Load().soonest().Sub(s.node.Now()); next > 0 {
-			wait = min(wait, next+time.Millisecond)
-		}
-		wake.Reset(wait)
+		wake.Reset(nextPurge(s.machine.overrides.Load().soonest(), s.node.Now()))
 	}
+}
+
+// nextPurge returns how long the meta leader waits when the next override expires at soonest. One
+// that should have gone already could not be deleted.
+func nextPurge(soonest, now quota.Time) time.Duration {
+	if left := soonest.Sub(now); left > 0 {
+		return min(purgeEvery, max(left+time.Millisecond, purgeGap))
+	}
+	return purgeEvery
 }
 
 // purge proposes to delete what has expired. All replicas compare with the time

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/filltest"
 	"github.com/quorate/quorate/internal/machinetest"
@@ -392,6 +393,22 @@ func TestOddKeys(t *testing.T) {
 		counter := tier != 1 // which has no override of its own
 		if o := m.Override(k); (o == nil) != counter || o != nil && (o.Burst != int64(i) || o.Key != k) {
 			t.Errorf("%q: found the override %+v, want that of burst %d", k, o, i)
+		}
+	}
+}
+
+func TestNextPurge(t *testing.T) {
+	const now = quota.Time(time.Hour)
+	for soonest, want := range map[quota.Time]time.Duration{
+		now.Add(-time.Second):          purgeEvery, // it could not be deleted
+		now:                            purgeEvery,
+		now.Add(time.Millisecond):      purgeGap, // with those that expire soon after it
+		now.Add(50 * time.Millisecond): 51 * time.Millisecond,
+		now.Add(time.Second):           purgeEvery,
+		never:                          purgeEvery,
+	} {
+		if got := nextPurge(soonest, now); got != want {
+			t.Errorf("expires in %v: waits %v, want %v", soonest.Sub(now), got, want)
 		}
 	}
 }
