@@ -78,7 +78,7 @@ func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call)
 	if out, err := n.Store.Handle(ctx, c); out != nil || err != nil {
 		return out, err
 	}
-	if out, err := n.HistoryService.handle(ctx, from, c); out != nil || err != nil {
+	if out, err := n.Recorder.Handle(ctx, from, c); out != nil || err != nil {
 		return out, err
 	}
 	var out peerv1.Call

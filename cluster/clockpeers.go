@@ -91,7 +91,7 @@ func (n *Node) setClock() {
 	}
 	n.clock.set()
 	n.agg.SetClock(n.clock.now())
-	n.HistoryService.clockSet()
+	n.Recorder.ClockSet()
 }
 
 // clockFaults says what is wrong with this node's wall clock.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
@@ -84,7 +85,7 @@ type Config struct {
 	// 0 is 10 s.
 	BalanceAfter time.Duration
 	// History is what the node does for the history of limits.
-	History History
+	History recorder.Retention
 	// SlowDisk is how long an append to a log may take, on average, until this node gives
 	// what it leads to others; 0 is multiraft.DefaultSlowDisk, below 0 is never.
 	SlowDisk time.Duration

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -33,7 +34,7 @@ func newCharger(c *trio, limit int64) *charger {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: second(n.clock.now()) - 1}}
+	return &charger{c: c, policy: account.PolicyRef{Config: id, Key: builds}, load: historyLoad{from: recorder.Second(n.clock.now()) - 1}}
 }
 
 // charge takes units of one or two accounts, and repeats the request, at any node, until it is answered.
@@ -153,7 +154,7 @@ func TestHistoryAccounts(t *testing.T) {
 	dies := c.leading()
 	killed := c.nodes[dies]
 	before := g.load.attempted
-	g.load.killed = append(g.load.killed, killed.HistoryService.rec.self)
+	g.load.killed = append(g.load.killed, killed.Recorder.Rec.Self)
 	g.during(g.without(dies), func() { c.kill(dies) })
 	c.start(dies, nil)
 	c.awaitReady(patience)

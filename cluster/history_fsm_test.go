@@ -9,6 +9,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -60,13 +61,13 @@ func TestHistorySnapshot(t *testing.T) {
 		t.Fatalf("restored it is another: %v", err)
 	}
 	limit := quota.LimitName{Namespace: "n", Limit: "l"}
-	points, _, asOf := again.history.points(limit, 0, 1<<40, 60)
+	points, _, asOf := again.history.Points(limit, 0, 1<<40, 60)
 	sum := quota.Units(0)
 	for i := range points {
 		sum += points[i].Attempted
 	}
 	var keys history.KeysSum
-	again.history.top(limit, 0, 1<<40, &keys)
+	again.history.Top(limit, 0, 1<<40, &keys)
 	top := keys.Top(limit, 10)
 	if sum != 15*quota.Token || asOf != history.Block(1008).First() || len(top.Keys) != 1 || top.Keys[0].Attempted != 15*quota.Token {
 		t.Errorf("%d attempted until %d, keys %+v", sum, asOf, top)
@@ -98,24 +99,24 @@ func TestHistoryWaits(t *testing.T) {
 	f := newRangeFSM(mono)
 	r, one, two := f.history, history.Process{Node: "n1", Incarnation: 1}, history.Process{Node: "n2", Incarnation: 1}
 	begin := history.Block(1000).First()
-	r.lead(quota.Time(begin)*quota.Time(time.Second), 1)
+	r.Lead(quota.Time(begin)*quota.Time(time.Second), 1)
 	tell := func(p history.Process, b history.Block, count quota.Units, last bool) {
 		told := history.Told{From: p, Block: b, Last: last}
 		if count > 0 {
 			told.Slices = []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}
 			told.Slices[0].Counts[1] = history.Counts{Attempted: count, Admitted: count}
 		}
-		if _, _, ok := r.take(b.End(), p, b, []history.Told{told}); !ok {
+		if _, _, ok := r.Take(b.End(), p, b, []history.Told{told}); !ok {
 			t.Fatal("not taken")
 		}
 	}
 	turn := func(now history.Second) (blocks []history.Block) {
-		lines, blocks, term := r.turn(now, []history.Process{one, two})
+		lines, blocks, term := r.Turn(now, []history.Process{one, two})
 		if lines != nil {
 			if err := f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})); err != nil {
 				t.Fatal(err)
 			}
-			r.written(term, blocks, true)
+			r.Written(term, blocks, true)
 		}
 		return blocks
 	}
@@ -128,10 +129,10 @@ func TestHistoryWaits(t *testing.T) {
 	if got := turn(begin + 11); !slices.Equal(got, []history.Block{1000}) {
 		t.Fatalf("%v are written; want what completes the block", got)
 	}
-	if p := r.kept.Point(quota.LimitName{Namespace: "n", Limit: "l"}, 1000, 1001); !p.Complete || p.Attempted != 5 {
+	if p := r.Kept.Point(quota.LimitName{Namespace: "n", Limit: "l"}, 1000, 1001); !p.Complete || p.Attempted != 5 {
 		t.Fatalf("%+v; want 5, complete", p)
 	}
-	for now := begin + 20; now < begin+20+maxIdle; now++ {
+	for now := begin + 20; now < begin+20+recorder.MaxIdle; now++ {
 		if now%history.BlockSeconds == 0 {
 			tell(two, now.Block()-1, 0, false)
 		}
@@ -139,7 +140,7 @@ func TestHistoryWaits(t *testing.T) {
 			t.Fatalf("%v are written after %d s, in which nothing was counted", got, now-begin)
 		}
 	}
-	if got := turn(begin + 20 + maxIdle); len(got) < 5 {
+	if got := turn(begin + 20 + recorder.MaxIdle); len(got) < 5 {
 		t.Fatalf("%v are written; want all of a minute", got)
 	}
 }

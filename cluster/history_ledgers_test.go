@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestHistoryLetsLedgersGo: a node that gives a range up keeps nothing of the ledger, which has all keys of
@@ -16,7 +17,7 @@ func TestHistoryLetsLedgersGo(t *testing.T) {
 	n := loneNode()
 	s := n.seats[0]
 	s.lead(2)
-	n.HistoryService.rec.measureAll(1)
+	n.Recorder.Rec.MeasureAll(1)
 	ledger := weak.Make(s.ledger)
 	s.follow()
 	runtime.GC()
@@ -40,3 +41,6 @@ func TestHistoryOfWhoHasGone(t *testing.T) {
 		}
 	}
 }
+
+// keysLimit is a limit that nobody has defined.
+var keysLimit = quota.LimitName{Namespace: "n", Limit: "l"}

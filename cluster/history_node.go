@@ -4,13 +4,14 @@ import (
 	"context"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 )
 
-func (n *Node) newHistory() *HistoryService {
-	return newHistoryService(&HistoryServiceConfig{
+func (n *Node) newHistory() *recorder.Recorder {
+	return recorder.New(&recorder.Config{
 		Self: history.Process{Node: n.cfg.Self, Incarnation: n.inc}, Ranges: n.cfg.Ranges, Dir: n.cfg.Dir, Keep: n.cfg.History,
 		Log: n.log, Registry: n.cfg.Registry,
 	}, historyNode{n})
@@ -22,7 +23,7 @@ type historyNode struct{ *Node }
 // Now implements history.Node, as do the methods below.
 func (n historyNode) Now() quota.Time { return n.clock.now() }
 
-func (n historyNode) Replica(r quota.RangeID) *historyReplica {
+func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {
 	if s := n.seats[r]; s != nil {
 		return s.fsm.history
 	}

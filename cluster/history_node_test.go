@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -34,7 +35,7 @@ func (h *historyLoad) ask(c *trio, l quota.LimitName, each int) {
 
 // recorded is what a node says of all that was asked since the beginning.
 func (h *historyLoad) recorded(c *trio, n *Node, l quota.LimitName, step int) (history.Point, error) {
-	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: second(n.clock.now()) + 20, Step: step})
+	a, err := n.History(c.t.Context(), history.Query{Limit: l, From: h.from, End: recorder.Second(n.clock.now()) + 20, Step: step})
 	if err != nil {
 		return history.Point{}, err
 	}
@@ -72,19 +73,19 @@ func (c *trio) list() {
 	c.t.Helper()
 	for _, n := range c.running() {
 		for _, s := range n.seats {
-			m := second(n.clock.now()).Block().Minute()
-			s.fsm.history.mu.Lock()
-			s.fsm.history.listed = m - 3
-			s.fsm.history.mu.Unlock()
+			m := recorder.Second(n.clock.now()).Block().Minute()
+			s.fsm.history.Mu.Lock()
+			s.fsm.history.Listed = m - 3
+			s.fsm.history.Mu.Unlock()
 		}
 	}
 	c.eventually(patience, "keys are listed", func() error {
 		for _, n := range c.running() {
 			for _, s := range n.seats {
 				r := s.fsm.history
-				r.mu.Lock()
-				waits := r.collector != nil && (len(r.lists) > 0 || r.listed < second(n.clock.now()).Block().Minute()-2)
-				r.mu.Unlock()
+				r.Mu.Lock()
+				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.now()).Block().Minute()-2)
+				r.Mu.Unlock()
 				if waits {
 					return fmt.Errorf("range %d has not", s.id)
 				}
@@ -135,7 +136,7 @@ func TestHistory(t *testing.T) {
 	c := newTrio(t, 4, quick)
 	l := limit("told", 500, quota.Soft)
 	c.apply(l)
-	h := &historyLoad{from: second(c.nodes["n1"].clock.now()) - 1}
+	h := &historyLoad{from: recorder.Second(c.nodes["n1"].clock.now()) - 1}
 	h.ask(c, l.LimitName, 400) // more than the limit has: some is refused
 	h.await(c, l.LimitName, "what was asked is told")
 	c.list()
@@ -161,8 +162,8 @@ func TestHistory(t *testing.T) {
 	c.awaitReady(patience)
 	h.await(c, l.LimitName, "what was asked is told, and that of a node that stopped")
 
-	home := c.nodes["n2"].routes.leader(historyHome(l.LimitName, 4))
-	h.killed = append(h.killed, c.nodes[home].HistoryService.rec.self)
+	home := c.nodes["n2"].routes.leader(recorder.Home(l.LimitName, 4))
+	h.killed = append(h.killed, c.nodes[home].Recorder.Rec.Self)
 	c.kill(home)
 	c.start(home, nil)
 	c.awaitReady(patience)
@@ -193,11 +194,11 @@ func TestHistoryGoodbye(t *testing.T) {
 	c := newTrio(t, 32, quick)
 	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
 		n := c.nodes[id]
-		n.HistoryService.rec.goodbye(t.Context())
-		if !n.HistoryService.rec.behind() {
+		n.Recorder.Rec.Goodbye(t.Context())
+		if !n.Recorder.Rec.Behind() {
 			return
 		}
-		t.Logf("%s: not all ranges have all after %v", id, goodbyeLimit)
+		t.Logf("%s: not all ranges have all after %v", id, recorder.GoodbyeLimit)
 	}
 	t.Error("no node was done in time")
 }

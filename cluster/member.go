@@ -33,7 +33,7 @@ func (n *Node) memberLoop() {
 			continue
 		}
 		n.send(n.agg.CollectInto(now, &room))
-		n.HistoryService.tick(now)
+		n.Recorder.Tick(now)
 		if now.Sub(sweep) >= time.Second {
 			sweep = now
 			n.agg.Sweep(now)

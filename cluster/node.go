@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -21,6 +22,7 @@ import (
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/members"
 	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/wire"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
@@ -32,14 +34,14 @@ import (
 
 // Node is one member of a cluster. All methods are safe for concurrent use.
 type Node struct {
-	*control.Store  // limits, overrides, policies, access
-	*HistoryService // what was asked for, and when
-	cfg             Config
-	log             *slog.Logger
-	clock           clock
-	inc             quota.Incarnation
-	first           quota.Incarnation // of the data; inc when they are new
-	prior           quota.Incarnation // of the process before this one; 0 when there was none
+	*control.Store     // limits, overrides, policies, access
+	*recorder.Recorder // what was asked for, and when
+	cfg                Config
+	log                *slog.Logger
+	clock              clock
+	inc                quota.Incarnation
+	first              quota.Incarnation // of the data; inc when they are new
+	prior              quota.Incarnation // of the process before this one; 0 when there was none
 	// view is who is in the cluster and who holds what; see the type.
 	view      atomic.Pointer[view]
 	stored    bool          // the node has been here before
@@ -164,7 +166,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
 	n.clients.init(n)
-	n.HistoryService = n.newHistory()
+	n.Recorder = n.newHistory()
 	n.clients.journal.open(&cfg, s.inc, n.log)
 	n.stats.init(n, cfg.Registry)
 	return n
@@ -270,7 +272,7 @@ func (n *Node) run() {
 	go n.memberLoop()
 	go n.keeper()
 	n.Store.Start()
-	n.HistoryService.start()
+	n.Recorder.Start()
 	go n.watchOut()
 	n.accounts.Start()
 }
@@ -282,7 +284,7 @@ func (n *Node) Retire(ctx context.Context) {
 	why := Stopping
 	n.barred.CompareAndSwap(nil, &why)
 	n.tend(ctx, func(*seat) bool { return true })
-	n.HistoryService.handOver(ctx)
+	n.Recorder.HandOver(ctx)
 	n.host.Retire(ctx)
 }
 
@@ -297,7 +299,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.closed.Do(func() {
 		n.ReleaseClients()
 		n.accounts.Drain(ctx) // first: what it does is in the history
-		n.HistoryService.finish(ctx)
+		n.Recorder.Finish(ctx)
 		if n.host != nil {
 			n.tend(ctx, func(*seat) bool { return true })
 			errs = append(errs, n.host.Close(ctx))
@@ -314,7 +316,7 @@ func (n *Node) Close(ctx context.Context) error {
 		} else {
 			errs = append(errs, n.cfg.Listener.Close())
 		}
-		errs = append(errs, n.closeJournal(), n.HistoryService.close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }
@@ -334,7 +336,7 @@ func (n *Node) Kill() error {
 		n.accounts.Close()
 		n.keeps.close()
 		n.done.Wait()
-		errs = append(errs, n.closeJournal(), n.HistoryService.close(), n.lock.close())
+		errs = append(errs, n.closeJournal(), n.Recorder.Close(), n.lock.close())
 	})
 	return errors.Join(errs...)
 }

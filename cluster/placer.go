@@ -156,7 +156,7 @@ func (n *Node) dropSurplus() error {
 			continue
 		}
 		s.fsm.clear()
-		n.HistoryService.forget(s.id)
+		n.Recorder.Forget(s.id)
 		n.log.Info("gave its replica away", "range", s.id)
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
+	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -20,18 +21,18 @@ import (
 type rangeFSM struct {
 	levels   *levelsFSM
 	accounts *accounts.Replica
-	history  *historyReplica
+	history  *recorder.Replica
 }
 
 func newRangeFSM(mono func() time.Duration) *rangeFSM {
-	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica(), history: newHistoryReplica()}
+	return &rangeFSM{levels: newLevelsFSM(mono), accounts: accounts.NewReplica(), history: recorder.NewReplica()}
 }
 
 // clear makes it as new: its replica was given away.
 func (f *rangeFSM) clear() {
 	f.levels.set(&raftlogv1.RangeSnapshot{})
 	f.accounts.Clear()
-	f.history.restore(history.NewKept(), history.NewKeptKeys())
+	f.history.Restore(history.NewKept(), history.NewKeptKeys())
 }
 
 // Apply implements multiraft.StateMachine.
@@ -39,8 +40,8 @@ func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 	if batch, ok := accounts.Batch(data); ok {
 		return f.accounts.Apply(batch)
 	}
-	if lines, ok := historyLines(data); ok {
-		return f.history.apply(lines)
+	if lines, ok := recorder.LinesOf(data); ok {
+		return f.history.Apply(lines)
 	}
 	return f.levels.Apply(index, term, data)
 }
@@ -61,7 +62,7 @@ const (
 // as a varint, of which the last has fewer and says that no more follow, the history behind its
 // length as a varint, and the accounts in their own form.
 func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
-	levels, view, past := f.levels.parts(levelsPerPart, bytesPerPart), f.accounts.View(), f.history.snapshot()
+	levels, view, past := f.levels.parts(levelsPerPart, bytesPerPart), f.accounts.View(), f.history.Snapshot()
 	return func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, snapshotio.BufferSize)
 		if _, err := out.WriteString(rangeMagic); err != nil {
@@ -98,7 +99,7 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 		return fmt.Errorf("range snapshot: %w", err)
 	}
 	f.levels.set(levels)
-	f.history.restore(past, keys)
+	f.history.Restore(past, keys)
 	return nil
 }
 
@@ -123,7 +124,7 @@ func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("history: %w", err)
 	}
-	return decodeHistory(data)
+	return recorder.Decode(data)
 }
 
 // readLevels reads the levels' parts of a snapshot.

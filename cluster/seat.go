@@ -57,7 +57,7 @@ func (s *seat) lead(term quota.Term) {
 	s.ledger = l
 	s.leads.Store(uint64(term))
 	s.mu.Unlock()
-	s.fsm.history.lead(now, term)
+	s.fsm.history.Lead(now, term)
 	// Limits that changed while the ledger was made have missed it.
 	s.with(func(l *leader.Ledger, now quota.Time) { l.SetLimits(now, n.meta.Current()) })
 	for _, id := range n.routes.deadNodes() { // a death after this tells the seats itself
@@ -76,7 +76,7 @@ func (s *seat) follow() {
 	led := s.ledger != nil
 	s.end()
 	s.mu.Unlock()
-	s.fsm.history.follow()
+	s.fsm.history.Follow()
 	if led {
 		s.node.log.Info("no longer leads range", "range", s.id)
 		s.node.routes.clear(s.id, s.node.cfg.Self)
@@ -89,7 +89,7 @@ func (s *seat) follow() {
 func (s *seat) end() {
 	if s.ledger != nil {
 		s.node.live.keep(s.ledger)
-		s.node.HistoryService.ended(s.node.clock.now(), s.id, s.ledger)
+		s.node.Recorder.Ended(s.node.clock.now(), s.id, s.ledger)
 	}
 	s.ledger, s.unsaved, s.resets = nil, nil, recentResets{}
 	s.leads.Store(0)

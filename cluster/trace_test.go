@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/tracing"
 )
 
-func recorder() (*tracetest.SpanRecorder, *tracing.Tracer) {
+func spanRecorder() (*tracetest.SpanRecorder, *tracing.Tracer) {
 	rec := tracetest.NewSpanRecorder()
 	return rec, tracing.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(rec)))
 }
@@ -22,7 +22,7 @@ func recorder() (*tracetest.SpanRecorder, *tracing.Tracer) {
 // TestForwardedCallsAreTraced: what a call asks of other nodes is part of its trace, at both
 // ends; without a trace there are no spans.
 func TestForwardedCallsAreTraced(t *testing.T) {
-	rec, tr := recorder()
+	rec, tr := spanRecorder()
 	c := newTrio(t, 3, func(cfg *Config) { cfg.Tracer = tr })
 	n := c.nodes["n1"]
 	ask := &quoratev1.TopRatesRequest{Top: 1}
@@ -70,7 +70,7 @@ func count(rec *tracetest.SpanRecorder, trace, name string) (n int) {
 // it was sent.
 func TestSlowReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rec, tr := recorder()
+		rec, tr := spanRecorder()
 		n := &Node{cfg: Config{Tracer: tr, Sync: 100 * time.Millisecond}}
 		report := func(seq quota.Seq) *quota.Report {
 			return &quota.Report{Range: 3, Seq: seq, Entries: make([]quota.ReportEntry, 2)}

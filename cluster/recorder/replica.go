@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"encoding/binary"
@@ -15,11 +15,11 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// historyReplica is a range's part of the history, as its log has made it; and, while
+// Replica is a range's part of the history, as its log has made it; and, while
 // this node leads the range, what it gathers. Safe for concurrent use.
-type historyReplica struct {
-	mu   sync.Mutex
-	kept *history.Kept
+type Replica struct {
+	Mu   sync.Mutex
+	Kept *history.Kept
 	keys *history.KeptKeys
 	// changed are the minutes whose lines have changed since they were last stored, at most
 	// those that kept has.
@@ -27,26 +27,26 @@ type historyReplica struct {
 	// changedKeys are those whose lists of keys have.
 	changedKeys map[history.Minute]bool
 
-	collector *history.Collector // nil unless this node leads
+	Collector *history.Collector // nil unless this node leads
 	term      quota.Term
 	held      history.Second // since when lines without any counts wait for others; 0 is none
 	writing   bool
-	lists     [][]byte       // of keys, to be written: mostly one, and one of a leader that hands over
+	Lists     [][]byte       // of keys, to be written: mostly one, and one of a leader that hands over
 	listing   int            // how many of them are on their way into the log
-	listed    history.Minute // the last one that was listed in this term
+	Listed    history.Minute // the last one that was listed in this term
 	since     quota.Time     // when the last list was made, or the term began
 }
 
-func newHistoryReplica() *historyReplica {
-	return &historyReplica{kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
+func NewReplica() *Replica {
+	return &Replica{Kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }
 
 // historyField is that of HistoryLines in quorate.raftlog.v1.RangeCommand.
 const historyField = 4
 
-// historyLines returns the encoded HistoryLines in an entry of a range's log; false if the
+// LinesOf returns the encoded HistoryLines in an entry of a range's log; false if the
 // entry is about something else.
-func historyLines(entry []byte) ([]byte, bool) {
+func LinesOf(entry []byte) ([]byte, bool) {
 	field, kind, n := protowire.ConsumeTag(entry)
 	if n < 0 || field != historyField || kind != protowire.BytesType {
 		return nil, false
@@ -55,15 +55,15 @@ func historyLines(entry []byte) ([]byte, bool) {
 	return lines, m == len(entry)-n
 }
 
-// apply adds lines of the log. One that this version cannot read changes nothing, and the
+// Apply adds lines of the log. One that this version cannot read changes nothing, and the
 // others count.
-func (r *historyReplica) apply(data []byte) error {
+func (r *Replica) Apply(data []byte) error {
 	var msg raftlogv1.HistoryLines
 	if err := proto.Unmarshal(data, &msg); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	var errs []error
 	for _, data := range msg.Lines {
 		l, err := history.DecodeLine(data)
@@ -71,7 +71,7 @@ func (r *historyReplica) apply(data []byte) error {
 			errs = append(errs, err)
 			continue
 		}
-		if r.kept.Apply(&l) {
+		if r.Kept.Apply(&l) {
 			r.changed[l.Block.Minute()] = true
 		}
 	}
@@ -88,16 +88,16 @@ func (r *historyReplica) apply(data []byte) error {
 	return errors.Join(errs...)
 }
 
-// snapshot returns the state.
-func (r *historyReplica) snapshot() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	kept := r.kept.Append(nil)
+// Snapshot returns the state.
+func (r *Replica) Snapshot() []byte {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	kept := r.Kept.Append(nil)
 	return r.keys.Append(append(binary.AppendUvarint(nil, uint64(len(kept))), kept...))
 }
 
-// decodeHistory reads a snapshot.
-func decodeHistory(data []byte) (*history.Kept, *history.KeptKeys, error) {
+// Decode reads a snapshot.
+func Decode(data []byte) (*history.Kept, *history.KeptKeys, error) {
 	size, n := binary.Uvarint(data)
 	if n <= 0 || size > uint64(len(data)-n) {
 		return nil, nil, errors.New("history: cut off")
@@ -110,11 +110,11 @@ func decodeHistory(data []byte) (*history.Kept, *history.KeptKeys, error) {
 	return kept, keys, err
 }
 
-// restore replaces the state. What its minutes are on disk may be less than what it says.
-func (r *historyReplica) restore(k *history.Kept, keys *history.KeptKeys) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept, r.keys, r.collector = k, keys, nil
+// Restore replaces the state. What its minutes are on disk may be less than what it says.
+func (r *Replica) Restore(k *history.Kept, keys *history.KeptKeys) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Kept, r.keys, r.Collector = k, keys, nil
 	clear(r.changed)
 	clear(r.changedKeys)
 	for _, m := range keys.Minutes() {
@@ -129,43 +129,43 @@ func (r *historyReplica) restore(k *history.Kept, keys *history.KeptKeys) {
 	}
 }
 
-// lead begins to gather: all lines of earlier leaders are applied here.
-func (r *historyReplica) lead(at quota.Time, term quota.Term) {
-	now := second(at)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.collector, r.term, r.held, r.writing = history.NewCollector(now, r.kept), term, 0, false
-	r.lists, r.listing, r.listed, r.since = nil, 0, now.Block().Minute()-1, at
+// Lead begins to gather: all lines of earlier leaders are applied here.
+func (r *Replica) Lead(at quota.Time, term quota.Term) {
+	now := Second(at)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Collector, r.term, r.held, r.writing = history.NewCollector(now, r.Kept), term, 0, false
+	r.Lists, r.listing, r.Listed, r.since = nil, 0, now.Block().Minute()-1, at
 	if _, any := r.keys.Newest(); !any {
-		r.listed-- // the first leader lists at once, so that what it does not list is missed
+		r.Listed-- // the first leader lists at once, so that what it does not list is missed
 	}
 }
 
 // unlisted reports whether a list that was made here is not in the log yet.
-func (r *historyReplica) unlisted() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.collector != nil && len(r.lists) > 0
+func (r *Replica) unlisted() bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.Collector != nil && len(r.Lists) > 0
 }
 
-// follow ends that. What was told and not written will be told to the next leader.
-func (r *historyReplica) follow() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.collector = nil
+// Follow ends that. What was told and not written will be told to the next leader.
+func (r *Replica) Follow() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Collector = nil
 }
 
-// take takes what a process tells of its blocks from first on. It returns the first one that
+// Take takes what a process tells of its blocks from first on. It returns the first one that
 // the log does not have.
-func (r *historyReplica) take(now history.Second, from history.Process, first history.Block, all []history.Told) (next history.Block, term quota.Term, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.collector == nil {
+func (r *Replica) Take(now history.Second, from history.Process, first history.Block, all []history.Told) (next history.Block, term quota.Term, ok bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Collector == nil {
 		return 0, 0, false
 	}
-	r.collector.Take(now, all)
+	r.Collector.Take(now, all)
 	// What is closed the log has, for all it matters: a teller whose clock is years behind is not counted through.
-	for next = max(first, min(r.kept.Open(), now.Block()+1)); next <= now.Block() && r.kept.Has(from, next); {
+	for next = max(first, min(r.Kept.Open(), now.Block()+1)); next <= now.Block() && r.Kept.Has(from, next); {
 		next++
 	}
 	return next, r.term, true
@@ -174,37 +174,37 @@ func (r *historyReplica) take(now history.Second, from history.Process, first hi
 // Bounds of lines that are written.
 const (
 	maxHistoryEntry = 1 << 20 // bytes of an entry of the log, unless one line is larger
-	maxIdle         = 60      // seconds for which lines without any counts wait for others
+	MaxIdle         = 60      // seconds for which lines without any counts wait for others
 	maxLists        = 4       // lists of keys that wait for the log
 )
 
-// turn notes who is alive, and returns the lines to be written now, with the blocks that they
+// Turn notes who is alive, and returns the lines to be written now, with the blocks that they
 // are of. None while some are being written.
-func (r *historyReplica) turn(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.collector == nil {
+func (r *Replica) Turn(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Collector == nil {
 		return nil, nil, 0
 	}
-	r.collector.Alive(now, alive)
+	r.Collector.Alive(now, alive)
 	if r.writing {
 		return nil, nil, 0
 	}
-	all := r.collector.Lines(now)
-	if len(r.lists) > 0 {
+	all := r.Collector.Lines(now)
+	if len(r.Lists) > 0 {
 		r.held = 0 // all goes with the list
 	} else if r.idle(now, all) {
 		for i := range all {
-			r.collector.Written(all[i].Block, false)
+			r.Collector.Written(all[i].Block, false)
 		}
 		return nil, nil, 0
 	}
 	size := 0
-	out = &raftlogv1.HistoryLines{Keys: slices.Clone(r.lists)}
-	r.listing = len(r.lists)
+	out = &raftlogv1.HistoryLines{Keys: slices.Clone(r.Lists)}
+	r.listing = len(r.Lists)
 	for i := range all {
 		if size >= maxHistoryEntry {
-			r.collector.Written(all[i].Block, false) // in the next turn
+			r.Collector.Written(all[i].Block, false) // in the next turn
 			continue
 		}
 		data := all[i].Append(nil)
@@ -220,9 +220,9 @@ func (r *historyReplica) turn(now history.Second, alive []history.Process) (out 
 // idle reports whether the lines can wait: a range that no limit in use has for its home
 // writes once a minute. What was counted does not wait, nor who completes a block of which
 // something was.
-func (r *historyReplica) idle(now history.Second, all []history.Line) bool {
+func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	for i := range all {
-		if len(all[i].Slices) > 0 || all[i].Block.End() > now || r.kept.Used(all[i].Block) {
+		if len(all[i].Slices) > 0 || all[i].Block.End() > now || r.Kept.Used(all[i].Block) {
 			r.held = 0
 			return false
 		}
@@ -233,51 +233,51 @@ func (r *historyReplica) idle(now history.Second, all []history.Line) bool {
 	if r.held == 0 || r.held > now {
 		r.held = now
 	}
-	if now-r.held < maxIdle {
+	if now-r.held < MaxIdle {
 		return true
 	}
 	r.held = 0
 	return false
 }
 
-// written says what became of lines of that term.
-func (r *historyReplica) written(term quota.Term, blocks []history.Block, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.collector == nil || r.term != term {
+// Written says what became of lines of that term.
+func (r *Replica) Written(term quota.Term, blocks []history.Block, ok bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Collector == nil || r.term != term {
 		return
 	}
 	for _, b := range blocks {
-		r.collector.Written(b, ok)
+		r.Collector.Written(b, ok)
 	}
 	if ok {
-		r.lists = r.lists[r.listing:]
+		r.Lists = r.Lists[r.listing:]
 	}
 	r.writing, r.listing = false, 0
 }
 
 // wantsList returns the minute whose keys are to be listed now; false if none is. Ranges have
 // their turn in different seconds.
-func (r *historyReplica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	m := now.Block().Minute() - 1
-	return m, r.collector != nil && len(r.lists) == 0 && m > r.listed && now%60 >= history.Second(id%10)
+	return m, r.Collector != nil && len(r.Lists) == 0 && m > r.Listed && now%60 >= history.Second(id%10)
 }
 
 // setList has the keys of a minute written. Empty lists are too: they say that there is nothing
 // to list. Of a leader that hands over, ends says that this is the last.
-func (r *historyReplica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys, ends bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.collector == nil || r.term != term {
+func (r *Replica) setList(now quota.Time, term quota.Term, m history.Minute, lists []history.TopKeys, ends bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Collector == nil || r.term != term {
 		return
 	}
-	if len(r.lists) >= maxLists { // there will be a gap
+	if len(r.Lists) >= maxLists { // there will be a gap
 		r.since = now
 		return
 	}
 	l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Since: r.since, Ends: ends, Lists: lists}
-	r.lists = append(r.lists, l.Append(nil))
-	r.listed, r.since = m, now
+	r.Lists = append(r.Lists, l.Append(nil))
+	r.Listed, r.since = m, now
 }

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -30,8 +30,8 @@ type hoursWorld struct {
 }
 
 type hoursNode struct {
-	*HistoryService
-	rep     *historyReplica
+	*Recorder
+	rep     *Replica
 	dir     string
 	self    history.Process
 	book    *history.Book
@@ -53,9 +53,9 @@ func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
 
 // open is the start of a node: of what it had in memory nothing is left, but what was counted.
 func (n *hoursNode) open(t *testing.T) {
-	n.rep = newHistoryReplica()
-	n.HistoryService = &HistoryService{
-		cfg: HistoryServiceConfig{Ranges: 1}, node: hoursOnly{n: n}, log: slog.New(slog.DiscardHandler),
+	n.rep = NewReplica()
+	n.Recorder = &Recorder{
+		cfg: Config{Ranges: 1}, node: hoursOnly{n: n}, log: slog.New(slog.DiscardHandler),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"}),
 	}
 	a, err := archive.Open(n.dir, archive.Config{Minutes: 1e6 * time.Hour, Hours: 1e6 * time.Hour})
@@ -63,10 +63,10 @@ func (n *hoursNode) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	n.shelf = shelf{service: n.HistoryService, archive: a, hours: map[hourOf]bool{}, keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
+	n.Shelf = shelf{service: n.Recorder, Archive: a, hours: map[hourOf]bool{}, Keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
 }
 
-func (n *hoursNode) replica() *historyReplica { return n.rep }
+func (n *hoursNode) replica() *Replica { return n.rep }
 
 // hoursOnly is a node that has one range, and nothing else.
 type hoursOnly struct {
@@ -74,12 +74,12 @@ type hoursOnly struct {
 	n *hoursNode
 }
 
-func (o hoursOnly) Replica(quota.RangeID) *historyReplica { return o.n.rep }
+func (o hoursOnly) Replica(quota.RangeID) *Replica { return o.n.rep }
 
 func (w *hoursWorld) move(to int) {
-	w.nodes[w.leader].replica().follow()
+	w.nodes[w.leader].replica().Follow()
 	w.leader, w.term = to, w.term+1
-	w.nodes[to].replica().lead(at(w.now), w.term)
+	w.nodes[to].replica().Lead(at(w.now), w.term)
 }
 
 // second plays one second.
@@ -104,11 +104,11 @@ func (w *hoursWorld) second() {
 		if !due || w.rng.IntN(3) == 0 { // or it is lost
 			continue
 		}
-		if next, _, ok := r.take(w.now, n.self, first, n.book.Due(w.now, 0, maxToldBlocks)); ok {
+		if next, _, ok := r.Take(w.now, n.self, first, n.book.Due(w.now, 0, maxToldBlocks)); ok {
 			n.book.Kept(0, next)
 		}
 	}
-	lines, blocks, term := r.turn(w.now, alive)
+	lines, blocks, term := r.Turn(w.now, alive)
 	if lines == nil {
 		return
 	}
@@ -118,11 +118,11 @@ func (w *hoursWorld) second() {
 	}
 	w.log = append(w.log, data)
 	for _, n := range w.nodes {
-		if err := n.replica().apply(data); err != nil {
+		if err := n.replica().Apply(data); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	r.written(term, blocks, true)
+	r.Written(term, blocks, true)
 }
 
 // disk has a node start again, take a snapshot, or another one lead; and all store.
@@ -131,19 +131,19 @@ func (w *hoursWorld) disk() {
 	n := w.nodes[i]
 	switch w.rng.IntN(4) {
 	case 0:
-		if err := n.shelf.close(); err != nil {
+		if err := n.Shelf.close(); err != nil {
 			w.t.Fatal(err)
 		}
 		n.open(w.t)
 		if n.state != nil {
-			kept, keys, err := decodeHistory(n.state)
+			kept, keys, err := Decode(n.state)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			n.replica().restore(kept, keys)
+			n.replica().Restore(kept, keys)
 		}
 		for _, data := range w.log[n.applied:] {
-			if err := n.replica().apply(data); err != nil {
+			if err := n.replica().Apply(data); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -151,12 +151,12 @@ func (w *hoursWorld) disk() {
 			w.move((i + 1) % 3)
 		}
 	case 1:
-		n.state, n.applied = n.replica().snapshot(), len(w.log)
+		n.state, n.applied = n.replica().Snapshot(), len(w.log)
 	case 2:
 		w.move(i)
 	}
 	for _, n := range w.nodes {
-		n.shelf.turn(w.now)
+		n.Shelf.turn(w.now)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestHistoryHours(t *testing.T) {
 		w.check(begin, w.now, 60)
 		w.check(begin, w.now, 3600)
 		for _, n := range w.nodes {
-			if stored, err := n.shelf.read(archive.Hours, 0, keysLimit, begin, begin+4*hour); err != nil || len(stored) != 4 {
+			if stored, err := n.Shelf.Read(archive.Hours, 0, keysLimit, begin, begin+4*Hour); err != nil || len(stored) != 4 {
 				t.Fatalf("%s: %d hours on disk, %v; want 4", n.self.Node, len(stored), err)
 			}
 		}

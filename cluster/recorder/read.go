@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // localPoints answers from this node's replica of the range. asOf is until when its log
 // reaches.
-func (s *HistoryService) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
+func (s *Recorder) localPoints(r quota.RangeID, q history.Query) (points []history.Point, asOf history.Second, err error) {
 	rep := s.node.Replica(r)
 	step := history.Second(q.Step)
 	from := q.From - q.From%step
@@ -19,16 +19,16 @@ func (s *HistoryService) localPoints(r quota.RangeID, q history.Query) (points [
 		points, asOf = rep.seconds(q.Limit, q.From, q.End)
 		return points, asOf, nil
 	}
-	points, since, asOf := rep.points(q.Limit, from, q.End, step)
+	points, since, asOf := rep.Points(q.Limit, from, q.End, step)
 	if from >= since {
 		return points, asOf, nil
 	}
 	res := archive.Minutes
-	if step == hour {
+	if step == Hour {
 		res = archive.Hours
 	}
-	older, err := s.shelf.read(res, r, q.Limit, from, min(since, q.End))
-	if err == nil && step == hour {
+	older, err := s.Shelf.Read(res, r, q.Limit, from, min(since, q.End))
+	if err == nil && step == Hour {
 		older, err = s.fillHours(r, q.Limit, from, min(since, q.End), older)
 	}
 	return append(older, points...), asOf, err
@@ -36,7 +36,7 @@ func (s *HistoryService) localPoints(r quota.RangeID, q history.Query) (points [
 
 // fillHours makes the hours that are not on disk out of minutes that are. The others are not looked at: of a month they are
 // sixty times as many.
-func (s *HistoryService) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
+func (s *Recorder) fillHours(r quota.RangeID, l quota.LimitName, from, end history.Second, have []history.Point) ([]history.Point, error) {
 	var out []history.Point
 	for i := range have {
 		made, err := s.hoursOfMinutes(r, l, from, have[i].Start)
@@ -44,27 +44,27 @@ func (s *HistoryService) fillHours(r quota.RangeID, l quota.LimitName, from, end
 			return have, err
 		}
 		out = append(append(out, made...), have[i])
-		from = have[i].Start + hour
+		from = have[i].Start + Hour
 	}
 	made, err := s.hoursOfMinutes(r, l, from, end)
 	return append(out, made...), err
 }
 
-func (s *HistoryService) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end history.Second) (out []history.Point, err error) {
-	minutes, err := s.shelf.read(archive.Minutes, r, l, from, end)
+func (s *Recorder) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end history.Second) (out []history.Point, err error) {
+	minutes, err := s.Shelf.Read(archive.Minutes, r, l, from, end)
 	for i := 0; i < len(minutes); {
-		at, j := minutes[i].Start-minutes[i].Start%hour, i
-		for j < len(minutes) && minutes[j].Start < at+hour {
+		at, j := minutes[i].Start-minutes[i].Start%Hour, i
+		for j < len(minutes) && minutes[j].Start < at+Hour {
 			j++
 		}
-		out = append(out, history.Merge(at, int(hour), minutes[i:j]))
+		out = append(out, history.Merge(at, int(Hour), minutes[i:j]))
 		i = j
 	}
 	return out, err
 }
 
-func (r *historyReplica) asOf() history.Second {
-	newest, any := r.kept.Newest()
+func (r *Replica) asOf() history.Second {
+	newest, any := r.Kept.Newest()
 	if !any {
 		return 0
 	}
@@ -72,32 +72,32 @@ func (r *historyReplica) asOf() history.Second {
 }
 
 // seconds returns a point for each second that is in memory.
-func (r *historyReplica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, any := r.kept.First()
+func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	first, any := r.Kept.First()
 	if !any {
 		return nil, 0
 	}
-	return r.kept.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
+	return r.Kept.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
 }
 
-// points returns the points that begin in memory, from since on. The last one may be under way:
+// Points returns the points that begin in memory, from since on. The last one may be under way:
 // it has as many seconds as the log reaches, and is not complete.
-func (r *historyReplica) points(l quota.LimitName, from, end, step history.Second) (out []history.Point, since, asOf history.Second) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, any := r.kept.First()
+func (r *Replica) Points(l quota.LimitName, from, end, step history.Second) (out []history.Point, since, asOf history.Second) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	first, any := r.Kept.First()
 	if !any {
 		return nil, end, 0
 	}
 	asOf = r.asOf()
 	since = first.First() + (step-first.First()%step)%step
 	for at := max(from, since); at < min(end, asOf); at += step {
-		if !r.kept.Any(at.Block(), (at + step).Block()) {
+		if !r.Kept.Any(at.Block(), (at + step).Block()) {
 			continue
 		}
-		p := r.kept.Point(l, at.Block(), min(at+step, asOf).Block())
+		p := r.Kept.Point(l, at.Block(), min(at+step, asOf).Block())
 		p.Complete = p.Complete && at+step <= asOf
 		out = append(out, p)
 	}
@@ -105,15 +105,15 @@ func (r *historyReplica) points(l quota.LimitName, from, end, step history.Secon
 }
 
 // localLimits returns the limits that were asked for, each with a point of the whole stretch.
-func (s *HistoryService) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
+func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
 	rep := s.node.Replica(r)
 	all, step, err := s.limitsOf(r, from, end)
 	if err != nil {
 		return nil, 0, err
 	}
-	rep.mu.Lock()
+	rep.Mu.Lock()
 	asOf := rep.asOf()
-	rep.mu.Unlock()
+	rep.Mu.Unlock()
 	out := make([]history.UsedLimit, 0, len(all))
 	for l := range all {
 		if ctx.Err() != nil { // there may be thousands
@@ -131,26 +131,26 @@ func (s *HistoryService) localLimits(ctx context.Context, r quota.RangeID, from,
 }
 
 // longStretch is from when on limits are summed up by hours.
-const longStretch = 6 * hour
+const longStretch = 6 * Hour
 
 // limitsOf returns the limits, and the seconds of points that they are known by: hours, of long times and where no minutes
 // are kept any more.
-func (s *HistoryService) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
+func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
 	rep, all, step := s.node.Replica(r), map[quota.LimitName]bool{}, 60
-	rep.mu.Lock()
-	rep.kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
-	first, any := rep.kept.First()
-	rep.mu.Unlock()
-	if s.shelf.archive == nil || any && from >= first.First() {
+	rep.Mu.Lock()
+	rep.Kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
+	first, any := rep.Kept.First()
+	rep.Mu.Unlock()
+	if s.Shelf.Archive == nil || any && from >= first.First() {
 		return all, step, nil
 	}
 	var older map[quota.LimitName]bool
 	if end-from <= longStretch {
-		older, err = s.shelf.archive.Limits(archive.Minutes, r, from-from%60, end)
+		older, err = s.Shelf.Archive.Limits(archive.Minutes, r, from-from%60, end)
 	}
 	if err == nil && len(older) == 0 {
-		step = int(hour)
-		older, err = s.shelf.archive.Limits(archive.Hours, r, from-from%hour, end)
+		step = int(Hour)
+		older, err = s.Shelf.Archive.Limits(archive.Hours, r, from-from%Hour, end)
 	}
 	maps.Copy(all, older)
 	return all, step, err
@@ -158,15 +158,15 @@ func (s *HistoryService) limitsOf(r quota.RangeID, from, end history.Second) (al
 
 // whole is a point of a whole stretch: exact where it is in memory, else out of minutes or hours,
 // and of the first and last of them as far as they are in it or not.
-func (s *HistoryService) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
+func (s *Recorder) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
 	rep := s.node.Replica(r)
-	rep.mu.Lock()
-	first, any := rep.kept.First()
+	rep.Mu.Lock()
+	first, any := rep.Kept.First()
 	if any && from >= first.First() {
-		defer rep.mu.Unlock()
-		return history.Exactly(from, end, rep.kept.Seconds(l, from, end)), nil
+		defer rep.Mu.Unlock()
+		return history.Exactly(from, end, rep.Kept.Seconds(l, from, end)), nil
 	}
-	rep.mu.Unlock()
+	rep.Mu.Unlock()
 	parts, _, err := s.localPoints(r, history.Query{Limit: l, From: from, End: end, Step: step})
 	return history.Merge(from, int(end-from), parts), err
 }

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"cmp"
@@ -19,18 +19,18 @@ type keyShelf struct {
 }
 
 // store stores what is over and not stored, of one range.
-func (s *keyShelf) store(id quota.RangeID, r *historyReplica) error {
+func (s *keyShelf) store(id quota.RangeID, r *Replica) error {
 	taken, entries := r.keysOver(id)
 	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
 		r.keysAgain(taken)
 		return err
 	}
 	for _, m := range taken {
-		s.hours[hourOf{id, m.Start() - m.Start()%hour}] = true
+		s.hours[hourOf{id, m.Start() - m.Start()%Hour}] = true
 	}
 	newest := r.newestKeys()
 	for h := range s.hours {
-		if h.r != id || h.at+hour > newest.Start() {
+		if h.r != id || h.at+Hour > newest.Start() {
 			continue
 		}
 		e, err := s.hour(h)
@@ -47,7 +47,7 @@ func (s *keyShelf) store(id quota.RangeID, r *historyReplica) error {
 
 // hour adds up the minutes of an hour that are on disk.
 func (s *keyShelf) hour(h hourOf) (archive.KeysEntry, error) {
-	limits, err := s.archive.Limits(archive.KeyMinutes, h.r, h.at, h.at+hour)
+	limits, err := s.archive.Limits(archive.KeyMinutes, h.r, h.at, h.at+Hour)
 	if err != nil {
 		return archive.KeysEntry{}, err
 	}
@@ -55,7 +55,7 @@ func (s *keyShelf) hour(h hourOf) (archive.KeysEntry, error) {
 	e := archive.KeysEntry{Range: h.r, Start: h.at}
 	for _, l := range slices.SortedFunc(maps.Keys(limits), compareLimitNames) {
 		var sum history.KeysSum
-		if err := s.archive.ReadKeys(archive.KeyMinutes, h.r, l, h.at, h.at+hour, func(p history.KeysPart) { sum.Add(&p) }); err != nil {
+		if err := s.archive.ReadKeys(archive.KeyMinutes, h.r, l, h.at, h.at+Hour, func(p history.KeysPart) { sum.Add(&p) }); err != nil {
 			return archive.KeysEntry{}, err
 		}
 		if t := sum.Top(l, history.KeysHour); len(t.Keys) > 0 || t.Rest > 0 {
@@ -68,9 +68,9 @@ func (s *keyShelf) hour(h hourOf) (archive.KeysEntry, error) {
 
 // keysOver returns the minutes whose keys have changed and are over, as entries of an archive.
 // They count as stored from then on.
-func (r *historyReplica) keysOver(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) keysOver(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	first, _ := r.keys.First()
 	newest, _ := r.keys.Newest()
 	for m := range r.changedKeys {
@@ -94,26 +94,26 @@ func (r *historyReplica) keysOver(id quota.RangeID) (taken []history.Minute, out
 }
 
 // keysAgain has the keys of minutes stored again.
-func (r *historyReplica) keysAgain(all []history.Minute) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) keysAgain(all []history.Minute) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	for _, m := range all {
 		r.changedKeys[m] = true
 	}
 }
 
-func (r *historyReplica) newestKeys() history.Minute {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) newestKeys() history.Minute {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	newest, _ := r.keys.Newest()
 	return newest
 }
 
-// top adds what the lists in memory say of a limit, and returns until when lists reach; 0 is
+// Top adds what the lists in memory say of a limit, and returns until when lists reach; 0 is
 // that there are none.
-func (r *historyReplica) top(l quota.LimitName, from, end history.Second, sum *history.KeysSum) history.Second {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) Top(l quota.LimitName, from, end history.Second, sum *history.KeysSum) history.Second {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	newest, any := r.keys.Newest()
 	if !any {
 		return 0
@@ -127,9 +127,9 @@ func (r *historyReplica) top(l quota.LimitName, from, end history.Second, sum *h
 }
 
 // keysSince is from when on the lists of keys are in memory; end if there are none.
-func (r *historyReplica) keysSince(end history.Second) history.Second {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) keysSince(end history.Second) history.Second {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	first, any := r.keys.First()
 	if !any {
 		return end
@@ -137,9 +137,9 @@ func (r *historyReplica) keysSince(end history.Second) history.Second {
 	return first.Start()
 }
 
-// read returns what is known of the keys of a limit in the minutes that from and end are in; of more than longStretch,
+// Read returns what is known of the keys of a limit in the minutes that from and end are in; of more than longStretch,
 // and where no minutes are kept any more, what is not in memory, in the hours. asOf is until when lists reach.
-func (s *keyShelf) read(id quota.RangeID, r *historyReplica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
+func (s *keyShelf) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
 	long := end-from > longStretch
 	from, end = from-from%60, end+(60-end%60)%60
 	if since := min(r.keysSince(end), end); s.archive != nil && from < since {
@@ -148,11 +148,11 @@ func (s *keyShelf) read(id quota.RangeID, r *historyReplica, l quota.LimitName, 
 			err = s.archive.ReadKeys(archive.KeyMinutes, id, l, from, since, func(p history.KeysPart) { known = true; sum.Add(&p) })
 		}
 		if err == nil && !known {
-			err = s.readLong(id, l, from-from%hour, since, &sum)
+			err = s.readLong(id, l, from-from%Hour, since, &sum)
 		}
 		from = since
 	}
-	asOf = r.top(l, from, end, &sum)
+	asOf = r.Top(l, from, end, &sum)
 	return sum, asOf, err
 }
 
@@ -162,7 +162,7 @@ func (s *keyShelf) readMinutes(id quota.RangeID, l quota.LimitName, from, end hi
 
 // readLong adds hours, and the minutes of those that are not stored, or not whole in the stretch.
 func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
-	whole := end - end%hour
+	whole := end - end%Hour
 	var hours []history.KeysPart
 	if err := s.archive.ReadKeys(archive.KeyHours, id, l, from, whole, func(p history.KeysPart) { hours = append(hours, p) }); err != nil {
 		return err
@@ -172,15 +172,15 @@ func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end histo
 			return err
 		}
 		sum.Add(&hours[i])
-		from = hours[i].Start + hour
+		from = hours[i].Start + Hour
 	}
 	return s.readMinutes(id, l, from, end, sum)
 }
 
 // unattributed returns what was asked of a limit in gaps, as far as its history has it: it is the
 // most that is in no list of keys.
-func (s *HistoryService) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
-	return askedIn(gaps, second(s.node.Now()), func(g history.Gap, step history.Second) (history.Answer, error) {
+func (s *Recorder) unattributed(ctx context.Context, l quota.LimitName, gaps []history.Gap) (quota.Units, error) {
+	return askedIn(gaps, Second(s.node.Now()), func(g history.Gap, step history.Second) (history.Answer, error) {
 		return s.History(ctx, history.Query{Limit: l, From: g.From, End: g.End, Step: int(step)})
 	})
 }
@@ -191,11 +191,11 @@ func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, st
 	for _, g := range gaps {
 		g.From = max(0, g.From-bookedLate)
 		step := history.Second(1)
-		if now-g.From > hour {
+		if now-g.From > Hour {
 			step = 60
 		}
 		if g.End-g.From > longStretch {
-			step = hour
+			step = Hour
 		}
 		a, err := read(g, step)
 		if err != nil {

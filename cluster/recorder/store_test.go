@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	old := w.now - w.now%hour - 100*24*hour
+	old := w.now - w.now%Hour - 100*24*Hour
 	if err := a.Put(archive.Minutes, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	if err := os.Mkdir(file(w.now), 0o700); err != nil { // no file can be there
 		t.Fatal(err)
 	}
-	n.shelf.archive = a
-	n.shelf.turn(w.now)
+	n.Shelf.Archive = a
+	n.Shelf.turn(w.now)
 	if _, err := os.Stat(file(old)); !os.IsNotExist(err) {
 		t.Fatalf("minutes of 100 days ago are still there: %v", err)
 	}
@@ -50,7 +50,7 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 func TestHistoryIdleHour(t *testing.T) {
 	w := newHoursWorld(t, 1)
 	n := w.nodes[0]
-	begin := w.now - w.now%hour + hour
+	begin := w.now - w.now%Hour + Hour
 	all := []history.Process{{Node: "n0", Incarnation: 1}, {Node: "n1", Incarnation: 1}}
 	apply := func(at history.Second, from ...history.Process) {
 		l := history.Line{Block: at.Block(), Expected: all, From: from}
@@ -58,27 +58,27 @@ func TestHistoryIdleHour(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.replica().apply(data); err != nil {
+		if err := n.replica().Apply(data); err != nil {
 			t.Fatal(err)
 		}
-		n.shelf.turn(at)
+		n.Shelf.turn(at)
 	}
-	late := begin + hour - 60 // n1 is cut off for the last minute
-	for at := begin; at < begin+hour+600; at += history.BlockSeconds {
-		if at >= late && at < begin+hour {
+	late := begin + Hour - 60 // n1 is cut off for the last minute
+	for at := begin; at < begin+Hour+600; at += history.BlockSeconds {
+		if at >= late && at < begin+Hour {
 			apply(at, all[0])
 		} else {
 			apply(at, all...)
 		}
 	}
-	for at := late; at < begin+hour; at += history.BlockSeconds {
+	for at := late; at < begin+Hour; at += history.BlockSeconds {
 		apply(at, all[1])
 	}
-	got, err := n.shelf.read(archive.Hours, 0, keysLimit, begin, begin+hour)
+	got, err := n.Shelf.Read(archive.Hours, 0, keysLimit, begin, begin+Hour)
 	if err != nil || len(got) != 1 || !got[0].Complete {
 		t.Fatalf("%+v, %v; want an hour that is complete", got, err)
 	}
-	if n.shelf.hours[hourOf{0, begin}] {
+	if n.Shelf.hours[hourOf{0, begin}] {
 		t.Fatal("it is tried again for ever")
 	}
 }
@@ -92,8 +92,8 @@ func TestHistoryOldTeller(t *testing.T) {
 	r := w.nodes[w.leader].replica()
 	begin := time.Now()
 	for range 100 {
-		next, _, ok := r.take(w.now, history.Process{Node: "old", Incarnation: 1}, 0, nil)
-		if want := r.kept.Open(); !ok || next != want || want < 1_000_000 {
+		next, _, ok := r.Take(w.now, history.Process{Node: "old", Incarnation: 1}, 0, nil)
+		if want := r.Kept.Open(); !ok || next != want || want < 1_000_000 {
 			t.Fatalf("it goes on with %d, %v; want %d", next, ok, want)
 		}
 		if took := time.Since(begin); took > 5*time.Second {
@@ -105,25 +105,25 @@ func TestHistoryOldTeller(t *testing.T) {
 // TestHistoryOfHours: an hour that is on disk is not made of its minutes as well; one that is not, is.
 func TestHistoryOfHours(t *testing.T) {
 	n := newHoursWorld(t, 1).nodes[0]
-	begin := history.Second(500_000) * hour
+	begin := history.Second(500_000) * Hour
 	point := history.Point{Counts: history.Counts{Attempted: 60 * quota.Token}, Peak: quota.Token}
 	put := func(r archive.Resolution, at history.Second) {
 		e := archive.Entry{Coverage: archive.Coverage{Start: at, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
-		if err := n.shelf.archive.Put(r, []archive.Entry{e}); err != nil {
+		if err := n.Shelf.Archive.Put(r, []archive.Entry{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, h := range []history.Second{0, 1, 3} {
-		put(archive.Hours, begin+h*hour)
+		put(archive.Hours, begin+h*Hour)
 	}
 	for _, m := range []history.Second{120, 179, 250} {
 		put(archive.Minutes, begin+m*60)
 	}
-	damaged := []archive.Rows{{Start: begin + hour, Cover: []byte("?")}}
-	if err := n.shelf.archive.PutRows(archive.Minutes, damaged); err != nil {
+	damaged := []archive.Rows{{Start: begin + Hour, Cover: []byte("?")}}
+	if err := n.Shelf.Archive.PutRows(archive.Minutes, damaged); err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := n.localPoints(0, history.Query{Limit: keysLimit, From: begin + 60, End: begin + 5*hour, Step: int(hour)})
+	got, _, err := n.localPoints(0, history.Query{Limit: keysLimit, From: begin + 60, End: begin + 5*Hour, Step: int(Hour)})
 	if err != nil || len(got) != 5 {
 		t.Fatalf("%+v, %v; want five hours, and no minute of the second looked at", got, err)
 	}
@@ -132,7 +132,7 @@ func TestHistoryOfHours(t *testing.T) {
 		if i == 2 {
 			want = 120
 		}
-		if p.Start != begin+history.Second(i)*hour || p.Seconds != 3600 || p.Attempted != want*quota.Token {
+		if p.Start != begin+history.Second(i)*Hour || p.Seconds != 3600 || p.Attempted != want*quota.Token {
 			t.Errorf("%d: %+v; want %d", i, p, want)
 		}
 	}
@@ -146,22 +146,22 @@ func TestHistoryOfShortTimesLongAgo(t *testing.T) {
 		w.second()
 	}
 	n := w.nodes[0]
-	begin := history.Second(480_000) * hour
+	begin := history.Second(480_000) * Hour
 	point := history.Point{Counts: history.Counts{Attempted: 60 * quota.Token}, Peak: quota.Token}
 	keys := []history.TopKeys{{Limit: keysLimit, Keys: []history.KeyTotal{{Key: "a", Attempted: 60 * quota.Token}}}}
 	for h := range history.Second(3) {
-		e := archive.Entry{Coverage: archive.Coverage{Start: begin + h*hour, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
-		k := archive.KeysEntry{Start: e.Start, KeysSpan: history.KeysSpan{From: e.Start, Upto: e.Start + hour}, Lists: keys}
-		if err := errors.Join(n.shelf.archive.Put(archive.Hours, []archive.Entry{e}), n.shelf.archive.PutKeys(archive.KeyHours, []archive.KeysEntry{k})); err != nil {
+		e := archive.Entry{Coverage: archive.Coverage{Start: begin + h*Hour, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
+		k := archive.KeysEntry{Start: e.Start, KeysSpan: history.KeysSpan{From: e.Start, Upto: e.Start + Hour}, Lists: keys}
+		if err := errors.Join(n.Shelf.Archive.Put(archive.Hours, []archive.Entry{e}), n.Shelf.Archive.PutKeys(archive.KeyHours, []archive.KeysEntry{k})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	from, end := begin+hour, begin+3*hour
+	from, end := begin+Hour, begin+3*Hour
 	used, _, err := n.localLimits(t.Context(), 0, from, end)
 	if err != nil || len(used) != 1 || used[0].Limit != keysLimit || used[0].Attempted != 120*quota.Token || !used[0].Complete {
 		t.Errorf("limits: %+v, %v; want 120 tokens", used, err)
 	}
-	sum, _, err := n.shelf.keys.read(0, n.replica(), keysLimit, from, end)
+	sum, _, err := n.Shelf.Keys.Read(0, n.replica(), keysLimit, from, end)
 	if top := sum.Top(keysLimit, 10); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 120*quota.Token {
 		t.Errorf("keys: %+v, %v; want 120 tokens", top, err)
 	}

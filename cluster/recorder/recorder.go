@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// HistoryNode is what the history needs of the node it runs on. All methods are called concurrently.
+// Node is what the history needs of the node it runs on. All methods are called concurrently.
 type HistoryNode interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
 	// Replica returns the history of a range as its log has made it here, nil for an unknown range.
-	Replica(r quota.RangeID) *historyReplica
+	Replica(r quota.RangeID) *Replica
 	// Open reports whether this node has a replica of the range's log.
 	Open(r quota.RangeID) bool
 	// WithLedger calls f with the ledger of a range that this node leads, under its lock.
@@ -42,92 +42,92 @@ type HistoryNode interface {
 	OnMemberLoop(f func(now quota.Time))
 }
 
-// HistoryServiceConfig says who counts, and where the history is stored.
-type HistoryServiceConfig struct {
+// Config says who counts, and where the history is stored.
+type Config struct {
 	Self   history.Process
 	Ranges int
 	Dir    string // the node's data directory; "" stores nothing
-	Keep   History
+	Keep   Retention
 	Log    *slog.Logger
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 }
 
-// HistoryService counts what this node decides, uploads it to the leaders of the ranges that keep it,
+// Recorder counts what this node decides, uploads it to the leaders of the ranges that keep it,
 // stores what their logs say, and answers questions about it. All methods are safe for concurrent use.
-type HistoryService struct {
-	cfg  HistoryServiceConfig
+type Recorder struct {
+	cfg  Config
 	node HistoryNode
 	log  *slog.Logger
 	// failures counts what could not be stored.
 	failures prometheus.Counter
 
-	rec    chronicle
-	shelf  shelf
-	filler filler
+	Rec    chronicle
+	Shelf  shelf
+	filler Filler
 
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// newHistoryService returns a service that counts. Start makes it upload and store.
-func newHistoryService(cfg *HistoryServiceConfig, node HistoryNode) *HistoryService {
-	s := &HistoryService{
+// New returns a service that counts. Start makes it upload and store.
+func New(cfg *Config, node HistoryNode) *Recorder {
+	s := &Recorder{
 		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_history_failures_total", Help: "Times that the disk did not take a part of the history; it is tried again.",
 		}),
 	}
-	s.rec.init(s)
-	s.rec.metrics(cfg.Registry)
+	s.Rec.init(s)
+	s.Rec.metrics(cfg.Registry)
 	cfg.Registry.MustRegister(s.failures, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_history_bytes", Help: "Bytes of this node's files of the history.",
-	}, s.shelf.bytes))
-	s.shelf.open(s)
-	s.filler = filler{service: s, asked: map[fillOf]asked{}}
+	}, s.Shelf.bytes))
+	s.Shelf.open(s)
+	s.filler = Filler{Service: s, Asked: map[FillOf]Asked{}}
 	return s
 }
 
-// start uploads, stores and fetches until close.
-func (s *HistoryService) start() {
+// Start uploads, stores and fetches until close.
+func (s *Recorder) Start() {
 	s.done.Add(3)
-	go s.rec.run()
-	go s.shelf.run()
+	go s.Rec.run()
+	go s.Shelf.run()
 	go s.filler.run()
 }
 
-// close ends what start began, and closes the files.
-func (s *HistoryService) close() error {
+// Close ends what start began, and closes the files.
+func (s *Recorder) Close() error {
 	close(s.stop)
 	s.done.Wait()
-	return s.shelf.close()
+	return s.Shelf.close()
 }
 
 // Tick takes what was decided in the second that is over. The member loop calls it.
-func (s *HistoryService) tick(now quota.Time) { s.rec.tally(now) }
+func (s *Recorder) Tick(now quota.Time) { s.Rec.tally(now) }
 
-// clockSet begins again, before anything was counted: the clock was set.
-func (s *HistoryService) clockSet() { s.rec.rebook() }
+// ClockSet begins again, before anything was counted: the clock was set.
+func (s *Recorder) ClockSet() { s.Rec.rebook() }
 
-// ended counts what a ledger has measured since the last time, before it is dropped. Its range is locked.
-func (s *HistoryService) ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
-	s.rec.ends(second(now), r, l)
+// Ended counts what a ledger has measured since the last time, before it is dropped. Its range is locked.
+func (s *Recorder) Ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
+	s.Rec.ends(Second(now), r, l)
 }
 
-// handOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
-func (s *HistoryService) handOver(ctx context.Context) { s.rec.handOver(ctx) }
+// HandOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
+func (s *Recorder) HandOver(ctx context.Context) { s.Rec.handOver(ctx) }
 
-// finish uploads all that was counted, as far as ctx allows, before the node stops.
-func (s *HistoryService) finish(ctx context.Context) { s.rec.goodbye(ctx) }
+// Finish uploads all that was counted, as far as ctx allows, before the node stops.
+func (s *Recorder) Finish(ctx context.Context) { s.Rec.Goodbye(ctx) }
 
-// forget deletes what is stored of a range that other nodes keep now.
-func (s *HistoryService) forget(r quota.RangeID) { s.shelf.drop(r) }
+// Forget deletes what is stored of a range that other nodes keep now.
+func (s *Recorder) Forget(r quota.RangeID) { s.Shelf.drop(r) }
 
-// handle answers a call of another node about the history. It returns nil for calls about anything else.
-func (s *HistoryService) handle(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+// Handle answers a call of another node about the history. It returns nil for calls about anything else.
+func (s *Recorder) Handle(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	switch b := c.Body.(type) {
 	case *peerv1.Call_HistoryTell:
-		return &peerv1.Call{Body: &peerv1.Call_HistoryTellResult{HistoryTellResult: s.rec.onTell(from, b.HistoryTell)}}, nil
+		return &peerv1.Call{Body: &peerv1.Call_HistoryTellResult{HistoryTellResult: s.Rec.onTell(from, b.HistoryTell)}}, nil
 	case *peerv1.Call_HistoryRead:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyReadLimit) // as long as the caller waits: it reads a disk
 		defer cancel()
@@ -140,9 +140,9 @@ func (s *HistoryService) handle(ctx context.Context, from quota.NodeID, c *peerv
 	return nil, nil
 }
 
-// History says what is kept of the history of limits. Off must be the same on all nodes: who
+// Retention says what is kept of the history of limits. Off must be the same on all nodes: who
 // keeps none is missing in that of the others. Zeros are the defaults.
-type History struct {
+type Retention struct {
 	Off      bool
 	Minutes  time.Duration // how long points of a minute are kept; 30 days
 	Hours    time.Duration // how long points of an hour are kept; 2 years

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"context"
@@ -24,35 +24,35 @@ const (
 	fillAgain = 2 * time.Hour // until others are asked again: for what has become old enough, or they did not have
 	fillPause = 50 * time.Millisecond
 	fillBytes = 256 << 10 // of an answer, unless one time has more
-	fillHoles = 64        // of a range and resolution, in one turn
+	FillHoles = 64        // of a range and resolution, in one turn
 )
 
-// filler fetches what other replicas of a range have on their disks and this one does not: it is
+// Filler fetches what other replicas of a range have on their disks and this one does not: it is
 // new, or was away for longer than logs remember. What is missing says how far it is, so that it goes
 // on where it ended, after whatever.
-type filler struct {
-	service *HistoryService
-	asked   map[fillOf]asked
+type Filler struct {
+	Service *Recorder
+	Asked   map[FillOf]Asked
 }
 
-// fillOf is what one other replica is asked for.
-type fillOf struct {
-	r    quota.RangeID
-	res  archive.Resolution
-	from quota.NodeID
+// FillOf is what one other replica is asked for.
+type FillOf struct {
+	Range      quota.RangeID
+	Resolution archive.Resolution
+	From       quota.NodeID
 }
 
-// asked is how far it has been asked.
-type asked struct {
-	whole  time.Time      // when for all that was missing; 0 is that there is more
+// Asked is how far it has been asked.
+type Asked struct {
+	Whole  time.Time      // when for all that was missing; 0 is that there is more
 	before history.Second // what is older than this it has not been asked for; 0 is that it has for nothing
 }
 
 // run looks for holes.
-func (f *filler) run() {
-	s := f.service
+func (f *Filler) run() {
+	s := f.Service
 	defer s.done.Done()
-	if s.shelf.archive == nil {
+	if s.Shelf.Archive == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,23 +68,23 @@ func (f *filler) run() {
 			return
 		case <-tick.C:
 		}
-		f.turn(ctx, second(s.node.Now()))
+		f.Turn(ctx, Second(s.node.Now()))
 	}
 }
 
-// turn fills the holes of all ranges that are kept here.
-func (f *filler) turn(ctx context.Context, now history.Second) {
-	s := f.service
+// Turn fills the holes of all ranges that are kept here.
+func (f *Filler) Turn(ctx context.Context, now history.Second) {
+	s := f.Service
 	for r := range quota.RangeID(s.cfg.Ranges) {
 		var others []quota.NodeID
 		if s.node.Open(r) && s.node.Leader(r) != "" {
 			others = s.node.Voters(r)
 		}
-		maps.DeleteFunc(f.asked, func(of fillOf, _ asked) bool { return of.r == r && !slices.Contains(others, of.from) })
+		maps.DeleteFunc(f.Asked, func(of FillOf, _ Asked) bool { return of.Range == r && !slices.Contains(others, of.From) })
 		for _, id := range others {
 			for _, res := range archive.Resolutions {
-				of := fillOf{r, res, id}
-				if at := f.asked[of].whole; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < fillAgain || !s.shelf.archive.Room(res) {
+				of := FillOf{r, res, id}
+				if at := f.Asked[of].Whole; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < fillAgain || !s.Shelf.Archive.Room(res) {
 					continue
 				}
 				if err := f.fill(ctx, of, now); err != nil {
@@ -98,9 +98,9 @@ func (f *filler) turn(ctx context.Context, now history.Second) {
 	}
 }
 
-func (f *filler) stopped() bool {
+func (f *Filler) stopped() bool {
 	select {
-	case <-f.service.stop:
+	case <-f.Service.stop:
 		return true
 	default:
 		return false
@@ -109,18 +109,18 @@ func (f *filler) stopped() bool {
 
 // fill asks a replica for what is missing here, the newest first. What it has no part of either stays missing:
 // so the next turn goes on behind what this one has asked for.
-func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error {
-	s, end := f.service, now-2*hour // what is younger is in the logs' state, and stored by itself
-	if at := f.asked[of].before; at > 0 {
+func (f *Filler) fill(ctx context.Context, of FillOf, now history.Second) error {
+	s, end := f.Service, now-2*Hour // what is younger is in the logs' state, and stored by itself
+	if at := f.Asked[of].before; at > 0 {
 		end = min(end, at)
 	}
-	holes, err := s.shelf.archive.Holes(of.res, of.r, s.shelf.archive.Since(of.res, now), end)
+	holes, err := s.Shelf.Archive.Holes(of.Resolution, of.Range, s.Shelf.Archive.Since(of.Resolution, now), end)
 	if err != nil {
 		return err
 	}
 	slices.Reverse(holes)
 	kept := 0
-	for _, h := range holes[:min(len(holes), fillHoles)] {
+	for _, h := range holes[:min(len(holes), FillHoles)] {
 		got, err := f.fetch(ctx, of, h)
 		kept += got
 		if err != nil {
@@ -128,25 +128,25 @@ func (f *filler) fill(ctx context.Context, of fillOf, now history.Second) error 
 		}
 	}
 	if kept > 0 {
-		s.log.Info("history: fetched from other replicas", "range", of.r, "from", of.from, "resolution", of.res.Seconds(), "times", kept)
+		s.log.Info("history: fetched from other replicas", "range", of.Range, "from", of.From, "resolution", of.Resolution.Seconds(), "times", kept)
 	}
-	if len(holes) > fillHoles {
-		f.asked[of] = asked{before: holes[fillHoles-1].From}
+	if len(holes) > FillHoles {
+		f.Asked[of] = Asked{before: holes[FillHoles-1].From}
 	} else {
-		f.asked[of] = asked{whole: time.Now()}
+		f.Asked[of] = Asked{Whole: time.Now()}
 	}
 	return nil
 }
 
 // fetch asks a replica for what it has in a hole, part by part.
-func (f *filler) fetch(ctx context.Context, of fillOf, h history.Gap) (kept int, err error) {
-	s := f.service
-	for h.From > 0 && h.From < h.End && s.node.Open(of.r) {
+func (f *Filler) fetch(ctx context.Context, of FillOf, h history.Gap) (kept int, err error) {
+	s := f.Service
+	for h.From > 0 && h.From < h.End && s.node.Open(of.Range) {
 		rows, next, err := s.fetchStored(ctx, of, h)
 		if err != nil {
 			return kept, err
 		}
-		got, err := s.shelf.archive.Fill(of.res, of.r, rows)
+		got, err := s.Shelf.Archive.Fill(of.Resolution, of.Range, rows)
 		if kept += got; err != nil {
 			return kept, err
 		}
@@ -171,9 +171,9 @@ var (
 )
 
 // fetchStored asks a replica for a part of what it has on its disk.
-func (s *HistoryService) fetchStored(ctx context.Context, of fillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
-	res, err := s.readHistoryOf(ctx, of.from, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
-		Range: uint32(of.r), Resolution: uint32(of.res), From: int64(h.From), End: int64(h.End),
+func (s *Recorder) fetchStored(ctx context.Context, of FillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
+	res, err := s.readHistoryOf(ctx, of.From, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
+		Range: uint32(of.Range), Resolution: uint32(of.Resolution), From: int64(h.From), End: int64(h.End),
 	}}})
 	if err != nil {
 		return nil, 0, err
@@ -185,7 +185,7 @@ func (s *HistoryService) fetchStored(ctx context.Context, of fillOf, h history.G
 		if err := proto.Unmarshal(data, &m); err != nil {
 			return nil, 0, fmt.Errorf("%w: %w", errCopied, err)
 		}
-		rows := archive.Rows{Range: of.r, Start: history.Second(m.Start), Cover: m.Cover}
+		rows := archive.Rows{Range: of.Range, Start: history.Second(m.Start), Cover: m.Cover}
 		if rows.Start < h.From || rows.Start >= h.End {
 			return nil, 0, fmt.Errorf("%w: second %d; asked were %d to %d", errCopied, m.Start, h.From, h.End)
 		}
@@ -203,17 +203,17 @@ func (s *HistoryService) fetchStored(ctx context.Context, of fillOf, h history.G
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // onStored answers from this node's disk.
-func (s *HistoryService) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
-	of := fillOf{r: quota.RangeID(q.Range), res: archive.Resolution(min(q.Resolution, 255))}
-	if !slices.Contains(archive.Resolutions, of.res) || s.shelf.archive == nil || !s.node.Open(of.r) {
+func (s *Recorder) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
+	of := FillOf{Range: quota.RangeID(q.Range), Resolution: archive.Resolution(min(q.Resolution, 255))}
+	if !slices.Contains(archive.Resolutions, of.Resolution) || s.Shelf.Archive == nil || !s.node.Open(of.Range) {
 		return nil, errNoReplica
 	}
 	if err := checkStretch(history.Second(q.From), history.Second(q.End)); err != nil {
 		return nil, err
 	}
-	now := second(s.node.Now())
-	from, end := max(history.Second(q.From), s.shelf.archive.Since(of.res, now)), min(history.Second(q.End), now)
-	rows, next, err := s.shelf.archive.Rows(of.res, of.r, from, end, fillBytes)
+	now := Second(s.node.Now())
+	from, end := max(history.Second(q.From), s.Shelf.Archive.Since(of.Resolution, now)), min(history.Second(q.End), now)
+	rows, next, err := s.Shelf.Archive.Rows(of.Resolution, of.Range, from, end, fillBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"cmp"
@@ -29,11 +29,11 @@ const (
 // keeps it is asked, or a replica if there is no leader. A limit that nobody asked for has
 // points of zeros as far as the log reaches. A query that makes no sense is a
 // members.Error of kind Invalid; a NoLeaderError says that no replica answers.
-func (s *HistoryService) History(ctx context.Context, q history.Query) (history.Answer, error) {
+func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer, error) {
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
 	}
-	r := historyHome(q.Limit, s.cfg.Ranges)
+	r := Home(q.Limit, s.cfg.Ranges)
 	res, err := s.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
 		Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Step: uint32(q.Step),
 	}}})
@@ -54,7 +54,7 @@ func (s *HistoryService) History(ctx context.Context, q history.Query) (history.
 // HistoryKeys returns the keys of a limit that were asked for most, from any node: of the minutes
 // that From and End are in, and of more than six hours, what is older than an hour, by whole hours. The range that a key is in keeps
 // its minutes. Ranges none of whose replicas answers are missing. Errors are those of History.
-func (s *HistoryService) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
+func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
 	if err := checkStretch(q.From, q.End); err != nil {
 		return history.KeysAnswer{}, err
 	}
@@ -98,7 +98,7 @@ const maxGapsAnswered = 20
 
 // eachRange asks a replica of every range, some at a time, and passes on what is answered, one
 // answer after the other.
-func (s *HistoryService) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
+func (s *Recorder) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv1.CallHistoryRead, f func(*peerv1.CallHistoryReadResult)) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, askAtOnce)
@@ -121,7 +121,7 @@ func (s *HistoryService) eachRange(ctx context.Context, ask func(quota.RangeID) 
 // HistoryLimits returns every limit that was asked for from from to before end, the one that was
 // asked for most first, and how many ranges said so; the answer has no points. Ranges none
 // of whose replicas answers are missing. Errors are those of History.
-func (s *HistoryService) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
+func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
 	if err := checkStretch(from, end); err != nil {
 		return nil, history.Answer{}, err
 	}
@@ -152,7 +152,7 @@ func (s *HistoryService) HistoryLimits(ctx context.Context, from, end history.Se
 }
 
 // readHistory asks the leader of a range, or who else has a replica of it.
-func (s *HistoryService) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (s *Recorder) readHistory(ctx context.Context, r quota.RangeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	to := s.node.Leader(r)
 	all := []quota.NodeID{to}
 	for _, id := range append([]quota.NodeID{s.cfg.Self.Node}, s.node.Voters(r)...) {
@@ -178,7 +178,7 @@ func (s *HistoryService) readHistory(ctx context.Context, r quota.RangeID, ask *
 
 var errNoReplica = errors.New("it has no replica")
 
-func (s *HistoryService) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (s *Recorder) readHistoryOf(ctx context.Context, id quota.NodeID, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -200,7 +200,7 @@ func (s *HistoryService) readHistoryOf(ctx context.Context, id quota.NodeID, ask
 const historyReadLimit = 5 * time.Second
 
 // onHistoryRead answers from this node's replica of a range.
-func (s *HistoryService) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+func (s *Recorder) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 	if q := ask.GetStored(); q != nil {
 		return s.onStored(q)
 	}
@@ -245,9 +245,9 @@ func (s *HistoryService) onHistoryRead(ctx context.Context, ask *peerv1.CallHist
 }
 
 // localKeys answers from this node's replica of the range.
-func (s *HistoryService) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
+func (s *Recorder) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
 	l := quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}
-	sum, asOf, err := s.shelf.keys.read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))
+	sum, asOf, err := s.Shelf.Keys.Read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func invalidHistory(format string, args ...any) error {
 	return &members.Error{Kind: members.Invalid, Text: "history: " + fmt.Sprintf(format, args...)}
 }
 
-// historyHome is the range that keeps a limit's history.
-func historyHome(l quota.LimitName, ranges int) quota.RangeID {
+// Home is the range that keeps a limit's history.
+func Home(l quota.LimitName, ranges int) quota.RangeID {
 	return shard.Of(quota.Key{LimitName: l}, ranges)
 }

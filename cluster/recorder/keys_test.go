@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ type keysWorld struct {
 }
 
 type keysReplica struct {
-	*historyReplica
+	*Replica
 	dir     string
 	shelf   keyShelf
 	state   []byte // a snapshot
@@ -52,7 +52,7 @@ func newKeysWorld(t *testing.T, seed uint64) *keysWorld {
 		booked: map[history.Second]bool{}, carried: map[string]quota.Units{}, truth: map[history.Minute]map[string]quota.Units{}, lost: map[history.Second]bool{},
 	}
 	for range 2 {
-		r := &keysReplica{historyReplica: newHistoryReplica(), dir: t.TempDir()}
+		r := &keysReplica{Replica: NewReplica(), dir: t.TempDir()}
 		r.open(t)
 		w.replicas = append(w.replicas, r)
 	}
@@ -74,7 +74,7 @@ func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Se
 func (w *keysWorld) lead(r *keysReplica) {
 	w.term++
 	w.leader = r
-	r.lead(at(w.now), w.term)
+	r.Lead(at(w.now), w.term)
 	for key, n := range w.waiting {
 		w.book(key, n)
 	}
@@ -112,16 +112,16 @@ func (w *keysWorld) second(kills bool) {
 		w.kill()
 	case w.rng.IntN(1500) == 0 && len(w.carried) == 0:
 		w.list(w.now.Block().Minute(), true)
-		for len(w.leader.lists) > 0 {
+		for len(w.leader.Lists) > 0 {
 			w.write()
 		}
-		w.leader.follow()
+		w.leader.Follow()
 		w.lead(w.replicas[w.rng.IntN(2)])
 	}
 }
 
 func (w *keysWorld) kill() {
-	w.leader.follow()
+	w.leader.Follow()
 	for s := range w.booked {
 		w.lost[s] = true
 	}
@@ -152,7 +152,7 @@ func (w *keysWorld) list(m history.Minute, ends bool) {
 
 // write has the leader's lines written, which may fail, or be said to have failed.
 func (w *keysWorld) write() {
-	lines, blocks, term := w.leader.turn(w.now, nil)
+	lines, blocks, term := w.leader.Turn(w.now, nil)
 	if lines == nil {
 		return
 	}
@@ -164,13 +164,13 @@ func (w *keysWorld) write() {
 		}
 		w.log = append(w.log, data)
 		for _, r := range w.replicas {
-			if err := r.apply(data); err != nil {
+			if err := r.Apply(data); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 		w.written()
 	}
-	w.leader.written(term, blocks, !failed)
+	w.leader.Written(term, blocks, !failed)
 }
 
 func (w *keysWorld) written() {
@@ -195,29 +195,29 @@ func (w *keysWorld) disk() {
 		if err := r.shelf.archive.Close(); err != nil {
 			w.t.Fatal(err)
 		}
-		r.historyReplica = newHistoryReplica()
+		r.Replica = NewReplica()
 		if r.state != nil {
-			kept, keys, err := decodeHistory(r.state)
+			kept, keys, err := Decode(r.state)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			r.restore(kept, keys)
+			r.Restore(kept, keys)
 		}
 		for _, data := range w.log[r.applied:] {
-			if err := r.apply(data); err != nil {
+			if err := r.Apply(data); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 		r.open(w.t)
 	case 1:
-		r.state, r.applied = r.snapshot(), len(w.log)
+		r.state, r.applied = r.Snapshot(), len(w.log)
 	}
 	w.store()
 }
 
 func (w *keysWorld) store() {
 	for _, r := range w.replicas {
-		if err := r.shelf.store(0, r.historyReplica); err != nil {
+		if err := r.shelf.store(0, r.Replica); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -234,7 +234,7 @@ func (w *keysWorld) check(from, end history.Second, most int) (gaps []history.Ga
 		}
 	}
 	for i, r := range w.replicas {
-		sum, _, err := r.shelf.read(0, r.historyReplica, keysLimit, from, end)
+		sum, _, err := r.shelf.Read(0, r.Replica, keysLimit, from, end)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -297,21 +297,21 @@ func TestHistoryKeysModel(t *testing.T) {
 
 // TestAskedInGaps: what was asked for in a minute that several gaps are in is not in each of them.
 func TestAskedInGaps(t *testing.T) {
-	const now = 100 * hour
+	const now = 100 * Hour
 	asked := func(g history.Gap, step history.Second) (a history.Answer, err error) { // a token a second
 		for at := g.From - g.From%step; at < g.End; at += step {
 			a.Points = append(a.Points, history.Point{Start: at, Seconds: int(step), Counts: history.Counts{Attempted: quota.Units(step) * quota.Token}})
 		}
 		return a, nil
 	}
-	begin := now - 10*hour
+	begin := now - 10*Hour
 	for _, c := range []struct {
 		gaps []history.Gap
 		want quota.Units
 	}{
 		{[]history.Gap{{From: begin + 10, End: begin + 11}, {From: begin + 20, End: begin + 21}, {From: begin + 50, End: begin + 70}}, 120},
 		{[]history.Gap{{From: now - 60, End: now - 58}, {From: now - 57, End: now - 56}, {From: now - 10, End: now - 9}}, 9},
-		{[]history.Gap{{From: begin + 90, End: begin + 95}, {From: begin + 200, End: begin + 8*hour}}, 60 + 8*3600},
+		{[]history.Gap{{From: begin + 90, End: begin + 95}, {From: begin + 200, End: begin + 8*Hour}}, 60 + 8*3600},
 	} {
 		if got, err := askedIn(c.gaps, now, asked); err != nil || got != c.want*quota.Token {
 			t.Errorf("%v: %d, %v; want %d", c.gaps, got.Tokens(), err, c.want)

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"path/filepath"
@@ -28,9 +28,9 @@ const historyDir = "history"
 // shelf is what of the history is on this node's disk, and what keeps it there. Its loop
 // stores; the filler adds what other replicas have.
 type shelf struct {
-	service *HistoryService
-	archive *archive.Archive // nil if history is off, or the directory cannot be made
-	keys    keyShelf
+	service *Recorder
+	Archive *archive.Archive // nil if history is off, or the directory cannot be made
+	Keys    keyShelf
 	hours   map[hourOf]bool // not stored as they are
 	warned  time.Time
 	retired time.Time
@@ -42,10 +42,10 @@ type hourOf struct {
 	at history.Second
 }
 
-const hour = history.Second(3600)
+const Hour = history.Second(3600)
 
 // open opens the archive. A node without one counts and tells all the same.
-func (s *shelf) open(h *HistoryService) {
+func (s *shelf) open(h *Recorder) {
 	s.service, s.hours = h, map[hourOf]bool{}
 	if h.cfg.Keep.Off || h.cfg.Dir == "" { // a node that is never started
 		return
@@ -62,16 +62,16 @@ func (s *shelf) open(h *HistoryService) {
 		h.failures.Inc()
 		return
 	}
-	s.archive = a
-	s.keys = keyShelf{archive: a, hours: map[hourOf]bool{}}
+	s.Archive = a
+	s.Keys = keyShelf{archive: a, hours: map[hourOf]bool{}}
 }
 
 // bytes is what its files take.
 func (s *shelf) bytes() float64 {
-	if s.archive == nil {
+	if s.Archive == nil {
 		return 0
 	}
-	size, err := s.archive.Size()
+	size, err := s.Archive.Size()
 	if err != nil {
 		return 0
 	}
@@ -79,16 +79,16 @@ func (s *shelf) bytes() float64 {
 }
 
 func (s *shelf) close() error {
-	if s.archive == nil {
+	if s.Archive == nil {
 		return nil
 	}
-	return s.archive.Close()
+	return s.Archive.Close()
 }
 
 // run stores what is over.
 func (s *shelf) run() {
 	defer s.service.done.Done()
-	if s.archive == nil {
+	if s.Archive == nil {
 		return
 	}
 	tick := time.NewTicker(storeEvery)
@@ -99,7 +99,7 @@ func (s *shelf) run() {
 			return
 		case <-tick.C:
 		}
-		s.turn(second(s.service.node.Now()))
+		s.turn(Second(s.service.node.Now()))
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *shelf) turn(now history.Second) {
 		return
 	}
 	s.retired = time.Now()
-	gone, err := s.archive.Retain(now)
+	gone, err := s.Archive.Retain(now)
 	if err != nil {
 		s.failed(err)
 	}
@@ -123,14 +123,14 @@ func (s *shelf) turn(now history.Second) {
 // store stores what is over and was not stored.
 func (s *shelf) store() {
 	minutes, undo := s.minutes()
-	if err := s.archive.Put(archive.Minutes, minutes); err != nil {
+	if err := s.Archive.Put(archive.Minutes, minutes); err != nil {
 		undo()
 		s.failed(err)
 		return
 	}
 	s.storeHours()
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
-		if err := s.keys.store(id, s.service.node.Replica(id)); err != nil {
+		if err := s.Keys.store(id, s.service.node.Replica(id)); err != nil {
 			s.failed(err)
 		}
 	}
@@ -147,7 +147,7 @@ func (s *shelf) failed(err error) {
 
 // minutes returns what is over and not stored, of all ranges. undo makes it so again.
 func (s *shelf) minutes() (out []archive.Entry, undo func()) {
-	taken := map[*historyReplica][]history.Minute{}
+	taken := map[*Replica][]history.Minute{}
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
 		r := s.service.node.Replica(id)
 		all, entries := r.over(id)
@@ -156,7 +156,7 @@ func (s *shelf) minutes() (out []archive.Entry, undo func()) {
 			out = append(out, entries...)
 		}
 		for _, m := range all {
-			s.hours[hourOf{id, m.Start() - m.Start()%hour}] = true
+			s.hours[hourOf{id, m.Start() - m.Start()%Hour}] = true
 		}
 	}
 	return out, func() {
@@ -168,18 +168,18 @@ func (s *shelf) minutes() (out []archive.Entry, undo func()) {
 
 // over returns the minutes that have changed and are over, as entries of an archive. They
 // count as stored from then on.
-func (r *historyReplica) over(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, _ := r.kept.First()
-	newest, _ := r.kept.Newest()
+func (r *Replica) over(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	first, _ := r.Kept.First()
+	newest, _ := r.Kept.Newest()
 	for m := range r.changed {
 		from, end := m.First(), (m + 1).First()
 		if end+storeAfter > newest {
 			continue
 		}
 		delete(r.changed, m)
-		if from >= first && r.kept.Any(from, end) { // or what is on disk is more complete
+		if from >= first && r.Kept.Any(from, end) { // or what is on disk is more complete
 			taken = append(taken, m)
 			out = append(out, r.entry(id, from, end))
 		}
@@ -188,22 +188,22 @@ func (r *historyReplica) over(id quota.RangeID) (taken []history.Minute, out []a
 }
 
 // again has minutes stored again.
-func (r *historyReplica) again(all []history.Minute) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Replica) again(all []history.Minute) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	for _, m := range all {
 		r.changed[m] = true
 	}
 }
 
 // entry is what is kept of some blocks. Held by r.mu.
-func (r *historyReplica) entry(id quota.RangeID, from, end history.Block) archive.Entry {
-	cover := r.kept.Covered(from, end)
+func (r *Replica) entry(id quota.RangeID, from, end history.Block) archive.Entry {
+	cover := r.Kept.Covered(from, end)
 	e := archive.Entry{Range: id, Coverage: archive.Coverage{Start: from.First(), Complete: cover.Complete, Missing: cover.Missing}}
 	limits := map[quota.LimitName]bool{}
-	r.kept.Limits(from, end, limits)
+	r.Kept.Limits(from, end, limits)
 	for l := range limits {
-		e.Points = append(e.Points, archive.Point{Limit: l, Point: r.kept.Point(l, from, end)})
+		e.Points = append(e.Points, archive.Point{Limit: l, Point: r.Kept.Point(l, from, end)})
 	}
 	return e
 }
@@ -219,7 +219,7 @@ func (s *shelf) storeHours() {
 			out, done = append(out, e), append(done, h)
 		}
 	}
-	if err := s.archive.Put(archive.Hours, out); err != nil {
+	if err := s.Archive.Put(archive.Hours, out); err != nil {
 		s.failed(err)
 		return
 	}
@@ -229,11 +229,11 @@ func (s *shelf) storeHours() {
 }
 
 func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
-	from, end := h.at.Block(), (h.at + hour).Block()
+	from, end := h.at.Block(), (h.at + Hour).Block()
 	if e, over, there := s.service.node.Replica(h.r).hour(h.r, from, end); !over || there {
 		return e, over
 	}
-	limits, err := s.archive.Limits(archive.Minutes, h.r, h.at, h.at+hour)
+	limits, err := s.Archive.Limits(archive.Minutes, h.r, h.at, h.at+Hour)
 	if err != nil {
 		s.failed(err)
 		return archive.Entry{}, false
@@ -241,7 +241,7 @@ func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
 	limits[history.Other] = true // so that there is a coverage if there is no limit
 	e := archive.Entry{Range: h.r, Coverage: archive.Coverage{Start: h.at}}
 	for l := range limits {
-		p, err := s.merged(h.r, l, h.at, h.at+hour)
+		p, err := s.merged(h.r, l, h.at, h.at+Hour)
 		if err != nil {
 			s.failed(err)
 			return archive.Entry{}, false
@@ -255,11 +255,11 @@ func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
 }
 
 // hour is what is kept of an hour: whether it is over, and whether all of it is there.
-func (r *historyReplica) hour(id quota.RangeID, from, end history.Block) (e archive.Entry, over, there bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, any := r.kept.First()
-	newest, _ := r.kept.Newest()
+func (r *Replica) hour(id quota.RangeID, from, end history.Block) (e archive.Entry, over, there bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	first, any := r.Kept.First()
+	newest, _ := r.Kept.Newest()
 	if !any || end+hourAfter > newest {
 		return e, false, false
 	}
@@ -272,20 +272,20 @@ func (r *historyReplica) hour(id quota.RangeID, from, end history.Block) (e arch
 // merged is a point out of the minutes on disk.
 func (s *shelf) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
 	var parts []history.Point
-	err := s.archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
+	err := s.Archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
 		parts = append(parts, p)
 		return true
 	})
 	return history.Merge(from, int(end-from), parts), err
 }
 
-// read adds the points of a limit that are on disk.
-func (s *shelf) read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
-	if s.archive == nil || from >= end {
+// Read adds the points of a limit that are on disk.
+func (s *shelf) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
+	if s.Archive == nil || from >= end {
 		return nil, nil
 	}
 	var out []history.Point
-	err := s.archive.Read(res, r, l, from, end, func(p history.Point) bool {
+	err := s.Archive.Read(res, r, l, from, end, func(p history.Point) bool {
 		out = append(out, p)
 		return len(out) <= maxHistoryPoints
 	})
@@ -294,10 +294,10 @@ func (s *shelf) read(res archive.Resolution, r quota.RangeID, l quota.LimitName,
 
 // drop forgets a range that this node has no replica of any more.
 func (s *shelf) drop(r quota.RangeID) {
-	if s.archive == nil {
+	if s.Archive == nil {
 		return
 	}
-	if err := s.archive.Drop(r); err != nil {
+	if err := s.Archive.Drop(r); err != nil {
 		s.service.log.Warn("history: what was kept of a range that is elsewhere now is still there", "range", r, "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package recorder
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type chronicle struct {
 	log    *slog.Logger
 	stop   chan struct{}
 	over   *sync.WaitGroup
-	self   history.Process
+	Self   history.Process
 	off    bool
 	last   history.Second // in which the member loop has tallied
 
@@ -61,8 +61,8 @@ type measured struct {
 	of     map[quota.LimitName]quota.LiveError
 }
 
-func (h *chronicle) init(s *HistoryService) {
-	h.node, h.ranged, h.log, h.stop, h.over, h.off, h.self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
+func (h *chronicle) init(s *Recorder) {
+	h.node, h.ranged, h.log, h.stop, h.over, h.off, h.Self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
 	h.book = h.newBook()
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
 	h.ranges, h.writing = make([]telling, h.ranged), make(chan struct{}, maxWriting)
@@ -76,14 +76,14 @@ func (h *chronicle) rebook() {
 }
 
 func (h *chronicle) newBook() *history.Book {
-	return history.NewBook(h.self, second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return historyHome(l, h.ranged) })
+	return history.NewBook(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return Home(l, h.ranged) })
 }
 
-func second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
+func Second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
 
 // tally takes what was decided in the second that is over. Of the member loop.
 func (h *chronicle) tally(now quota.Time) {
-	at := second(now)
+	at := Second(now)
 	if h.off || at <= h.last {
 		return
 	}
@@ -108,19 +108,19 @@ func (h *chronicle) run() {
 	}
 	for {
 		now := h.node.Now()
-		next := quota.Time(int64(second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
+		next := quota.Time(int64(Second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
 		select {
 		case <-h.stop:
 			return
 		case <-time.After(next.Sub(now)):
 		}
-		h.turn(second(h.node.Now()))
+		h.turn(Second(h.node.Now()))
 	}
 }
 
 func (h *chronicle) turn(now history.Second) {
 	if now%measureEvery == 0 {
-		h.measureAll(now - 1)
+		h.MeasureAll(now - 1)
 	}
 	alive := h.look(now)
 	h.gather(now, alive)
@@ -129,7 +129,7 @@ func (h *chronicle) turn(now history.Second) {
 
 // look notes who is connected for the first time, and returns who is.
 func (h *chronicle) look(now history.Second) []history.Process {
-	all := append([]history.Process{h.self}, h.node.Peers()...)
+	all := append([]history.Process{h.Self}, h.node.Peers()...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range all {
@@ -146,7 +146,7 @@ func (h *chronicle) look(now history.Second) []history.Process {
 func (h *chronicle) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.ranged) {
 		h.listKeys(r, now)
-		lines, blocks, term := h.node.Replica(r).turn(now, alive)
+		lines, blocks, term := h.node.Replica(r).Turn(now, alive)
 		if lines == nil {
 			continue
 		}
@@ -161,7 +161,7 @@ func (h *chronicle) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
 	err := h.node.Propose(ctx, r, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
-	h.node.Replica(r).written(term, blocks, err == nil)
+	h.node.Replica(r).Written(term, blocks, err == nil)
 	if err != nil {
 		h.log.Debug("history: lines are not in the log", "range", r, "err", err)
 	}
@@ -190,8 +190,8 @@ func (h *chronicle) list(r quota.RangeID, m history.Minute, ends bool) {
 	})
 }
 
-// measureAll counts what the ledgers led here have measured since the last time.
-func (h *chronicle) measureAll(at history.Second) {
+// MeasureAll counts what the ledgers led here have measured since the last time.
+func (h *chronicle) MeasureAll(at history.Second) {
 	for r := range quota.RangeID(h.ranged) {
 		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
 	}
@@ -290,11 +290,11 @@ func (h *chronicle) add(now history.Second, r quota.RangeID, to quota.NodeID, m 
 
 // send tells one node and notes what it says.
 func (h *chronicle) send(to quota.NodeID, m *message) {
-	res := h.deliver(to, &peerv1.CallHistoryTell{Incarnation: uint64(h.self.Incarnation), Ranges: m.ranges})
+	res := h.deliver(to, &peerv1.CallHistoryTell{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.busy, to)
-	now := second(h.node.Now())
+	now := Second(h.node.Now())
 	for i, t := range m.ranges {
 		var taken *peerv1.HistoryTaken
 		if i < len(res.GetRanges()) {
@@ -315,7 +315,7 @@ func (h *chronicle) send(to quota.NodeID, m *message) {
 }
 
 func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
-	if to == h.self.Node {
+	if to == h.Self.Node {
 		return h.onTell(to, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
@@ -331,7 +331,7 @@ func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.
 func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
 	out := &peerv1.CallHistoryTellResult{}
 	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
-	now := second(h.node.Now())
+	now := Second(h.node.Now())
 	for _, t := range c.Ranges {
 		taken := &peerv1.HistoryTaken{}
 		out.Ranges = append(out.Ranges, taken)
@@ -344,7 +344,7 @@ func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1
 			h.log.Warn("history: what a node tells cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
-		next, term, ok := rep.take(now, teller, history.Block(t.First), all)
+		next, term, ok := rep.Take(now, teller, history.Block(t.First), all)
 		taken.Taken, taken.Term, taken.Next = ok, uint64(term), int64(next)
 	}
 	return out
@@ -362,18 +362,18 @@ func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
 	return out, nil
 }
 
-// goodbye tells all that was counted, the second under way included, and waits until the
+// Goodbye tells all that was counted, the second under way included, and waits until the
 // logs have it, as far as ctx allows and for no longer than two seconds: who stops in
 // order leaves nothing incomplete.
-func (h *chronicle) goodbye(ctx context.Context) {
+func (h *chronicle) Goodbye(ctx context.Context) {
 	if h.off {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
+	ctx, cancel := context.WithTimeout(ctx, GoodbyeLimit)
 	defer cancel()
 	done := make(chan struct{})
 	h.node.OnMemberLoop(func(now quota.Time) {
-		h.take(second(now), true)
+		h.take(Second(now), true)
 		h.last = 1 << 62 // nothing is counted any more
 		close(done)
 	})
@@ -382,16 +382,16 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	now := second(h.node.Now())
-	h.measureAll(now)
+	now := Second(h.node.Now())
+	h.MeasureAll(now)
 	for r := range quota.RangeID(h.ranged) {
 		h.list(r, now.Block().Minute(), true)
 	}
 	h.mu.Lock()
 	h.book.End(now)
 	h.mu.Unlock()
-	for h.behind() {
-		h.turn(second(h.node.Now()))
+	for h.Behind() {
+		h.turn(Second(h.node.Now()))
 		select {
 		case <-ctx.Done():
 			return
@@ -400,7 +400,7 @@ func (h *chronicle) goodbye(ctx context.Context) {
 	}
 }
 
-const goodbyeLimit = 2 * time.Second
+const GoodbyeLimit = 2 * time.Second
 
 // handOver has the keys that were asked for since the last lists written, before the ranges go to
 // other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
@@ -408,10 +408,10 @@ func (h *chronicle) handOver(ctx context.Context) {
 	if h.off {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, goodbyeLimit)
+	ctx, cancel := context.WithTimeout(ctx, GoodbyeLimit)
 	defer cancel()
 	for r := range quota.RangeID(h.ranged) {
-		h.list(r, second(h.node.Now()).Block().Minute(), true)
+		h.list(r, Second(h.node.Now()).Block().Minute(), true)
 	}
 	unlisted := func() bool {
 		for r := range quota.RangeID(h.ranged) {
@@ -422,7 +422,7 @@ func (h *chronicle) handOver(ctx context.Context) {
 		return false
 	}
 	for unlisted() {
-		now := second(h.node.Now())
+		now := Second(h.node.Now())
 		h.gather(now, h.look(now))
 		select {
 		case <-ctx.Done():
@@ -432,11 +432,11 @@ func (h *chronicle) handOver(ctx context.Context) {
 	}
 }
 
-// behind reports whether a range that has a leader is to be told something.
-func (h *chronicle) behind() bool {
+// Behind reports whether a range that has a leader is to be told something.
+func (h *chronicle) Behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := second(h.node.Now())
+	now := Second(h.node.Now())
 	for r := range quota.RangeID(len(h.ranges)) {
 		if _, due := h.book.First(now, r); due && h.node.Leader(r) != "" {
 			return true
@@ -465,7 +465,7 @@ func (h *chronicle) metrics(reg prometheus.Registerer) {
 func (h *chronicle) age() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, oldest := second(h.node.Now()), history.Second(0)
+	now, oldest := Second(h.node.Now()), history.Second(0)
 	for r := range quota.RangeID(len(h.ranges)) {
 		if first, due := h.book.First(now, r); due && !h.off {
 			oldest = max(oldest, now-first.First())
