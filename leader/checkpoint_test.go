@@ -22,7 +22,7 @@ func TestCheckpointBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := quota.Time(1_790_000_000_000_000_000)
-	ledger := leader.New(leader.Config{MaxKeys: keys}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, now)
+	ledger := leader.New(leader.Config{MaxKeys: 2 * keys}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, now)
 	r := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1}
 	long := strings.Repeat("k", quota.MaxKeyLen-10)
 	for i := range keys {

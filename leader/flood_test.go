@@ -1,6 +1,7 @@
 package leader_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -9,45 +10,97 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestFloodOfKeys: a flood of keys of one limit takes the ledger's room for accounts from no other
-// limit that has less than an equal part, and what a limit lets go of is room again.
+// TestFloodOfKeys: whoever floods limits with keys leaves room for accounts of each other limit,
+// however many limits the flood names, and what a limit lets go of is room again.
 func TestFloodOfKeys(t *testing.T) {
-	const most = 160
-	limitOf := func(name string) quota.Limit {
-		return quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: name}, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: 30, Ceiling: quota.Soft}
+	const most = 1600
+	small, beside := quota.LimitName{Namespace: "small", Limit: "only"}, quota.LimitName{Namespace: "big", Limit: "beside"}
+	names := []quota.LimitName{small, beside}
+	big := func(i int) quota.LimitName {
+		return quota.LimitName{Namespace: "big", Limit: "l" + strconv.Itoa(i%100)}
 	}
-	flood, other := limitOf("flood"), limitOf("other")
-	limits, err := quota.NewLimits(1, []quota.Limit{flood, other})
+	for i := range 100 {
+		names = append(names, big(i))
+	}
+	inline := func(namespaces int) func(int) quota.LimitName {
+		return func(i int) quota.LimitName {
+			return quota.LimitName{Namespace: "n" + strconv.Itoa(i%namespaces), Limit: fmt.Sprintf("@inline.bucket.soft.30.60000000000.%d", i+5)}
+		}
+	}
+	for what, c := range map[string]struct {
+		flood func(i int) quota.LimitName
+		least map[quota.LimitName]int // how many accounts others get
+	}{
+		"one limit":                     {func(int) quota.LimitName { return big(0) }, map[quota.LimitName]int{small: most / 32, beside: 1}},
+		"all limits of a namespace":     {big, map[quota.LimitName]int{small: most / 32 / 3, beside: 1, inline(1)(0): most / 32 / 3}},
+		"a limit alone in a namespace":  {func(int) quota.LimitName { return small }, map[quota.LimitName]int{beside: 1, inline(1)(0): most / 32 / 3}},
+		"inline limits":                 {inline(1), map[quota.LimitName]int{small: most / 32, beside: 1}},
+		"inline limits of 7 namespaces": {inline(7), map[quota.LimitName]int{small: most / 32, beside: 1}},
+		"inline limits and all of a namespace": {func(i int) quota.LimitName {
+			if i%2 == 0 {
+				return big(i / 2)
+			}
+			return inline(1)(i)
+		}, map[quota.LimitName]int{small: most / 32 / 3, beside: 1}},
+	} {
+		f := newFlooded(t, most, names)
+		flood := f.answered(c.flood, 5*most, false)
+		if flood < most-most/16 {
+			t.Errorf("%s: the flood has %d accounts; want %d or more", what, flood, most-most/16)
+		}
+		for n, least := range c.least {
+			if got := f.answered(func(int) quota.LimitName { return n }, most, false); got < least {
+				t.Errorf("%s: %v has %d accounts; want %d or more", what, n, got, least)
+			}
+		}
+		if f.Len() > most {
+			t.Errorf("%s: %d accounts; at most %d", what, f.Len(), most)
+		}
+		f.answered(c.flood, 5*most, true)
+		f.now = f.now.Add(time.Hour)
+		f.Checkpoint(f.now, 5*most)
+		f.Sweep(f.now)
+		if got := f.answered(func(int) quota.LimitName { return small }, most/2, false); got != most/2 {
+			t.Errorf("%s: when the flood is over another limit has %d accounts; want %d", what, got, most/2)
+		}
+	}
+}
+
+// flooded is a ledger of which one member reports.
+type flooded struct {
+	*leader.Ledger
+	t   *testing.T
+	now quota.Time
+	seq quota.Seq
+}
+
+func newFlooded(t *testing.T, most int, names []quota.LimitName) *flooded {
+	var list []quota.Limit
+	for _, n := range names {
+		list = append(list, quota.Limit{LimitName: n, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: 30, Ceiling: quota.Soft})
+	}
+	limits, err := quota.NewLimits(1, list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := quota.Time(1_790_000_000_000_000_000)
-	l := leader.New(leader.Config{MaxKeys: most}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, now)
-	seq := quota.Seq(0)
-	answered := func(n quota.LimitName, keys int, final bool) int {
-		t.Helper()
-		seq++
-		r := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: seq}
-		for i := range keys {
-			r.Entries = append(r.Entries, quota.ReportEntry{Key: quota.Key{LimitName: n, Key: strconv.Itoa(i)}, Epoch: 1, Overdrawn: quota.Token, Unreported: quota.Token, Final: final})
-		}
-		g, err := l.Report(now, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(g.Entries)
+	f := &flooded{t: t, now: 1_790_000_000_000_000_000}
+	f.Ledger = leader.New(leader.Config{MaxKeys: most}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, f.now)
+	return f
+}
+
+// answered reports keys of limits and returns how many of them are answered.
+func (f *flooded) answered(limit func(i int) quota.LimitName, keys int, final bool) int {
+	f.t.Helper()
+	f.seq++
+	r := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: f.seq}
+	for i := range keys {
+		r.Entries = append(r.Entries, quota.ReportEntry{
+			Key: quota.Key{LimitName: limit(i), Key: strconv.Itoa(i)}, Epoch: 1, Overdrawn: quota.Token, Unreported: quota.Token, Final: final,
+		})
 	}
-	if got := answered(flood.LimitName, 500, false); got != most-most/16 {
-		t.Errorf("the flood has %d accounts, want %d", got, most-most/16)
+	g, err := f.Report(f.now, r)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	if got := answered(other.LimitName, 500, false); got != most/16 {
-		t.Errorf("the other limit has %d accounts, want the last %d", got, most/16)
-	}
-	answered(flood.LimitName, most-most/16, true)
-	now = now.Add(time.Hour)
-	l.Checkpoint(now, 500)
-	l.Sweep(now)
-	if got := answered(other.LimitName, 100, false); got != 100 {
-		t.Errorf("when the flood is over the other limit has %d accounts, want 100", got)
-	}
+	return len(g.Entries)
 }

@@ -20,7 +20,7 @@ type Ledger struct {
 
 	members  map[quota.NodeID]*member
 	accounts map[quota.Key]*account
-	keys     map[quota.LimitName]int         // how many of them each limit has
+	keys     map[quota.LimitName]int64       // how many of them each limit has; see quota.LimitName.Sharer
 	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
 	lost     map[quota.LimitName]quota.Units // the most of one that is not there
 	live     map[quota.LimitName]*quota.LiveError
@@ -93,7 +93,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
 		members:  map[quota.NodeID]*member{},
-		accounts: map[quota.Key]*account{}, keys: map[quota.LimitName]int{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
+		accounts: map[quota.Key]*account{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
 		askers:  map[quota.NodeID]*asker{},
 		live:    map[quota.LimitName]*quota.LiveError{},
 		saved:   make(map[quota.Key]savedLevel, len(levels)),
@@ -303,7 +303,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	a.sums = l.liveOf(k.LimitName)
 	a.env = newEnvelope(a.pool, now)
 	a.env.opened(now, limit, &kl.KeyLevel, saved)
-	l.keys[k.LimitName]++
+	l.keys[k.Sharer()]++
 	if l.accounts[k] = a; saved {
 		l.restore(now, a, &kl.KeyLevel)
 		a.restoreAnswers(now, &kl.KeyLevel)
@@ -312,19 +312,20 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *account {
 	return a
 }
 
-// fits reports whether a limit may have one more account. The last sixteenth is for limits that
-// have less than an equal part: a flood of keys of one limit takes it from no other.
+// fits reports whether a limit may have one more account.
 func (l *Ledger) fits(n quota.LimitName) bool {
-	most, has := l.cfg.MaxKeys, len(l.accounts)
-	return has < most-most/16 || has < most && l.keys[n] < most/max(1, len(l.limits.All()))
+	most := int64(l.cfg.MaxKeys)
+	return quota.HasRoom(int64(len(l.accounts)), most, l.keys[n.Sharer()], l.limits.Share(n, most))
 }
 
 // drop forgets an account.
 func (l *Ledger) drop(a *account) {
 	l.departs(a)
 	delete(l.accounts, a.key)
-	if l.keys[a.key.LimitName]--; l.keys[a.key.LimitName] == 0 {
-		delete(l.keys, a.key.LimitName)
+	if n := a.key.Sharer(); l.keys[n] > 1 {
+		l.keys[n]--
+	} else {
+		delete(l.keys, n)
 	}
 	l.refs.remove(a)
 }

@@ -40,6 +40,7 @@ type Limits struct {
 	list    []Limit
 	meters  map[LimitName]*Limit // every counter by its name, limits included
 	charges map[LimitName][]Charge
+	spaces  map[string]int64     // how many counters each namespace has
 	matches map[string]*pathNode // limits for HTTP requests, by namespace
 }
 
@@ -61,6 +62,10 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 			errs = append(errs, fmt.Errorf("limit %v: is there twice", l.LimitName))
 		}
 		s.index(l)
+	}
+	s.spaces = map[string]int64{}
+	for n := range s.meters {
+		s.spaces[n.Namespace]++
 	}
 	errs = append(errs, s.plan()...)
 	if err := errors.Join(errs...); err != nil {
