@@ -83,8 +83,9 @@
 // frozen, and none whose name is longer than about 1800 bytes: the others stay buckets. A key that nobody used for a while lets go of its
 // tokens, and is dropped when it has been idle for Idle and its estimate is
 // full again; when the table is nearly full, the longest idle go first, of limits that
-// have about their share or more. Namespaces have equal shares, and so have the limits of
-// each. The last sixteenth is for limits that have less than theirs. Keys for which there
-// is no room share one bucket of their limit, overflowKey, which takes no place; of what is
-// in flight, and beyond a limit's own max_keys, the decision says too_many_keys.
+// have about their share or more (quota.Limits.Share). Of the last sixteenth one half is for
+// limits that have less than theirs, and the other is divided among all (quota.HasRoom). Keys
+// for which there is no room share one bucket of their limit, overflowKey, which takes no place.
+// Those of what is in flight, and those beyond the max_keys of a hard limit, do not: the decision
+// says too_many_keys.
 package aggregator

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +54,36 @@ func TestFloodOfKeys(t *testing.T) {
 		// What a bucket of 20 and 10/s yields in 9 s, to those that share it, and a few as room is made.
 		if asked < 20*most || passed > 200 {
 			t.Errorf("frozen %v: of %d new keys beyond the table %d passed", frozen, asked, passed)
+		}
+	}
+}
+
+// TestFloodOfManyLimits: a flood of keys of many limits leaves places in the table for other limits.
+func TestFloodOfManyLimits(t *testing.T) {
+	const most = 3200
+	other := quota.LimitName{Namespace: "m", Limit: "other"}
+	list := []quota.Limit{limit(other, 20, quota.Soft)}
+	for i := range 100 {
+		list = append(list, limit(quota.LimitName{Namespace: "n", Limit: "l" + strconv.Itoa(i)}, 20, quota.Soft))
+	}
+	for what, name := range map[string]func(i int) quota.LimitName{
+		"of one namespace":                func(i int) quota.LimitName { return list[1+i%100].LimitName },
+		"of one namespace, one above all": func(i int) quota.LimitName { return list[1+max(0, i-2*most)%100].LimitName },
+		"inline": func(i int) quota.LimitName {
+			return quota.LimitName{Namespace: "n" + strconv.Itoa(i%9), Limit: fmt.Sprintf("@inline.bucket.soft.30.60000000000.%d", 5+i%1000)}
+		},
+	} {
+		r := newRig(t, Config{MaxKeys: most})
+		r.limits(list...)
+		for i := range 3 * most {
+			r.check(name(i), strconv.Itoa(i), 1)
+		}
+		const want = most / 32 / 3
+		for i := range want {
+			if r.check(other, strconv.Itoa(i), 1); r.bucketOf(other, strconv.Itoa(i)) == nil {
+				t.Errorf("limits %s: another limit has %d keys; want %d", what, i, want)
+				break
+			}
 		}
 	}
 }

@@ -119,9 +119,11 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	return true
 }
 
-// tight reports whether the table is nearly full.
+// tight reports whether the table has no more than half a sixteenth left of what one limit may
+// have alone (quota.HasRoom): so each sweep makes room for new keys of a limit that crowds.
 func (a *Aggregator) tight() bool {
-	return a.table.size.Load() > a.table.maxKeys-a.table.reserve()
+	most := a.table.maxKeys
+	return a.table.size.Load() > most-most/16-most/32
 }
 
 // idleFor is how long an unused key of a limit is remembered at least.

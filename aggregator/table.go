@@ -113,6 +113,7 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 		}
 		r.simple = len(r.charges) == 1 && plain(r.limit)
 		next[name].rule.Store(r)
+		next[name].fair.Store(limits.Share(name, t.maxKeys))
 	}
 	if old := t.slots.Load(); old != nil {
 		for n, s := range *old {
@@ -122,30 +123,14 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*slot) {
 			}
 		}
 	}
+	t.inline.fair.Store(limits.Share(quota.InlineLimits, t.maxKeys))
 	t.slots.Store(&next)
-	t.share(next)
 	return ended
 }
 
-// share divides the table among namespaces, of which the inline limits are one, and what a
-// namespace has among its limits.
-func (t *table) share(slots map[quota.LimitName]*slot) {
-	of := map[string]int64{}
-	for n := range slots {
-		of[n.Namespace]++
-	}
-	for n, s := range slots {
-		s.fair.Store(t.maxKeys / int64(len(of)) / of[n.Namespace])
-	}
-	t.inline.fair.Store(t.maxKeys / int64(len(of)+1))
-}
-
-// reserve is the part of the table for limits that have less than their share.
-func (t *table) reserve() int64 { return t.maxKeys / 16 }
-
 // room reports whether a limit may have one more key, with which the table has size keys.
 func (t *table) room(s *slot, size int64) bool {
-	return size <= t.maxKeys && (size <= t.maxKeys-t.reserve() || s.all.Load() <= s.fair.Load())
+	return quota.HasRoom(size-1, t.maxKeys, s.all.Load()-1, s.fair.Load())
 }
 
 // crowds reports whether a limit has to let go of keys when the table is nearly full: it has

@@ -39,7 +39,7 @@ func newInProcess(ctx context.Context, l *loader) (*inProcess, error) {
 		c.byNode = append(c.byNode, nil)
 		for k := range l.conns {
 			one, err := client.New(ctx, addrs, client.WithDialOptions(creds...), client.WithTimeout(l.timeout),
-				client.WithName(fmt.Sprintf("load-%s%d-%d", l.prefix, i+1, k+1)), client.WithNamespaces(l.name.Namespace), client.WithMaxKeys(maxLoadKeys), client.WithLogger(nil))
+				client.WithName(fmt.Sprintf("load-%s%d-%d", l.prefix, i+1, k+1)), client.WithNamespaces(l.name.Namespace), client.WithMaxKeys(2*maxLoadKeys), client.WithLogger(nil))
 			if err != nil {
 				return c, err
 			}
