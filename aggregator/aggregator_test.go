@@ -154,7 +154,13 @@ func TestReasons(t *testing.T) {
 		r.limits(soft, hard)
 		r.check(softName, "first", 1)
 		r.check(hardName, "first", 1)
-		r.want(softName, 1, true, quota.WhyTooManyKeys)
+		r.want(softName, 20, true, quota.WhyEstimate) // all beyond share one bucket
+		if d := r.check(softName, "another", 1); d.Allowed || d.Why != quota.WhyOverLimit {
+			t.Errorf("another key beyond max_keys: allowed %v, %v", d.Allowed, d.Why)
+		}
+		r.Refund(r.clock, softName, "another", 5)
+		r.want(softName, 5, true, quota.WhyEstimate)
+		r.want(softName, 1, false, quota.WhyOverLimit)
 		r.want(hardName, 1, false, quota.WhyTooManyKeys)
 	})
 }

@@ -35,7 +35,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
 		final: c.Final, alone: c.Alone,
 	}
-	if t.at = a.table.bucketOrOverflow(s, key); t.at != nil {
+	if t.at = a.table.bucketOrOverflow(s, key, t.needs); t.at != nil {
 		t.key.Key = t.at.key
 	}
 	t.waits = c.waits == t.key
@@ -71,7 +71,7 @@ func (a *Aggregator) charge(clock Clock, t *turn, s *slot) quota.Decision {
 		}
 		b := t.at
 		if t.at = nil; b == nil {
-			b = a.table.bucketOrOverflow(s, t.key.Key)
+			b = a.table.bucketOrOverflow(s, t.key.Key, t.needs)
 		}
 		if b == nil {
 			l := s.rule.Load().limit

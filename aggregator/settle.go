@@ -53,7 +53,7 @@ func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64
 
 // owable is how many tokens can still be booked on a key.
 func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
-	b := a.table.bucketOrOverflow(s, key)
+	b := a.table.bucketOrOverflow(s, key, false)
 	if b == nil {
 		return 0
 	}
@@ -72,7 +72,7 @@ func (a *Aggregator) owable(clock Clock, s *slot, key string) int64 {
 // was left before; nil when the table is full.
 func (a *Aggregator) force(clock Clock, s *slot, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
-		b := a.table.bucketOrOverflow(s, key)
+		b := a.table.bucketOrOverflow(s, key, false)
 		if b == nil || s.gone.Load() {
 			return nil, 0
 		}
@@ -197,7 +197,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	if s == nil {
 		return
 	}
-	b := a.table.bucket(s, k.Key)
+	b := a.table.bucketOrOverflow(s, k.Key, false)
 	if b == nil {
 		return
 	}

@@ -143,15 +143,20 @@ func (s *slot) crowds() bool {
 // overflowKey is the bucket of a limit in which all keys count for which there is no room.
 const overflowKey = "@overflow"
 
-// bucketOrOverflow returns the bucket of a key, or the one that keys share for which the table has no
-// room. It is nil if the limit itself has as many keys as it may, and for what is in flight, which is
-// given back by its key.
-func (t *table) bucketOrOverflow(s *slot, key string) *bucket {
+// bucketOrOverflow returns the bucket of a key, or the one that keys share for which there is no
+// room. It is nil for keys beyond the max_keys of a hard limit, or of any if they need a bucket of
+// their own, and for what is in flight, which is given back by its key.
+func (t *table) bucketOrOverflow(s *slot, key string, needs bool) *bucket {
 	b := t.bucket(s, key)
-	if l := s.rule.Load().limit; b == nil && (l.MaxKeys == 0 || s.size.Load() < l.MaxKeys) && l.Kind != quota.Concurrency {
-		b = t.bucket(s, overflowKey)
+	if b != nil {
+		return b
 	}
-	return b
+	l := s.rule.Load().limit
+	full := l.MaxKeys > 0 && s.size.Load() >= l.MaxKeys
+	if l.Kind == quota.Concurrency || full && (needs || l.Ceiling == quota.Hard) {
+		return nil
+	}
+	return t.bucket(s, overflowKey)
 }
 
 // plain reports whether tokens that are held decide alone, whatever the time.

@@ -325,8 +325,8 @@ func TestTrapStuckReaper(t *testing.T) {
 		r.check(softName, strconv.FormatInt(i, 10), 1)
 	}
 	r.idle(20 * tokens)
-	if d := r.check(softName, "one more", 1); d.Why != quota.WhyTooManyKeys {
-		t.Fatalf("one more than max_keys: %v", d.Why)
+	if r.check(softName, "one more", 1); r.bucketOf(template.LimitName, "soft/one more") != nil {
+		t.Fatal("there is one more than max_keys")
 	}
 	r.now = r.now.Add(time.Hour)
 	for range 3 { // a bounded part each time
@@ -335,7 +335,7 @@ func TestTrapStuckReaper(t *testing.T) {
 	if r.Len() != 10 {
 		t.Errorf("%d keys, want the ten that are not full", r.Len())
 	}
-	if d := r.check(softName, "one more", 1); d.Why != quota.WhyEstimate {
-		t.Errorf("a new key after the sweep: %v", d.Why)
+	if r.check(softName, "one more", 1); r.bucketOf(template.LimitName, "soft/one more") == nil {
+		t.Error("there is no room for a new key after the sweep")
 	}
 }

@@ -111,9 +111,10 @@ func WithDefaults(defaults ...Default) Option {
 // when_cut_off all the same.
 func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 
-// WithMaxKeys bounds the keys in the memory of the process, 1 or more. When all
-// of them are in use, further keys are not tracked: soft limits pass them, hard
-// ones refuse, with WhyTooManyKeys. The default is [DefaultMaxKeys].
+// WithMaxKeys bounds the keys in the memory of the process, 1 or more. One limit has
+// fifteen sixteenths of them at most. The keys for which there is no room share one
+// bucket of their limit, in the whole cluster: the key "@overflow". The default is
+// [DefaultMaxKeys].
 func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
 
 // WithMaxWaiting bounds the callers that wait in Wait at one time, of all keys;

@@ -61,7 +61,7 @@ const (
 	WhyOverBurst   Why = "over_burst"    // refused for ever: the cost exceeds the burst
 	WhyNotHeld     Why = "not_held"      // refused: the node holds too little just now
 	WhyCutOff      Why = "cut_off"       // refused: the node is cut off and holds nothing
-	WhyTooManyKeys Why = "too_many_keys" // the node knows too many keys to decide
+	WhyTooManyKeys Why = "too_many_keys" // there is no room for the key, and it may share no bucket
 	WhyNoLimit     Why = "no_limit"      // there is no such limit
 
 	WhyReserved        Why = "reserved"          // admitted out of tokens to come: wait for Result.Wait

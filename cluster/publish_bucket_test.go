@@ -55,6 +55,7 @@ func TestEventsOfTemplates(t *testing.T) {
 	if !ask(key("test", "eve", quota.WholeKey), false) {
 		t.Error("a soft limit refuses who needs no bucket")
 	}
+	next(quota.EventCreated, "@overflow")
 	next(quota.EventServed, "eve")
 
 	stop()

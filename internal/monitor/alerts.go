@@ -189,7 +189,7 @@ func soon() []Alert {
 		{
 			Name: "QuorateKeysNearBound", Severity: warning, For: "15m", Expr: "quorate_keys / quorate_keys_limit > 0.9",
 			Summary: "{{ $labels.instance }} has nine tenths of the keys that it can count",
-			Means:   "At the bound the longest idle keys are dropped; if none is idle, new ones are not tracked: soft passes them, hard refuses.",
+			Means:   "At the bound the longest idle keys are dropped; if none is idle, new ones of a limit share one bucket, `@overflow`.",
 			Do:      []string{"Raise `max_keys` (about 900 bytes each), or shorten `idle`.", "Who makes so many keys? `quorate rates` by limit. A key per request is a mistake."},
 			Shown:   Shown{[]Series{{"quorate_keys" + n1, "10 95x30"}, {"quorate_keys_limit" + n1, "100x31"}}, onN1(), "10m", "18m"},
 		},

@@ -201,7 +201,7 @@ const (
 	WhyOverBurst           // refused for ever: the cost exceeds what could ever fit
 	WhyNotHeld             // hard: refused, this node holds too little just now
 	WhyCutOff              // refused, cut off from the leader and nothing held, or closed
-	WhyTooManyKeys         // max_keys reached: undecided (soft passes, hard is refused)
+	WhyTooManyKeys         // no room for the key, and it may share no bucket: undecided (soft passes, hard is refused)
 	WhyNoLimit             // no such limit
 	WhyReserved            // admitted out of tokens to come: the caller has to wait
 	WhyWaitTooLong         // refused: it would have to wait longer than it may

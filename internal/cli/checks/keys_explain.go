@@ -30,7 +30,7 @@ var whyText = map[string]string{
 	"not_held":          `refused, under hard and in client processes under soft too: too little is held here just now, although the cluster may have more`,
 	"failover":          `refused: the key's range is between two leaders; none answers, or the new one has set aside what nodes may hold that it has not heard`,
 	"cut_off":           `refused under hard: the node is cut off from the leader and what it held is spent`,
-	"too_many_keys":     `not decided, because the limit has as many keys as its max_keys, or counts what is in flight and the node follows as many as its own: passes under soft, is refused under hard`,
+	"too_many_keys":     `not decided: the limit has as many keys as its max_keys and is hard, or there is no room for the key of a limit that counts what is in flight; refused under hard, passes under soft`,
 	"no_limit":          `there is no limit of that name`,
 	"reserved":          `admitted out of tokens to come: the caller waits as long as the answer says`,
 	"wait_too_long":     `refused: it would have to wait longer than it may`,

@@ -54,8 +54,9 @@ func TestSearchOrder(t *testing.T) {
 	}
 }
 
-// TestMaxKeys bounds what a template makes, each limit by itself; idle ones make
-// room, also while others stay.
+// TestMaxKeys bounds what a template makes, each limit by itself. Further keys of a soft one share
+// a bucket, except what is in flight, and unless they need one of their own; idle ones make room,
+// also while others stay.
 func TestMaxKeys(t *testing.T) {
 	template := func(ns string, ceiling quota.Ceiling) quota.Limit {
 		return quota.Limit{
@@ -64,7 +65,8 @@ func TestMaxKeys(t *testing.T) {
 		}
 	}
 	slowest := ruleOf("slowest", perHour(10))
-	g := newGang(t, 1, template("soft", quota.Soft), template("hard", quota.Hard), slowest)
+	flight := quota.Limit{LimitName: quota.LimitName{Namespace: "flight", Limit: quota.Template}, Kind: quota.Concurrency, Burst: 1, MaxKeys: 3, Idle: 5 * time.Second}
+	g := newGang(t, 1, template("soft", quota.Soft), template("hard", quota.Hard), flight, slowest)
 	g.take(0, key("slowest", "k"), 5) // not full again for hours, and let go first
 	g.pass(3 * time.Second)
 	name := func(ns string, i int) quota.Key {
@@ -76,9 +78,29 @@ func TestMaxKeys(t *testing.T) {
 				t.Errorf("%s, bucket %d: %v", ns, i, d.Why)
 			}
 		}
-		if d := g.take(0, name(ns, 3), 1); d.Why != quota.WhyTooManyKeys || d.Allowed != (ns == "soft") {
-			t.Errorf("%s, the fourth: allowed %v, %v", ns, d.Allowed, d.Why)
+	}
+	if d := g.take(0, name("hard", 3), 1); d.Allowed || d.Why != quota.WhyTooManyKeys {
+		t.Errorf("hard, the fourth: allowed %v, %v", d.Allowed, d.Why)
+	}
+	needs := ask(name("soft", 3).LimitName, "k", 1)
+	needs.NeedsBucket = true
+	if ok, out := g.call(0, true, needs); ok || out[0].Why != quota.WhyTooManyKeys {
+		t.Errorf("soft, the fourth, which needs a bucket: allowed %v, %v", ok, out[0].Why)
+	}
+	passed := 0
+	for i := range 100 { // the burst of one bucket, and what refills
+		passed += g.drain(0, name("soft", 3+i), 1)
+	}
+	if passed < 10 || passed > 30 {
+		t.Errorf("soft, of 100 more keys %d pass; want the burst of one, 10", passed)
+	}
+	for i := range 10 { // each has places of its own, which are given back by its name
+		if d := g.take(0, name("flight", i), 1); !d.Allowed || (d.Why == quota.WhyTooManyKeys) != (i >= 3) {
+			t.Errorf("in flight, key %d: allowed %v, %v", i, d.Allowed, d.Why)
 		}
+	}
+	for i := range 3 {
+		g.members[0].Release(g.clock, name("flight", i).LimitName, "k", 1)
 	}
 	for range 12 {
 		g.pass(time.Second)

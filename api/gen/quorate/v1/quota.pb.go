@@ -95,7 +95,7 @@ const (
 	Why_WHY_NOT_HELD Why = 6
 	// Refused (hard): cut off from the leader and nothing held.
 	Why_WHY_CUT_OFF Why = 7
-	// The node has reached max_keys; soft passes, hard is refused.
+	// There is no room for the key, and it may share no bucket; soft passes, hard is refused.
 	Why_WHY_TOO_MANY_KEYS Why = 8
 	// There is no such limit.
 	Why_WHY_NO_LIMIT Why = 9
