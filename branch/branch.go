@@ -40,10 +40,11 @@ type Branch struct {
 	clients   map[quota.NodeID]*client // those whose stream lives
 	parted    map[attachment]*client   // those whose stream broke, until they are settled
 	settled   memory[attachment]       // those that are
-	forgotten memory[attachment]       // those that never were
+	forgotten memory[attachment]       // those that waited too long for that
 	inherited memory[inherited]        // parts of last reports that are booked
 	keys      map[quota.Key]*account
-	holders   int // of all clients
+	holders   int            // of all clients
+	owned     map[string]int // of those of each owner
 
 	waiting []*account // keys of which somebody waits for tokens
 	pushed  []quota.Grant
@@ -68,6 +69,7 @@ func (a attachment) older(b attachment) bool {
 // client is one attachment.
 type client struct {
 	attachment
+	owner string
 	seq   quota.Seq
 	keys  map[quota.Key]*holder
 	since quota.Time // when its stream broke; 0 while it lives
@@ -77,7 +79,7 @@ type client struct {
 func New(cfg Config, t Trunk) *Branch {
 	b := &Branch{
 		cfg: cfg.WithDefaults(), trunk: t,
-		clients: map[quota.NodeID]*client{}, parted: map[attachment]*client{}, keys: map[quota.Key]*account{},
+		clients: map[quota.NodeID]*client{}, parted: map[attachment]*client{}, keys: map[quota.Key]*account{}, owned: map[string]int{},
 	}
 	b.settled.init()
 	b.forgotten.init()
@@ -99,9 +101,11 @@ func (b *Branch) Settled(id quota.NodeID, inc quota.Incarnation, term quota.Term
 }
 
 // Attach begins an attachment. An earlier one of the same process ends as if its
-// stream had broken; one of an earlier process is over. It returns ErrFull when
-// there is no room, and an error for an attachment that is not newer.
-func (b *Branch) Attach(now quota.Time, id quota.NodeID, inc quota.Incarnation, term quota.Term) error {
+// stream had broken; one of an earlier process is over. owner is whose process it is:
+// the processes of an owner share MaxKeys as one; if it is empty, each counts for itself.
+// Attach returns ErrFull when there is no room, and an error for an attachment that is
+// not newer.
+func (b *Branch) Attach(now quota.Time, id quota.NodeID, owner string, inc quota.Incarnation, term quota.Term) error {
 	b.now = now
 	at := attachment{id, inc, term}
 	was := b.clients[id]
@@ -115,7 +119,10 @@ func (b *Branch) Attach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 	case was != nil:
 		b.part(was)
 	}
-	b.clients[id] = &client{attachment: at, keys: map[quota.Key]*holder{}}
+	if owner == "" {
+		owner = string(id)
+	}
+	b.clients[id] = &client{attachment: at, owner: owner, keys: map[quota.Key]*holder{}}
 	return nil
 }
 

@@ -56,7 +56,7 @@ func newWorld(t testing.TB, l quota.Limit, clients int) *world {
 
 func (w *world) attach(p *proc) {
 	p.term++
-	if err := w.b.Attach(w.now, p.id, 1, p.term); err != nil {
+	if err := w.b.Attach(w.now, p.id, "", 1, p.term); err != nil {
 		w.t.Fatal(err)
 	}
 	p.agg.SetLeader(0, "n", p.term)

@@ -18,7 +18,8 @@ type Config struct {
 	// settled. Default 20,000.
 	MaxClients int
 	// MaxKeys bounds what clients have open together: a key that ten of them use
-	// counts as ten. A report of a further one is not answered. Default 1,000,000.
+	// counts as ten. One owner has seven for each that is free. A report of a further
+	// one is not answered. Default 1,000,000.
 	MaxKeys int
 }
 

@@ -86,7 +86,8 @@
 //
 // # Bounds
 //
-// Clients (MaxClients), and as many attachments that broke; keys of clients (MaxKeys);
+// Clients (MaxClients), and as many attachments that broke; keys of clients (MaxKeys, of
+// one owner seven for each that is free);
 // 4096 entries in a report; 8 unanswered grants of tokens to a client and key; 4096
 // grants that wait to be pushed; 65,536 settled attachments are remembered, for an
 // hour. Work: a report costs the same however many clients there are, but for the

@@ -55,12 +55,16 @@ type flight struct {
 // tokens until it acknowledges.
 const maxFlight = 8
 
+// keysPerFree is how many keys one owner may have for each that is free: seven eighths of all
+// at most, so that others find room.
+const keysPerFree = 7
+
 // open returns the holder of an entry, making it if there is room.
 func (b *Branch) open(c *client, k quota.Key) *holder {
 	if h := c.keys[k]; h != nil {
 		return h
 	}
-	if b.holders >= b.cfg.MaxKeys {
+	if free := b.cfg.MaxKeys - b.holders; free <= 0 || b.owned[c.owner] >= keysPerFree*free {
 		return nil
 	}
 	a := b.keys[k]
@@ -72,6 +76,7 @@ func (b *Branch) open(c *client, k quota.Key) *holder {
 	a.holders = append(a.holders, h)
 	c.keys[k] = h
 	b.holders++
+	b.owned[c.owner]++
 	return h
 }
 
@@ -86,6 +91,9 @@ func (b *Branch) drop(h *holder) {
 	h.at = -1
 	delete(h.c.keys, a.key)
 	b.holders--
+	if b.owned[h.c.owner]--; b.owned[h.c.owner] == 0 {
+		delete(b.owned, h.c.owner)
+	}
 	if len(a.holders) == 0 {
 		delete(b.keys, a.key)
 	}

@@ -122,7 +122,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	if c.sessions[s.id] == nil && !c.mayOwn(s.owner) {
 		return nil, attach.ErrShare
 	}
-	switch err := c.branch.Attach(n.clock.now(), s.id, s.inc, s.term); {
+	switch err := c.branch.Attach(n.clock.now(), s.id, s.owner, s.inc, s.term); {
 	case errors.Is(err, branch.ErrFull):
 		return nil, attach.ErrFull
 	case err != nil:

@@ -149,7 +149,7 @@ func (r *run) attach(p *proc) {
 	term := p.term
 	p.node, p.life = n, n.life
 	r.toNode(p, func() {
-		if err := n.branch.Attach(n.clock(), p.id, 1, term); err != nil {
+		if err := n.branch.Attach(n.clock(), p.id, "", 1, term); err != nil {
 			r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v: %v", r.since(), err)) // there is room, and each is newer
 			return
 		}

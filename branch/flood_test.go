@@ -1,0 +1,64 @@
+package branch
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestFloodOfClientKeys: an owner that opens as many keys as it can, in one process or in several,
+// leaves room for the keys of others, and what it lets go of is room again.
+func TestFloodOfClientKeys(t *testing.T) {
+	const most = 1000
+	l := bucketLimit(quota.Hard, 10, 100)
+	for what, owners := range map[string][]string{
+		"a process of nobody known":     {""},
+		"one process of an identity":    {"greedy"},
+		"four processes of an identity": {"greedy", "greedy", "greedy", "greedy"},
+	} {
+		w := newWorld(t, l, 0)
+		w.b = New(Config{Self: "n", MaxKeys: most}, w.node)
+		seqs := map[quota.NodeID]quota.Seq{}
+		answered := func(id quota.NodeID, keys int, final bool) int {
+			t.Helper()
+			seqs[id]++
+			r := quota.Report{From: id, Incarnation: 1, Term: 1, Seq: seqs[id]}
+			for i := range keys {
+				r.Entries = append(r.Entries, quota.ReportEntry{Key: quota.Key{LimitName: l.LimitName, Key: fmt.Sprint(id, i)}, Epoch: 1, Final: final})
+			}
+			g, err := w.b.Report(w.now, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(g.Entries)
+		}
+		attach := func(id, owner string) {
+			if err := w.b.Attach(w.now, quota.NodeID(id), owner, 1, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		attach("other", "")
+		flooded := 0
+		for i, owner := range owners {
+			id := "greedy/" + strconv.Itoa(i)
+			attach(id, owner)
+			flooded += answered(quota.NodeID(id), 3*most, false)
+		}
+		if flooded != most/8*7 {
+			t.Errorf("%s: has %d keys; want %d", what, flooded, most/8*7)
+		}
+		if got := answered("other", 100, false); got != 100 {
+			t.Errorf("%s: another process has %d of 100 keys", what, got)
+		}
+		for i := range owners {
+			w.b.Detach(w.now, quota.NodeID("greedy/"+strconv.Itoa(i)), 1, 1)
+		}
+		w.now = w.now.Add(2 * remember)
+		w.b.Sweep(w.now)
+		if got := answered("other", 500, false); got != 500 {
+			t.Errorf("%s: when it is gone another process has %d of 500 keys", what, got)
+		}
+	}
+}
