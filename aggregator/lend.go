@@ -62,13 +62,15 @@ type Loan struct {
 
 // Lend hands out of what is held of a counter, opening the key if need be. Limits
 // that count what is in flight, that their leader decides or that reserve tokens
-// to come are not lent of: their callers ask the node. Any goroutine may call it.
+// to come are not lent of: their callers ask the node. Soft keys for which the node has no
+// room get the level of the bucket that they share, and no tokens. Any goroutine may call it.
 func (a *Aggregator) Lend(clock Clock, k quota.Key, w Wish) Loan {
 	for {
 		b := a.lender(k)
 		if b == nil {
 			return Loan{}
 		}
+		w.Look = w.Look || b.key != k.Key
 		if loan, ok := a.lend(clock(), b, w); ok {
 			return loan
 		}
@@ -83,7 +85,10 @@ func (a *Aggregator) lender(k quota.Key) *bucket {
 	if s == nil || s.gone.Load() {
 		return nil
 	}
-	return a.table.bucket(s, k.Key)
+	if b := a.table.bucket(s, k.Key); b != nil || s.rule.Load().limit.Ceiling == quota.Hard {
+		return b
+	}
+	return a.table.bucketOrOverflow(s, k.Key, false)
 }
 
 // lends reports whether tokens of the limit may be spent one level below.

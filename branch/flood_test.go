@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -60,5 +62,32 @@ func TestFloodOfClientKeys(t *testing.T) {
 		if got := answered("other", 500, false); got != 500 {
 			t.Errorf("%s: when it is gone another process has %d of 500 keys", what, got)
 		}
+	}
+}
+
+// TestKeysBeyondTheTable: processes share one bucket of a soft limit for the keys for which their
+// node has no room, as the node's own callers do.
+func TestKeysBeyondTheTable(t *testing.T) {
+	const most, seconds, perSecond = 32, 5, 200
+	l := bucketLimit(quota.Soft, 10, 20)
+	w := newWorld(t, l, 2)
+	w.node = aggregator.New(aggregator.Config{Self: "n", Incarnation: 1, Nodes: 2, Ranges: 1, MaxKeys: most}, w.now)
+	w.node.SetLimits(w.now, w.limits)
+	w.node.SetLeader(0, "l", 1)
+	w.b.trunk = w.node
+	for i := range most {
+		w.node.Check(w.clock, l.LimitName, "old"+strconv.Itoa(i), 1)
+	}
+	passed := 0
+	for i := range seconds * perSecond {
+		w.now = w.now.Add(time.Second / perSecond)
+		w.pump()
+		if w.ask(w.procs[i%2], l.LimitName, "new"+strconv.Itoa(i), 1) {
+			passed++
+		}
+	}
+	// The burst and the rate, and what two processes admit that have not heard of each other yet.
+	if least := 20 + 10*seconds; passed < least*9/10 || passed > 2*least {
+		t.Errorf("%d of %d new keys pass; want about %d", passed, seconds*perSecond, least)
 	}
 }
