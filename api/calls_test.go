@@ -166,6 +166,9 @@ func TestReservations(t *testing.T) {
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"none"}`, 404, "web/none does not exist", ""},
 		{"POST", "/v1/release", `{"handle":"n1.7-0"}`, 200, "{}", ""},
 	})
+	if n.owner != "" {
+		t.Errorf("without authentication a reservation counts for %q", n.owner)
+	}
 	if n.settled["n1.7-0"] != 0 || n.settled["n1.7-0 renewed"] != int64(5*time.Second) {
 		t.Errorf("the node was told %v", n.settled)
 	}

@@ -67,13 +67,14 @@ func (n *fakeNode) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 	return booked, quota.Decision{Allowed: true, Limit: l, Why: quota.WhyHeld, Remaining: max(l.Burst-n.used[k], 0), RetryAfter: time.Second}
 }
 
-func (n *fakeNode) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
+func (n *fakeNode) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
 	if n.full {
 		return quota.Reservation{}, false, quota.ErrTooManyReservations
 	}
 	allowed := n.Decide(reqs, out)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.owner = owner
 	if ttl == 0 {
 		ttl = quota.DefaultLease
 	}

@@ -28,6 +28,7 @@ type fakeNode struct {
 	errors     []*quoratev1.LimitError
 
 	open      map[string][]quota.Request // reservations
+	owner     string                     // of the last one
 	settled   map[string]int64
 	full      bool // takes no more reservations
 	history   []quota.Version

@@ -71,9 +71,10 @@ type Decider interface {
 	// Charge books what was used, whatever the level is, down to a bound.
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
 	// Reserve decides as Decide and sets aside what it charged, for ttl (0: the
-	// limits' own lease) or until settled. It returns
-	// quota.ErrTooManyReservations when the node holds too many.
-	Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error)
+	// limits' own lease) or until settled. owner is the identity of the caller, empty
+	// if unknown. It returns quota.ErrTooManyReservations when the node holds too many,
+	// or too many of the owner.
+	Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error)
 	// ReservedIn returns the namespaces of a reservation, each once. It returns the errors of Settle.
 	ReservedIn(ctx context.Context, handle string) ([]string, error)
 	// Settle ends a reservation, of which used was used; below 0, all of it. It

@@ -31,7 +31,7 @@ func ttlOf(d *durationpb.Duration) (time.Duration, *fault) {
 	return ttl, nil
 }
 
-func (s *service) reserve(_ context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, *fault) {
+func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, *fault) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -48,7 +48,7 @@ func (s *service) reserve(_ context.Context, req *quoratev1.ReserveRequest) (*qu
 			return nil, badField("checks", "%v has cost 0; a reservation sets at least 1 aside", r.Key.LimitName)
 		}
 	}
-	made, allowed, f := s.reserved(p, ttl)
+	made, allowed, f := s.reserved(ctx, p, ttl)
 	if f != nil {
 		return nil, f
 	}
@@ -57,8 +57,12 @@ func (s *service) reserve(_ context.Context, req *quoratev1.ReserveRequest) (*qu
 	return res, nil
 }
 
-func (s *service) reserved(p *plan, ttl time.Duration) (quota.Reservation, bool, *fault) {
-	made, allowed, err := s.node.Reserve(p.reqs, ttl, p.out)
+func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, *fault) {
+	owner := ""
+	if v := visitOf(ctx); v != nil && v.guard != nil {
+		owner = v.caller.Identity
+	}
+	made, allowed, err := s.node.Reserve(owner, p.reqs, ttl, p.out)
 	if err != nil {
 		return made, false, fromError(err)
 	}
@@ -71,7 +75,7 @@ func (s *service) reserved(p *plan, ttl time.Duration) (quota.Reservation, bool,
 	return made, allowed, nil
 }
 
-func (s *service) acquire(_ context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, *fault) {
+func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, *fault) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -84,7 +88,7 @@ func (s *service) acquire(_ context.Context, req *quoratev1.AcquireRequest) (*qu
 		return nil, badField("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
 	}
 	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
-	made, allowed, f := s.reserved(p, ttl)
+	made, allowed, f := s.reserved(ctx, p, ttl)
 	if f != nil {
 		return nil, f
 	}

@@ -28,6 +28,9 @@ func TestReservationOfOthers(t *testing.T) {
 		if err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
+		if s.owner != "token:"+as { // it counts for that identity
+			t.Errorf("a reservation of %q counts for %q", as, s.owner)
+		}
 		return res.Handle
 	}
 	huge := int64(4e9)

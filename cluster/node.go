@@ -165,6 +165,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n.active.Store(n.meta.Current())
 	n.askers = make([]asker, cfg.Ranges)
 	n.accounts = newAccounts(n)
+	n.reserved.init()
 	n.clients.init(n)
 	n.Recorder = n.newHistory()
 	n.clients.journal.open(&cfg, s.inc, n.log)

@@ -13,16 +13,19 @@ import (
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/share"
 )
 
 // Bounds of reservations.
 const (
-	maxReservations = 1_000_000 // open on one node
-	maxLease        = 24 * time.Hour
+	maxReservations      = 1_000_000 // open on one node
+	maxReservationsOfOne = maxReservations / 4
+	maxLease             = 24 * time.Hour
 )
 
 // reserved is one reservation: what a call took, until it is settled.
 type reserved struct {
+	owner   string
 	spaces  []string // the namespaces that it was asked for in, each once
 	reqs    []quota.Request
 	taken   *aggregator.Taken
@@ -34,13 +37,22 @@ type reserved struct {
 // it dies, what was reserved counts as used, and what was in flight as released
 // at once under soft, after the limit's lease under hard.
 type reservations struct {
-	mu   sync.Mutex
-	open map[handle]*reserved
+	places *share.Pool
+	mu     sync.Mutex
+	open   map[handle]*reserved
+}
+
+func (r *reservations) init() {
+	r.places, r.open = share.New(maxReservations, maxReservationsOfOne), map[handle]*reserved{}
 }
 
 // handle is what a reservation is known by on its node: random, so that nobody can guess
 // another's.
 type handle [16]byte
+
+// tookNothing is the handle of all reservations that took nothing. No node keeps those, and to
+// settle or renew one changes nothing.
+var tookNothing handle
 
 // handleText writes handles with letters and digits.
 var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -48,17 +60,33 @@ var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // Reserve takes what the requests cost, all or nothing, until it is settled. One
 // that is not settled or renewed within ttl (0: the shortest lease of its
 // limits) is given back. Limits that count what is in flight are acquired this
-// way. The answer is false, and there is no handle, if a limit refuses; the
-// error is quota.ErrTooManyReservations.
-func (n *Node) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
-	if n.reserved.size() >= maxReservations {
+// way. The answer is false, and there is no handle, if a limit refuses. owner is the
+// identity of the caller, empty if unknown: if it, or all callers, have as many
+// reservations open as they may, the error is quota.ErrTooManyReservations.
+func (n *Node) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
+	switch n.reserved.places.Take(owner, 1) {
+	case share.Total:
 		return quota.Reservation{}, false, quota.ErrTooManyReservations
+	case share.Each:
+		return quota.Reservation{}, false, fmt.Errorf("%w for %s", quota.ErrTooManyReservations, owner)
 	}
+	made := n.reserve(owner, reqs, ttl, out)
+	if made == nil || len(made.reqs) == 0 {
+		n.reserved.places.Give(owner, 1)
+	}
+	if made == nil {
+		return quota.Reservation{}, false, nil
+	}
+	return quota.Reservation{Handle: n.handleOf(n.reserved.add(made)), Expires: made.ttl}, true, nil
+}
+
+// reserve decides the requests and returns what was taken, nil if a limit refuses.
+func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) *reserved {
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
 	since := n.clock.now()
 	if !n.decide(&c.Call, reqs, out, true) {
-		return quota.Reservation{}, false, nil
+		return nil
 	}
 	taken := n.agg.Taken(n.clock.now, since, &c.Call)
 	if ttl <= 0 {
@@ -68,8 +96,7 @@ func (n *Node) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Deci
 		}
 	}
 	ttl = min(ttl, maxLease)
-	id := n.reserved.add(&reserved{spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.now().Add(ttl), ttl: ttl})
-	return quota.Reservation{Handle: n.handleOf(id), Expires: ttl}, true, nil
+	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: n.clock.now().Add(ttl), ttl: ttl}
 }
 
 func namespaces(reqs []quota.Request) (out []string) {
@@ -104,21 +131,22 @@ func uncounted(d *quota.Decision) bool {
 	return d.Shadow
 }
 
-func (r *reservations) size() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.open)
-}
-
+// add keeps a reservation, unless it took nothing: there is nothing to settle.
 func (r *reservations) add(v *reserved) (id handle) {
+	if len(v.reqs) == 0 {
+		return tookNothing
+	}
 	_, _ = rand.Read(id[:]) // never fails
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open == nil {
-		r.open = map[handle]*reserved{}
-	}
 	r.open[id] = v
 	return id
+}
+
+// remove forgets a reservation. r.mu is held.
+func (r *reservations) remove(id handle, v *reserved) {
+	delete(r.open, id)
+	r.places.Give(v.owner, 1)
 }
 
 // namespaces returns those of a reservation; nil if there is none, or no more.
@@ -139,7 +167,7 @@ func (r *reservations) take(id handle, now quota.Time) *reserved {
 	if v == nil || now >= v.expires { // expired gives it back
 		return nil
 	}
-	delete(r.open, id)
+	r.remove(id, v)
 	return v
 }
 
@@ -150,7 +178,7 @@ func (r *reservations) expired(now quota.Time) []*reserved {
 	var out []*reserved
 	for id, v := range r.open {
 		if now >= v.expires {
-			delete(r.open, id)
+			r.remove(id, v)
 			out = append(out, v)
 		}
 	}
@@ -178,8 +206,11 @@ func holderOf(text string) (node quota.NodeID, id handle, err error) {
 // permission in all of them. Errors are as of Settle.
 func (n *Node) ReservedIn(ctx context.Context, handle string) ([]string, error) {
 	node, id, err := holderOf(handle)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case id == tookNothing:
+		return nil, nil
 	}
 	if node == n.cfg.Self {
 		spaces := n.reserved.namespaces(id, n.clock.now())
@@ -211,11 +242,13 @@ func (n *Node) Renew(ctx context.Context, handle string, ttl time.Duration) erro
 }
 
 func (n *Node) end(ctx context.Context, c *peerv1.CallSettle) error {
-	node, _, err := holderOf(c.Handle)
-	if err != nil {
+	node, id, err := holderOf(c.Handle)
+	switch {
+	case err != nil:
 		return err
-	}
-	if node == n.cfg.Self {
+	case id == tookNothing:
+		return nil
+	case node == n.cfg.Self:
 		return n.settle(c)
 	}
 	_, err = n.atHolder(ctx, node, c)

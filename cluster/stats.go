@@ -61,7 +61,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		_, keys := n.ledgerSizes()
 		return float64(keys)
 	})
-	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.size()) })
+	gauge("quorate_reservations", "Reservations open on this node.", func() float64 { return float64(n.reserved.places.Held()) })
 	gauge("quorate_clients", "Client processes attached to this node.", func() float64 {
 		clients, _ := n.clients.count()
 		return float64(clients)

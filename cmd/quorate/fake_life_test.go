@@ -176,7 +176,7 @@ func (c *fakeCluster) Refund(k quota.Key, _ int64) quota.Decision { return c.pee
 
 func (c *fakeCluster) Charge(k quota.Key, used int64) (int64, quota.Decision) { return used, c.peek(k) }
 
-func (c *fakeCluster) Reserve(reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
+func (c *fakeCluster) Reserve(_ string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
 	if !c.Decide(reqs, out) {
 		return quota.Reservation{}, false, nil
 	}

@@ -52,7 +52,7 @@ func node() Group {
 		gauge("quorate_keys", "keys", "Near `quorate_keys_limit` the longest idle keys are dropped: raise `max_keys` or shorten `idle`."),
 		gauge("quorate_keys_limit", "keys", "`max_keys`."),
 		gauge("quorate_ledger_keys", "keys", "Memory of the leaders: about 1 KiB each."),
-		gauge("quorate_reservations", "reservations", "At most 1,000,000. Rising without end: callers do not settle."),
+		gauge("quorate_reservations", "reservations", "At most 1,000,000, of one identity 250,000. Rising without end: callers do not settle."),
 		counter("quorate_reservations_expired_total", "reservations", "Callers that reserve and never settle; their tokens were held for the whole time."),
 		counter("quorate_history_failures_total", "failures", "The disk did not take a part of the history, which is tried again for an hour. Rising: look at the disk; decisions do not wait for it."),
 		counter("quorate_history_forgotten_blocks_total", "blocks", "Ten seconds that no leader took for an hour, one for each range: what was counted in them is lost, and named as missing."),

@@ -12,7 +12,7 @@ func TestPool(t *testing.T) {
 		owner string
 		n     int64
 		want  Full
-	}{{"a", 4, NotFull}, {"a", 1, Each}, {"b", 4, NotFull}, {"c", 3, Total}, {"c", 2, NotFull}, {"d", 1, Total}} {
+	}{{"a", 4, NotFull}, {"a", 1, Each}, {"b", 4, NotFull}, {"c", 3, Total}, {"c", 2, NotFull}, {"d", 1, Total}, {"", 1, Total}} {
 		if got := p.Take(c.owner, c.n); got != c.want {
 			t.Errorf("%s takes %d: %q; want %q", c.owner, c.n, got, c.want)
 		}
@@ -26,6 +26,9 @@ func TestPool(t *testing.T) {
 	}
 	if p.Held() != 0 || len(p.by) != 0 {
 		t.Errorf("%d held, %d owners remembered", p.Held(), len(p.by))
+	}
+	if got := p.Take("", 10); got != NotFull {
+		t.Errorf("callers that nobody can tell apart do not get the total: %q", got)
 	}
 }
 
