@@ -31,5 +31,6 @@
 //
 // Who a certificate names is remembered for ten seconds, a JWT for five minutes at
 // most, each at most [maxRemembered]; a bearer token costs one hash. The decision
-// is a look into one or two maps.
+// is a look into one or two maps. Whom a JWT named is kept until it expires
+// ([Guard.Before]), for callers of Guard who cannot wait for the issuer.
 package auth

@@ -58,8 +58,9 @@ type Guard struct {
 	issuer   *issuer // nil: no JWTs
 
 	certs memory[*x509.Certificate]
-	jwts  memory[[sha256.Size]byte]
-	bears memory[*rbac.Token] // of the table in force, or of an earlier one
+	jwts  memory[[sha256.Size]byte] // for jwtAgain
+	past  memory[[sha256.Size]byte] // JWTs that were verified, until they expire
+	bears memory[*rbac.Token]       // of the table in force, or of an earlier one
 }
 
 // New returns a guard. The error names the binding or setting at fault.
@@ -112,6 +113,16 @@ func (g *Guard) Quick(state *tls.ConnectionState, authorization []string) (*Call
 	return g.jwts.get(sha256.Sum256([]byte(token)), g.cfg.Now()), nil
 }
 
+// Before returns whom a JWT named when it was last verified, nil if that is not known or the JWT has expired.
+// It proves nothing now: ask Identify.
+func (g *Guard) Before(authorization []string) *Caller {
+	token, err := bearerOf(authorization)
+	if err != nil {
+		return nil
+	}
+	return g.past.get(sha256.Sum256([]byte(token)), g.cfg.Now())
+}
+
 // Identify is Quick, but waits for the keys of a JWT's issuer where it must.
 func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, authorization []string) (*Caller, error) {
 	c, err := g.Quick(state, authorization)
@@ -122,11 +133,16 @@ func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, author
 	if err != nil {
 		return nil, err
 	}
-	c, until, err := g.issuer.verify(ctx, token)
+	c, expires, err := g.issuer.verify(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	g.jwts.put(sha256.Sum256([]byte(token)), c, until)
+	again, sum := g.cfg.Now().Add(jwtAgain), sha256.Sum256([]byte(token))
+	if expires.Before(again) {
+		again = expires
+	}
+	g.jwts.put(sum, c, again)
+	g.past.put(sum, c, expires)
 	return c, nil
 }
 

@@ -165,11 +165,25 @@ func TestCertificates(t *testing.T) {
 	}
 	c, err = w.Quick(state(), nil)
 	refused(t, c, err, "identity: is 209 bytes; must be 1 to 128")
-	for range maxRemembered + 10 { // bounded
-		w.certs.put(&x509.Certificate{}, anonymous, w.now)
+}
+
+// TestRemembered checks that at the bound a new certificate displaces one, and not all.
+func TestRemembered(t *testing.T) {
+	w := newWorld(t, Config{})
+	var all []*tls.ConnectionState
+	for range maxRemembered + 10 {
+		all = append(all, state())
+		_, _ = w.Quick(all[len(all)-1], nil)
 	}
-	if n := len(w.certs.have); n > maxRemembered {
-		t.Errorf("%d remembered", n)
+	w.cert = func() (pki.Identity, bool, error) { return pki.Identity{}, false, errors.New("asked") }
+	remembered := 0
+	for _, s := range all {
+		if _, err := w.Quick(s, nil); err == nil {
+			remembered++
+		}
+	}
+	if remembered != maxRemembered {
+		t.Errorf("%d remembered of %d; want %d", remembered, len(all), maxRemembered)
 	}
 }
 

@@ -55,7 +55,7 @@ type issuer struct {
 	now func() time.Time
 	log *slog.Logger
 
-	mu       sync.Mutex // held while the issuer is asked
+	mu       sync.Mutex // held while the issuer is asked for the first time
 	verifier *oidc.IDTokenVerifier
 	asked    time.Time
 	failed   error     // what the last question came to
@@ -91,7 +91,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// verify says whose a JWT is, and until when that may be remembered.
+// verify returns whose a JWT is, and when it expires.
 func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
 	if len(token) > maxJWT {
 		return nil, time.Time{}, bad("authorization: the JWT is %d bytes; at most %d", len(token), maxJWT)
@@ -110,14 +110,7 @@ func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, 
 		return nil, time.Time{}, s.refusal(err, token)
 	}
 	c, err := s.caller(id)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	until := s.now().Add(jwtAgain)
-	if id.Expiry.Before(until) {
-		until = id.Expiry
-	}
-	return c, until, nil
+	return c, id.Expiry, err
 }
 
 // refusal says what is wrong with a JWT.
@@ -142,29 +135,37 @@ func within(err error, token string) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// provider asks the issuer where its keys are, the first time and once an hour. If
-// it does not answer again, what it said last counts.
+// provider asks the issuer where its keys are, the first time and once an hour. All calls wait for the
+// first answer, and one call for each later one; the others use the last answer meanwhile, and so do all
+// if the issuer does not answer.
 func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.verifier != nil && s.now().Sub(s.asked) < issuerAgain {
+	switch {
+	case s.verifier != nil && s.now().Sub(s.asked) < issuerAgain:
 		return s.verifier, nil
-	}
-	if s.failed != nil && s.now().Sub(s.failedAt) < fetchEvery {
+	case s.verifier == nil && s.failed != nil && s.now().Sub(s.failedAt) < fetchEvery:
 		return nil, s.failed
 	}
-	p, err := oidc.NewProvider(ctx, s.Issuer)
-	if s.failed, s.failedAt = err, s.now(); err != nil {
-		if s.verifier == nil {
-			return nil, err
-		}
-		s.failed = nil
-		s.log.Warn("the OIDC issuer does not answer; its keys of before stay in use", "issuer", s.Issuer, "err", err)
+	again := s.verifier != nil
+	if again {
 		s.asked = s.now()
-		return s.verifier, nil
+		s.mu.Unlock()
 	}
-	s.asked = s.now()
-	s.verifier = p.VerifierContext(ctx, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.now})
+	p, err := oidc.NewProvider(ctx, s.Issuer)
+	if again {
+		s.mu.Lock()
+	}
+	switch {
+	case err != nil && again:
+		s.log.Warn("the OIDC issuer does not answer; its keys of before stay in use", "issuer", s.Issuer, "err", err)
+	case err != nil:
+		s.failed, s.failedAt = err, s.now()
+		return nil, err
+	default:
+		s.asked = s.now()
+		s.verifier = p.VerifierContext(ctx, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.now})
+	}
 	return s.verifier, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net/http"
@@ -328,6 +329,39 @@ func TestIssuerDown(t *testing.T) {
 	cancel()
 	if c, err := w.Identify(ctx, nil, nil); err != nil || c != anonymous {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestIssuerIsSlow checks that while the issuer is asked again where its keys are, only one call waits.
+func TestIssuerIsSlow(t *testing.T) {
+	f := newFakeIssuer(t)
+	var log strings.Builder
+	w := newWorld(t, Config{OIDC: &OIDC{Issuer: f.URL, Audience: "quorate"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	good := f.jwt(t, w.claims(f, map[string]any{"exp": w.now.Add(10 * time.Hour).Unix()}))
+	if _, err := w.identify(t, good); err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(issuerAgain)
+	asked, slow := f.asked.Load(), make(chan error)
+	f.mu.Lock() // the issuer does not answer
+	go func() {
+		_, err := w.Identify(context.WithoutCancel(t.Context()), nil, []string{"Bearer " + good})
+		slow <- err
+	}()
+	eventually(t, "the issuer is asked", func() bool { return f.asked.Load() > asked })
+	if _, err := w.identify(t, good); err != nil {
+		t.Errorf("another call meanwhile: %v", err)
+	}
+	if c := w.Before([]string{"Bearer " + good}); c == nil || c.Identity != "user:u-17" {
+		t.Errorf("whom it named before: %+v", c)
+	}
+	f.mu.Unlock()
+	if err := <-slow; err != nil || log.Len() > 0 { // it did not wait until the other had given up
+		t.Errorf("the call that asked: %v; log: %s", err, &log)
+	}
+	w.now = w.now.Add(10 * time.Hour)
+	if c := w.Before([]string{"Bearer " + good}); c != nil {
+		t.Errorf("whom it named before it expired: %+v", c)
 	}
 }
 

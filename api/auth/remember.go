@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxRemembered bounds what is remembered of certificates, and of JWTs. At the
-// bound all is forgotten: it is found out again at the cost of one check each.
+// maxRemembered bounds each memory. At the bound a new entry displaces an arbitrary one, so that callers
+// are not all verified again at once.
 const maxRemembered = 4096
 
 // memory remembers callers by what proved them, each until a time.
@@ -32,8 +32,14 @@ func (m *memory[K]) get(k K, now time.Time) *Caller {
 func (m *memory[K]) put(k K, c *Caller, until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.have == nil || len(m.have) >= maxRemembered {
+	if m.have == nil {
 		m.have = make(map[K]remembered)
+	}
+	if _, there := m.have[k]; !there && len(m.have) >= maxRemembered {
+		for other := range m.have {
+			delete(m.have, other)
+			break
+		}
 	}
 	m.have[k] = remembered{c, until}
 }
