@@ -178,20 +178,6 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNobodyIsNotRead: of a message of somebody without a credential the size does
-// not matter, because none of it is read.
-func TestNobodyIsNotRead(t *testing.T) {
-	s := newSecured(t, everyRole())
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
-	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)}
-	if _, err := c.ApplyLimits(t.Context(), large); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("nobody: %v", err)
-	}
-	if _, err := c.ApplyLimits(s.as(t.Context(), "admin"), large); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("somebody: %v", err)
-	}
-}
-
 // TestAPILimit: the API is under a limit of its own, if there is one: by identity,
 // or by address of those who prove nothing; not for checks; and what changes limits
 // goes on.

@@ -124,7 +124,7 @@
 // 1000 checks, a call that stands or falls together 16 limits, a list of
 // overrides, keys, versions, accounts or operations 1000 items, a policy config
 // 10,000 policies; headers are at most 16 KiB and must arrive
-// within 5 s; a gRPC connection has at most 1024 open calls. A call without a credential
-// may send at most 32 KiB (strangers.go). The request bodies in memory are bounded per
+// within 5 s; a gRPC connection has at most 1024 open calls. A call without a credential,
+// and over gRPC one that needs no permission, may send at most 32 KiB (strangers.go). The request bodies in memory are bounded per
 // caller and in total (bodies.go).
 package api

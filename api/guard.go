@@ -141,15 +141,20 @@ func (s *service) mayIn(ctx context.Context, p rbac.Permission, namespace string
 	return s.guard == nil || v != nil && s.guard.Has(v.caller, p, rbac.Namespace(namespace))
 }
 
-// tapped establishes who calls when the headers of a gRPC call have come, so that
-// who is nobody cannot make the node read megabytes. A JWT that is not known yet is
-// left for the interceptors, because nothing may wait here.
+// tapped establishes who calls when the headers of a gRPC call have come, so that whoever may not make
+// the call cannot make the node read its message. A JWT that has to be verified is left for the
+// interceptors, because nothing may wait here: its call is charged, unless the JWT was good before.
 func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if isOpen(info.FullMethodName) {
 		return ctx, nil
 	}
-	c, err := s.guard.Quick(tlsState(ctx), info.Header.Get("authorization"))
-	if err == nil && c != nil && c.Credential == auth.None {
+	header := info.Header.Get("authorization")
+	c, err := s.guard.Quick(tlsState(ctx), header)
+	known := c != nil
+	if err == nil && !known {
+		c = s.guard.Before(header)
+	}
+	if err == nil && c != nil {
 		err = s.guard.Enter(c, info.FullMethodName)
 	}
 	if err != nil {
@@ -157,14 +162,17 @@ func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, 
 		s.note(&visit{service: s, method: info.FullMethodName, caller: orAnonymous(c), address: addressOf(ctx), failed: f})
 		return ctx, f.status()
 	}
-	if c == nil {
-		ctx, f := s.awaitVerification(ctx)
-		if f != nil {
-			return ctx, f.status()
-		}
+	switch {
+	case known:
+		return auth.With(ctx, c), nil
+	case c != nil:
 		return ctx, nil
 	}
-	return auth.With(ctx, c), nil
+	ctx, f := s.awaitVerification(ctx)
+	if f != nil {
+		return ctx, f.status()
+	}
+	return ctx, nil
 }
 
 func orAnonymous(c *auth.Caller) *auth.Caller {
@@ -241,7 +249,8 @@ func (s *service) passes(method string) bool {
 
 // guardedStream is the interceptor of streams.
 func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.passes(info.FullMethod) || forEverybody(info.FullMethod) { // see openCalls
+	unary := !info.IsClientStream && !info.IsServerStream
+	if s.passes(info.FullMethod) || unary || forEverybody(info.FullMethod) { // see openCalls
 		return next(srv, stream)
 	}
 	ctx := stream.Context()
@@ -274,7 +283,11 @@ func (s *guardedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream. Every request of the stream is looked at.
 func (s *guardedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	receive := s.ServerStream.RecvMsg
+	if visitOf(s.ctx).rule.Need == auth.Known {
+		receive = func(m any) error { return receiveSmall(s.ServerStream, m, 0) }
+	}
+	if err := receive(m); err != nil {
 		return err
 	}
 	if f := s.still(s.ctx, &s.known); f != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/quorate/quorate/internal/share"
 )
 
-// Limits of gRPC calls from unauthenticated callers: methods that need no credential (health,
-// joining, whoami), and calls with a JWT that is not verified yet.
+// Limits of gRPC calls that need no permission (health, joining, whoami, roles, reflection), and of calls
+// with a JWT that was never verified on this node.
 const (
 	maxStrangerMessage  = 32 << 10
 	strangerMessageTime = 5 * time.Second // for the whole message
@@ -31,8 +31,8 @@ const (
 	maxStrangersOfOne   = 256             // open calls per address
 	maxStrangersOfConn  = 32              // open calls per connection
 
-	unverifiedBytes      = 64 << 20 // messages of calls with an unverified JWT, in total
-	unverifiedBytesOfOne = 16 << 20 // the same per address
+	unverifiedBytes      = 256 << 20 // messages of calls with a JWT that was never verified, in total
+	unverifiedBytesOfOne = 64 << 20  // the same per address
 	unverifiedTime       = 10 * time.Second
 )
 
@@ -46,9 +46,9 @@ func newStrangers() *strangers {
 	}
 }
 
-// openCalls registers services so that unauthenticated callers can send only small messages. gRPC reads
-// the message of a unary call, up to the bound of all methods, before any code of the method runs.
-// openCalls therefore serves a unary method that needs no credential as a stream of one message.
+// openCalls registers services so that callers without a permission can send only small messages. gRPC
+// reads the message of a unary call, up to the bound of all methods, before any code of the method runs.
+// openCalls therefore serves a unary method that needs no permission as a stream of one message.
 type openCalls struct {
 	grpc.ServiceRegistrar
 	*service
@@ -67,12 +67,12 @@ func (o openCalls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		}
 	}
 	d.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool {
-		if !forEverybody("/" + d.ServiceName + "/" + m.MethodName) {
+		if r, _ := auth.RuleOf("/" + d.ServiceName + "/" + m.MethodName); r.Need != auth.Open && r.Need != auth.Known {
 			return false
 		}
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
 			return o.asStranger(stream, func() error {
-				res, err := m.Handler(srv, stream.Context(), func(to any) error { return receiveSmall(stream, to) }, o.unary)
+				res, err := m.Handler(srv, stream.Context(), func(to any) error { return receiveSmall(stream, to, strangerMessageTime) }, o.unary)
 				if err != nil {
 					return err
 				}
@@ -90,7 +90,7 @@ func forEverybody(method string) bool {
 	return r.Need == auth.Open
 }
 
-// asStranger serves a call that needs no credential. If its caller is unknown, the call counts towards the
+// asStranger serves a call that needs no permission. If its caller is unknown, the call counts towards the
 // limits of such calls.
 func (s *service) asStranger(stream grpc.ServerStream, serve func() error) error {
 	ctx := stream.Context()
@@ -138,7 +138,9 @@ func (s *service) isKnown(ctx context.Context) bool {
 type strangerStream struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
-func (s strangerStream) RecvMsg(m any) error { return receiveSmall(s.ServerStream, m) }
+func (s strangerStream) RecvMsg(m any) error {
+	return receiveSmall(s.ServerStream, m, strangerMessageTime)
+}
 
 // messageReader reads a message's length before the message itself, which [grpc.ServerStream]
 // cannot. gRPC's HTTP/2 transport implements it.
@@ -147,9 +149,9 @@ type messageReader interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// receiveSmall receives a message of at most maxStrangerMessage bytes within strangerMessageTime. It
-// refuses a longer message before reading it. The call must end after an error.
-func receiveSmall(stream grpc.ServerStream, to any) error {
+// receiveSmall receives a message of at most maxStrangerMessage bytes within a time; 0 waits as long as the
+// call lasts. It refuses a longer message before reading it. The call must end after an error.
+func receiveSmall(stream grpc.ServerStream, to any, within time.Duration) error {
 	from, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(messageReader)
 	message, isProto := to.(proto.Message)
 	if !ok || !isProto {
@@ -162,15 +164,19 @@ func receiveSmall(stream grpc.ServerStream, to any) error {
 		data, err = readSmall(from)
 		done <- err
 	}()
-	timer := time.NewTimer(strangerMessageTime)
-	defer timer.Stop()
+	var late <-chan time.Time
+	if within > 0 {
+		timer := time.NewTimer(within)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case err := <-done:
 		if err != nil {
 			return err
 		}
-	case <-timer.C:
-		return status.Errorf(codes.DeadlineExceeded, "the message of a call without a credential has to come within %v", strangerMessageTime)
+	case <-late:
+		return status.Errorf(codes.DeadlineExceeded, "the message of a call that needs no permission has to come within %v", within)
 	}
 	if err := proto.Unmarshal(data, message); err != nil {
 		return status.Errorf(codes.Internal, "the message cannot be decoded: %v", err)
@@ -188,7 +194,7 @@ func readSmall(from messageReader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(header[1:])
 	if n > maxStrangerMessage {
-		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; of a call that needs no credential at most %d are read", n, maxStrangerMessage)
+		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; of a call that needs no permission at most %d are read", n, maxStrangerMessage)
 	}
 	data, err := from.Read(int(n))
 	if errors.Is(err, io.EOF) {
@@ -201,7 +207,7 @@ func readSmall(from messageReader) ([]byte, error) {
 	return data.Materialize(), nil
 }
 
-// unverified marks a call whose JWT is not verified yet. Its message is read before, so it is charged
+// unverified marks a call whose JWT was never verified on this node. Its message is read before, so it is charged
 // to the address of the caller and must arrive within unverifiedTime.
 type unverified struct{ verified func() }
 

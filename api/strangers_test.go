@@ -3,12 +3,20 @@ package api
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +170,41 @@ func TestStrangersMessages(t *testing.T) {
 	}
 }
 
+// TestNobodyIsNotRead checks that the node reads no message of a caller who may not make the call, with or
+// without a credential, and little of a call that every caller with a credential may make.
+func TestNobodyIsNotRead(t *testing.T) {
+	s := newSecured(t, everyRole())
+	conn := dialGRPC(t, s, s.opts)
+	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)}
+	small := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxStrangerMessage)}
+	const apply, roles = "/quorate.v1.LimitService/ApplyLimits", "/quorate.v1.SecurityService/ListRoles"
+	const accounts, reflection = "/quorate.v1.AccountAdminService/ApplyOps", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	for _, c := range []struct {
+		who, method string
+		message     *quoratev1.ApplyLimitsRequest
+		want        string
+	}{
+		{"", apply, large, "carries no credential"},
+		{"stranger", apply, large, "needs limits.write"},
+		{"checker", apply, large, "needs limits.write"},
+		{"admin", apply, large, "larger than max"},
+		{"stranger", "/quorate.v1.QuotaService/Allow", large, "needs check"},
+		{"stranger", accounts, large, "needs quota.accounts.write"},
+		{"stranger", roles, small, "at most 32768 are read"},
+		{"stranger", reflection, small, "at most 32768 are read"},
+	} {
+		stream, err := conn.NewStream(s.as(t.Context(), c.who), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, c.method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.SendMsg(c.message)
+		_ = stream.CloseSend()
+		if err := stream.RecvMsg(&quoratev1.ApplyLimitsResponse{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q calls %s: %v; want %q", c.who, c.method, err, c.want)
+		}
+	}
+}
+
 // TestStrangersWatches checks the bound of open calls per connection without a credential: calls of
 // other connections still work, and so do new ones of this connection after some have ended.
 func TestStrangersWatches(t *testing.T) {
@@ -215,6 +258,84 @@ func TestStrangersWatches(t *testing.T) {
 	}
 	cancel()
 	until(t, "room after some have ended", func() bool { return open(t.Context(), one) == nil })
+}
+
+// keyIssuer is an OIDC issuer with one key.
+type keyIssuer struct {
+	*httptest.Server
+	key *ecdsa.PrivateKey
+}
+
+func newKeyIssuer(t *testing.T) *keyIssuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &keyIssuer{key: key}
+	mux := http.NewServeMux()
+	i.Server = httptest.NewServer(mux)
+	t.Cleanup(i.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["ES256"]}`, i.URL, i.URL+"/keys")
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		text := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, 32))) }
+		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","kid":"k","alg":"ES256","x":%q,"y":%q}]}`, text(key.X), text(key.Y))
+	})
+	return i
+}
+
+// jwt returns a JWT of a user that is good for an hour.
+func (i *keyIssuer) jwt(t *testing.T, user string) string {
+	t.Helper()
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	signed := part(`{"alg":"ES256","kid":"k"}`) + "." + part(fmt.Sprintf(`{"iss":%q,"aud":"quorate","sub":%q,"exp":%d}`, i.URL, user, time.Now().Add(time.Hour).Unix()))
+	sum := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// TestKnownJWTs checks that a JWT that was good before is not charged as unverified when it has to be
+// verified again: 100 calls of one address are open at once, and all are served. A call that its user
+// may not make is refused before its message is read.
+func TestKnownJWTs(t *testing.T) {
+	issuer := newKeyIssuer(t)
+	s := newSecured(t, everyRole())
+	var later atomic.Int64
+	guard, err := auth.New(auth.Config{
+		Bindings: []rbac.Binding{{Identity: "user:*", Role: "checker", Scope: rbac.Everywhere}},
+		OIDC:     &auth.OIDC{Issuer: issuer.URL, Audience: "quorate"},
+		Now:      func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.Guard = guard
+	conn := dialGRPC(t, s, s.opts)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+issuer.jwt(t, "ann"))
+	check := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
+	if _, err := quoratev1.NewQuotaServiceClient(conn).Allow(ctx, check); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(6 * time.Minute)) // the guard has to verify the JWT again
+	if _, err := quoratev1.NewLimitServiceClient(conn).ApplyLimits(ctx, &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a change of limits by somebody who may only check: %v", err)
+	}
+	var calls [100]grpc.ClientStream
+	for i := range calls {
+		if calls[i], err = conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, quoratev1.QuotaService_Allow_FullMethodName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, call := range calls { // all are open
+		if err := errors.Join(call.SendMsg(check), call.CloseSend(), call.RecvMsg(&quoratev1.AllowResponse{})); err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
 }
 
 // TestUnverifiedAreBounded checks the bound of concurrent messages with an unverified JWT, and that such

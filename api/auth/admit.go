@@ -18,7 +18,7 @@ func (g *Guard) Enter(c *Caller, method string) error {
 	case r.Need == Open:
 		return nil
 	case r.Need == Inside:
-		if c.Credential == None && !g.Somewhere(c, r.Permission) && !g.granted(c) {
+		if !g.Somewhere(c, r.Permission) && !g.granted(c) {
 			return g.denied(c, r, method, "")
 		}
 		return nil
