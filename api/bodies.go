@@ -29,11 +29,11 @@ func newBodies() *bodies {
 	return &bodies{strangers: share.New(strangersBytes, strangerBytes), callers: share.New(callersBytes, callerBytes)}
 }
 
-// counts reports whether a body is charged to the pools. Small bodies of authenticated callers are
-// not: the number of connections bounds them.
+// counts reports whether a body is charged to the pools. Small bodies of authenticated callers over HTTP/1
+// are not: the number of connections bounds them. A connection of HTTP/2 carries hundreds of requests.
 func (b *bodies) counts(req *http.Request, stranger bool) bool {
 	n := req.ContentLength
-	return n != 0 && (stranger || n < 0 || n > maxCheckBody)
+	return n != 0 && (stranger || n < 0 || n > maxCheckBody || req.ProtoMajor >= 2)
 }
 
 // hold charges the body of a request to its owner until release is called.

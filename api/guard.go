@@ -355,8 +355,10 @@ func (r *router) guardedRoute(name string, next handler) handler {
 			if f := fromHere(req, name, r.guard != nil); f != nil && name != Console { // the console answers with a page
 				return writeFault(w, f)
 			}
-			if r.bodies.counts(req, false) {
-				defer r.bodies.hold(w, req, ownerOf(host(req.RemoteAddr)), false)()
+			// The console reads bodies of signed-in callers only, but for the sign-in form.
+			stranger := r.guard != nil && (name != Console || req.URL.Path == signInPath)
+			if r.bodies.counts(req, stranger) {
+				defer r.bodies.hold(w, req, ownerOf(host(req.RemoteAddr)), stranger)()
 			}
 			return next(w, req)
 		}

@@ -62,8 +62,11 @@ func (r *router) nothingAt(p string) *fault {
 	return &fault{http: http.StatusNotFound, detail: detail + "; /v1/openapi.json lists all paths of the API"}
 }
 
-// Console is where the console is mounted.
-const Console = "/console"
+// Where the console is mounted, and its form for callers who are not known yet.
+const (
+	Console    = "/console"
+	signInPath = Console + "/sign-in"
+)
 
 // toConsole sends whoever opens the root in a browser to the console, where there is one.
 func (r *router) toConsole(w http.ResponseWriter, req *http.Request) bool {

@@ -140,6 +140,47 @@ func TestBodiesUnderWay(t *testing.T) {
 	}
 }
 
+// TestSmallBodies checks which small bodies are charged, and to whom: strangers' always, those of known
+// callers over HTTP/2, where a connection carries many.
+func TestSmallBodies(t *testing.T) {
+	s := newSecured(t, everyRole())
+	s.opts.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
+	h := newRouter(newService(s, s.opts))
+	for _, c := range []struct {
+		path, who          string
+		http               int
+		strangers, callers bool
+	}{
+		{"/console/sign-in", "", 1, true, false},
+		{"/console/sign-in", "", 2, true, false},
+		{"/console/limits/apply", "", 1, false, false}, // read if signed in
+		{"/console/limits/apply", "", 2, false, true},
+		{"/v1/cluster/join", "", 1, true, false},
+		{"/v1/keys:reset", "admin", 1, false, false},
+		{"/v1/keys:reset", "admin", 2, false, true},
+	} {
+		body, feed := io.Pipe()
+		req := httptest.NewRequest(http.MethodPost, c.path, body)
+		req.ContentLength, req.ProtoMajor = maxCheckBody, c.http
+		if c.who != "" {
+			req.Header.Set("Authorization", "Bearer "+s.tokens[c.who])
+		}
+		done := make(chan struct{})
+		go func() { h.ServeHTTP(httptest.NewRecorder(), req); close(done) }()
+		if _, err := feed.Write(make([]byte, maxCheckBody-1)); err != nil { // returns when it was read
+			t.Fatal(err)
+		}
+		if strangers, callers := h.bodies.strangers.Held() > 0, h.bodies.callers.Held() > 0; strangers != c.strangers || callers != c.callers {
+			t.Errorf("%s of %q over HTTP/%d: charged to strangers %v, to known callers %v", c.path, c.who, c.http, strangers, callers)
+		}
+		_ = feed.Close()
+		<-done
+	}
+	if h.bodies.strangers.Held() != 0 || h.bodies.callers.Held() != 0 {
+		t.Error("bytes are held after all has ended")
+	}
+}
+
 // TestStrangersMessages checks the bound of 32 KiB for gRPC messages without a credential.
 func TestStrangersMessages(t *testing.T) {
 	for name, o := range map[string]Options{"secured": newSecured(t, everyRole()).opts, "open": {}} {
