@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -37,13 +38,23 @@ func (s *service) note(v *visit) {
 		e.RequestID = hex.EncodeToString(b[:])
 	}
 	if f := v.failed; f != nil {
-		e.Result, e.Code, e.Detail = audit.Failed, f.reason, f.Error()
+		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.reason, f.Error(), v.mayBeDone()
 		if isDenied(f) {
 			e.Result = audit.Denied
 			s.meter.denied.WithLabelValues(labelOf(v.method), f.reason).Inc()
 		}
 	}
 	s.opts.Audit.Write(e)
+}
+
+// mayBeDone reports whether the call has failed without proof that it changed nothing. Calls that need no
+// permission (joining) do not count, so that strangers cannot fill the log of changes.
+func (v *visit) mayBeDone() bool {
+	switch v.failed.code {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.Internal:
+		return v.rule.Audited && v.rule.Need != auth.Open
+	}
+	return false
 }
 
 // labelOf is a method in metrics: what strangers make up is none of them.

@@ -120,6 +120,7 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 		return writeFault(w, backupFault(err))
 	case err != nil:
 		r.log.Warn("a backup was not sent whole", "err", err)
+		visitOf(req.Context()).ended(nil, backupFault(err))
 		_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
 	}
 	return http.StatusOK

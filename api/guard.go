@@ -382,7 +382,7 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		}
 		code := next(w, req.WithContext(ctx))
 		if code >= http.StatusBadRequest && v.failed == nil {
-			v.failed = &fault{http: code, code: codes.Unknown, reason: http.StatusText(code)}
+			v.failed = &fault{http: code, reason: http.StatusText(code)} // the call was not made: those that are say how they ended
 		}
 		if v.rule.Audited || v.failed != nil && isDenied(v.failed) {
 			r.note(v)

@@ -1,5 +1,5 @@
 // Package audit writes the audit log: one JSON object per change or attempt and line, in
-// rotated files.
+// rotated files. A call that failed and may have changed something counts as a change.
 //
 // What is written is whole: an [Entry] goes to the file with one write, and is in
 // the kernel's hands when [Log.Write] returns. A machine that loses power may lose

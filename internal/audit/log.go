@@ -40,12 +40,15 @@ type Entry struct {
 	Detail     string    `json:"detail,omitempty"`
 	Answer     string    `json:"answer,omitempty"` // in short
 	Unwritten  uint64    `json:"unwritten,omitempty"`
-	// Attempt marks a call that changes nothing, such as signing in. Denied and failed calls
-	// always count as attempts.
+	// Attempt marks a call that changes nothing, such as signing in. Denied and failed calls count as
+	// attempts, too, but for those that MayBeDone marks.
 	Attempt bool `json:"-"`
+	// MayBeDone marks a call that has failed and may have changed something all the same. It is written
+	// with the changes.
+	MayBeDone bool `json:"-"`
 }
 
-func (e *Entry) attempt() bool { return e.Attempt || e.Result != OK }
+func (e *Entry) attempt() bool { return e.Attempt || e.Result != OK && !e.MayBeDone }
 
 // Bounds of what is written.
 const (

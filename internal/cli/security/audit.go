@@ -29,10 +29,11 @@ func NewAuditCommand() *cobra.Command {
 		Use:   "audit --data DIR",
 		Short: "Print a node's audit log: who changed what, and who was denied",
 		Long: `Print the audit log of a node on this machine, from its files in the node's data
-directory, the oldest first. What was done is in audit.log; what was denied,
-failed or changed nothing is in audit-attempts.log; both are printed. Each node
-writes what came to it: what the whole cluster saw is in the logs of all its
-nodes. -o json prints the lines as they are.`,
+directory, the oldest first. What was done, and what failed but may have been
+done, is in audit.log; what was denied, changed nothing or failed otherwise is
+in audit-attempts.log; both are printed. Each node writes what came to it: what
+the whole cluster saw is in the logs of all its nodes. -o json prints the lines
+as they are.`,
 		Example: `  quorate audit --data data/n1
   quorate audit --data data/n1 --follow -o json | jq 'select(.result == "denied")'`,
 		Args: cobra.NoArgs,
