@@ -2,27 +2,51 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 )
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// passedOn lists the checks that proxies send with the headers of their clients.
+// passedOn lists the checks by POST that proxies send with the headers of their clients.
 var passedOn = map[string]bool{
-	"/quorate.v1.QuotaService/Allow": true, "/quorate.v1.QuotaService/AllowBatch": true, "/quorate.v1.QuotaService/AllowAll": true,
-	"/json": true, http.MethodGet + " " + forwardPath: true,
+	"/quorate.v1.QuotaService/Allow": true, "/quorate.v1.QuotaService/AllowBatch": true, "/quorate.v1.QuotaService/AllowAll": true, "/json": true,
 }
 
-// fromHere refuses state-changing calls that a browser makes for a page of another site: the browser would add its
-// user's client certificate, or run where no authentication is needed. Other programs send no origin headers and
-// pass. With authentication on, the checks in passedOn are exempt.
+// fromHere refuses calls that a browser makes for a page of another site, if they change something: the browser would
+// add its user's client certificate, or run where no authentication is needed. Other programs send no origin headers
+// and pass. With authentication on, the checks in passedOn are exempt; without it, the check for proxies has to
+// come from a proxy.
 func fromHere(req *http.Request, method string, guarded bool) *fault {
-	if guarded && passedOn[method] || crossOrigin.Check(req) == nil {
+	switch {
+	case guarded && passedOn[method]:
+		return nil
+	case !guarded && method == forwardRoute && fromOtherSite(req) && !fromProxy(req):
+	case crossOrigin.Check(req) == nil:
 		return nil
 	}
 	return &fault{
 		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "CROSS_ORIGIN",
 		detail: "the call was made by a page of another site (headers Sec-Fetch-Site and Origin); make it from a program, or from the console's own pages",
 	}
+}
+
+const forwardRoute = http.MethodGet + " " + forwardPath
+
+// fromOtherSite reports whether a browser made a request for a page of another origin.
+func fromOtherSite(req *http.Request) bool {
+	site := req.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
+// fromProxy reports whether a request has a header of proxies. A page cannot have a browser add one without asking
+// the node first (CORS), which it answers to nobody.
+func fromProxy(req *http.Request) bool {
+	for name := range req.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Original-") || name == "X-Real-Ip" {
+			return true
+		}
+	}
+	return false
 }

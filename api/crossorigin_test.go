@@ -61,6 +61,47 @@ func TestFromOtherSites(t *testing.T) {
 	}
 }
 
+// TestForwardFromOtherSites checks that a page of another site cannot spend tokens through the check for
+// proxies, and that a proxy can pass on such requests of its clients.
+func TestForwardFromOtherSites(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{"all": {Role: "admin", Scope: rbac.Everywhere}})
+	for _, c := range []struct {
+		site, header  string
+		open, secured int
+	}{
+		{"cross-site", "", http.StatusForbidden, http.StatusOK},
+		{"same-site", "", http.StatusForbidden, http.StatusOK},
+		{"cross-site", "Accept-Language", http.StatusForbidden, http.StatusOK}, // a page may set it
+		{"cross-site", "X-Forwarded-For", http.StatusOK, http.StatusOK},
+		{"same-site", "X-Original-URI", http.StatusOK, http.StatusOK},
+		{"same-origin", "", http.StatusOK, http.StatusOK},
+		{"none", "", http.StatusOK, http.StatusOK},
+		{"", "", http.StatusOK, http.StatusOK}, // a program
+	} {
+		for name, h := range map[string]http.Handler{"secured": NewHTTP(s, s.opts).Handler, "open": NewHTTP(newFake(t), Options{ForwardAuth: true, Hosts: []string{}}).Handler} {
+			want := map[string]int{"secured": c.secured, "open": c.open}[name]
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				req := httptest.NewRequest(method, "/v1/forward-auth?namespace=web&limit=per_client&key=k&cost=0", nil)
+				req.Host = "evil.example"
+				if c.site != "" {
+					req.Header.Set("Sec-Fetch-Site", c.site)
+				}
+				if c.header != "" {
+					req.Header.Set(c.header, "x")
+				}
+				if name == "secured" {
+					req.Header.Set("Authorization", "Bearer "+s.tokens["all"])
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, req)
+				if w.Code != want {
+					t.Errorf("%s: %s from %q with %q: %d %s; want %d", name, method, c.site, c.header, w.Code, w.Body, want)
+				}
+			}
+		}
+	}
+}
+
 // TestOtherHosts checks that without authentication an unknown name in the header Host is refused.
 func TestOtherHosts(t *testing.T) {
 	s := newSecured(t, nil)

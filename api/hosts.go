@@ -45,8 +45,8 @@ func (h *hosts) has(header string) bool {
 	return true
 }
 
-// hostFault refuses a request for another host. Probes and the check for proxies (which forward the
-// Host header of their clients) are exempt: they change at most one counter.
+// hostFault refuses a request for another host. Probes and the check for proxies, which forward the Host
+// header of their clients, are exempt: see fromHere.
 func (r *router) hostFault(req *http.Request) *fault {
 	if r.guard != nil || r.hosts.has(req.Host) {
 		return nil
