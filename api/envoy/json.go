@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/quorate/quorate/internal/descriptor"
+	"github.com/quorate/quorate/internal/jsontext"
 )
 
 // JSONPath is where the JSON form of ShouldRateLimit is served.
@@ -94,5 +95,5 @@ func writeJSON(w http.ResponseWriter, res *response) {
 	if res.OverallCode == overCode {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
 }

@@ -52,6 +52,22 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestJSONOnTerminals checks that controls of a terminal in a rule's name are escaped.
+func TestJSONOnTerminals(t *testing.T) {
+	n := newNode(t)
+	rules := rulesOf(t, `
+domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 5, name: "\x9b31m\u202e"}}
+`)
+	h := New(n, Options{Now: n.wall, Rules: func() *Rules { return rules }}).Handler(nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, JSONPath, strings.NewReader(`{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}`)))
+	if got := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(got, `"\u009b31m\u202e"`) {
+		t.Errorf("%d %q", w.Code, got)
+	}
+}
+
 // compact takes the spaces out that the JSON form of protobuf has or has not.
 func compact(s string) string {
 	var v json.RawMessage

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -111,5 +112,5 @@ func write(w http.ResponseWriter, res proto.Message, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(code)
-	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
 }

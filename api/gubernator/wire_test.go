@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -110,6 +111,7 @@ func TestHTTP(t *testing.T) {
 		},
 		{"no body", "POST", PathGetRateLimits, "", 200, `{"responses":[]}`},
 		{"no JSON", "POST", PathGetRateLimits, "x", 400, `{"code":3,"message":"the body: `},
+		{"no JSON, with controls", "POST", PathGetRateLimits, "{\"requests\":[\u009b31m\u202e]}", 400, `{"code":3,"message":"the body: proto:`},
 		{"too many", "POST", PathGetRateLimits, `{"requests":[` + strings.Repeat("{},", 1000) + `{}]}`, 400, `{"code":11,"message":"requests: 1001; at most 1000 in one call","details":[]}`},
 		{"too large", "POST", PathGetRateLimits, strings.Repeat(" ", maxBody+1), 400, `{"code":11,"message":"the body has more than 4194304 bytes","details":[]}`},
 		{"another method", "GET", PathGetRateLimits, "", 405, `{"code":12,"message":"use POST","details":[]}`},
@@ -121,7 +123,7 @@ func TestHTTP(t *testing.T) {
 		path := strings.TrimSuffix(c.path, "/x")
 		New(n, n.options()).Handlers()[path].ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
 		got := strings.NewReplacer(`": `, `":`, `, "`, `,"`, `}, {`, `},{`).Replace(w.Body.String()) // protojson puts spaces at random
-		if w.Code != c.code || !strings.HasPrefix(got, c.want) || w.Header().Get("Content-Type") != "application/json" {
+		if w.Code != c.code || !strings.HasPrefix(got, c.want) || w.Header().Get("Content-Type") != "application/json" || strings.ContainsFunc(got, jsontext.Obeyed) {
 			t.Errorf("%s: %d %s; want %d %s", c.what, w.Code, got, c.code, c.want)
 		}
 	}

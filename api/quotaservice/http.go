@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -45,7 +46,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	w.Write(data) //nolint:errcheck // the caller has gone; nobody is left to tell
+	w.Write(jsontext.Escape(data)) //nolint:errcheck // the caller has gone; nobody is left to tell
 }
 
 // fault is what an error is answered with.

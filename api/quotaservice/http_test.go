@@ -229,6 +229,8 @@ func TestStatsOfOneBucket(t *testing.T) {
 		"named/one":       `{"one":{"hits":5,"misses":6}}`,
 		"named/other":     `{"other":{"hits":0,"misses":0}}`,
 		"fallback/x":      `{"x":{"hits":0,"misses":0}}`,
+		// Controls of a terminal, and a mark that turns text round, are escaped.
+		"dynamic/%C2%9B31m%E2%80%AE": `{"\u009b31m\u202e":{"hits":5,"misses":6}}`,
 	} {
 		n := &fakeNode{limits: set(t, 1, withGlobal(usual())...), rates: []*quoratev1.KeyRate{{Admitted: 5, Refused: 6}, {Admitted: 99}}}
 		if got := do(n, http.MethodGet, "/api/stats/"+path).Body.String(); got != want {

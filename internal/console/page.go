@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -175,6 +176,6 @@ func serveData(load func(r *Request) (any, error)) func(http.ResponseWriter, *Re
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		w.Write(body) //nolint:errcheck // the reader has gone
+		w.Write(jsontext.Escape(body)) //nolint:errcheck // the reader has gone
 	}
 }
