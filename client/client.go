@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/elapsed"
 )
 
 // Never is RetryAfter of a check that cannot pass however long one waits: its
@@ -103,7 +104,7 @@ func assemble(o options) (*Client, error) {
 	if o.name == "" {
 		o.name = processName()
 	}
-	c := &Client{opts: o, clock: newClock(), breaker: breaker{after: o.breakAfter}, ended: make(chan struct{})}
+	c := &Client{opts: o, clock: newClock(elapsed.New()), breaker: breaker{after: o.breakAfter}, ended: make(chan struct{})}
 	c.stats.whyRefused = o.whyRefused
 	c.queues.most, c.notices.logger = int64(o.maxWaiting), o.logger
 	var err error

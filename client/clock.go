@@ -9,6 +9,6 @@ import (
 // passed, in suspend too: leases run out meanwhile.
 type clock struct{ *elapsed.Clock }
 
-func newClock() *clock { return &clock{elapsed.New()} }
+func newClock(passed *elapsed.Clock) *clock { return &clock{passed} }
 
 func (c *clock) now() quota.Time { return quota.Time(c.Start().UnixNano() + int64(c.Since())) }

@@ -35,11 +35,11 @@ const (
 	steerEvery = time.Second
 )
 
-func (c *clock) init(wall func() time.Time) {
+func (c *clock) init(wall func() time.Time, passed *elapsed.Clock) {
 	if c.wall = wall; wall == nil {
 		c.wall = time.Now
 	}
-	c.passed = elapsed.New()
+	c.passed = passed
 	c.set()
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -44,6 +45,24 @@ func TestClockFollowsTheWall(t *testing.T) {
 		if off > tc.within {
 			t.Errorf("%s: %v off at the end; want at most %v", name, off, tc.within)
 		}
+	}
+}
+
+// TestClockInSuspend: the clock leaps by the time in which the machine was suspended, and the wall clock
+// has no say in that.
+func TestClockInSuspend(t *testing.T) {
+	wall, mono, boot := 1000*time.Hour, time.Duration(0), 7*time.Hour
+	var c clock
+	c.init(func() time.Time { return time.Unix(0, int64(wall)) }, elapsed.Of(time.Time{},
+		func() (int64, time.Duration) { return int64(wall), mono }, func() (time.Duration, bool) { return boot, true }))
+	began := c.now()
+	wall, boot = wall+5*time.Second, boot+5*time.Second
+	if got := c.now().Sub(began); got != 5*time.Second || c.mono() != 5*time.Second {
+		t.Errorf("after 5 s in suspend the clock has moved by %v, and %v have passed", got, c.mono())
+	}
+	wall += time.Hour
+	if got := c.now().Sub(began); got != 5*time.Second {
+		t.Errorf("when the wall clock was set ahead the clock had moved by %v", got)
 	}
 }
 

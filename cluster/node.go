@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/cluster/multiraft"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/health"
@@ -143,7 +144,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}), hasty: make(chan *seat, cfg.Ranges),
 	}
-	n.clock.init(cfg.wall)
+	n.clock.init(cfg.wall, elapsed.New())
 	n.moves = newMover(n)
 	n.observer = newObserver()
 	n.view.Store(v)
