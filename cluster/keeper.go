@@ -202,7 +202,7 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 		n.net.MarkDead(from)
 		return
 	}
-	leads := make(map[quota.RangeID]bool, len(b.Leads))
+	leads, news := make(map[quota.RangeID]bool, len(b.Leads)), map[quota.RangeID]quota.Term{}
 	for _, l := range b.Leads {
 		r, term := quota.RangeID(l.Range), quota.Term(l.Term)
 		if int(r) >= n.cfg.Ranges {
@@ -210,8 +210,15 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 		}
 		leads[r] = true
 		if n.routes.set(r, from, term) {
-			n.post(func(quota.Time) { n.agg.SetLeader(r, from, term) })
+			news[r] = term
 		}
+	}
+	if len(news) > 0 { // not here, where the inbox may be full: this goroutine reads Raft's frames too
+		go n.post(func(quota.Time) {
+			for r, term := range news {
+				n.agg.SetLeader(r, from, term)
+			}
+		})
 	}
 	n.tellLost(n.routes.keepOnly(from, leads))
 	if b.Meta {

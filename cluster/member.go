@@ -62,10 +62,11 @@ func (g *gathering) left(now quota.Time, waited bool) time.Duration {
 
 // work runs f and whatever else is in the inbox.
 func (n *Node) work(f func(quota.Time)) {
+	f(n.clock.now())
 	for range inboxSize {
-		f(n.clock.now())
 		select {
 		case f = <-n.inbox:
+			f(n.clock.now())
 		default:
 			return
 		}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/members"
@@ -109,6 +111,35 @@ func TestCheckpointWithoutGroup(t *testing.T) {
 	if _, cp, _ := s.moved(true); cp != nil {
 		t.Errorf("a new ledger writes what an old one knew: %v", cp)
 	}
+}
+
+// TestBeaconWaitsForNothing: where the member loop is busy and its inbox full, the news of a leader waits
+// for it, and the goroutine that reads the connection does not.
+func TestBeaconWaitsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := loneNode()
+		for range inboxSize {
+			n.post(func(quota.Time) {})
+		}
+		read := make(chan struct{})
+		go func() {
+			n.onBeacon("n2", &peerv1.Beacon{Leads: []*peerv1.Lead{{Range: 0, Term: 7}}})
+			close(read)
+		}()
+		synctest.Wait()
+		select {
+		case <-read:
+		default:
+			t.Error("it waits for the inbox")
+		}
+		for len(n.inbox) > 0 {
+			n.work(<-n.inbox)
+			synctest.Wait()
+		}
+		if who, term := n.agg.Leader(0); who != "n2" || term != 7 {
+			t.Errorf("the member takes %q for the leader in term %d", who, term)
+		}
+	})
 }
 
 // TestGrownJustNow: a node that joined moments ago may not have been there when another was granted its
