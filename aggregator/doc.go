@@ -51,9 +51,9 @@
 //
 // Counters are cumulative within an epoch (one opening of a key). A report
 // that is not acknowledged is sent again with the counters of then, so nothing
-// is lost and nothing counted twice: after a quarter of a sync interval or four
-// round trips, then twice as long each time, at most three intervals; and at once
-// when a recall comes although an answer is overdue.
+// is lost and nothing counted twice: after a quarter of a sync interval, then twice as
+// long each time, at most three intervals; but never sooner than after four round trips,
+// or a lease if that is less; and at once when a recall comes although an answer is overdue.
 //
 // A question to a leader whose answer is not used (it came too late, or never, or
 // the call was refused by another limit) is abandoned: reports of the key name it

@@ -42,7 +42,7 @@ type Loan struct {
 
 	Level  quota.Units // as GrantEntry.Level
 	Unseen quota.Units // as GrantEntry.Unseen, and what the others have probably used since
-	Aside  quota.Units // as GrantEntry.Aside; all of Level where no leader answers
+	Aside  quota.Units // as GrantEntry.Aside, under hard only; all of Level where no leader answers
 	Others quota.Units // demand of the other nodes
 	Dry    bool        // the leader had nothing left
 	Told   bool        // a leader has told the level
@@ -56,7 +56,7 @@ type Loan struct {
 	Window, Since, Until quota.Time
 	// Lease is how long what is lent lasts.
 	Lease time.Duration
-	// Saved and Again are as in GrantEntry.
+	// Again is as in GrantEntry.
 	Again time.Duration
 }
 
