@@ -19,7 +19,7 @@ import (
 )
 
 // TestRedisRetryAfter: who waits as long as CL.THROTTLE says is let through, on three nodes,
-// however few tokens the bucket holds.
+// however many tokens the bucket holds and the caller takes at a time.
 func TestRedisRetryAfter(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
@@ -31,9 +31,9 @@ func TestRedisRetryAfter(t *testing.T) {
 	}
 	defer conn.Close()
 	r := bufio.NewReader(conn)
-	throttle := func(burst, i int) (limited, retry int) {
+	throttle := func(burst, quantity, i int) (limited, retry int) {
 		t.Helper()
-		if _, err := fmt.Fprintf(conn, "CL.THROTTLE key-%d-%d %d 1 1\r\n", burst, i, burst); err != nil {
+		if _, err := fmt.Fprintf(conn, "CL.THROTTLE key-%d %d %d 1 %d\r\n", i, burst, quantity, quantity); err != nil {
 			t.Fatal(err)
 		}
 		var lines [6]string
@@ -48,15 +48,15 @@ func TestRedisRetryAfter(t *testing.T) {
 		return limited, retry
 	}
 	const keys = 16 // of every node's ranges
-	for _, burst := range []int{0, 1, 3, 9} {
+	for _, c := range []struct{ burst, quantity int }{{0, 1}, {1, 1}, {3, 1}, {9, 1}, {3, 4}, {4, 5}, {9, 10}, {99, 100}} {
 		var refused [keys]time.Time
 		for i := range keys {
-			for range burst + 1 {
-				if limited, _ := throttle(burst, i); limited != 0 {
-					t.Fatalf("key %d: a full bucket of %d refuses", i, burst+1)
+			for range (c.burst + 1) / c.quantity {
+				if limited, _ := throttle(c.burst, c.quantity, i); limited != 0 {
+					t.Fatalf("key %d: a bucket of %d refuses %d before it is empty", i, c.burst+1, c.quantity)
 				}
 			}
-			limited, retry := throttle(burst, i)
+			limited, retry := throttle(c.burst, c.quantity, i)
 			if limited != 1 || retry != 1 {
 				t.Fatalf("key %d: after the last token: limited %d, retry after %d s; want 1, 1", i, limited, retry)
 			}
@@ -65,12 +65,12 @@ func TestRedisRetryAfter(t *testing.T) {
 		var early []string
 		for i := range keys {
 			time.Sleep(time.Until(refused[i].Add(time.Second))) // as long as it was told to wait
-			if limited, _ := throttle(burst, i); limited != 0 {
+			if limited, _ := throttle(c.burst, c.quantity, i); limited != 0 {
 				early = append(early, strconv.Itoa(i))
 			}
 		}
 		if len(early) > 0 {
-			t.Errorf("max_burst %d: %d of %d keys are refused after the wait that was said: %s", burst, len(early), keys, strings.Join(early, " "))
+			t.Errorf("max_burst %d, %d at a time: %d of %d keys are refused after the wait that was said: %s", c.burst, c.quantity, len(early), keys, strings.Join(early, " "))
 		}
 	}
 }

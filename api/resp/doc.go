@@ -28,15 +28,16 @@
 //
 // What differs from redis-cell:
 //
-//   - The leader decides buckets of at most four tokens, in one hop: nodes cannot
-//     divide so few tokens and would report their use too late.
+//   - The leader of the key's range decides, exactly: one hop where another node
+//     leads it. Nodes would report the first use of a full bucket up to a sync
+//     interval late, and who obeys retry_after would come that much too early.
 //   - Any rate up to quota.MaxTokens per second is counted exactly. There, more
 //     than about a thousand per second is an error, or is never limited.
 //   - A quantity below 0 is an error. max_burst is at most quota.MaxTokens-1,
 //     period at most 366 days.
 //   - A key is UTF-8 and at most 1024 bytes, because the leaders are told of it.
 //   - Under two different numbers a key has two buckets, as said above.
-//   - What is counted is counted on all nodes, softly: see docs/accuracy.md.
+//   - While the leader does not answer, nodes decide alone: see docs/accuracy.md.
 //   - There is no key to expire or to delete; an unused bucket is full, and
 //     forgotten.
 //

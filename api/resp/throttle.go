@@ -28,19 +28,14 @@ const maxInlined = 64
 // description is how CL.THROTTLE describes a bucket.
 type description struct{ maxBurst, count, period int64 }
 
-// central is the largest burst, in tokens, of buckets that the leader decides. Nodes cannot divide
-// so few tokens. A node also reports the first use of a full bucket up to a sync interval late, so
-// that the bucket would refill that much later than the caller's answer says.
-const central = 4
-
-// inline is the limit: a bucket that holds one token more than max_burst, and
-// gets count back per period.
+// inline is the limit: a bucket that holds one token more than max_burst, and gets count back per
+// period. The leader of the key's range decides it. A node reports the first use of a full bucket up
+// to a sync interval late, so that what nodes decide refills that much later than the answers say.
 func (d description) inline() quota.Inline {
-	in := quota.Inline{Kind: quota.TokenBucket, Burst: d.maxBurst + 1, Rate: quota.Rate{Tokens: d.count, Per: time.Duration(d.period) * time.Second}}
-	if in.Burst <= central {
-		in.Decide = quota.AtLeader
+	return quota.Inline{
+		Kind: quota.TokenBucket, Burst: d.maxBurst + 1, Rate: quota.Rate{Tokens: d.count, Per: time.Duration(d.period) * time.Second},
+		Decide: quota.AtLeader,
 	}
-	return in
 }
 
 func (i *inlined) name(d description) (quota.LimitName, error) {

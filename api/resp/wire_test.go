@@ -120,25 +120,17 @@ func TestThrottle(t *testing.T) {
 		want string
 		cost int64
 	}{
-		{"passed", []string{"k", "15", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyHeld, Remaining: 15, ResetAfter: 2 * time.Second}, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", 1},
+		{"passed", []string{"k", "15", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyLeader, Remaining: 15, ResetAfter: 2 * time.Second}, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", 1},
 		{"limited", []string{"k", "15", "30", "60", "2"}, quota.Decision{Why: quota.WhyOverLimit, Remaining: 1, RetryAfter: 1100 * time.Millisecond, ResetAfter: 30*time.Second + 1}, "*5\r\n:1\r\n:16\r\n:1\r\n:2\r\n:31\r\n", 2},
 		{"never", []string{"k", "15", "30", "60", "17"}, quota.Decision{Why: quota.WhyOverBurst, Remaining: 16, RetryAfter: 1<<63 - 1}, "*5\r\n:1\r\n:16\r\n:16\r\n:-1\r\n:0\r\n", 17},
 		{"asked for nothing", []string{"k", "15", "30", "60", "0"}, quota.Decision{Why: quota.WhyOverLimit, RetryAfter: time.Second}, "*5\r\n:0\r\n:16\r\n:0\r\n:-1\r\n:0\r\n", 0},
-		{"few at a time", []string{"k", "3", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyLeader}, "*5\r\n:0\r\n:4\r\n:0\r\n:-1\r\n:0\r\n", 1},
-		{"one at a time", []string{"k", "0", "30", "60"}, quota.Decision{Allowed: true, Why: quota.WhyLeader}, "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:0\r\n", 1},
 	} {
 		n, count := &fakeNode{decision: c.d}, counted{}
 		got := say(t, New(n, count.options()), array(append([]string{"CL.THROTTLE"}, c.args...)...)+array("QUIT"))
 		if got != c.want+"+OK\r\n" {
 			t.Errorf("%s:\ngot  %q\nwant %q", c.what, got, c.want)
 		}
-		want := quota.Key{LimitName: quota.LimitName{Namespace: "redis", Limit: "@inline.bucket.soft.30.60000000000.16"}, Key: "k"}
-		switch c.args[1] { // small buckets, which the leader decides
-		case "0":
-			want.Limit = "@inline.bucket.soft.30.60000000000.1.leader"
-		case "3":
-			want.Limit = "@inline.bucket.soft.30.60000000000.4.leader"
-		}
+		want := quota.Key{LimitName: quota.LimitName{Namespace: "redis", Limit: "@inline.bucket.soft.30.60000000000.16.leader"}, Key: "k"}
 		if len(n.asked) != 1 || n.asked[0].Key != want || n.asked[0].Cost != c.cost || n.asked[0].MaxWait != 0 {
 			t.Errorf("%s: asked %+v; want %v, cost %d, no wait", c.what, n.asked, want, c.cost)
 		}

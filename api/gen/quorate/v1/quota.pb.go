@@ -1181,7 +1181,8 @@ type AllowResponse struct {
 	// Estimated tokens left in the whole cluster after this decision.
 	Remaining int64 `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// When refused: the earliest moment at which the same cost could pass.
-	// Absent when allowed, and when it can never pass.
+	// Absent when allowed, and when it can never pass. Of a soft limit that nodes
+	// decide it can be a sync interval and a hop too early.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// How it was decided.
 	Why Why `protobuf:"varint,5,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
