@@ -41,19 +41,23 @@ func diffLimits(from, to []quota.Limit) []*quoratev1.LimitChange {
 // alike reports whether two limits decide alike. Equal rates of buckets may be written differently,
 // such as 10/h and 240/d. For windows these differ: the period is the window.
 func alike(from, to *quota.Limit) bool {
-	same := func(kind quota.Kind, a, b quota.Rate) bool { return kind == quota.TokenBucket && a.Same(b) }
 	as := *from
-	if as.Kind == to.Kind && same(as.Kind, as.Rate, to.Rate) {
-		as.Rate = to.Rate
+	as.More = slices.Clone(as.More)
+	writtenAs(&as.Rate, to.Rate, as.Kind == quota.TokenBucket)
+	for i := range min(len(as.More), len(to.More)) {
+		writtenAs(&as.More[i].Rate, to.More[i].Rate, as.More[i].Kind == quota.TokenBucket)
 	}
-	if as.More = slices.Clone(as.More); len(as.More) == len(to.More) {
-		for i := range as.More {
-			if t := &as.More[i]; t.Kind == to.More[i].Kind && same(t.Kind, t.Rate, to.More[i].Rate) {
-				t.Rate = to.More[i].Rate
-			}
-		}
-	}
+	writtenAs(&as.Floor, to.Floor, true)
+	writtenAs(&as.CutOff.Rate, to.CutOff.Rate, true)
+	writtenAs(&as.CutOff.ThenRate, to.CutOff.ThenRate, true)
 	return as.Equal(to)
+}
+
+// writtenAs has a rate of a bucket written as an equal one.
+func writtenAs(r *quota.Rate, to quota.Rate, bucket bool) {
+	if bucket && r.Same(to) {
+		*r = to
+	}
 }
 
 // compareFirst compares the names at the beginning of two lists; a list that

@@ -26,6 +26,18 @@ func TestDiffOfRates(t *testing.T) {
 		l.More = []quota.Tier{more.First()}
 		return l
 	}
+	floor := func(rate string) quota.Limit {
+		l, least := bucket("1/s", 5), bucket(rate, 40)
+		l.Parent, l.Floor, l.FloorBurst = "p", least.Rate, least.Burst
+		return l
+	}
+	cutOff := func(rate, then string) quota.Limit {
+		l := bucket("1/s", 5)
+		l.CutOff = quota.CutOff{Policy: quota.CutOffRate, Rate: bucket(rate, 1).Rate, After: time.Minute, Then: quota.CutOffRate, ThenRate: bucket(then, 1).Rate}
+		return l
+	}
+	noFloor := floor("10/h")
+	noFloor.Floor = quota.Rate{}
 	for name, tt := range map[string]struct {
 		from, to quota.Limit
 		fields   int // number of differing fields
@@ -36,6 +48,11 @@ func TestDiffOfRates(t *testing.T) {
 		"the same, another burst":    {bucket("10/h", 10), bucket("240/d", 240), 2},
 		"windows are something else": {window(10, time.Hour), window(240, 24*time.Hour), 2},
 		"of a further tier":          {tiers("60/h"), tiers("1/m"), 0},
+		"of a floor":                 {floor("10/h"), floor("240/d"), 0},
+		"another floor":              {floor("10/h"), floor("241/d"), 1},
+		"a floor that is new":        {noFloor, floor("10/h"), 1},
+		"without a leader":           {cutOff("10/h", "5/h"), cutOff("240/d", "120/d"), 0},
+		"then another":               {cutOff("10/h", "5/h"), cutOff("240/d", "121/d"), 1},
 		"nothing at all":             {bucket("0/s", 10), bucket("0/h", 10), 0},
 	} {
 		fields := 0

@@ -97,10 +97,14 @@ func (r Rate) PerSecond() Units {
 	return Units(MulDiv(int64(FromTokens(r.Tokens)), int64(time.Second), int64(r.Per)))
 }
 
-// Same reports whether two rates are equal, however they are written, such as 10/h and 240/d.
+// Same reports whether two rates are equal, however they are written, such as 10/h and 240/d. One
+// that is not set equals no other.
 func (r Rate) Same(o Rate) bool {
-	hi, lo := bits.Mul64(uint64(max(0, r.Tokens)), uint64(max(0, o.Per)))
-	oHi, oLo := bits.Mul64(uint64(max(0, o.Tokens)), uint64(max(0, r.Per)))
+	if r.Per <= 0 || o.Per <= 0 {
+		return r == o
+	}
+	hi, lo := bits.Mul64(uint64(max(0, r.Tokens)), uint64(o.Per))
+	oHi, oLo := bits.Mul64(uint64(max(0, o.Tokens)), uint64(r.Per))
 	return hi == oHi && lo == oLo
 }
 
