@@ -38,6 +38,7 @@ func ParseEnvoyRateLimits(source string, data []byte) ([]descriptor.Domain, erro
 			r.node(root, "domain", "%s is the namespace %s, as that of line %d is; give it another name", clip(c.domain.Name), ns, line)
 		}
 		first[ns] = root.Line
+		c.domain.File = source
 		out = append(out, c.domain)
 	}
 	if err := r.err(); err != nil {
@@ -133,9 +134,9 @@ func (c *conversion) envoyOne(namespace string, way envoyWay, d *envoyDescriptor
 	case d.rateLimit.value != nil:
 		c.envoyLimit(namespace, way, d, p)
 	case d.below.value == nil || len(d.below.value.Content) == 0:
-		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}, Class: quota.Unlimited}
+		l := quota.Limit{LimitName: quota.LimitName{Namespace: namespace, Limit: c.envoyLimitName(namespace, way.steps, p)}, Class: quota.Unlimited, Enforcement: quota.Off}
 		l.Rate.Per = time.Second
-		c.note(p.path, "", "has neither a rate_limit nor descriptors; becomes the unlimited limit %v, which goes before less exact ones", l.LimitName)
+		c.note(p.path, "", "has neither a rate_limit nor descriptors; becomes the limit %v, which is off and goes before less exact ones", l.LimitName)
 		c.envoyRule(&descriptor.Rule{Steps: way.steps}, p)
 		c.keep(l, p)
 	default:

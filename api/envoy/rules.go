@@ -11,14 +11,14 @@ import (
 type Rules struct{ domains map[string]*descriptor.Domain }
 
 // NewRules returns the rules of some domains. The error names two that would be
-// counted in one namespace.
+// counted in one namespace, and their files.
 func NewRules(domains []descriptor.Domain) (*Rules, error) {
 	r := &Rules{domains: make(map[string]*descriptor.Domain, len(domains))}
 	for i := range domains {
 		d := &domains[i]
 		ns := descriptor.Namespace(d.Name)
 		if twin := r.domains[ns]; twin != nil {
-			return nil, fmt.Errorf("domain %q: is there twice, or is the same namespace as %q, which is %s; give it another name", d.Name, twin.Name, ns)
+			return nil, fmt.Errorf("%s: domain %q is the namespace %s, as the domain %q of %s is; put their descriptors into one file, or give it another name", d.File, d.Name, ns, twin.Name, twin.File)
 		}
 		r.domains[ns] = d
 	}

@@ -90,9 +90,14 @@ func TestSourceDirectory(t *testing.T) {
 	if err != nil || rulesIn(s.Rules(), "d") != 1 || rulesIn(s.Rules(), "my d") != 1 || rulesIn(s.Rules(), "my-d") != 0 {
 		t.Fatalf("%v, %+v", err, s.Rules())
 	}
-	write(t, filepath.Join(dir, "4.yaml"), strings.Replace(goodRules, "domain: d", "domain: my-d", 1))
-	if _, err := s.Reload(); err == nil || !strings.Contains(err.Error(), `domain "my-d": is there twice, or is the same namespace as "my d"`) {
-		t.Errorf("two domains of one namespace: %v", err)
+	for _, tc := range []struct{ domain, want string }{
+		{"my-d", `4.yaml: domain "my-d" is the namespace my-d, as the domain "my d" of ` + filepath.Join(dir, "2.yml")},
+		{"d", `4.yaml: domain "d" is the namespace d, as the domain "d" of ` + filepath.Join(dir, "1.yaml")},
+	} {
+		write(t, filepath.Join(dir, "4.yaml"), strings.Replace(goodRules, "domain: d", "domain: "+tc.domain, 1))
+		if _, err := s.Reload(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("two files of one namespace: %v; want %s", err, tc.want)
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type Rule struct {
 // Domain is the rules of one domain, by its name.
 type Domain struct {
 	Name string
+	File string // that it was read from
 	Tree *Tree
 }
 
