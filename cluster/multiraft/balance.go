@@ -90,11 +90,12 @@ func (h *Host) settled(since map[quota.NodeID]time.Time, id quota.NodeID, now ti
 // successors are whom this node should give the group's leadership to, the best
 // first: the preferred leader, or when this node must not lead anybody who may. A
 // node that must give it away neither spares the group a second move nor rests long
-// after one that failed.
+// after one that failed, nor waits until others have been connected for long.
 func (g *Group) successors(settled func(quota.NodeID) bool) (to []quota.NodeID, must bool) {
 	h := g.host
-	may := func(id quota.NodeID) bool { return id != h.cfg.Self && !h.shuns(id) && settled(id) }
-	if must = h.mustNotLead(); must {
+	must = h.mustNotLead()
+	may := func(id quota.NodeID) bool { return id != h.cfg.Self && !h.shuns(id) && (must || settled(id)) }
+	if must {
 		for _, id := range g.heirs(h.cfg.Self) {
 			if may(id) {
 				to = append(to, id)

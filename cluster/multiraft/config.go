@@ -130,6 +130,10 @@ type Config struct {
 	// nothing until its own has been for a minute. 500ms when zero; below zero is never.
 	SlowDisk time.Duration
 
+	// Unfit says that this node should lead nothing now. It gives what it leads, or wins, to
+	// others that are not unfit, and takes nothing. Nil is never.
+	Unfit func() bool
+
 	BalanceEvery time.Duration // how often the balancer looks; 1s when zero
 	BalanceAfter time.Duration // a node must be up, and another have led, so long before it is given leadership; 10s when zero
 }
@@ -140,6 +144,9 @@ func (c *Config) fill() {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Unfit == nil {
+		c.Unfit = func() bool { return false }
 	}
 	if c.MinFree == 0 {
 		c.MinFree = DefaultMinFree

@@ -93,7 +93,8 @@
 // nobody hands leadership to the replica. A write that does
 // not end for four election timeouts costs a leader its followers. A node whose
 // disk is nearly full hands its groups over while it still can, and is given
-// none. [Host.Health] says all of that; nothing that was acknowledged is lost,
+// none; so does one that its caller calls unfit ([Config.Unfit]), which hands
+// over also what it wins, before it serves. [Host.Health] says all of that but the last; nothing that was acknowledged is lost,
 // and nothing panics.
 //
 // A file is checked before it is used, and one that cannot be is [ErrDamaged],

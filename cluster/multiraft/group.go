@@ -140,7 +140,7 @@ func (g *Group) leads() bool {
 // Progress returns the last index in this replica's log, and how long ago it
 // heard from the leader: 0 on the leader itself; an hour if never, or if this
 // replica should be given neither leadership nor a vote, because the node is about
-// to stop, or its disk is full, slow, or failed less than a minute ago.
+// to stop or unfit, or its disk is full, slow, or failed less than a minute ago.
 func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	i := g.cur.Load()
 	if i == nil {
@@ -150,7 +150,7 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 		return i.raft.LastIndex(), 0
 	}
 	last := i.raft.LastContact()
-	if last.IsZero() || g.host.retired.Load() || g.host.tight.Load() != nil || g.host.pace.illness() != nil || g.sinceRevival() < steady {
+	if last.IsZero() || g.host.declines() || g.sinceRevival() < steady {
 		return i.raft.LastIndex(), time.Hour
 	}
 	return i.raft.LastIndex(), time.Since(last)

@@ -82,7 +82,8 @@ type member struct {
 	host     *Host
 	groups   []*Group // nil for those that are not open here
 	machines []*machine
-	joined   bool // opens its groups with Join
+	joined   bool         // opens its groups with Join
+	served   atomic.Int64 // how often it began to serve a group
 
 	mu      sync.Mutex
 	leading map[uint32]time.Time // since when it serves a group
@@ -231,6 +232,7 @@ func (c *cluster) tryOpen(m *member, id uint32, join bool) error {
 		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm, Join: join,
 		Fence: func(uint64) []byte { return []byte("fence") },
 		OnLeading: func(uint64) {
+			m.served.Add(1)
 			m.mu.Lock()
 			m.leading[id] = time.Now()
 			m.mu.Unlock()

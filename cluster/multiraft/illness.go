@@ -256,10 +256,14 @@ func (h *Host) watchSpace() {
 	}
 }
 
-// mustNotLead says that this node has to give up what it leads: it is shunned, about to
-// stop, or its disk is nearly full or slow.
-func (h *Host) mustNotLead() bool {
-	return h.shuns(h.cfg.Self) || h.retired.Load() || h.tight.Load() != nil || h.pace.illness() != nil
+// mustNotLead says that this node has to give up what it leads: it is shunned, or takes no
+// leadership.
+func (h *Host) mustNotLead() bool { return h.shuns(h.cfg.Self) || h.declines() }
+
+// declines says that this node should be given no leadership: it is about to stop, its disk is
+// nearly full or slow, or it is unfit.
+func (h *Host) declines() bool {
+	return h.retired.Load() || h.tight.Load() != nil || h.pace.illness() != nil || h.cfg.Unfit()
 }
 
 // watchPace tries a slow disk to which nothing is written any more.

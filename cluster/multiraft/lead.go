@@ -55,9 +55,15 @@ func (i *instance) follow() {
 	}
 }
 
-// lead fences the term and says so, unless leadership changes meanwhile.
+// lead fences the term and says so, unless leadership changes meanwhile. An unfit node first tries to
+// hand the group over.
 func (i *instance) lead() {
 	g := i.group
+	if g.host.cfg.Unfit() {
+		ctx, cancel := context.WithTimeout(i.trans.ctx, 2*g.host.cfg.Timing.rpcTimeout())
+		g.leave(ctx)
+		cancel()
+	}
 	for i.raft.State() == raft.Leader && len(i.notify) == 0 {
 		term := i.raft.CurrentTerm()
 		err := i.fence(term)

@@ -1,10 +1,12 @@
 package multiraft
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestPace: one slow append is none, several are; and it takes a minute of fast ones
@@ -96,4 +98,35 @@ func TestSlowDisk(t *testing.T) {
 		t.Error("it is given leadership at once, and may flap")
 	}
 	c.eventually(10*time.Second, "all replicas are equal", func() bool { return c.equal(0, uint64(applied+20)) })
+}
+
+// TestUnfit: an unfit leader has another lead, although that has just connected. It is given nothing, and
+// hands over what it wins before it serves; it leads what nobody fitter can.
+func TestUnfit(t *testing.T) {
+	testspeed.Full(t)
+	unfit := map[quota.NodeID]*atomic.Bool{"n0": {}, "n1": {}, "n2": {}}
+	unfit["n0"].Store(true) // it is preferred, and wins first
+	c := newCluster(t, 1, func(c *Config) {
+		c.BalanceEvery, c.BalanceAfter, c.Unfit = 50*time.Millisecond, time.Hour, unfit[c.Self].Load // nobody has been connected for long
+	})
+	leads := func(n int) func() bool { return func() bool { return c.leader(0) == c.members[n] } }
+	c.eventually(patience, "another leads", func() bool { return leads(1)() || leads(2)() })
+	c.apply(0, 5)
+	if n := c.members[0].served.Load(); n > 0 {
+		t.Errorf("it has served %d times", n)
+	}
+	if err := c.leader(0).groups[0].TransferTo(within(t, patience), "n0"); err == nil {
+		t.Error("it is given leadership")
+	}
+	c.crash(1)
+	c.crash(2)
+	c.start(1, nil)
+	c.eventually(patience, "the one that is not unfit leads", leads(1))
+	unfit["n1"].Store(true)
+	c.start(2, nil)
+	c.eventually(patience, "the one that has just connected leads", leads(2))
+	c.apply(0, 5)
+	c.crash(2)
+	c.eventually(patience, "one of two unfit ones leads", func() bool { return leads(0)() || leads(1)() })
+	c.apply(0, 5)
 }
