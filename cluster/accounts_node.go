@@ -84,3 +84,5 @@ func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([
 }
 
 func (n accountsNode) Now() quota.Time { return n.clock.now() }
+
+func (n accountsNode) ClockAgreed() bool { return n.clockAgreed() }

@@ -52,6 +52,9 @@ func (c *clock) corrected() quota.Time {
 	return quota.Time(c.wall().UnixNano() + c.correction.Load())
 }
 
+// off is how far the clock is ahead of the corrected wall clock.
+func (c *clock) off() time.Duration { return time.Duration(c.now() - c.corrected()) }
+
 func (c *clock) now() quota.Time { return c.segment.Load().now(c.mono()) }
 
 // mono is how long the process has been running or suspended, whatever the wall clock did.

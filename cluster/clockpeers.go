@@ -55,7 +55,9 @@ func (n *Node) compareClocks() bool {
 			found = part
 		}
 	}
-	if len(found) == 0 || found[most-1]-found[0] > clockBound {
+	agreed := len(found) > 0 && found[most-1]-found[0] <= clockBound
+	n.agreed.Store(agreed)
+	if !agreed {
 		return false
 	}
 	correction := time.Duration(0)
@@ -73,6 +75,10 @@ func (n *Node) compareClocks() bool {
 	return true
 }
 
+// clockAgreed reports whether most members agreed on the time at the last look, and this node's clock
+// shows it.
+func (n *Node) clockAgreed() bool { return n.agreed.Load() && n.clock.off().Abs() <= clockBound }
+
 // clockWait is how long a start waits for what the clocks of others say. Peers that run are here
 // much sooner; the first node of a cluster waits in vain.
 const clockWait = 100 * time.Millisecond
@@ -80,9 +86,6 @@ const clockWait = 100 * time.Millisecond
 // setClock sets a clock that is wrong at the start, before anything in this process goes by it. Later it
 // could only be steered, an hour in more than two days.
 func (n *Node) setClock() {
-	if len(n.view.Load().ids) == 1 {
-		return
-	}
 	end := time.Now().Add(clockWait)
 	for ; !n.compareClocks() && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}

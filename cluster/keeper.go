@@ -59,6 +59,7 @@ func (n *Node) keeper() {
 		case <-tick.C:
 		}
 		if turn == 0 {
+			n.compareClocks()
 			n.clock.steer()
 			n.expire(n.clock.now())
 		}

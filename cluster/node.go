@@ -78,7 +78,8 @@ type Node struct {
 	clients  clients
 	hub      events.Hub
 
-	comparing sync.Mutex // of clocks
+	comparing sync.Mutex  // of clocks
+	agreed    atomic.Bool // most members agree on the time
 	backups   backups
 	keeps     keeps
 

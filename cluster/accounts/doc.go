@@ -49,6 +49,12 @@
 // What accounts were asked for is tallied by policy, each unit once (tally.go), and goes into
 // the history as what limits were asked for does. On a node that keeps none it is not taken.
 //
+// # Time
+//
+// Entries carry the log's time: it passes as time passes at the leader, and is set to the leader's
+// clock only while that agrees with those of most nodes (replica.go). So no wrong clock ends what
+// is to last, such as what is known of requests.
+//
 // # Bounds
 //
 // Calls in line at the node that coordinates them: 4096, and 16 MiB of account names. As many

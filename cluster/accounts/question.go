@@ -47,7 +47,7 @@ func (s *Service) readHere(ctx context.Context, q *question) (reading, error) {
 			}
 		}
 	}
-	v, now := replica.View(), replica.now(s.node.Now())
+	v, now := replica.View(), s.now(replica)
 	out := reading{at: now}
 	switch {
 	case q.list != nil:

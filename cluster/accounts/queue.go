@@ -234,7 +234,7 @@ func (q *queue) propose(batch []*pending) {
 		return
 	}
 	replica := s.cfg.Replicas[q.id]
-	data, err := entry(replica.now(s.node.Now()), q.commands(batch))
+	data, err := entry(s.now(replica), q.commands(batch))
 	if err != nil {
 		fail(batch, fmt.Errorf("%w: %w", errRefused, err))
 		return

@@ -26,6 +26,9 @@ type world struct {
 
 	logged func(batch []byte)
 
+	ahead  time.Duration // of its clock
+	unsure bool          // nobody confirms its clock
+
 	mu      sync.Mutex
 	hold    chan struct{} // entries wait here while it is set
 	fail    func(entry int) (err error, applied bool)
@@ -36,7 +39,8 @@ func (w *world) Leader(quota.RangeID) quota.NodeID { return "" }
 func (w *world) Current(quota.RangeID) bool        { return true }
 
 func (w *world) Holders(quota.RangeID) []quota.NodeID { return []quota.NodeID{"n1"} }
-func (w *world) Now() quota.Time                      { return quota.Time(time.Now().UnixNano()) }
+func (w *world) Now() quota.Time                      { return quota.Time(time.Now().Add(w.ahead).UnixNano()) }
+func (w *world) ClockAgreed() bool                    { return !w.unsure }
 
 func (w *world) Call(context.Context, quota.NodeID, *peerv1.Call) (*peerv1.Call, error) {
 	return nil, errors.New("there is no other node")

@@ -16,9 +16,12 @@ import (
 // Replica is the accounts of one range, as its log has made them. Safe for
 // concurrent use; Apply and Restore one at a time.
 type Replica struct {
-	mu       sync.Mutex
-	store    *account.Store
-	seen     time.Time // when this process learned of the newest time in the store
+	mu    sync.Mutex
+	store *account.Store
+	// The log's time: it was time at seen, and runs on by what passes here. Only an entry that is later
+	// sets it.
+	time     quota.Time // 0 before the first entry
+	seen     time.Time
 	proposed proposed
 	tally    *tally // nil until there is a Service
 }
@@ -72,8 +75,8 @@ func (r *Replica) Apply(batch []byte) any {
 func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []byte) (out []account.Outcome, counts *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at > r.store.Now() || r.seen.IsZero() {
-		r.seen = time.Now()
+	if now := time.Now(); r.time == 0 || at > r.logTime(now) {
+		r.time, r.seen = at, now
 	}
 	out = make([]account.Outcome, len(commands))
 	for i := range commands {
@@ -85,17 +88,23 @@ func (r *Replica) carryOut(at quota.Time, commands []account.Command, batch []by
 	return out, counts
 }
 
-// now is the time for the next entry: what the clock says, or what the log says and has passed here
-// since, if that is later. A log that a clock ahead has written does not stand still until right clocks
-// have caught up.
-func (r *Replica) now(clock quota.Time) quota.Time {
+// now is the time for the next entry: the log's time, which passes also while right clocks are behind
+// it. A clock that is ahead of it counts only if it agrees with those of most nodes, or if the log has no
+// time yet: one wrong clock would move the log ahead for good.
+func (r *Replica) now(clock quota.Time, agreed bool) quota.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen.IsZero() {
+	if r.time == 0 {
 		return clock
 	}
-	return max(clock, r.store.Now().Add(time.Since(r.seen)))
+	log := r.logTime(time.Now())
+	if agreed {
+		return max(clock, log)
+	}
+	return log
 }
+
+func (r *Replica) logTime(now time.Time) quota.Time { return r.time.Add(now.Sub(r.seen)) }
 
 // propose notes that this process gives an entry to the log, until it is applied here or forgo
 // says that it never is.
@@ -148,7 +157,7 @@ func (r *Replica) Restore(in io.Reader) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store, r.seen = fresh, time.Now()
+	r.store, r.time, r.seen = fresh, fresh.Now(), time.Now()
 	return nil
 }
 
@@ -156,7 +165,7 @@ func (r *Replica) Restore(in io.Reader) error {
 func (r *Replica) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store, r.seen = account.New(account.Bounds{}), time.Time{}
+	r.store, r.time = account.New(account.Bounds{}), 0
 }
 
 // outcomes returns what Apply has answered.

@@ -40,8 +40,10 @@ type Node interface {
 	Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error)
 	// Policies returns the content of policies, nil for those that are not loaded.
 	Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error)
-	// Now is the wall clock.
+	// Now is the node's clock.
 	Now() quota.Time
+	// ClockAgreed reports whether that clock agrees with those of most nodes.
+	ClockAgreed() bool
 }
 
 // Config is what a Service needs to know.
@@ -218,6 +220,9 @@ func (s *Service) limited(ctx context.Context) (context.Context, context.CancelF
 func RangeOf(id account.ID, ranges int) quota.RangeID {
 	return shard.Of(quota.Key{LimitName: quota.LimitName{Namespace: quota.AccountNamespace}, Key: id.Placement()}, ranges)
 }
+
+// now is the time for the next entry of a replica's log, and for reads of it.
+func (s *Service) now(r *Replica) quota.Time { return r.now(s.node.Now(), s.node.ClockAgreed()) }
 
 func (s *Service) rangeOf(id account.ID) quota.RangeID { return RangeOf(id, s.cfg.Ranges) }
 

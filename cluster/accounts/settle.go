@@ -107,7 +107,7 @@ func (s *Service) tendAll() {
 		if s.leader(r) != s.cfg.Self {
 			continue
 		}
-		s.carryOn(r, replica.View())
+		s.carryOn(r, replica)
 		slots <- struct{}{}
 		wg.Go(func() {
 			s.collect(r, replica)
@@ -127,7 +127,7 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
 	defer cancel()
 	for range maxCollects {
-		if !replica.Due(s.node.Now()) {
+		if !replica.Due(s.now(replica)) {
 			return
 		}
 		if _, err := s.queues[r].once(ctx, &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
@@ -139,9 +139,9 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 
 // carryOn takes up the transactions that a range led here has pending and that
 // nobody else seems to be at.
-func (s *Service) carryOn(r quota.RangeID, v account.View) {
-	now := s.node.Now()
-	for _, p := range v.Pending(maxEnding) {
+func (s *Service) carryOn(r quota.RangeID, replica *Replica) {
+	now := s.now(replica)
+	for _, p := range replica.View().Pending(maxEnding) {
 		age := now.Sub(p.Since)
 		if age < leftAlone {
 			continue
