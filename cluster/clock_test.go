@@ -3,12 +3,14 @@ package cluster
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestClockFollowsTheWall: a wall clock that was set, or that runs unevenly, is
@@ -95,19 +97,7 @@ func TestClockOfOneAhead(t *testing.T) {
 			if out := mustApply(t, c.nodes["n2"], "a request", deposit(id, 5)); out.Code != account.Done {
 				t.Fatalf("%+v", out)
 			}
-			for r := range quota.RangeID(2) { // it leads
-				c.eventually(patience, "n1 leads", func() error {
-					for _, from := range c.running() {
-						if g := from.host.Group(group(r)); g != nil && from != n {
-							_ = g.TransferTo(t.Context(), "n1")
-						}
-					}
-					if got := n.routes.leader(r); got != "n1" {
-						return fmt.Errorf("%q does", got)
-					}
-					return nil
-				})
-			}
+			c.haveLead("n1")
 			mustApply(t, n, "", deposit(id, 1))
 			if out := mustApply(t, n, "a request", deposit(id, 5)); out.Code != account.Repeated {
 				t.Errorf("a repetition: code %d, balance %v", out.Code, balances(t, n, false, id))
@@ -131,5 +121,144 @@ func TestClockOfOneAhead(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// haveLead hands all ranges to a node.
+func (c *trio) haveLead(id quota.NodeID) {
+	c.t.Helper()
+	for r := range quota.RangeID(c.ranges) {
+		c.eventually(patience, fmt.Sprintf("%s leads range %d", id, r), func() error {
+			got := c.nodes[id].routes.leader(r)
+			if got == id {
+				return nil
+			}
+			if from := c.nodes[got]; from != nil {
+				_ = from.host.Group(group(r)).TransferTo(c.t.Context(), id)
+			}
+			return fmt.Errorf("%q does", got)
+		})
+	}
+}
+
+// noneLeads waits until a node leads no range any more.
+func (c *trio) noneLeads(id quota.NodeID) {
+	c.t.Helper()
+	c.eventually(patience, fmt.Sprintf("%s leads nothing, and others lead", id), func() error {
+		for _, n := range c.running() {
+			for r := range quota.RangeID(c.ranges) {
+				if got := n.routes.leader(r); got == id || got == "" {
+					return fmt.Errorf("%s says that %q leads range %d", n.cfg.Self, got, r)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TestClockOfTheFirstAhead: all nodes were stopped, and the one that is there first has a clock that is
+// hours ahead or behind. While no majority agrees on the time it leads and applies no request again. When
+// the third node is there it hands over what it leads, and takes nothing.
+func TestClockOfTheFirstAhead(t *testing.T) {
+	for _, ahead := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			if ahead < 0 {
+				testspeed.Full(t)
+			}
+			c := newTrio(t, 2, quick)
+			id := accountIn(t, 0, 2, 0)
+			mustApply(t, c.nodes["n2"], "", create(id, 7))
+			if out := mustApply(t, c.nodes["n2"], "a request", deposit(id, 5)); out.Code != account.Done {
+				t.Fatalf("%+v", out)
+			}
+			for _, id := range c.ids() {
+				c.kill(id)
+			}
+			c.change = append(c.change, func(cfg *Config) {
+				if cfg.Self == "n1" {
+					cfg.wall = func() time.Time { return time.Now().Add(ahead) }
+				}
+			})
+			c.start("n1", nil) // it waits in vain for what the clocks of others say
+			c.start("n2", nil)
+			c.awaitReady(patience)
+			c.haveLead("n1")
+			n := c.nodes["n1"]
+			mustApply(t, n, "", deposit(id, 1))
+			if out := mustApply(t, n, "a request", deposit(id, 5)); out.Code != account.Repeated {
+				t.Errorf("a repetition: code %d, balance %v", out.Code, balances(t, n, false, id))
+			}
+			c.start("n3", nil)
+			c.noneLeads("n1")
+			if faults := strings.Join(n.faults(), "; "); !strings.Contains(faults, "this process's clock is 3h0m0") && !strings.Contains(faults, "this process's clock is 2h59m59") {
+				t.Errorf("its faults are %q", faults)
+			}
+			for r := range quota.RangeID(2) {
+				from := c.nodes[c.nodes["n2"].routes.leader(r)]
+				if err := from.host.Group(group(r)).TransferTo(t.Context(), "n1"); err == nil {
+					t.Errorf("it is given range %d", r)
+				}
+			}
+			mustApply(t, n, "", deposit(id, 1))
+			if out := mustApply(t, n, "a request", deposit(id, 5)); out.Code != account.Repeated {
+				t.Errorf("a repetition later: code %d, balance %v", out.Code, balances(t, n, false, id))
+			}
+		})
+	}
+}
+
+// TestClockSteps: the wall clock of the node that leads everything steps by hours and back while it runs.
+// It leads on by the time of the others, applies no request again, gives a window out once, and says what
+// is wrong for as long as it is.
+func TestClockSteps(t *testing.T) {
+	var step atomic.Int64
+	c := newTrio(t, 2, func(cfg *Config) {
+		if cfg.Self == "n1" {
+			cfg.wall = func() time.Time { return time.Now().Add(time.Duration(step.Load())) }
+		}
+	})
+	c.haveLead("n1")
+	n := c.nodes["n1"]
+	l := quota.Limit{
+		LimitName: quota.LimitName{Namespace: "test", Limit: "w"}, Kind: quota.FixedWindow, Burst: 10,
+		Rate: quota.Rate{Tokens: 10, Per: 2 * time.Hour}, Ceiling: quota.Hard,
+	}
+	c.apply(l)
+	k := quota.Key{LimitName: l.LimitName, Key: "k"}
+	use(t, n, k, 10)
+	id := accountIn(t, 0, 2, 0)
+	mustApply(t, n, "", create(id, 7))
+	mustApply(t, n, "a request", deposit(id, 5))
+	for _, by := range []time.Duration{3 * time.Hour, -3 * time.Hour, 0} {
+		step.Store(int64(by))
+		if n.clockOff() { // at once: what peers said last is compared with how long ago that was
+			t.Errorf("a clock that steps to %v: the node is to lead nothing", by)
+		}
+		repeated := func() {
+			t.Helper()
+			mustApply(t, n, "", deposit(id, 1))
+			if out := mustApply(t, n, "a request", deposit(id, 5)); out.Code != account.Repeated {
+				t.Errorf("a clock that steps to %v: code %d, balance %v", by, out.Code, balances(t, n, false, id))
+			}
+			for _, m := range c.running() {
+				if d := m.Check(k, 1); d.Allowed {
+					t.Errorf("a clock that steps to %v: %s gives the window out again", by, m.cfg.Self)
+				}
+			}
+		}
+		repeated()
+		c.eventually(patience, "it says so", func() error {
+			if faults := n.faults(); strings.Contains(strings.Join(faults, "; "), "the wall clock is 3h0m0s") != (by != 0) {
+				return fmt.Errorf("stepped to %v, its faults are %q", by, faults)
+			}
+			return nil
+		})
+		repeated()
+		if off := time.Duration(n.clock.now() - quota.Time(time.Now().UnixNano())); off.Abs() > clockBound {
+			t.Errorf("a clock that steps to %v: the node's is %v ahead", by, off)
+		}
+		if n.clockOff() {
+			t.Errorf("a clock that steps to %v: the node is to lead nothing", by)
+		}
 	}
 }

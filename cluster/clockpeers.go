@@ -17,21 +17,20 @@ const clockBound = leader.MaxOffset
 // wallOf notes what a peer's wall clock says, as of its beacon, and compares. The way of the beacon
 // took half a round trip.
 func (n *Node) wallOf(from quota.NodeID, nanos int64) {
-	ahead := time.Duration(nanos - n.clock.wall().UnixNano())
-	n.routes.peer(from, func(p *peer) {
-		ahead += p.trip / 2
-		p.ahead, p.timed = ahead, true
-	})
+	began := quota.Time(nanos).Add(-n.clock.mono())
+	n.routes.peer(from, func(p *peer) { p.began, p.timed = began.Add(p.trip/2), true })
 	n.compareClocks()
 }
 
-// clockOffsets returns how far the wall clocks of connected peers are ahead of this node's.
+// clockOffsets returns how far the wall clocks of connected peers are ahead of this node's, also of one
+// that was set a moment ago.
 func (n *Node) clockOffsets() map[quota.NodeID]time.Duration {
+	began := quota.Time(n.clock.wall().UnixNano()).Add(-n.clock.mono())
 	out := map[quota.NodeID]time.Duration{}
 	for _, id := range n.routes.upNodes() {
 		n.routes.peer(id, func(p *peer) {
 			if p.timed {
-				out[id] = p.ahead
+				out[id] = time.Duration(p.began - began)
 			}
 		})
 	}
@@ -79,12 +78,19 @@ func (n *Node) compareClocks() bool {
 // shows it.
 func (n *Node) clockAgreed() bool { return n.agreed.Load() && n.clock.off().Abs() <= clockBound }
 
+// clockOff reports whether this node's clock is too far off to lead: windows go by the leader's. Only a
+// new process can set its clock at once.
+func (n *Node) clockOff() bool {
+	n.compareClocks()
+	return n.clock.off().Abs() > clockBound
+}
+
 // clockWait is how long a start waits for what the clocks of others say. Peers that run are here
 // much sooner; the first node of a cluster waits in vain.
 const clockWait = 100 * time.Millisecond
 
 // setClock sets a clock that is wrong at the start, before anything in this process goes by it. Later it
-// could only be steered, an hour in more than two days.
+// can only be steered, an hour in more than eight days, and others lead: see clockOff.
 func (n *Node) setClock() {
 	end := time.Now().Add(clockWait)
 	for ; !n.compareClocks() && time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -99,11 +105,16 @@ func (n *Node) setClock() {
 
 // clockFaults says what is wrong with this node's wall clock.
 func (n *Node) clockFaults() (out []string) {
-	if c := time.Duration(n.clock.correction.Load()); c != 0 {
-		return []string{fmt.Sprintf("the wall clock is %s those of most nodes, which this node goes by: set it, and keep it right with NTP", aheadOf(-c))}
+	agreed := n.compareClocks()
+	if off := n.clock.off(); off.Abs() > clockBound {
+		out = append(out, fmt.Sprintf("this process's clock is %s the right time: it comes closer by %v in a second, and other nodes lead if they can; to set it at once, restart this node",
+			aheadOf(off), steerEvery*maxSteer/1_000_000))
 	}
-	if n.compareClocks() {
-		return nil
+	if c := time.Duration(n.clock.correction.Load()); c != 0 {
+		return append(out, fmt.Sprintf("the wall clock is %s those of most nodes, which this node goes by: set it, and keep it right with NTP", aheadOf(-c)))
+	}
+	if agreed {
+		return out
 	}
 	offsets := n.clockOffsets()
 	for _, id := range slices.Sorted(maps.Keys(offsets)) {

@@ -196,7 +196,7 @@ func (n *Node) open(v *view) error {
 	}
 	n.host, err = multiraft.New(multiraft.Config{
 		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.replicaProgress,
-		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk,
+		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clockOff,
 	})
 	if err != nil {
 		return err

@@ -64,8 +64,8 @@ type peer struct {
 	since   time.Time // of up, or of not being so
 	clients uint32    // that are attached to it, as it says
 
-	ahead time.Duration // its wall clock, of this node's, as of its last beacon
-	timed bool          // it has said what its wall clock says
+	began quota.Time // when this process started by its wall clock, as of its last beacon
+	timed bool       // it has said what its wall clock says
 }
 
 // took notes how long a call took. Some wait for more than the way: a shorter one
