@@ -45,6 +45,7 @@ type Call struct {
 	answers []answer
 	taken   []taken
 	room    [4]taken
+	windows []takenIn // that leaders have charged, in this turn of Decide
 }
 
 // answer is what a leader said.
@@ -66,7 +67,7 @@ type taken struct {
 
 // Reset prepares the call for these requests. out has room for their decisions.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
-	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0]}
+	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], windows: c.windows[:0]}
 	c.taken = c.room[:0]
 }
 
@@ -90,7 +91,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If c.Need is set it is not done.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
-	c.Need = Nothing
+	c.Need, c.windows = Nothing, c.windows[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
 	}

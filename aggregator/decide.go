@@ -27,6 +27,8 @@ type turn struct {
 	need  Need
 	ask   quota.Ask
 	taken taken // its bucket is nil if nothing was
+
+	window takenIn // in which a leader has charged it; its slot is nil if none has
 }
 
 // counter charges one counter of a call.
@@ -55,6 +57,9 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	}
 	if t.taken.b != nil {
 		c.taken = append(c.taken, t.taken)
+	}
+	if t.window.slot != nil {
+		c.windows = append(c.windows, t.window)
 	}
 	return d
 }
@@ -282,6 +287,14 @@ func (a *Aggregator) toldByLeader(now quota.Time, t *turn, b *bucket, l *quota.L
 	an := &t.is
 	if b.phase == closed {
 		a.openBucket(now, b, l)
+	}
+	if an.WindowStart != 0 {
+		if l.Kind == quota.PeriodicRefill { // the window begins with a use: only the leader knows when
+			b.reframe(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
+		}
+		if an.Allowed && t.cost > 0 {
+			t.window = takenIn{b.slot, b.key, an.WindowStart}
+		}
 	}
 	// A new leader has to be told what the last one said, until it has granted.
 	if an.Term == b.term || !b.told {

@@ -134,32 +134,12 @@ type takenIn struct {
 }
 
 // Taken returns the windows that an admitted call was charged in. since is a moment before
-// its decision: of what a leader has decided, a window that has begun after it may not be the one.
-func (a *Aggregator) Taken(clock Clock, since quota.Time, c *Call) *Taken {
-	out := &Taken{At: since}
+// its decision.
+func (c *Call) Taken(since quota.Time) *Taken {
+	out := &Taken{At: since, windows: slices.Clone(c.windows)}
 	for _, t := range c.taken {
 		if t.win != 0 {
 			out.windows = append(out.windows, takenIn{t.b.slot, t.b.key, t.win})
-		}
-	}
-	charged := len(out.windows)
-	for i := range c.Requests {
-		s, key := a.table.resolve(c.Requests[i].Key.LimitName, c.Requests[i].Key.Key)
-		if s == nil {
-			continue
-		}
-		for _, ch := range s.rule.Load().charges {
-			b := a.table.known(ch.slot, quota.ParentKey(key, ch.up))
-			if b == nil || slices.ContainsFunc(out.windows[:charged], func(w takenIn) bool { return w.slot == b.slot && w.key == b.key }) {
-				continue
-			}
-			b.lock()
-			if l := b.limit(); l.Kind.Windowed() && !b.dead {
-				if b.roll(clock(), l); b.since <= since {
-					out.windows = append(out.windows, takenIn{b.slot, b.key, b.win})
-				}
-			}
-			b.unlock()
 		}
 	}
 	return out

@@ -56,7 +56,7 @@ func (m *member) one(ctx context.Context, r *rules, k quota.Key, cost int64, t *
 	p.add(k, cost)
 	ok, asks := m.decide(ctx, agg, p)
 	if t != nil && ok && !bool(asks) {
-		t.windows = agg.Taken(m.clock.now, t.at, &p.Call)
+		t.windows = p.Taken(t.at)
 	}
 	return p.out[0], asks
 }

@@ -265,7 +265,7 @@ func decodeAsk(a *peerv1.Ask) quota.Ask {
 func encodeAnswer(a quota.Answer) *peerv1.AskAnswer {
 	return &peerv1.AskAnswer{
 		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
-		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside),
+		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside), WindowStartUnixNanos: int64(a.WindowStart),
 	}
 }
 
@@ -273,5 +273,6 @@ func decodeAnswer(a *peerv1.AskAnswer) quota.Answer {
 	return quota.Answer{
 		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
 		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()), Aside: quota.Units(min(max(0, a.GetAside()), int64(quota.Most))),
+		WindowStart: quota.Time(a.GetWindowStartUnixNanos()),
 	}
 }

@@ -88,7 +88,7 @@ func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, ou
 	if !n.decide(&c.Call, reqs, out, true) {
 		return nil
 	}
-	taken := n.agg.Taken(n.clock.now, since, &c.Call)
+	taken := c.Taken(since)
 	if ttl <= 0 {
 		ttl = maxLease
 		for i := range out {

@@ -45,6 +45,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	out := a.decide(now, q)
 	b.taken, b.tried, b.admitted = b.taken-a.pool.Level(), b.tried+a.attempted, b.admitted+a.admitted
 	b.window, _ = a.pool.Bounds()
+	out.WindowStart = b.window
 	out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && a.pool.Level().Plus(out.Aside) >= q.Cost {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, a.own.until.Sub(now)))

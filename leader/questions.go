@@ -102,7 +102,7 @@ func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
 
 // repeat gives an answer again, with the level of now.
 func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *question) quota.Answer {
-	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry}
+	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window}
 	if a := l.accounts[q.Key]; a != nil {
 		a.advance(now)
 		out.Level, out.Aside, out.ResetAfter = a.level(), l.aside(now, a), a.resetAfter(now)

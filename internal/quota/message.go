@@ -371,6 +371,9 @@ type Answer struct {
 	RetryAfter time.Duration
 	ResetAfter time.Duration
 	Aside      Units // as GrantEntry.Aside
+	// WindowStart is the start of the window that it was decided in, on the leader's clock; 0 if
+	// the limit has none.
+	WindowStart Time
 	// Unsaved reports that the leader cannot decide this before it is in the log: ask again after
 	// the next checkpoint is committed. It is not sent to members.
 	Unsaved bool

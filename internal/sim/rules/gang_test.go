@@ -172,15 +172,20 @@ func (g *gang) ask(q quota.Ask) quota.Answer {
 // and asks the leader.
 func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.Decision) {
 	g.t.Helper()
-	var c aggregator.Call
+	c := aggregator.Call{}
 	out := make([]quota.Decision, len(reqs))
 	c.Reset(reqs, out)
 	c.Acquires = acquires
+	return g.decide(m, &c), out
+}
+
+func (g *gang) decide(m int, c *aggregator.Call) bool {
+	g.t.Helper()
 	for round := 0; ; round++ {
-		ok := g.members[m].Decide(g.clock, &c)
+		ok := g.members[m].Decide(g.clock, c)
 		switch {
 		case c.Need == aggregator.Nothing:
-			return ok, out
+			return ok
 		case round > 50:
 			g.t.Fatalf("a call never ends: needs %d of %v", c.Need, c.Key)
 		case c.Need == aggregator.Leader && g.cut:

@@ -5988,9 +5988,11 @@ type AskAnswer struct {
 	// Term of the leader.
 	Term uint64 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
 	// What others may have beyond level, and have not told the leader.
-	Aside         int64 `protobuf:"varint,8,opt,name=aside,proto3" json:"aside,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Aside int64 `protobuf:"varint,8,opt,name=aside,proto3" json:"aside,omitempty"`
+	// Start of the window that it was decided in, on the leader's clock; 0 without one.
+	WindowStartUnixNanos int64 `protobuf:"varint,9,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *AskAnswer) Reset() {
@@ -6075,6 +6077,13 @@ func (x *AskAnswer) GetTerm() uint64 {
 func (x *AskAnswer) GetAside() int64 {
 	if x != nil {
 		return x.Aside
+	}
+	return 0
+}
+
+func (x *AskAnswer) GetWindowStartUnixNanos() int64 {
+	if x != nil {
+		return x.WindowStartUnixNanos
 	}
 	return 0
 }
@@ -8786,7 +8795,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
 	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
-	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xee\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xa5\x02\n" +
 	"\tAskAnswer\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\rR\x03why\x12\x1d\n" +
@@ -8796,7 +8805,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11retry_after_nanos\x18\x05 \x01(\x03R\x0fretryAfterNanos\x12*\n" +
 	"\x11reset_after_nanos\x18\x06 \x01(\x03R\x0fresetAfterNanos\x12\x12\n" +
 	"\x04term\x18\a \x01(\x04R\x04term\x12\x14\n" +
-	"\x05aside\x18\b \x01(\x03R\x05aside\"m\n" +
+	"\x05aside\x18\b \x01(\x03R\x05aside\x125\n" +
+	"\x17window_start_unix_nanos\x18\t \x01(\x03R\x14windowStartUnixNanos\"m\n" +
 	"\n" +
 	"CallSettle\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
