@@ -9,7 +9,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -19,8 +19,8 @@ import (
 // calling what it returns.
 func (c *trio) cutOff(id quota.NodeID) (heal func()) {
 	for _, n := range c.running() {
-		n.net.SetFault(func(to quota.NodeID, _ peerv1.Lane) wire.Fault {
-			return wire.Fault{Drop: to == id || n.cfg.Self == id}
+		n.net.SetFault(func(to quota.NodeID, _ peerv1.Lane) transport.Fault {
+			return transport.Fault{Drop: to == id || n.cfg.Self == id}
 		})
 	}
 	return func() {

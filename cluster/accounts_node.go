@@ -7,7 +7,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/accounts"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -61,7 +61,7 @@ func (n accountsNode) Group(r quota.RangeID) accounts.Group {
 // Current says so of voters: a node becomes one when its replica has caught up.
 func (n accountsNode) Current(r quota.RangeID) bool {
 	g := n.host.Group(group(r))
-	return g != nil && slices.Contains(g.Members(), multiraft.Member{ID: n.cfg.Self, Voter: true})
+	return g != nil && slices.Contains(g.Members(), raftgroup.Member{ID: n.cfg.Self, Voter: true})
 }
 
 func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -126,8 +126,8 @@ func TestAnswerLost(t *testing.T) {
 	}
 	check(keys[2], 18) // only what is used up is asked about
 	c.awaitRemaining(keys[2], 0)
-	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) wire.Fault {
-		return wire.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
+		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
 	})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -253,8 +253,8 @@ func TestRefundToLeader(t *testing.T) {
 	member, lead := c.nodes["n2"], c.nodes["n1"]
 	k := c.keyLedBy(l.LimitName, "n1", "k")
 	use(t, member, k, 18)
-	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) wire.Fault {
-		return wire.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
+		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
 	})
 	member.Refund(k, 5)
 	lead.net.SetFault(nil)

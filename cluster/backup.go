@@ -11,7 +11,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -48,7 +48,7 @@ type backups struct{ busy sync.Mutex }
 // or nothing. progress is told how many of the groups are written.
 //
 // A node makes one backup at a time, another call gets a *BackupBusyError; while a node
-// of an earlier version is connected the error is a *members.Error that names it. It takes an
+// of an earlier version is connected the error is a *membership.Error that names it. It takes an
 // hour at most; for as long the leaders keep a view of what they hold, which costs
 // memory for what changes meanwhile. An error is that of w or ctx, a NoLeaderError
 // when there was no moment of 15 seconds at which all groups had a leader, or says which
@@ -317,7 +317,7 @@ func (c *collector) readOnce(ctx context.Context, at quota.NodeID, m *peerv1.Cal
 // callPlain is a call that does not count for the round trip: it waits for a disk.
 func (n *Node) callPlain(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})
-	if remote := (*wire.RemoteError)(nil); errors.As(err, &remote) && strings.Contains(remote.Text, "does not know") {
+	if remote := (*transport.RemoteError)(nil); errors.As(err, &remote) && strings.Contains(remote.Text, "does not know") {
 		return nil, fmt.Errorf("is of a version that makes no backups; upgrade it: %w", err)
 	}
 	return f.GetCall(), err

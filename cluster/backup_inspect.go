@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/control"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -35,8 +35,8 @@ func InspectBackup(r io.Reader, progress func(bytes int64)) (*BackupContent, err
 	if err != nil {
 		return nil, err
 	}
-	if level := in.Head().Level; level > members.Level {
-		return nil, fmt.Errorf("the backup is of a cluster of feature level %d, made by version %s; this version of quorate reads up to level %d: use a newer one", level, in.Head().Software, members.Level)
+	if level := in.Head().Level; level > membership.Level {
+		return nil, fmt.Errorf("the backup is of a cluster of feature level %d, made by version %s; this version of quorate reads up to level %d: use a newer one", level, in.Head().Software, membership.Level)
 	}
 	out := &BackupContent{}
 	for {

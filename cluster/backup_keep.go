@@ -11,7 +11,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -212,7 +212,7 @@ func (n *Node) backupStep(ctx context.Context, step peerv1.BackupStep, id string
 	}
 	g := n.host.Group(group)
 	if g == nil {
-		return nil, multiraft.ErrNotLeader
+		return nil, raftgroup.ErrNotLeader
 	}
 	switch step {
 	case peerv1.BackupStep_BACKUP_STEP_HOLD:
@@ -235,14 +235,14 @@ func rangeOf(group uint32) quota.RangeID { return quota.RangeID(group - 1) }
 
 // backupHold begins the time in which nothing is decided. What leaders count is
 // written to the log before, so that the backup has it.
-func (n *Node) backupHold(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+func (n *Node) backupHold(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	b, err := n.keeps.of(id, true)
 	if err != nil {
 		return nil, err
 	}
 	_, term, serving := g.Leader()
 	if !serving {
-		return nil, multiraft.ErrNotLeader
+		return nil, raftgroup.ErrNotLeader
 	}
 	if group != metaGroup {
 		if s := n.seats[rangeOf(group)]; s != nil {
@@ -261,7 +261,7 @@ func (n *Node) backupHold(ctx context.Context, g *multiraft.Group, id string, gr
 
 // ledSince confirms that this node has led the group, and held it, since it was told
 // to hold it.
-func (n *Node) ledSince(ctx context.Context, g *multiraft.Group, id string, group uint32) (*keptGroup, *kept, error) {
+func (n *Node) ledSince(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*keptGroup, *kept, error) {
 	b, err := n.keeps.of(id, false)
 	if err != nil {
 		return nil, nil, err
@@ -274,7 +274,7 @@ func (n *Node) ledSince(ctx context.Context, g *multiraft.Group, id string, grou
 		return nil, nil, err
 	}
 	if _, term, serving := g.Leader(); !serving || term != k.term {
-		return nil, nil, multiraft.ErrNotLeader
+		return nil, nil, raftgroup.ErrNotLeader
 	}
 	if group != metaGroup && !n.accounts.Holding(rangeOf(group), id) {
 		return nil, nil, fmt.Errorf("was not asked for %v: transactions wait no longer", holdLimit)
@@ -282,7 +282,7 @@ func (n *Node) ledSince(ctx context.Context, g *multiraft.Group, id string, grou
 	return k, b, nil
 }
 
-func (n *Node) backupKeep(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+func (n *Node) backupKeep(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	k, b, err := n.ledSince(ctx, g, id, group)
 	if err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (n *Node) backupKeep(ctx context.Context, g *multiraft.Group, id string, gr
 		write, err = n.meta.Snapshot()
 		write = withoutMembers(write)
 	case n.seats[rangeOf(group)] == nil:
-		err = multiraft.ErrNotLeader
+		err = raftgroup.ErrNotLeader
 	default:
 		write, err = n.seats[rangeOf(group)].fsm.Snapshot()
 	}
@@ -307,7 +307,7 @@ func (n *Node) backupKeep(ctx context.Context, g *multiraft.Group, id string, gr
 	return &peerv1.BackupGroup{Index: index, Term: k.term}, b.add(group, &keptGroup{term: k.term, write: write})
 }
 
-func (n *Node) backupGoOn(ctx context.Context, g *multiraft.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
+func (n *Node) backupGoOn(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	k, _, err := n.ledSince(ctx, g, id, group)
 	if group != metaGroup {
 		n.accounts.Release(rangeOf(group), id)

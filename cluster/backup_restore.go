@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -163,7 +163,7 @@ func restoreGroup(in io.Reader, g *backup.Group, cfg *RestoreConfig) error {
 		defer close(filtered)
 		_ = to.CloseWithError(filter(to, in))
 	}()
-	err := multiraft.SeedGroup(cfg.Dir, g.Name, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
+	err := raftgroup.SeedGroup(cfg.Dir, g.Name, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
 	_ = from.Close()
 	<-filtered
 	return err

@@ -15,7 +15,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/tracing"
@@ -144,7 +144,7 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *pe
 // unsent says of the error of a call to another node that the call was not sent. Any other error
 // proves nothing: what the other node answers with may be about an answer that it could not send.
 func unsent(err error) bool {
-	return errors.Is(err, wire.ErrUnreachable) || errors.Is(err, wire.ErrBusy) || errors.Is(err, wire.ErrTooLarge)
+	return errors.Is(err, transport.ErrUnreachable) || errors.Is(err, transport.ErrBusy) || errors.Is(err, transport.ErrTooLarge)
 }
 
 // replica is how far this node's replica of a group is.

@@ -11,7 +11,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -51,7 +51,7 @@ func trustOf(a *raftlogv1.StoredAuthority) []byte {
 }
 
 // takeTrust has this node trust what the membership says.
-func (n *Node) takeTrust(t *members.Table) error {
+func (n *Node) takeTrust(t *membership.Table) error {
 	if n.cfg.Certificates == nil || t.Authority() == nil {
 		return nil
 	}
@@ -59,10 +59,10 @@ func (n *Node) takeTrust(t *members.Table) error {
 }
 
 // sign signs the certificate of a node, or of a client.
-func (n *Node) sign(t *members.Table, csr []byte, id pki.Identity, hosts []string, ttl time.Duration) ([]byte, error) {
+func (n *Node) sign(t *membership.Table, csr []byte, id pki.Identity, hosts []string, ttl time.Duration) ([]byte, error) {
 	a := t.Authority()
 	if a == nil {
-		return nil, &members.Error{Kind: members.Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
+		return nil, &membership.Error{Kind: membership.Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
 	}
 	now := time.Now()
 	ca, err := pki.ParseCA(a.GetCertificate(), pki.KeyPEM(a.GetKey()), now)
@@ -71,7 +71,7 @@ func (n *Node) sign(t *members.Table, csr []byte, id pki.Identity, hosts []strin
 	}
 	cert, err := ca.Sign(csr, id, hosts, now, ttl)
 	if err != nil {
-		return nil, &members.Error{Kind: members.Invalid, Text: "csr: " + err.Error()}
+		return nil, &membership.Error{Kind: membership.Invalid, Text: "csr: " + err.Error()}
 	}
 	return cert, nil
 }
@@ -85,7 +85,7 @@ func fingerprint(certPEM []byte) string {
 }
 
 // lateMembers are those that are not dead and of which it does not hold.
-func lateMembers(t *members.Table, holds func(*members.Member) bool) (late []quota.NodeID) {
+func lateMembers(t *membership.Table, holds func(*membership.Member) bool) (late []quota.NodeID) {
 	for _, id := range t.IDs() {
 		if m := t.Member(id); !m.Dead && !holds(m) {
 			late = append(late, id)
@@ -130,7 +130,7 @@ func (n *Node) introduce(ctx context.Context) {
 // they look for it elsewhere. Its own copy of the membership may be older than the address
 // that they have, so it tells its own also where that seems to be known. The leader takes
 // it over, whether or not its answer arrives.
-func (n *Node) callOut(ctx context.Context, self *members.Member) {
+func (n *Node) callOut(ctx context.Context, self *membership.Member) {
 	ctx, cancel := context.WithTimeout(ctx, callOutLimit)
 	defer cancel()
 	msg := &peerv1.Call{Body: &peerv1.Call_Announce{Announce: &peerv1.CallAnnounce{Member: snapshotio.Encode(self.Encode())}}}
@@ -144,9 +144,9 @@ func (n *Node) callOut(ctx context.Context, self *members.Member) {
 }
 
 // selfMember is this node as it is, for the membership.
-func (n *Node) selfMember(have *members.Member) *members.Member {
+func (n *Node) selfMember(have *membership.Member) *membership.Member {
 	self := *have
-	self.Version, self.Level = n.cfg.Version, members.Level
+	self.Version, self.Level = n.cfg.Version, membership.Level
 	for _, f := range []struct {
 		to   *string
 		from string
@@ -164,7 +164,7 @@ func (n *Node) selfMember(have *members.Member) *members.Member {
 	return &self
 }
 
-func sameMember(a, b *members.Member) bool {
+func sameMember(a, b *membership.Member) bool {
 	return a.Peer == b.Peer && a.GRPC == b.GRPC && a.HTTP == b.HTTP && a.Zone == b.Zone && a.Version == b.Version && a.Level == b.Level &&
 		slices.Equal(a.Trusts, b.Trusts) && a.SignedBy == b.SignedBy && a.First == b.First
 }
@@ -179,7 +179,7 @@ func (n *Node) wantCertificate() ([]byte, error) {
 	return c.Request()
 }
 
-func (n *Node) tellLeader(ctx context.Context, self *members.Member, csr []byte) error {
+func (n *Node) tellLeader(ctx context.Context, self *membership.Member, csr []byte) error {
 	msg := &peerv1.CallAnnounce{Member: snapshotio.Encode(self.Encode()), Csr: csr}
 	var res *peerv1.CallAnnounceResult
 	switch to := n.routes.metaLeader(); to {

@@ -19,8 +19,8 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -31,7 +31,7 @@ const changeLimit = 10 * time.Second
 
 // ChangeCluster carries out a call of ClusterService that the leader of the meta
 // group has to: req is its request, what it returns is its response. by is the
-// caller's identity. A refusal is a *members.Error, the lack of a leader a
+// caller's identity. A refusal is a *membership.Error, the lack of a leader a
 // NoLeaderError, an answer that was lost may be an UnknownError. It tries again until ctx ends,
 // for at most ten seconds; what a repetition would do twice it does not repeat.
 func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
@@ -46,8 +46,8 @@ func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) 
 		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
 			n.addSeen(r)
 		}
-		refusal := (*members.Error)(nil)
-		if errors.As(err, &refusal) && refusal.Kind == members.Missing && doubt {
+		refusal := (*membership.Error)(nil)
+		if errors.As(err, &refusal) && refusal.Kind == membership.Missing && doubt {
 			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // by the try whose answer was lost
 				return &quoratev1.RevokeJoinTokenResponse{}, nil
 			}
@@ -77,7 +77,7 @@ var errInDoubt = errors.New("the outcome is not known")
 func (n *Node) changeOnce(ctx context.Context, by string, req proto.Message, seed pki.Seed) (proto.Message, error) {
 	if n.leadsMeta() {
 		res, err := n.change(ctx, by, req, seed)
-		if errors.Is(err, multiraft.ErrUncertain) {
+		if errors.Is(err, raftgroup.ErrUncertain) {
 			err = fmt.Errorf("%w: %w", errInDoubt, err)
 		}
 		return res, err
@@ -128,14 +128,14 @@ func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
 	defer cancel()
 	m, ok := changeMessages[c.GetMethod()]
 	if !ok {
-		return failedChange(&members.Error{Text: fmt.Sprintf("this version does not know the call %q; upgrade every node", c.GetMethod())})
+		return failedChange(&membership.Error{Text: fmt.Sprintf("this version does not know the call %q; upgrade every node", c.GetMethod())})
 	}
 	req := m[0].ProtoReflect().New().Interface()
 	if err := proto.Unmarshal(c.GetRequest(), req); err != nil {
 		return failedChange(err)
 	}
 	if !n.leadsMeta() {
-		return failedChange(multiraft.ErrNotLeader)
+		return failedChange(raftgroup.ErrNotLeader)
 	}
 	var seed pki.Seed
 	if copy(seed[:], c.GetSeed()) != len(seed) {
@@ -152,10 +152,10 @@ func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
 // no harm: it says whether nothing was done for certain.
 func failedChange(err error) *peerv1.CallClusterResult {
 	st := &spb.Status{Code: int32(codes.Unavailable), Message: err.Error()}
-	if errors.Is(err, multiraft.ErrUncertain) {
+	if errors.Is(err, raftgroup.ErrUncertain) {
 		st.Code = int32(codes.Unknown)
 	}
-	if refusal := (*members.Error)(nil); errors.As(err, &refusal) {
+	if refusal := (*membership.Error)(nil); errors.As(err, &refusal) {
 		st.Code = int32(refusal.Kind.Code())
 	}
 	return &peerv1.CallClusterResult{Status: snapshotio.Encode(st)}
@@ -173,7 +173,7 @@ func decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message
 		case codes.Unknown:
 			return nil, fmt.Errorf("%w: %s", errInDoubt, st.Message)
 		}
-		return nil, &members.Error{Kind: members.KindOf(codes.Code(st.Code)), Text: st.Message}
+		return nil, &membership.Error{Kind: membership.KindOf(codes.Code(st.Code)), Text: st.Message}
 	}
 	res := changeMessages[methodOf(req)][1].ProtoReflect().New().Interface()
 	return res, proto.Unmarshal(r.GetResponse(), res)
@@ -210,12 +210,12 @@ func (n *Node) change(ctx context.Context, by string, req proto.Message, seed pk
 }
 
 func invalid(format string, args ...any) error {
-	return &members.Error{Kind: members.Invalid, Text: fmt.Sprintf(format, args...)}
+	return &membership.Error{Kind: membership.Invalid, Text: fmt.Sprintf(format, args...)}
 }
 
 // amend makes a change from the newest membership, again while others make theirs.
 // A nil change is none.
-func (n *Node) amend(ctx context.Context, make func(t *members.Table) (*raftlogv1.ChangeMembers, error)) (*members.Table, error) {
+func (n *Node) amend(ctx context.Context, make func(t *membership.Table) (*raftlogv1.ChangeMembers, error)) (*membership.Table, error) {
 	for {
 		t := n.meta.Members.Load()
 		c, err := make(t)
@@ -223,7 +223,7 @@ func (n *Node) amend(ctx context.Context, make func(t *members.Table) (*raftlogv
 			return t, err
 		}
 		after, err := n.commitMembers(ctx, t, c)
-		if !errors.Is(err, members.ErrStale) {
+		if !errors.Is(err, membership.ErrStale) {
 			return after, err
 		}
 		if ctx.Err() != nil {
@@ -238,12 +238,12 @@ func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (_
 	defer func() { span.End(err) }()
 	span.Text("quorate.node", r.GetNode())
 	span.Text("quorate.zone", r.GetZone())
-	m := &members.Member{
+	m := &membership.Member{
 		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
-		Version: r.GetVersion(), Level: r.GetLevel(), State: members.Active, Joined: time.Unix(0, int64(n.clock.now())), JoinID: string(r.GetJoinId()),
+		Version: r.GetVersion(), Level: r.GetLevel(), State: membership.Active, Joined: time.Unix(0, int64(n.clock.now())), JoinID: string(r.GetJoinId()),
 	}
 	reached := false
-	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := n.amend(ctx, func(t *membership.Table) (*raftlogv1.ChangeMembers, error) {
 		token, err := admit(t, by, r, time.Unix(0, int64(n.clock.now())))
 		if err != nil {
 			return nil, err
@@ -267,7 +267,7 @@ func (n *Node) join(ctx context.Context, by string, r *quoratev1.JoinRequest) (_
 }
 
 // welcome is what a new member needs.
-func (n *Node) welcome(t *members.Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+func (n *Node) welcome(t *membership.Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
 	out := &quoratev1.JoinResponse{
 		Cluster: n.cfg.Cluster, Ranges: uint32(n.cfg.Ranges), Replicas: uint32(t.Replicas()), Sync: durationpb.New(n.cfg.Sync),
 		Nodes: map[string]string{}, Trust: trustOf(t.Authority()),
@@ -295,34 +295,34 @@ func hostsOf(addrs ...string) (hosts []string) {
 
 // admit says whether a node may join, and the id of the token that lets it in;
 // none for one that shows a node certificate of its name.
-func admit(t *members.Table, by string, r *quoratev1.JoinRequest, now time.Time) (token string, err error) {
+func admit(t *membership.Table, by string, r *quoratev1.JoinRequest, now time.Time) (token string, err error) {
 	if r.GetLevel() < t.Level() {
-		return "", &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
+		return "", &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf(
 			"version %q of the new node has feature level %d; the cluster needs %d: use the cluster's version", r.GetVersion(), r.GetLevel(), t.Level())}
 	}
 	if r.GetToken() == "" {
 		if by == "node:"+r.GetNode() {
 			return "", t.NeedsToken(quota.NodeID(r.GetNode()))
 		}
-		return "", &members.Error{Kind: members.Denied, Text: "token: is missing; \"quorate join-token create\" makes one"}
+		return "", &membership.Error{Kind: membership.Denied, Text: "token: is missing; \"quorate join-token create\" makes one"}
 	}
 	given, err := pki.ParseJoinToken(r.GetToken())
 	if err != nil {
-		return "", &members.Error{Kind: members.Denied, Text: err.Error()}
+		return "", &membership.Error{Kind: membership.Denied, Text: err.Error()}
 	}
 	have := t.Token(given.ID)
 	if have == nil {
 		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinAgain {
 			return "", nil // its last use was this join, whose answer was lost
 		}
-		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf(
+		return "", &membership.Error{Kind: membership.Denied, Text: fmt.Sprintf(
 			"join token %s: this cluster does not know it: it is used up, has expired, was revoked, or is another cluster's; \"quorate join-token create\" makes a new one", given.ID)}
 	}
 	if !given.Secret.Matches(pki.Hash(have.GetHash())) {
-		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: its secret is wrong", given.ID)}
+		return "", &membership.Error{Kind: membership.Denied, Text: fmt.Sprintf("join token %s: its secret is wrong", given.ID)}
 	}
 	if time.Now().UnixNano() >= have.GetExpiresUnixNanos() {
-		return "", &members.Error{Kind: members.Denied, Text: fmt.Sprintf("join token %s: it expired at %s; \"quorate join-token create\" makes a new one",
+		return "", &membership.Error{Kind: membership.Denied, Text: fmt.Sprintf("join token %s: it expired at %s; \"quorate join-token create\" makes a new one",
 			given.ID, time.Unix(0, have.GetExpiresUnixNanos()).UTC().Format(time.RFC3339))}
 	}
 	return given.ID, nil
@@ -335,7 +335,7 @@ const joinAgain = 10 * time.Minute
 // reach refuses an address at which the new node does not answer itself: nobody else would
 // be a member that others can talk to, and what an address names is not the caller's to choose. Without TLS
 // anybody who listens will do.
-func (n *Node) reach(ctx context.Context, m *members.Member, csr []byte) error {
+func (n *Node) reach(ctx context.Context, m *membership.Member, csr []byte) error {
 	if _, port, err := net.SplitHostPort(m.Peer); err != nil || port == "" {
 		return invalid("peer_address %q: must be host:port that the other nodes reach", m.Peer)
 	}
@@ -380,13 +380,13 @@ func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJo
 		return nil, invalid("ttl: %v; must be 1s to 720h", ttl)
 	}
 	uses := max(r.GetUses(), 1)
-	if uses > members.MaxMembers {
-		return nil, invalid("uses: %d; must be 1 to %d", uses, members.MaxMembers)
+	if uses > membership.MaxMembers {
+		return nil, invalid("uses: %d; must be 1 to %d", uses, membership.MaxMembers)
 	}
 	now := time.Now()
 	var token string
 	var stored *raftlogv1.StoredJoinToken
-	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := n.amend(ctx, func(t *membership.Table) (*raftlogv1.ChangeMembers, error) {
 		certs, err := pki.ParseCertificates(t.Authority().GetCertificate())
 		if t.Authority() != nil && err != nil {
 			return nil, err
@@ -418,7 +418,7 @@ func (n *Node) createToken(ctx context.Context, by string, r *quoratev1.CreateJo
 	return out, nil
 }
 
-func publicToken(in *members.Table, t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
+func publicToken(in *membership.Table, t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
 	out := &quoratev1.JoinToken{
 		Id: t.GetId(), UsesLeft: t.GetUsesLeft(), By: t.GetBy(),
 		CreatedAt: timestamppb.New(time.Unix(0, t.GetCreatedUnixNanos())), ExpiresAt: timestamppb.New(time.Unix(0, t.GetExpiresUnixNanos())),
@@ -437,7 +437,7 @@ func namesAuthority(a *raftlogv1.StoredAuthority, t *raftlogv1.StoredJoinToken) 
 
 // lostTokens counts the join tokens that name another authority than the one that signs, or
 // is going to.
-func lostTokens(t *members.Table) (lost uint32) {
+func lostTokens(t *membership.Table) (lost uint32) {
 	a := t.Authority()
 	for _, token := range t.Tokens() {
 		if token.GetExpiresUnixNanos() > time.Now().UnixNano() && (len(a.GetNextCertificate()) > 0 || !namesAuthority(a, token)) {
@@ -459,7 +459,7 @@ func (n *Node) listTokens() *quoratev1.ListJoinTokensResponse {
 }
 
 func (n *Node) revokeToken(ctx context.Context, r *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
-	_, err := n.amend(ctx, func(*members.Table) (*raftlogv1.ChangeMembers, error) {
+	_, err := n.amend(ctx, func(*membership.Table) (*raftlogv1.ChangeMembers, error) {
 		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_DropToken{DropToken: &raftlogv1.DropJoinToken{Id: r.GetId()}}}, nil
 	})
 	return &quoratev1.RevokeJoinTokenResponse{}, err
@@ -472,12 +472,12 @@ func (n *Node) announced(ctx context.Context, from quota.NodeID, c *peerv1.CallA
 		return nil, err
 	}
 	if !n.leadsMeta() {
-		return nil, multiraft.ErrNotLeader
+		return nil, raftgroup.ErrNotLeader
 	}
-	told := members.DecodeMember(pb)
-	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+	told := membership.DecodeMember(pb)
+	t, err := n.amend(ctx, func(t *membership.Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(from)
-		revived := have != nil && have.Dead && have.State != members.Leaving
+		revived := have != nil && have.Dead && have.State != membership.Leaving
 		if have == nil || sameMember(told, have) && !revived {
 			return nil, nil
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -156,8 +156,8 @@ func TestLargeSnapshot(t *testing.T) {
 			cp.Levels, size = append(cp.Levels, encodeLevel(kl)), size+kl.MaxSize()
 		}
 		entry := snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
-		if len(entry) > multiraft.MaxEntry {
-			t.Fatalf("an entry of %d bytes; at most %d", len(entry), multiraft.MaxEntry)
+		if len(entry) > raftgroup.MaxEntry {
+			t.Fatalf("an entry of %d bytes; at most %d", len(entry), raftgroup.MaxEntry)
 		}
 		if err, failed := f.Apply(1, 1, entry).(error); failed {
 			t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
@@ -42,7 +42,7 @@ type Config struct {
 	// AskWait is how long a check waits for the leader that it asks: limits with
 	// decide: leader, and tokens to come. 10ms to 10s; 0 is DefaultAskWait.
 	AskWait  time.Duration
-	Timing   multiraft.Timing
+	Timing   raftgroup.Timing
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
 	// Series bounds the limits that have series of their own in the metrics; nil: as
@@ -77,7 +77,7 @@ type Config struct {
 	// first membership takes it over.
 	Authority *pki.Pair
 	// TLS is what the links between nodes are made with; nil is none.
-	TLS *wire.TLS
+	TLS *transport.TLS
 	// DeadAfter is how long a node must have been silent before its replicas are
 	// given to others; 0 is DefaultDeadAfter, below 0 is never.
 	DeadAfter time.Duration
@@ -87,7 +87,7 @@ type Config struct {
 	// History is what the node does for the history of limits.
 	History recorder.Retention
 	// SlowDisk is how long an append to a log may take, on average, until this node gives
-	// what it leads to others; 0 is multiraft.DefaultSlowDisk, below 0 is never.
+	// what it leads to others; 0 is raftgroup.DefaultSlowDisk, below 0 is never.
 	SlowDisk time.Duration
 }
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -92,7 +92,7 @@ func identify(cfg *Config) (starts, error) {
 	id.Joined = cfg.joined(id.Joined)
 	prior := quota.Incarnation(id.Incarnation)
 	id.Incarnation = max(id.Incarnation+1, uint64(time.Now().UnixNano()))
-	if data == nil || !multiraft.Exists(cfg.Dir, metaName) {
+	if data == nil || !raftgroup.Exists(cfg.Dir, metaName) {
 		id.First = id.Incarnation // also when somebody has deleted the logs alone
 	}
 	return starts{quota.Incarnation(id.Incarnation), quota.Incarnation(id.First), prior}, writeFile(path, id)

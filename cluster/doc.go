@@ -1,13 +1,13 @@
 // Package cluster makes a node: it joins the pure cores (leader, aggregator,
-// shard) with Raft (cluster/multiraft) and the links between nodes
-// (cluster/wire).
+// shard) with Raft (cluster/raftgroup) and the links between nodes
+// (cluster/transport).
 //
 //	             Check                      reports, grants
 //	callers ──> aggregator ──> memberLoop ──────────────────> wire ──> peers
 //	                               ^   └─ own ranges ─┐
 //	                               └──── grants ──── seats (one ledger per range led here)
 //	                                                  │ checkpoints
-//	                    limits <── meta group         └──> range groups (multiraft)
+//	                    limits <── meta group         └──> range groups (raftgroup)
 //
 // # Goroutines and who owns what
 //
@@ -33,7 +33,7 @@
 //
 // The meta group holds who is a member, what is wanted of each group (voters, the
 // preferred leader first, and former ones that are still to leave), join tokens, the
-// authority that signs certificates, and the feature level (package members). A
+// authority that signs certificates, and the feature level (package membership). A
 // change says from which revision it was made, and is refused if that is not the
 // newest.
 //
@@ -87,7 +87,7 @@
 // (package accounts); an entry is about the one or the other. A snapshot of both is
 // taken without copying an account, and streamed; one of before there were accounts is
 // read too. Two entries of accounts are under way in a range at a time. A leader is
-// asked to confirm itself before it is read (multiraft.Group.Confirm); of what is
+// asked to confirm itself before it is read (raftgroup.Group.Confirm); of what is
 // held there for a transaction of another home, that home is asked first.
 //
 // # Clients

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -171,8 +171,10 @@ func TestCutOff(t *testing.T) {
 	testspeed.Full(t)
 	c := newTrio(t, 3, quick)
 	lone := c.nodes["n3"]
-	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) wire.Fault {
-		return func(id quota.NodeID, _ peerv1.Lane) wire.Fault { return wire.Fault{Cut: to == "" || id == to} }
+	cut := func(to quota.NodeID) func(quota.NodeID, peerv1.Lane) transport.Fault {
+		return func(id quota.NodeID, _ peerv1.Lane) transport.Fault {
+			return transport.Fault{Cut: to == "" || id == to}
+		}
 	}
 	c.nodes["n1"].net.SetFault(cut("n3"))
 	c.nodes["n2"].net.SetFault(cut("n3"))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 )
 
 // maxTroubles bounds what a node says is wrong with it.
@@ -15,7 +15,7 @@ func (n *Node) faults() []string { return append(tellTroubles(n.host.Health()), 
 
 // tellTroubles says once what is the same of many groups: a full disk is one trouble, and
 // not one for each of 256 ranges.
-func tellTroubles(all []multiraft.Trouble) (out []string) {
+func tellTroubles(all []raftgroup.Trouble) (out []string) {
 	type trouble struct {
 		text string
 		out  bool

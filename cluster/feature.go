@@ -7,7 +7,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -39,14 +39,14 @@ func (n *Node) noMembership(what string) error {
 	}
 	if away := n.routes.where(func(p *peer) bool { return !p.up }); len(away) > 0 {
 		slices.Sort(away)
-		return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("%s needs a membership, which the cluster makes once all its nodes are connected: %v not connected yet", what, away)}
+		return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("%s needs a membership, which the cluster makes once all its nodes are connected: %v not connected yet", what, away)}
 	}
 	return &quota.NoLeaderError{Reason: what + ": the membership is not made yet"}
 }
 
 // raised returns the change that raises the cluster's feature level to the lowest of its living
 // members, nil if the cluster has that level. own is the level of this node's software.
-func raised(t *members.Table, own uint32) *raftlogv1.ChangeMembers {
+func raised(t *membership.Table, own uint32) *raftlogv1.ChangeMembers {
 	low := own
 	for _, id := range t.IDs() {
 		if m := t.Member(id); !m.Dead {

@@ -9,7 +9,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -27,13 +27,13 @@ func TestBeforeTheMembership(t *testing.T) {
 	c.start("n2", nil)
 	c.awaitReady(time.Minute)
 	n := c.nodes["n1"]
-	var refusal *members.Error
+	var refusal *membership.Error
 	_, err := n.SetBinding(t.Context(), rbac.Binding{Identity: "client:ci", Role: "checker", Scope: rbac.Everywhere})
 	if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "[n3] not connected yet") {
 		t.Errorf("a binding: %v", err)
 	}
 	_, err = n.ChangeCluster(t.Context(), "test", &quoratev1.CreateJoinTokenRequest{})
-	if !errors.As(err, &refusal) || refusal.Kind != members.Forbidden || !strings.Contains(err.Error(), "[n3] not connected yet") {
+	if !errors.As(err, &refusal) || refusal.Kind != membership.Forbidden || !strings.Contains(err.Error(), "[n3] not connected yet") {
 		t.Errorf("a join token: %v", err)
 	}
 	if n.Security().Revision() != 0 || n.meta.Members.Load().Seeded() {
@@ -50,7 +50,7 @@ func TestBeforeTheMembership(t *testing.T) {
 
 // TestRaised: a release that brings level 2 raises the cluster to it when every living member has
 // it, and not before; the next restart of an older node is refused in the handshake
-// (wire.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
+// (transport.TestLevels) and a join of one by the meta leader (TestJoinOfALowerLevel).
 func TestRaised(t *testing.T) {
 	for name, tt := range map[string]struct {
 		levels [3]uint32
@@ -65,10 +65,10 @@ func TestRaised(t *testing.T) {
 		stored := &raftlogv1.Membership{Level: 1, Replicas: 3}
 		for i, level := range tt.levels {
 			stored.Members = append(stored.Members, &raftlogv1.StoredMember{
-				Id: fmt.Sprintf("n%d", i+1), Peer: fmt.Sprintf("h:%d", i+1), State: uint32(members.Active), Level: level, Dead: tt.dead == i+1,
+				Id: fmt.Sprintf("n%d", i+1), Peer: fmt.Sprintf("h:%d", i+1), State: uint32(membership.Active), Level: level, Dead: tt.dead == i+1,
 			})
 		}
-		table := members.New(stored)
+		table := membership.New(stored)
 		if got := raised(table, 2).GetLevel().GetLevel(); got != tt.want {
 			t.Errorf("%s: raised to %d, want %d", name, got, tt.want)
 		}
@@ -86,7 +86,7 @@ func TestRaised(t *testing.T) {
 
 // TestJoinOfALowerLevel: a node whose software has a lower level than the cluster does not join.
 func TestJoinOfALowerLevel(t *testing.T) {
-	table := members.New(&raftlogv1.Membership{Level: 2, Replicas: 3})
+	table := membership.New(&raftlogv1.Membership{Level: 2, Replicas: 3})
 	_, err := admit(table, "", &quoratev1.JoinRequest{Node: "n4", Version: "0.1.0", Level: 1}, time.Now())
 	if err == nil || err.Error() != `version "0.1.0" of the new node has feature level 1; the cluster needs 2: use the cluster's version` {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -50,7 +50,7 @@ func (c *trio) join(id quota.NodeID, token string) {
 	}
 	c.addrs[id] = l.Addr().String()
 	res, err := c.any().ChangeCluster(c.t.Context(), "test", &quoratev1.JoinRequest{
-		Token: token, Node: string(id), PeerAddress: c.addrs[id], Level: members.Level, JoinId: []byte(id),
+		Token: token, Node: string(id), PeerAddress: c.addrs[id], Level: membership.Level, JoinId: []byte(id),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -176,7 +176,7 @@ func TestRedundancy(t *testing.T) {
 		t.Errorf("draining one of three: %q, %v", got, err)
 	}
 	_, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false)
-	if refused, ok := errors.AsType[*members.Error](err); !ok || refused.Kind != members.Forbidden || !strings.Contains(err.Error(), "replicas: 3") {
+	if refused, ok := errors.AsType[*membership.Error](err); !ok || refused.Kind != membership.Forbidden || !strings.Contains(err.Error(), "replicas: 3") {
 		t.Fatalf("n3 leaves a cluster of three: %v", err)
 	}
 	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_ACTIVATE, false); err != nil {

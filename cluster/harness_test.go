@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -34,12 +34,12 @@ const (
 
 // steadyTiming is for tests that are not about elections: a busy machine that leaves a node
 // without a core for a second or more costs no leader. The first election waits for none of it.
-func steadyTiming() multiraft.Timing {
-	return multiraft.Timing{Heartbeat: 2500 * time.Millisecond, Election: 2500 * time.Millisecond, Lease: 2 * time.Second, Commit: time.Second}
+func steadyTiming() raftgroup.Timing {
+	return raftgroup.Timing{Heartbeat: 2500 * time.Millisecond, Election: 2500 * time.Millisecond, Lease: 2 * time.Second, Commit: time.Second}
 }
 
 // quick is for tests that wait for elections: leaders are lost as fast as by default.
-func quick(cfg *Config) { cfg.Timing = multiraft.DefaultTiming() }
+func quick(cfg *Config) { cfg.Timing = raftgroup.DefaultTiming() }
 
 // trio is a cluster of three nodes in this process.
 type trio struct {

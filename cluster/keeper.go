@@ -6,7 +6,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 )
@@ -248,28 +248,28 @@ func (n *Node) suspectAll(l *leader.Ledger, now quota.Time) {
 }
 
 // onPeer is told when a peer comes, is lost, has probably ended, or is definitely dead.
-func (n *Node) onPeer(id quota.NodeID, e wire.Event) {
+func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 	lost := false
 	n.routes.peer(id, func(p *peer) {
-		if p.up != (e == wire.Up) {
+		if p.up != (e == transport.Up) {
 			p.since = time.Now()
 		}
-		lost = p.up && e != wire.Up && !p.parting
-		p.up, p.refused, p.dead, p.parting = e == wire.Up, e == wire.Refused, e == wire.Dead, p.parting && e != wire.Up
+		lost = p.up && e != transport.Up && !p.parting
+		p.up, p.refused, p.dead, p.parting = e == transport.Up, e == transport.Refused, e == transport.Dead, p.parting && e != transport.Up
 	})
 	if lost && !n.isOut() { // nobody lets in who is out of the cluster
 		n.log.Warn("a node is out of reach, and has not said that it stops", "node", id)
 	}
 	switch e {
-	case wire.Up:
+	case transport.Up:
 		n.announce()
-	case wire.Refused, wire.Removed:
+	case transport.Refused, transport.Removed:
 		n.tellLost(n.routes.lost(id))
 		n.host.PeerDead(id)
 		for _, s := range n.seats {
 			s.with(func(l *leader.Ledger, now quota.Time) { l.Suspect(now, id) })
 		}
-	case wire.Dead:
+	case transport.Dead:
 		n.tellLost(n.routes.lost(id))
 		n.host.PeerDead(id)
 		before := n.net.EndedBefore(id)

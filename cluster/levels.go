@@ -66,7 +66,7 @@ func (f *levelsFSM) first() bool {
 }
 
 // Apply applies an entry of the range's log that is about levels, as
-// multiraft.StateMachine does; rangeFSM takes those about accounts.
+// raftgroup.StateMachine does; rangeFSM takes those about accounts.
 func (f *levelsFSM) Apply(_, term uint64, data []byte) any {
 	var cmd raftlogv1.RangeCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {

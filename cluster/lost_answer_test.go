@@ -10,7 +10,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -19,14 +19,16 @@ import (
 // connection ends between carriedOut and what is done meanwhile.
 func (c *trio) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
 	c.t.Helper()
-	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) wire.Fault {
-		return wire.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
+	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) transport.Fault {
+		return transport.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
 	})
 	out := make(chan error, 1)
 	go func() { out <- call(c.t.Context()) }()
 	c.eventually(patience, "the call is carried out", carriedOut)
 	meanwhile()
-	from.net.SetFault(func(peer quota.NodeID, _ peerv1.Lane) wire.Fault { return wire.Fault{Cut: peer == to.cfg.Self} })
+	from.net.SetFault(func(peer quota.NodeID, _ peerv1.Lane) transport.Fault {
+		return transport.Fault{Cut: peer == to.cfg.Self}
+	})
 	to.net.SetFault(nil)
 	from.net.SetFault(nil)
 	return <-out

@@ -10,7 +10,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -123,13 +123,13 @@ func TestLostData(t *testing.T) {
 	c := newOne(t, 1)
 	n := c.nodes["n1"]
 	stored := []*raftlogv1.StoredMember{
-		{Id: "n1", Peer: "h:1", State: uint32(members.Active)},
-		{Id: "earlier", Peer: "h:2", State: uint32(members.Active)},
-		{Id: "first", Peer: "h:3", State: uint32(members.Active), FirstIncarnation: 7},
-		{Id: "joined", Peer: "h:4", State: uint32(members.Active), JoinedUnixNanos: 5},
-		{Id: "heard", Peer: "h:5", State: uint32(members.Active), JoinedUnixNanos: 5, FirstIncarnation: 8},
+		{Id: "n1", Peer: "h:1", State: uint32(membership.Active)},
+		{Id: "earlier", Peer: "h:2", State: uint32(membership.Active)},
+		{Id: "first", Peer: "h:3", State: uint32(membership.Active), FirstIncarnation: 7},
+		{Id: "joined", Peer: "h:4", State: uint32(membership.Active), JoinedUnixNanos: 5},
+		{Id: "heard", Peer: "h:5", State: uint32(membership.Active), JoinedUnixNanos: 5, FirstIncarnation: 8},
 	}
-	n.view.Store(viewOf(members.New(&raftlogv1.Membership{Members: stored, Revision: 1 << 40}), 1))
+	n.view.Store(viewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1 << 40}), 1))
 	for _, tc := range []struct {
 		id      quota.NodeID
 		first   quota.Incarnation

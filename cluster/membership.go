@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -23,7 +23,7 @@ import (
 // there. A copy of it in the data directory is what a node starts with: it finds
 // its peers, and the groups that it holds, before Raft has told it anything.
 type view struct {
-	table  *members.Table
+	table  *membership.Table
 	nodes  map[quota.NodeID]string // peer addresses, this node's too
 	ids    []quota.NodeID          // the same, sorted
 	meta   shard.Placement
@@ -31,7 +31,7 @@ type view struct {
 }
 
 // member returns what is stored of a node, nil when that is nothing.
-func (v *view) member(id quota.NodeID) *members.Member { return v.table.Member(id) }
+func (v *view) member(id quota.NodeID) *membership.Member { return v.table.Member(id) }
 
 // names says whether a placement is of a node.
 func names(p shard.Placement, id quota.NodeID) bool {
@@ -41,7 +41,7 @@ func names(p shard.Placement, id quota.NodeID) bool {
 // staticView is the view out of the settings. A node that joins holds nothing
 // until the meta group says so.
 func staticView(cfg *Config) (*view, error) {
-	v := &view{table: members.New(nil), nodes: maps.Clone(cfg.Nodes), ids: slices.Sorted(maps.Keys(cfg.Nodes)), ranges: make([]shard.Placement, cfg.Ranges)}
+	v := &view{table: membership.New(nil), nodes: maps.Clone(cfg.Nodes), ids: slices.Sorted(maps.Keys(cfg.Nodes)), ranges: make([]shard.Placement, cfg.Ranges)}
 	if cfg.Join {
 		return v, nil
 	}
@@ -57,7 +57,7 @@ func staticView(cfg *Config) (*view, error) {
 }
 
 // viewOf is the view out of a membership.
-func viewOf(t *members.Table, ranges int) *view {
+func viewOf(t *membership.Table, ranges int) *view {
 	v := &view{table: t, nodes: make(map[quota.NodeID]string, len(t.IDs())), ids: t.IDs()}
 	for _, id := range v.ids {
 		v.nodes[id] = t.Member(id).Peer
@@ -85,7 +85,7 @@ func firstView(cfg *Config) (v *view, stored bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w; it is a copy of what the meta group holds: put it back from another node's data directory", path, err)
 	}
-	v = viewOf(members.New(pb), cfg.Ranges)
+	v = viewOf(membership.New(pb), cfg.Ranges)
 	if v.nodes[cfg.Self] == "" {
 		return nil, false, fmt.Errorf("%s: node %q is no member of cluster %q any more: it has left or was removed. Join it anew, with another data directory", path, cfg.Self, cfg.Cluster)
 	}
@@ -94,7 +94,7 @@ func firstView(cfg *Config) (v *view, stored bool, err error) {
 
 // membersChanged takes a membership over that the meta group has committed, or
 // replays: what is older than the node's own copy is history.
-func (n *Node) membersChanged(t *members.Table) {
+func (n *Node) membersChanged(t *membership.Table) {
 	have := n.view.Load()
 	if !t.Seeded() || t.Revision() <= have.table.Revision() {
 		return
@@ -118,7 +118,7 @@ func (n *Node) membersChanged(t *members.Table) {
 }
 
 // isAnother says whether a member of this node's name came in by another join.
-func (n *Node) isAnother(m *members.Member) bool {
+func (n *Node) isAnother(m *membership.Member) bool {
 	return m != nil && n.cfg.JoinID != "" && m.JoinID != n.cfg.JoinID
 }
 

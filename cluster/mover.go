@@ -12,8 +12,8 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
-	"github.com/quorate/quorate/cluster/members"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/shard"
@@ -41,7 +41,7 @@ type mover struct {
 	done  map[uint32]settled   // groups that were as wanted
 	tried map[uint32]time.Time // when a group could not go on, or was as wanted
 
-	read   *members.Table // what is wanted of the groups is of this one; of move alone
+	read   *membership.Table // what is wanted of the groups is of this one; of move alone
 	meta   shard.Placement
 	ranges []shard.Placement
 
@@ -58,7 +58,7 @@ type settled struct {
 
 // still says whether the same is wanted now: of the meta group, whose members are
 // all, the whole membership.
-func (s settled) still(t *members.Table, g uint32, want shard.Placement) bool {
+func (s settled) still(t *membership.Table, g uint32, want shard.Placement) bool {
 	if g == metaGroup || s.revision == t.Revision() {
 		return s.revision == t.Revision()
 	}
@@ -116,7 +116,7 @@ func (m *mover) forget() {
 
 // unsettled says what is done with a group, or is to be done; nothing if it was seen to be
 // as is wanted now.
-func (m *mover) unsettled(t *members.Table, g uint32, want shard.Placement) string {
+func (m *mover) unsettled(t *membership.Table, g uint32, want shard.Placement) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s, ok := m.doing[g]; ok {
@@ -144,8 +144,8 @@ func (n *Node) tendMembers(ctx context.Context) error {
 	if !t.Seeded() {
 		return n.seed(ctx, t)
 	}
-	raise := func(t *members.Table) *raftlogv1.ChangeMembers { return raised(t, members.Level) }
-	for _, next := range []func(*members.Table) *raftlogv1.ChangeMembers{raise, n.buried, n.planned, n.dropped} {
+	raise := func(t *membership.Table) *raftlogv1.ChangeMembers { return raised(t, membership.Level) }
+	for _, next := range []func(*membership.Table) *raftlogv1.ChangeMembers{raise, n.buried, n.planned, n.dropped} {
 		if c := next(t); c != nil {
 			_, err := n.commitMembers(ctx, t, c)
 			return err
@@ -155,8 +155,8 @@ func (n *Node) tendMembers(ctx context.Context) error {
 }
 
 // commitMembers proposes a change that was made from t. The error of the change
-// itself is an *members.Error, or members.ErrStale.
-func (n *Node) commitMembers(ctx context.Context, t *members.Table, c *raftlogv1.ChangeMembers) (*members.Table, error) {
+// itself is an *membership.Error, or membership.ErrStale.
+func (n *Node) commitMembers(ctx context.Context, t *membership.Table, c *raftlogv1.ChangeMembers) (*membership.Table, error) {
 	c.Revision, c.AtUnixNanos = t.Revision(), int64(n.clock.now())
 	res, err := n.ApplyMeta(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeMembers{ChangeMembers: c}}))
 	if err != nil {
@@ -172,22 +172,22 @@ func (n *Node) commitMembers(ctx context.Context, t *members.Table, c *raftlogv1
 // seed makes the first membership out of the settings, once every node is connected and of
 // this version's feature level or higher: a node that does not understand an entry of the log
 // would have another state than the rest.
-func (n *Node) seed(ctx context.Context, t *members.Table) error {
+func (n *Node) seed(ctx context.Context, t *membership.Table) error {
 	v := n.view.Load()
-	seed := &raftlogv1.Membership{Level: members.Level, Replicas: uint32(n.cfg.Replicas)}
+	seed := &raftlogv1.Membership{Level: membership.Level, Replicas: uint32(n.cfg.Replicas)}
 	for _, id := range v.ids {
-		if id != n.cfg.Self && (!n.routes.up(id) || n.net.LevelOf(id) < members.Level) {
+		if id != n.cfg.Self && (!n.routes.up(id) || n.net.LevelOf(id) < membership.Level) {
 			return nil
 		}
-		m := &members.Member{ID: id, Peer: v.nodes[id], State: members.Active, Level: members.Level, First: n.firstOf(id)}
+		m := &membership.Member{ID: id, Peer: v.nodes[id], State: membership.Active, Level: membership.Level, First: n.firstOf(id)}
 		seed.Members = append(seed.Members, m.Encode())
 	}
 	if a := n.cfg.Authority; a != nil {
 		seed.Authority = &raftlogv1.StoredAuthority{Certificate: a.CertPEM, Key: a.KeyPEM}
 	}
-	seed.Placements = append(seed.Placements, members.EncodePlacement(metaGroup, v.meta))
+	seed.Placements = append(seed.Placements, membership.EncodePlacement(metaGroup, v.meta))
 	for r, p := range v.ranges {
-		seed.Placements = append(seed.Placements, members.EncodePlacement(group(quota.RangeID(r)), p))
+		seed.Placements = append(seed.Placements, membership.EncodePlacement(group(quota.RangeID(r)), p))
 	}
 	_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Seed{Seed: seed}})
 	return err
@@ -196,7 +196,7 @@ func (n *Node) seed(ctx context.Context, t *members.Table) error {
 // buried gives up a member that has been silent for DeadAfter, if what remains is
 // enough to hold every replica that is wanted, and a majority of all is here: a
 // leader that is cut off buries nobody.
-func (n *Node) buried(t *members.Table) *raftlogv1.ChangeMembers {
+func (n *Node) buried(t *membership.Table) *raftlogv1.ChangeMembers {
 	after := cmp.Or(n.cfg.DeadAfter, DefaultDeadAfter)
 	if after < 0 {
 		return nil
@@ -222,12 +222,12 @@ func (n *Node) buried(t *members.Table) *raftlogv1.ChangeMembers {
 	return nil
 }
 
-func putMember(m *members.Member) *raftlogv1.ChangeMembers {
+func putMember(m *membership.Member) *raftlogv1.ChangeMembers {
 	return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Put{Put: m.Encode()}}
 }
 
 // planned puts down what is wanted of the groups, where that has changed.
-func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
+func (n *Node) planned(t *membership.Table) *raftlogv1.ChangeMembers {
 	if n.moves.planned.Load() == t.Revision() {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (n *Node) planned(t *members.Table) *raftlogv1.ChangeMembers {
 }
 
 // plan returns the placements that are to change for these nodes.
-func (n *Node) plan(t *members.Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
+func (n *Node) plan(t *membership.Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
 	meta, before := t.Placements(n.cfg.Ranges)
 	wanted, err := shard.Place(nodes, n.cfg.Ranges, t.Replicas(), before)
 	if err != nil {
@@ -254,7 +254,7 @@ func (n *Node) plan(t *members.Table, nodes []shard.Node) ([]*raftlogv1.StoredPl
 	var out []*raftlogv1.StoredPlacement
 	change := func(g uint32, was, is shard.Placement) {
 		if !slices.Equal(was.Voters, is.Voters) || !slices.Equal(was.Former, is.Former) {
-			out = append(out, members.EncodePlacement(g, is))
+			out = append(out, membership.EncodePlacement(g, is))
 		}
 	}
 	voters := shard.PlaceMeta(nodes, metaVoters, meta.Voters)
@@ -267,7 +267,7 @@ func (n *Node) plan(t *members.Table, nodes []shard.Node) ([]*raftlogv1.StoredPl
 
 // dropped takes a member out that leaves and holds nothing more. Who still answers
 // is told first: once it is no member, nobody talks to it.
-func (n *Node) dropped(t *members.Table) *raftlogv1.ChangeMembers {
+func (n *Node) dropped(t *membership.Table) *raftlogv1.ChangeMembers {
 	for _, id := range t.IDs() {
 		if id != n.cfg.Self && leaves(t, id) && !n.inMeta(id) {
 			n.bidFarewell(id)
@@ -278,9 +278,9 @@ func (n *Node) dropped(t *members.Table) *raftlogv1.ChangeMembers {
 }
 
 // leaves says whether a member is on its way out and holds no range any more.
-func leaves(t *members.Table, id quota.NodeID) bool {
+func leaves(t *membership.Table, id quota.NodeID) bool {
 	m := t.Member(id)
-	return (m.State == members.Leaving || m.Dead) && !t.Holds(id)
+	return (m.State == membership.Leaving || m.Dead) && !t.Holds(id)
 }
 
 func (n *Node) bidFarewell(id quota.NodeID) {
@@ -296,7 +296,7 @@ func (n *Node) bidFarewell(id quota.NodeID) {
 
 func (n *Node) inMeta(id quota.NodeID) bool {
 	g := n.host.Group(metaGroup)
-	return g != nil && slices.ContainsFunc(g.Members(), func(m multiraft.Member) bool { return m.ID == id })
+	return g != nil && slices.ContainsFunc(g.Members(), func(m raftgroup.Member) bool { return m.ID == id })
 }
 
 // move begins the next step of groups that are not as wanted, a few at a time.
@@ -318,7 +318,7 @@ func (m *mover) move(ctx context.Context) {
 
 // begin begins the next step of a group, unless one is under way, it was as wanted
 // just now, or enough others are moving.
-func (m *mover) begin(ctx context.Context, t *members.Table, g uint32, want shard.Placement) {
+func (m *mover) begin(ctx context.Context, t *membership.Table, g uint32, want shard.Placement) {
 	m.mu.Lock()
 	last, ok := m.done[g]
 	rest := m.busy[g] || time.Since(m.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < lookAgain
@@ -360,7 +360,7 @@ func (m *mover) advance(ctx context.Context, g uint32) {
 	}
 }
 
-func placementOf(t *members.Table, g uint32, ranges int) shard.Placement {
+func placementOf(t *membership.Table, g uint32, ranges int) shard.Placement {
 	meta, each := t.Placements(ranges)
 	if g == metaGroup {
 		return meta
@@ -369,7 +369,7 @@ func placementOf(t *members.Table, g uint32, ranges int) shard.Placement {
 }
 
 // note keeps what came of a step, the last one for now.
-func (m *mover) note(t *members.Table, g uint32, step shard.Step, err error, last bool) {
+func (m *mover) note(t *membership.Table, g uint32, step shard.Step, err error, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last {

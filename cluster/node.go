@@ -20,10 +20,10 @@ import (
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/journal"
-	"github.com/quorate/quorate/cluster/members"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
@@ -56,8 +56,8 @@ type Node struct {
 	// journal has its own locks; nil when none can be kept.
 	journal *journal.Journal
 
-	net      *wire.Net
-	host     *multiraft.Host
+	net      *transport.Net
+	host     *raftgroup.Host
 	meta     *control.Machine
 	seats    map[quota.RangeID]*seat // every range, whether it has a replica here or not
 	accounts *accounts.Service
@@ -181,10 +181,10 @@ func (n *Node) open(v *view) error {
 	delete(peers, n.cfg.Self)
 	n.routes.setPeers(peers)
 	var err error
-	n.net, err = wire.New(wire.Config{
+	n.net, err = transport.New(transport.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Ranges: uint32(n.cfg.Ranges),
 		Listener: n.cfg.Listener, Peers: peers, Logger: n.log, TLS: n.cfg.TLS,
-		Level: members.Level, Required: func() uint32 { return n.view.Load().table.Level() },
+		Level: membership.Level, Required: func() uint32 { return n.view.Load().table.Level() },
 		First: n.first, Returns: n.lost, Packed: n.cfg.packedForm(),
 		Handle: n.handle, OnPeer: n.onPeer,
 		HandleSnapshot: func(from quota.NodeID, h *peerv1.Frame, body io.Reader) *peerv1.Frame {
@@ -194,7 +194,7 @@ func (n *Node) open(v *view) error {
 	if err != nil {
 		return err
 	}
-	n.host, err = multiraft.New(multiraft.Config{
+	n.host, err = raftgroup.New(raftgroup.Config{
 		Self: n.cfg.Self, Dir: n.cfg.Dir, Net: n.net, Timing: n.cfg.Timing, Logger: n.log, ReplicaProgress: n.replicaProgress,
 		BalanceAfter: n.cfg.BalanceAfter, SlowDisk: n.cfg.SlowDisk, Unfit: n.clockOff,
 	})
@@ -225,7 +225,7 @@ func (n *Node) openAll(v *view) error {
 
 func (n *Node) openMeta(v *view) error {
 	others := slices.DeleteFunc(slices.Clone(v.ids), func(id quota.NodeID) bool { return slices.Contains(v.meta.Voters, id) })
-	_, err := n.host.Open(multiraft.GroupOptions{
+	_, err := n.host.Open(raftgroup.GroupOptions{
 		ID: metaGroup, Name: metaName, Voters: v.meta.Voters, Nonvoters: others, Join: !n.founds(v), FSM: n.meta, Commit: 100 * time.Millisecond,
 		Fence: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
@@ -246,7 +246,7 @@ func (n *Node) openMeta(v *view) error {
 func (n *Node) founds(v *view) bool { return !n.stored && !n.cfg.Join && !v.table.Seeded() }
 
 func (n *Node) openRange(s *seat, v *view) error {
-	_, err := n.host.Open(multiraft.GroupOptions{
+	_, err := n.host.Open(raftgroup.GroupOptions{
 		ID: group(s.id), Name: fmt.Sprintf("range-%03d", s.id), Voters: v.ranges[s.id].Voters, Join: !n.founds(v), FSM: s.fsm,
 		Fence: func(uint64) []byte {
 			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})

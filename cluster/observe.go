@@ -10,7 +10,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
@@ -122,7 +122,7 @@ func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
 	_, want := t.Placements(n.cfg.Ranges)
 	for _, p := range n.toPlan(t) {
 		if p.Group != metaGroup {
-			want[p.Group-1] = members.DecodePlacement(p)
+			want[p.Group-1] = membership.DecodePlacement(p)
 		}
 	}
 	for r := range quota.RangeID(n.cfg.Ranges) {
@@ -134,7 +134,7 @@ func (n *Node) leaderStatus() *quoratev1.GetStatusResponse {
 }
 
 // toPlan is what the membership is going to want of groups and does not yet: the mover plans a moment after a change.
-func (n *Node) toPlan(t *members.Table) []*raftlogv1.StoredPlacement {
+func (n *Node) toPlan(t *membership.Table) []*raftlogv1.StoredPlacement {
 	if !t.Seeded() || n.moves.planned.Load() == t.Revision() {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
@@ -24,7 +24,7 @@ func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (_ *quo
 	for _, id := range r.GetWithout() {
 		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
 		if i < 0 {
-			return nil, &members.Error{Kind: members.Missing, Text: fmt.Sprintf("without: %q: there is no member of that name", id)}
+			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("without: %q: there is no member of that name", id)}
 		}
 		nodes[i].State = shard.Leaving
 	}
@@ -35,7 +35,7 @@ func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (_ *quo
 	meta, ranges := t.Placements(n.cfg.Ranges)
 	wanted := append([]shard.Placement{meta}, ranges...)
 	for _, p := range list {
-		wanted[p.Group] = members.DecodePlacement(p)
+		wanted[p.Group] = membership.DecodePlacement(p)
 	}
 	out := &quoratev1.GetPlanResponse{Total: uint32(len(wanted))}
 	for g := range wanted {
@@ -47,7 +47,7 @@ func (n *Node) getPlan(ctx context.Context, r *quoratev1.GetPlanRequest) (_ *quo
 }
 
 // groupPlan is what happens to a group, nil when it is as wanted.
-func (n *Node) groupPlan(ctx context.Context, t *members.Table, g uint32, want shard.Placement) *quoratev1.GroupPlan {
+func (n *Node) groupPlan(ctx context.Context, t *membership.Table, g uint32, want shard.Placement) *quoratev1.GroupPlan {
 	is, err := n.actual(ctx, t, g)
 	out := &quoratev1.GroupPlan{Group: groupName(g), Voters: texts(is.Voters), Wanted: texts(want.Voters)}
 	if err != nil {
@@ -68,11 +68,11 @@ func (n *Node) groupPlan(ctx context.Context, t *members.Table, g uint32, want s
 // changeNode changes what is wanted of a node.
 func (n *Node) changeNode(ctx context.Context, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	id := quota.NodeID(r.GetNode())
-	var m members.Member
-	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+	var m membership.Member
+	t, err := n.amend(ctx, func(t *membership.Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
-			return nil, &members.Error{Kind: members.Missing, Text: fmt.Sprintf("node %q: there is no member of that name", id)}
+			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("node %q: there is no member of that name", id)}
 		}
 		m = *have
 		if err := n.changed(t, &m, r); err != nil {
@@ -94,7 +94,7 @@ func (n *Node) changeNode(ctx context.Context, r *quoratev1.ChangeNodeRequest) (
 }
 
 // warning is what an operator should know after a change of a node.
-func (n *Node) warning(t *members.Table, change quoratev1.NodeChange, id quota.NodeID) string {
+func (n *Node) warning(t *membership.Table, change quoratev1.NodeChange, id quota.NodeID) string {
 	switch change { //nolint:exhaustive // the others are no loss
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if fewest, err := n.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
@@ -117,7 +117,7 @@ func plural(n int, what string) string {
 }
 
 // fewestVoters is how many voters the range with the fewest would have with those of the nodes that answer.
-func (n *Node) fewestVoters(t *members.Table, nodes []shard.Node) (int, error) {
+func (n *Node) fewestVoters(t *membership.Table, nodes []shard.Node) (int, error) {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		if id := nodes[i].ID; id != n.cfg.Self && !n.routes.up(id) {
@@ -138,7 +138,7 @@ func (n *Node) fewestVoters(t *members.Table, nodes []shard.Node) (int, error) {
 
 // redundant refuses that a node leaves if ranges would then have fewer voters than now, and
 // fewer than replicas asks for.
-func (n *Node) redundant(t *members.Table, leaving quota.NodeID) error {
+func (n *Node) redundant(t *membership.Table, leaving quota.NodeID) error {
 	nodes := t.Nodes()
 	now, err := n.fewestVoters(t, nodes)
 	if err != nil {
@@ -156,38 +156,38 @@ func (n *Node) redundant(t *members.Table, leaving quota.NodeID) error {
 	if after >= now {
 		return nil
 	}
-	return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf(
+	return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf(
 		"node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
 		leaving, plural(after, "answering voter"), t.Replicas(), plural((after-1)/2, "node"))}
 }
 
 // changed makes the change, or says why it is not to be.
-func (n *Node) changed(t *members.Table, m *members.Member, r *quoratev1.ChangeNodeRequest) error {
+func (n *Node) changed(t *membership.Table, m *membership.Member, r *quoratev1.ChangeNodeRequest) error {
 	up := m.ID == n.cfg.Self || n.routes.up(m.ID)
 	switch r.GetChange() {
 	case quoratev1.NodeChange_NODE_CHANGE_ACTIVATE:
-		m.State, m.Dead = members.Active, false
+		m.State, m.Dead = membership.Active, false
 		return nil
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
-		if m.State == members.Leaving {
-			return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: is leaving; activate it first", m.ID)}
+		if m.State == membership.Leaving {
+			return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: is leaving; activate it first", m.ID)}
 		}
-		m.State = members.Draining
+		m.State = membership.Draining
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
 		if !up {
-			return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: does not answer, so it can give nothing away; remove it if it never comes back", m.ID)}
+			return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: does not answer, so it can give nothing away; remove it if it never comes back", m.ID)}
 		}
-		if m.State != members.Leaving && !r.GetForce() {
+		if m.State != membership.Leaving && !r.GetForce() {
 			if err := cmp.Or(n.enough(t, m), n.redundant(t, m.ID)); err != nil {
 				return err
 			}
 		}
-		m.State = members.Leaving
+		m.State = membership.Leaving
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if up && !r.GetForce() {
-			return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: answers; let it leave instead, or force its removal", m.ID)}
+			return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: answers; let it leave instead, or force its removal", m.ID)}
 		}
-		m.State, m.Dead = members.Leaving, true
+		m.State, m.Dead = membership.Leaving, true
 	default:
 		return invalid("change: %d; must be drain, activate, leave or remove", r.GetChange())
 	}
@@ -196,7 +196,7 @@ func (n *Node) changed(t *members.Table, m *members.Member, r *quoratev1.ChangeN
 
 // enough refuses a change after which no active node would be left, or which would
 // leave the meta group without a majority that lives.
-func (n *Node) enough(t *members.Table, changed *members.Member) error {
+func (n *Node) enough(t *membership.Table, changed *membership.Member) error {
 	active, live := 0, 0
 	for _, id := range t.IDs() {
 		m := t.Member(id)
@@ -210,9 +210,9 @@ func (n *Node) enough(t *members.Table, changed *members.Member) error {
 	}
 	switch {
 	case active == 0:
-		return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: is the last active one; somebody must hold the cluster", changed.ID)}
+		return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: is the last active one; somebody must hold the cluster", changed.ID)}
 	case live == 0:
-		return &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: none of the other active nodes answers", changed.ID)}
+		return &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: none of the other active nodes answers", changed.ID)}
 	}
 	return nil
 }
@@ -315,17 +315,17 @@ const authorityTTL = 10 * 365 * 24 * time.Hour
 
 // rotateAuthority begins a rotation, ends one, or tells how far it is.
 func (n *Node) rotateAuthority(ctx context.Context, r *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
-	t, err := n.amend(ctx, func(t *members.Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := n.amend(ctx, func(t *membership.Table) (*raftlogv1.ChangeMembers, error) {
 		a := t.Authority()
 		if a == nil {
-			return nil, &members.Error{Kind: members.Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
+			return nil, &membership.Error{Kind: membership.Forbidden, Text: "this cluster has no authority of its own: its certificates come from its operator"}
 		}
 		phase, waits := rotation(t)
 		switch {
 		case r.GetAsk():
 			return nil, nil
 		case r.GetFinish() && phase != "finishing":
-			return nil, &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("finish: the rotation is not so far: %s %s", phase, waits)}
+			return nil, &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("finish: the rotation is not so far: %s %s", phase, waits)}
 		case r.GetFinish():
 			return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.Certificate, Key: a.Key}), nil
 		case phase == "trusted":
@@ -352,11 +352,11 @@ func (n *Node) rotateAuthority(ctx context.Context, r *quoratev1.RotateAuthority
 }
 
 // rotation is how far a rotation is, and what it waits for.
-func rotation(t *members.Table) (phase, waits string) {
+func rotation(t *membership.Table) (phase, waits string) {
 	a := t.Authority()
 	if len(a.GetNextCertificate()) > 0 {
 		next := fingerprint(a.NextCertificate)
-		if late := lateMembers(t, func(m *members.Member) bool { return slices.Contains(m.Trusts, next) }); len(late) > 0 {
+		if late := lateMembers(t, func(m *membership.Member) bool { return slices.Contains(m.Trusts, next) }); len(late) > 0 {
 			return "trusting", fmt.Sprintf("nodes that do not trust the next authority yet: %v", late)
 		}
 		return "trusted", "an operator, who has the clients trust the next authority too, and then rotates on: it signs then"
@@ -365,7 +365,7 @@ func rotation(t *members.Table) (phase, waits string) {
 		return "steady", ""
 	}
 	current := fingerprint(a.Certificate)
-	if late := lateMembers(t, func(m *members.Member) bool { return m.SignedBy == current }); len(late) > 0 {
+	if late := lateMembers(t, func(m *membership.Member) bool { return m.SignedBy == current }); len(late) > 0 {
 		return "signing", fmt.Sprintf("nodes whose certificate is of the earlier authority: %v", late)
 	}
 	return "finishing", "an operator, who renews the clients' certificates and then ends the trust in the earlier authority"

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 )
 
 // outcastAfter is for how long most others have to say that they do not know this node
@@ -45,7 +45,7 @@ func (n *Node) unknown() bool {
 			continue
 		}
 		others++
-		if !n.net.Connected(id) && wire.Stranger(n.net.Refusal(id)) {
+		if !n.net.Connected(id) && transport.Stranger(n.net.Refusal(id)) {
 			strangers++
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
@@ -37,7 +37,7 @@ func (n *Node) placer() {
 		case <-n.unsettled:
 		}
 		if err := n.place(n.view.Load()); err != nil {
-			if !errors.Is(err, multiraft.ErrClosed) { // the node stops; what else is wrong is said at the next try
+			if !errors.Is(err, raftgroup.ErrClosed) { // the node stops; what else is wrong is said at the next try
 				n.log.Warn("this node is not yet what the placement says", "err", err)
 			}
 			time.AfterFunc(settleAgain, n.rearrange)

@@ -35,7 +35,7 @@ func (f *rangeFSM) clear() {
 	f.history.Restore(history.NewKept(), history.NewKeptKeys())
 }
 
-// Apply implements multiraft.StateMachine.
+// Apply implements raftgroup.StateMachine.
 func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
 	if batch, ok := accounts.Batch(data); ok {
 		return f.accounts.Apply(batch)
@@ -55,7 +55,7 @@ const (
 	bytesPerPart  = 16 << 20 // unless one level is larger
 )
 
-// Snapshot implements multiraft.StateMachine. It copies no account: a view costs the
+// Snapshot implements raftgroup.StateMachine. It copies no account: a view costs the
 // same however many there are.
 //
 // The form is rangeMagic, RangeSnapshots of up to 4096 levels each behind its length
@@ -83,7 +83,7 @@ func (f *rangeFSM) Snapshot() (func(io.Writer) error, error) {
 	}, nil
 }
 
-// Restore implements multiraft.StateMachine. A snapshot that cannot be read changes
+// Restore implements raftgroup.StateMachine. A snapshot that cannot be read changes
 // nothing.
 func (f *rangeFSM) Restore(r io.Reader) error {
 	in := bufio.NewReaderSize(r, snapshotio.BufferSize)

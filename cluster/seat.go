@@ -7,7 +7,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
@@ -225,7 +225,7 @@ func (s *seat) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, more 
 func (s *seat) write(ctx context.Context, cp *raftlogv1.Checkpoint) error {
 	g := s.node.host.Group(group(s.id))
 	if g == nil { // the node is closing
-		return multiraft.ErrClosed
+		return raftgroup.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
-	"github.com/quorate/quorate/cluster/members"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -27,7 +27,7 @@ func loneNode() *Node {
 		panic(err)
 	}
 	n := newNode(cfg, v, false, nil, starts{inc: 1})
-	n.host = &multiraft.Host{}
+	n.host = &raftgroup.Host{}
 	return n
 }
 
@@ -166,13 +166,13 @@ func TestGrownJustNow(t *testing.T) {
 		n.clock.set()
 		var stored []*raftlogv1.StoredMember
 		for i, ago := range tc.ago {
-			m := &raftlogv1.StoredMember{Id: fmt.Sprintf("n%d", i+1), Peer: "h:1", State: uint32(members.Active)}
+			m := &raftlogv1.StoredMember{Id: fmt.Sprintf("n%d", i+1), Peer: "h:1", State: uint32(membership.Active)}
 			if ago > 0 {
 				m.JoinedUnixNanos = time.Now().Add(-ago).UnixNano()
 			}
 			stored = append(stored, m)
 		}
-		n.view.Store(viewOf(members.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1))
+		n.view.Store(viewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1))
 		setLimits(n, l)
 		s := n.seats[0]
 		for term := range uint64(2) { // another has led before

@@ -9,14 +9,14 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
 
 // advance finds the next step of a group and carries it out.
-func (n *Node) advance(ctx context.Context, t *members.Table, g uint32, want shard.Placement) (shard.Step, error) {
+func (n *Node) advance(ctx context.Context, t *membership.Table, g uint32, want shard.Placement) (shard.Step, error) {
 	is, err := n.actual(ctx, t, g)
 	if err != nil {
 		return shard.Step{Do: shard.Wait, Why: err.Error()}, err
@@ -28,7 +28,7 @@ func (n *Node) advance(ctx context.Context, t *members.Table, g uint32, want sha
 	case shard.Forget:
 		p := shard.Placement{Voters: want.Voters, Former: slices.DeleteFunc(slices.Clone(want.Former), func(id quota.NodeID) bool { return id == step.Node })}
 		_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{
-			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{members.EncodePlacement(g, p)}},
+			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{membership.EncodePlacement(g, p)}},
 		}})
 		return step, err
 	}
@@ -41,7 +41,7 @@ func (n *Node) advance(ctx context.Context, t *members.Table, g uint32, want sha
 
 // next is the next step of a group. Every member has a replica of the meta group,
 // from its first moment to its last.
-func next(t *members.Table, g uint32, want shard.Placement, is shard.Actual) shard.Step {
+func next(t *membership.Table, g uint32, want shard.Placement, is shard.Actual) shard.Step {
 	if g != metaGroup {
 		return shard.Next(want, false, is)
 	}
@@ -67,7 +67,7 @@ func next(t *members.Table, g uint32, want shard.Placement, is shard.Actual) sha
 }
 
 // actual is what a group is now, as its leader tells.
-func (n *Node) actual(ctx context.Context, t *members.Table, g uint32) (shard.Actual, error) {
+func (n *Node) actual(ctx context.Context, t *membership.Table, g uint32) (shard.Actual, error) {
 	is := shard.Actual{Ready: map[quota.NodeID]bool{}, Alive: map[quota.NodeID]bool{}}
 	for _, id := range t.IDs() {
 		is.Alive[id] = id == n.cfg.Self || n.routes.up(id)
@@ -180,7 +180,7 @@ func (n *Node) step(s *peerv1.CallStep) error {
 func (n *Node) carryOut(ctx context.Context, id uint32, do shard.Action, node quota.NodeID) error {
 	g := n.host.Group(id)
 	if g == nil {
-		return multiraft.ErrNotLeader
+		return raftgroup.ErrNotLeader
 	}
 	switch do {
 	case shard.AddNonvoter:

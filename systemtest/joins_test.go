@@ -14,7 +14,7 @@ import (
 	rpcstatus "google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -246,7 +246,7 @@ func TestRemovedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = c.try(func(ctx context.Context, s quoratev1.ClusterServiceClient) error {
-		_, err := s.Join(ctx, &quoratev1.JoinRequest{Token: c.token(time.Minute, 1), Node: n3.id, PeerAddress: n1.grpc, Csr: csr, Version: "0.0.1", Level: members.Level, JoinId: []byte("j")})
+		_, err := s.Join(ctx, &quoratev1.JoinRequest{Token: c.token(time.Minute, 1), Node: n3.id, PeerAddress: n1.grpc, Csr: csr, Version: "0.0.1", Level: membership.Level, JoinId: []byte("j")})
 		return err
 	})
 	if rpcstatus.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "does not answer there") {

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/cluster"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -28,7 +28,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	n, err := cluster.Start(cluster.Config{
 		Cluster: "one", Self: "n1", Nodes: map[quota.NodeID]string{"n1": peers.Addr().String()}, Listener: peers, Dir: t.TempDir(),
 		Ranges: 4, Replicas: 1, Sync: 100 * time.Millisecond, MaxKeys: 100_000, Idle: time.Minute,
-		GrantWait: 20 * time.Millisecond, Timing: multiraft.DefaultTiming(), SlowDisk: -1, Registry: prometheus.NewRegistry(), Version: "test",
+		GrantWait: 20 * time.Millisecond, Timing: raftgroup.DefaultTiming(), SlowDisk: -1, Registry: prometheus.NewRegistry(), Version: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -86,11 +86,11 @@ func bundleModel(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		switch faults.IntN(12) {
 		case 0:
-			return multiraft.ErrNotLeader, false
+			return raftgroup.ErrNotLeader, false
 		case 1:
-			return multiraft.ErrUncertain, true
+			return raftgroup.ErrUncertain, true
 		case 2:
-			return multiraft.ErrUncertain, false
+			return raftgroup.ErrUncertain, false
 		}
 		return nil, false
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -89,7 +89,7 @@ func TestRefusedInDoubt(t *testing.T) {
 		w := newWorld(t)
 		w.fail = func(entry int) (error, bool) { // the first is under way for longer than anybody waits
 			if entry == 0 {
-				return multiraft.ErrUncertain, false
+				return raftgroup.ErrUncertain, false
 			}
 			return nil, false
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/transport"
 )
 
 // UnavailableError says that a call was not answered in its time, and whether it may have
@@ -65,9 +65,9 @@ var (
 // logError says what an error of a range's group means to a command.
 func logError(err error) error {
 	switch {
-	case errors.Is(err, multiraft.ErrUncertain):
+	case errors.Is(err, raftgroup.ErrUncertain):
 		return fmt.Errorf("%w: %w", errUnknown, err)
-	case errors.Is(err, multiraft.ErrTooLarge):
+	case errors.Is(err, raftgroup.ErrTooLarge):
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return fmt.Errorf("%w: %w", errNotLeader, err)
@@ -78,9 +78,9 @@ func logError(err error) error {
 // proves nothing: it may be the answer itself that could not be sent.
 func wireError(err error) error {
 	switch {
-	case errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrBusy):
+	case errors.Is(err, transport.ErrUnreachable), errors.Is(err, transport.ErrBusy):
 		return fmt.Errorf("%w: %w", errNotLeader, err)
-	case errors.Is(err, wire.ErrTooLarge):
+	case errors.Is(err, transport.ErrTooLarge):
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)

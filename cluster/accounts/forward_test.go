@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -32,8 +32,8 @@ func (f *follower) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*pee
 // way: nobody is told that nothing was done, and nothing is done twice.
 func TestAnswerLost(t *testing.T) {
 	for name, fault := range map[string]error{
-		"answer cannot be sent": &wire.RemoteError{Peer: "n1", Text: "frame too large: 17000000 bytes"},
-		"connection lost":       wire.ErrLost,
+		"answer cannot be sent": &transport.RemoteError{Peer: "n1", Text: "frame too large: 17000000 bytes"},
+		"connection lost":       transport.ErrLost,
 		"too late":              context.DeadlineExceeded,
 	} {
 		for _, id := range []string{"", "r1"} {
@@ -124,8 +124,8 @@ func TestLargeAnswers(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if largest > wire.MaxFrame-1024 || messages == calls {
-			t.Errorf("%d calls in %d messages; the largest answer has %d bytes, and a frame at most %d", calls, messages, largest, wire.MaxFrame)
+		if largest > transport.MaxFrame-1024 || messages == calls {
+			t.Errorf("%d calls in %d messages; the largest answer has %d bytes, and a frame at most %d", calls, messages, largest, transport.MaxFrame)
 		}
 		if got := w.replica.View().Get(w.Now(), one[0].Account).Balance; got != calls*account.MaxOps {
 			t.Errorf("the balance is %d, want %d", got, calls*account.MaxOps)

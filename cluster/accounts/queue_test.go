@@ -10,7 +10,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -80,7 +80,7 @@ func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return nil, multiraft.ErrUncertain
+			return nil, raftgroup.ErrUncertain
 		}
 	}
 	if g.fail != nil {
@@ -213,7 +213,7 @@ func TestOutcomeNotKnown(t *testing.T) {
 					w := newWorld(t)
 					w.fail = func(entry int) (error, bool) {
 						if entry == 0 {
-							return multiraft.ErrUncertain, applied
+							return raftgroup.ErrUncertain, applied
 						}
 						return nil, false
 					}
@@ -238,7 +238,7 @@ func TestNothingDoneIsRepeated(t *testing.T) {
 		start := time.Now()
 		w.fail = func(int) (error, bool) {
 			if time.Since(start) < 2*time.Second {
-				return multiraft.ErrNotLeader, false
+				return raftgroup.ErrNotLeader, false
 			}
 			return nil, false
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
-// Group is this node's replica of a range's Raft group; *multiraft.Group is one.
+// Group is this node's replica of a range's Raft group; *raftgroup.Group is one.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
 	Confirm(ctx context.Context) error
@@ -61,7 +61,7 @@ const (
 	maxQueue       = 4096
 	maxBatch       = 512
 	maxBatchBytes  = 1 << 20
-	maxAnswerBytes = 12 << 20 // of the outcomes of a batch, below wire.MaxFrame
+	maxAnswerBytes = 12 << 20 // of the outcomes of a batch, below transport.MaxFrame
 	maxFlying      = 2
 	maxEnding      = 256
 	maxPage        = 1000

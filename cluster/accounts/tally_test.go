@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -54,13 +54,13 @@ func TestTally(t *testing.T) {
 		}, 3, 0},
 		{"applied, not answered, asked again", func(entry int) (error, bool) {
 			if entry == 0 {
-				return multiraft.ErrUncertain, true
+				return raftgroup.ErrUncertain, true
 			}
 			return nil, false
 		}, func(ask func(string, ...account.Op)) { ask("1", takes("x", 3, &day)) }, 3, 0},
 		{"not led any more", func(entry int) (error, bool) {
 			if entry == 0 {
-				return multiraft.ErrNotLeader, false
+				return raftgroup.ErrNotLeader, false
 			}
 			return nil, false
 		}, func(ask func(string, ...account.Op)) { ask("1", takes("x", 3, &day)) }, 3, 0},
@@ -97,7 +97,7 @@ func TestTallyReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.rule = &account.Policy{Default: 10, Limit: 10}
-		w.fail = func(int) (error, bool) { return multiraft.ErrUncertain, false }
+		w.fail = func(int) (error, bool) { return raftgroup.ErrUncertain, false }
 		var log [][]byte
 		w.logged = func(batch []byte) { log = append(log, batch) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -142,9 +142,9 @@ func TestTallyModel(t *testing.T) {
 					defer mu.Unlock()
 					switch faults.IntN(10) {
 					case 0:
-						return multiraft.ErrNotLeader, false
+						return raftgroup.ErrNotLeader, false
 					case 1:
-						return multiraft.ErrUncertain, true
+						return raftgroup.ErrUncertain, true
 					}
 					return nil, false
 				}
@@ -231,7 +231,7 @@ func TestTallyInDoubt(t *testing.T) {
 						return nil, false
 					}
 					lost = false
-					return multiraft.ErrUncertain, false
+					return raftgroup.ErrUncertain, false
 				}
 				w.meet = func(_ quota.RangeID, c *account.Command) {
 					if c.Decide != nil && c.Decide.Commit {

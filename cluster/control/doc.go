@@ -1,5 +1,5 @@
 // Package control keeps what the whole cluster agrees on: limits with their versions, overrides,
-// policy configs, access, and the membership table (package members). [Machine] is the replicated
+// policy configs, access, and the membership table (package membership). [Machine] is the replicated
 // state of the meta group; [Store] changes and reads it through any node.
 //
 // # Limits and overrides

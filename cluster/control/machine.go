@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -32,12 +32,12 @@ type Machine struct {
 	Security *security
 
 	// They are called under no lock, after the change.
-	changed    func(*quota.Limits)    // with every new set
-	overridden func(keys []quota.Key) // with what Override answers otherwise now; nil is all
-	Reloaded   func()                 // the policy configs are others
-	Regrouped  func(*members.Table)   // the membership is another
+	changed    func(*quota.Limits)     // with every new set
+	overridden func(keys []quota.Key)  // with what Override answers otherwise now; nil is all
+	Reloaded   func()                  // the policy configs are others
+	Regrouped  func(*membership.Table) // the membership is another
 
-	Members atomic.Pointer[members.Table] // replaced by Apply and Restore only
+	Members atomic.Pointer[membership.Table] // replaced by Apply and Restore only
 }
 
 // limitsResult is what applying a SetLimits returns.
@@ -52,11 +52,11 @@ func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) 
 	m := &Machine{
 		limits: empty, maxOverrides: quota.MaxOverrides, maxConfigs: maxConfigs, maxPolicyBytes: MaxPolicyBytes,
 		Security: newSecurity(),
-		changed:  changed, overridden: overridden, Reloaded: func() {}, Regrouped: func(*members.Table) {},
+		changed:  changed, overridden: overridden, Reloaded: func() {}, Regrouped: func(*membership.Table) {},
 	}
 	m.overrides.Store(&overrideTable{})
 	m.Policies.Store(&policyTable{})
-	m.Members.Store(members.New(nil))
+	m.Members.Store(membership.New(nil))
 	return m
 }
 
@@ -82,7 +82,7 @@ func (m *Machine) version(number uint64) (*pastLimits, error) {
 	return m.history.find(number)
 }
 
-// Apply implements multiraft.StateMachine.
+// Apply implements raftgroup.StateMachine.
 func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	var cmd raftlogv1.MetaCommand
 	if err := proto.Unmarshal(data, &cmd); err != nil {
@@ -111,7 +111,7 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 
 // MembersResult is what applying a ChangeMembers returns.
 type MembersResult struct {
-	Table *members.Table // after it
+	Table *membership.Table // after it
 	Err   error
 }
 

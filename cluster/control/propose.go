@@ -10,7 +10,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -41,7 +41,7 @@ func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	if err != nil {
 		return proposal{}, err
 	}
-	if most := multiraft.MaxEntry; len(data) > most {
+	if most := raftgroup.MaxEntry; len(data) > most {
 		return proposal{}, fmt.Errorf("the change is %d bytes; at most %d", len(data), most)
 	}
 	return proposal{command: data}, nil
@@ -70,7 +70,7 @@ func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 }
 
 func (s *Store) proposeOnce(ctx context.Context, p proposal) (any, error) {
-	if res, err := s.ApplyMeta(ctx, p.command); !errors.Is(err, multiraft.ErrNotLeader) {
+	if res, err := s.ApplyMeta(ctx, p.command); !errors.Is(err, raftgroup.ErrNotLeader) {
 		return res, err
 	}
 	to := s.node.MetaLeader()
@@ -91,7 +91,7 @@ func (s *Store) proposeOnce(ctx context.Context, p proposal) (any, error) {
 func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 	g := s.node.MetaGroup()
 	if g == nil {
-		return nil, multiraft.ErrNotLeader
+		return nil, raftgroup.ErrNotLeader
 	}
 	if len(cmd) == 0 {
 		return nil, g.Confirm(ctx)

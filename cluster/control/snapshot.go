@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -24,7 +24,7 @@ const MetaMagic = "\x00meta1\n"
 // limits of one log entry.
 const MaxMetaRecord = 64 << 20
 
-// Snapshot implements multiraft.StateMachine. Its bytes are the same on every
+// Snapshot implements raftgroup.StateMachine. Its bytes are the same on every
 // replica. Versions and tables are never changed, so it copies none of them.
 func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	m.mu.Lock()
@@ -42,7 +42,7 @@ func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	}, nil
 }
 
-func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table, group *members.Table) error {
+func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLimits, table *overrideTable, policies *policyTable, security *rbac.Table, group *membership.Table) error {
 	out := protodelim.MarshalOptions{MarshalOptions: snapshotio.Canonical}
 	if _, err := w.WriteString(MetaMagic); err != nil {
 		return err
@@ -84,7 +84,7 @@ func writeMeta(w *bufio.Writer, head *raftlogv1.MetaSnapshot, versions []*pastLi
 	return err
 }
 
-// Restore implements multiraft.StateMachine. A snapshot that cannot be read
+// Restore implements raftgroup.StateMachine. A snapshot that cannot be read
 // changes nothing.
 func (m *Machine) Restore(r io.Reader) error {
 	parts, err := readMeta(bufio.NewReaderSize(r, snapshotio.BufferSize))
@@ -115,7 +115,7 @@ type metaParts struct {
 	overrides *overrideTable
 	policies  *policyTable
 	security  *rbac.Table
-	members   *members.Table
+	members   *membership.Table
 }
 
 // metaReader makes the parts from records that come in order.
@@ -176,7 +176,7 @@ func (r *metaReader) add(rec *raftlogv1.MetaRecord) error {
 
 func (r *metaReader) done(end *raftlogv1.MetaEnd) (metaParts, error) {
 	r.policies.Revision = r.head.PoliciesRevision
-	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, members.New(r.members)}, r.check(end)
+	return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, membership.New(r.members)}, r.check(end)
 }
 
 func (r *metaReader) check(end *raftlogv1.MetaEnd) error {

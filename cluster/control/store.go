@@ -26,7 +26,7 @@ type Node interface {
 	Now() quota.Time
 }
 
-// Group is a replica of the meta group; *multiraft.Group is one.
+// Group is a replica of the meta group; *raftgroup.Group is one.
 type Group interface {
 	Apply(ctx context.Context, data []byte) (any, error)
 	Confirm(ctx context.Context) error

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
@@ -28,7 +28,7 @@ const (
 // History returns the history of a limit, from any node: the leader of the range that
 // keeps it is asked, or a replica if there is no leader. A limit that nobody asked for has
 // points of zeros as far as the log reaches. A query that makes no sense is a
-// members.Error of kind Invalid; a NoLeaderError says that no replica answers.
+// membership.Error of kind Invalid; a NoLeaderError says that no replica answers.
 func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer, error) {
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
@@ -309,7 +309,7 @@ func checkStretch(from, end history.Second) error {
 }
 
 func invalidHistory(format string, args ...any) error {
-	return &members.Error{Kind: members.Invalid, Text: "history: " + fmt.Sprintf(format, args...)}
+	return &membership.Error{Kind: membership.Invalid, Text: "history: " + fmt.Sprintf(format, args...)}
 }
 
 // Home is the range that keeps a limit's history.

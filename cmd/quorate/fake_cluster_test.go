@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -85,7 +85,7 @@ func (c *fakeCluster) ChangeCluster(_ context.Context, by string, req proto.Mess
 		return f.change(r)
 	case *quoratev1.TransferLeadershipRequest:
 		if r.From == "n9" {
-			return nil, &members.Error{Text: `from: "n9" is no member of the cluster`}
+			return nil, &membership.Error{Text: `from: "n9" is no member of the cluster`}
 		}
 		res := &quoratev1.TransferLeadershipResponse{Moved: 2}
 		if slices.Contains(r.Ranges, 7) {
@@ -100,7 +100,7 @@ func (c *fakeCluster) ChangeCluster(_ context.Context, by string, req proto.Mess
 		return &quoratev1.ListJoinTokensResponse{Tokens: f.tokens}, nil
 	case *quoratev1.RevokeJoinTokenRequest:
 		if len(f.tokens) == 0 || f.tokens[0].Id != r.Id {
-			return nil, &members.Error{Kind: members.Missing, Text: fmt.Sprintf("join token %q: there is none of that id", r.Id)}
+			return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("join token %q: there is none of that id", r.Id)}
 		}
 		f.tokens = nil
 		return &quoratev1.RevokeJoinTokenResponse{}, nil
@@ -127,7 +127,7 @@ func (f *fakeMembers) change(r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeN
 	f.begin()
 	n := f.nodes[r.Node]
 	if n == nil {
-		return nil, &members.Error{Kind: members.Missing, Text: fmt.Sprintf("node %q: there is no member of that name", r.Node)}
+		return nil, &membership.Error{Kind: membership.Missing, Text: fmt.Sprintf("node %q: there is no member of that name", r.Node)}
 	}
 	switch r.Change {
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
@@ -136,7 +136,7 @@ func (f *fakeMembers) change(r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeN
 		n.State, n.Leads = quoratev1.NodeState_NODE_STATE_ACTIVE, 2
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if !r.Force {
-			return nil, &members.Error{Kind: members.Forbidden, Text: fmt.Sprintf("node %q: answers; let it leave instead, or force its removal", r.Node)}
+			return nil, &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: answers; let it leave instead, or force its removal", r.Node)}
 		}
 		n.State, n.Connected, n.Silent, n.Replicas = quoratev1.NodeState_NODE_STATE_LEAVING, false, durationpb.New(12*time.Second), 40
 	default:
@@ -170,7 +170,7 @@ func (f *fakeMembers) rotate(r *quoratev1.RotateAuthorityRequest) (*quoratev1.Ro
 	res := &quoratev1.RotateAuthorityResponse{Phase: "steady", Fingerprint: strings.Repeat("ab", 32)}
 	switch {
 	case r.Finish && f.rotation != "finishing":
-		return nil, &members.Error{Kind: members.Forbidden, Text: "finish: the rotation is not so far: steady"}
+		return nil, &membership.Error{Kind: membership.Forbidden, Text: "finish: the rotation is not so far: steady"}
 	case r.Finish:
 		f.rotation = ""
 	case !r.Ask:

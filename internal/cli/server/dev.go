@@ -16,7 +16,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/examples"
 	"github.com/quorate/quorate/internal/cli/build"
@@ -174,7 +174,7 @@ func (o *devOptions) start(ctx context.Context, dir string, log *slog.Logger) ([
 		in, err := startInstance(cluster.Config{
 			Cluster: "dev", Self: id, Nodes: nodes, Dir: filepath.Join(dir, string(id)), Ranges: o.ranges, Replicas: 3,
 			Sync: 100 * time.Millisecond, MaxKeys: 1_000_000, Idle: 10 * time.Minute,
-			GrantWait: cluster.DefaultGrantWait, Timing: multiraft.DefaultTiming(),
+			GrantWait: cluster.DefaultGrantWait, Timing: raftgroup.DefaultTiming(),
 			GRPC: o.addr(i+1, 2), HTTP: o.addr(i+1, 1), DeadAfter: -1,
 		}, who, ports[i], &security{}, log.With("node", id))
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster"
-	"github.com/quorate/quorate/cluster/members"
+	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -250,7 +250,7 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	at := s.Addresses()
 	req := &quoratev1.JoinRequest{
 		Token: j.token, Node: string(s.Node), PeerAddress: at.Peer, GrpcAddress: at.GRPC, HttpAddress: at.HTTP, Zone: s.Zone,
-		Version: build.Version, Level: members.Level, JoinId: id,
+		Version: build.Version, Level: membership.Level, JoinId: id,
 	}
 	var key pki.KeyPEM
 	if j.sec.on() && !j.sec.own && j.sec.store.Empty() {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/quorate/quorate/cluster/wire"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
@@ -128,12 +128,12 @@ func hostsOf(l config.Listen) []string {
 func (sec *security) on() bool { return sec.store != nil }
 
 // links is what the connections between nodes are made with; nil is none.
-func (sec *security) links() *wire.TLS {
+func (sec *security) links() *transport.TLS {
 	if !sec.on() {
 		return nil
 	}
 	server := sec.store.ServerConfig(pki.PeerPort)
-	return &wire.TLS{
+	return &transport.TLS{
 		Server: func() *tls.Config { return server },
 		Client: func(to quota.NodeID) *tls.Config { return sec.store.ClientConfig(pki.Want{Node: string(to)}) },
 		IsNode: func(cs tls.ConnectionState, id quota.NodeID) error {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/cluster"
-	"github.com/quorate/quorate/cluster/multiraft"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/build"
@@ -278,7 +278,7 @@ func nodeConfig(s config.Node) cluster.Config {
 	if len(nodes) == 0 || len(nodes) == 1 && s.Advertise != "" {
 		nodes = map[quota.NodeID]string{s.Node: at.Peer}
 	}
-	t := multiraft.DefaultTiming()
+	t := raftgroup.DefaultTiming()
 	t.Heartbeat, t.Election, t.Lease = s.Raft.Heartbeat, s.Raft.Election, s.Raft.Lease
 	dead := s.DeadAfter
 	if dead == 0 {

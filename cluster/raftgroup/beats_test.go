@@ -1,0 +1,220 @@
+package raftgroup
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// departures is a beats whose heartbeats go nowhere, and how many left together.
+func departures() (*beats, *[]int) {
+	var left []int
+	return &beats{to: map[quota.NodeID]*departure{}, ask: func(_ quota.NodeID, _ peerv1.Lane, frames ...*peerv1.Frame) []transport.Asked {
+		left = append(left, len(frames))
+		return make([]transport.Asked, len(frames))
+	}}, &left
+}
+
+func newBeat(b *beats) *beat {
+	t := newTransport(nil, b, "n0", 1, DefaultTiming())
+	t.confirms = &confirms{}
+	return &beat{trans: t, frame: &peerv1.Frame{}, gone: make(chan struct{})}
+}
+
+func (x *beat) left() bool {
+	synctest.Wait()
+	select {
+	case <-x.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestHeartbeatsFallIntoStep plays the heartbeats of many groups, whose timers fire as raft's
+// do: each a tenth to a fifth of the timeout after the last answer.
+func TestHeartbeatsFallIntoStep(t *testing.T) {
+	const groups, length, trip = 21, 20 * time.Second, time.Millisecond
+	every := DefaultTiming().Heartbeat
+	synctest.Test(t, func(t *testing.T) {
+		b, left := departures()
+		ctx, cancel := context.WithTimeout(t.Context(), length)
+		defer cancel()
+		for g := range groups {
+			go func() {
+				rng := rand.New(rand.NewPCG(1, uint64(g)))
+				answered := time.Now()
+				for ctx.Err() == nil {
+					time.Sleep(every/10 + time.Duration(rng.Int64N(int64(every/10))))
+					x := newBeat(b)
+					b.join("n1", x, answered.Add(every/5+every/beatSlack))
+					<-x.gone
+					if gap := time.Since(answered); gap > every/5+every/beatSlack {
+						t.Errorf("group %d: a heartbeat %v after the last answer", g, gap)
+					}
+					time.Sleep(trip)
+					answered = time.Now()
+				}
+			}()
+		}
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		b.mu.Lock() // the last of them took it
+		defer b.mu.Unlock()
+		beats := 0
+		for _, n := range *left {
+			beats += n
+		}
+		if most := int(length / (every / 5)); len(*left) > most || beats < groups*most*9/10 {
+			t.Errorf("%d heartbeats left in %d departures; %d would do", beats, len(*left), most)
+		}
+	})
+}
+
+func TestHeartbeatsThatMustGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Duration // when the second must go; the first waits for a second
+		edit func(x *beat)
+		act  func(b *beats, first *beat)
+		goes bool
+	}{
+		"nothing to hurry for":       {at: time.Second},
+		"overdue":                    {at: -time.Millisecond, goes: true},
+		"sooner than the first":      {at: time.Millisecond, act: func(*beats, *beat) { time.Sleep(time.Millisecond) }, goes: true},
+		"a confirmation needs it":    {at: time.Second, edit: func(x *beat) { x.trans.confirms.asking.Store(true) }, goes: true},
+		"there is a newer entry":     {at: time.Second, edit: func(x *beat) { x.prev = 4; x.trans.last.Store(5) }, goes: true},
+		"there is no newer entry":    {at: time.Second, edit: func(x *beat) { x.prev = 5; x.trans.last.Store(5) }},
+		"an entry comes":             {at: time.Second, act: func(_ *beats, first *beat) { first.trans.stored(6) }, goes: true},
+		"all are hurried":            {at: time.Second, act: func(b *beats, _ *beat) { b.hurry() }, goes: true},
+		"another instance has ended": {at: time.Second, act: func(b *beats, _ *beat) { _ = newBeat(b).trans.Close() }, goes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, left := departures()
+				first, second := newBeat(b), newBeat(b)
+				first.prev = 5
+				first.trans.last.Store(5)
+				if c.edit != nil {
+					c.edit(second)
+				}
+				b.join("n1", first, time.Now().Add(time.Second))
+				b.join("n1", second, time.Now().Add(c.at))
+				if c.act != nil {
+					c.act(b, first)
+				}
+				if a, b := first.left(), second.left(); a != c.goes || b != c.goes {
+					t.Errorf("left: %v and %v; want both %v", a, b, c.goes)
+				}
+				time.Sleep(2 * time.Second)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if !first.left() || !second.left() || len(*left) != 1 || (*left)[0] != 2 {
+					t.Errorf("departures of %v; want one of both", *left)
+				}
+				if n := first.trans.telling.Load(); n != 0 {
+					t.Errorf("%d hold up entries still", n)
+				}
+			})
+		})
+	}
+}
+
+// TestCondemnedHeartbeat: nothing leaves an instance that has ended, and nobody waits for it.
+func TestCondemnedHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, left := departures()
+		waits, late := newBeat(b), newBeat(b)
+		b.join("n1", waits, time.Now().Add(time.Second))
+		_ = waits.trans.Close()
+		_ = late.trans.Close()
+		b.join("n1", late, time.Now().Add(time.Second))
+		if !waits.left() || !late.left() || waits.asked != nil || late.asked != nil {
+			t.Error("they wait still, or have left")
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, n := range *left {
+			if n > 0 {
+				t.Errorf("%d left", n)
+			}
+		}
+	})
+}
+
+// reads counts what is read of a log.
+type reads struct {
+	raft.LogStore
+	n int
+}
+
+func (r *reads) GetLog(index uint64, l *raft.Log) error {
+	r.n++
+	return r.LogStore.GetLog(index, l)
+}
+
+func TestNewestEntryIsKept(t *testing.T) {
+	store := &reads{LogStore: raft.NewInmemStore()}
+	d := &disk{logs: store, trans: newTransport(nil, nil, "n0", 1, DefaultTiming()), pace: &pace{}, fsm: &fsm{}}
+	get := func(index uint64, from int) {
+		t.Helper()
+		var l raft.Log
+		before := store.n
+		if err := d.GetLog(index, &l); err != nil || l.Index != index || l.Term != index/2 {
+			t.Errorf("entry %d: %+v, %v", index, l, err)
+		}
+		if store.n-before != from {
+			t.Errorf("entry %d: read %d times; want %d", index, store.n-before, from)
+		}
+	}
+	put := func(index uint64, bytes int) {
+		t.Helper()
+		if err := d.StoreLogs([]*raft.Log{{Index: index, Term: index / 2, Data: make([]byte, bytes)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(7, 10)
+	put(8, maxNewest)
+	get(8, 0)
+	get(7, 1)
+	put(9, maxNewest+1)
+	get(9, 1)
+	put(10, 1)
+	get(10, 0)
+	if err := d.DeleteRange(10, 10); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := d.GetLog(10, &l); err == nil {
+		t.Errorf("an entry that was deleted: %+v", l)
+	}
+	if last := d.trans.last.Load(); last != 10 {
+		t.Errorf("stored last: %d", last)
+	}
+}
+
+// TestWaitsOnlyForWhoAnswers: what goes to a follower waits for a fifth of the heartbeat
+// timeout after its last answer to this leader, and for nothing if there is none.
+func TestWaitsOnlyForWhoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := departures()
+		tr := newBeat(b).trans
+		tr.confirms.note("n1", 7, 1)
+		if wait := time.Until(tr.latest("n1", 7)); wait != 205*time.Millisecond {
+			t.Errorf("after an answer: waits %v", wait)
+		}
+		time.Sleep(206 * time.Millisecond)
+		for name, at := range map[string]time.Time{"late": tr.latest("n1", 7), "of another term": tr.latest("n1", 8), "of another node": tr.latest("n2", 7)} {
+			if time.Until(at) > 0 {
+				t.Errorf("an answer %s: waits %v", name, time.Until(at))
+			}
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package raftgroup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// A bbolt file is checked before bbolt opens it, since bbolt ends the process,
+// from a goroutine of its own, when it meets what cannot be. This reads all
+// pages in use and looks at what bbolt relies on: both the checksum of the
+// current meta page, and that every page is reached once, of the right kind,
+// with elements inside it and keys in order. The values are not looked at.
+const (
+	boltMagic   = 0xED0CDAED
+	boltVersion = 2
+	boltBranch  = 0x01
+	boltLeaf    = 0x02
+	boltHeader  = 16 // of a page; an element is as large
+	boltBucket  = 1  // flag of a leaf element
+
+	maxBoltDepth = 32
+)
+
+// boltMeta is what a meta page says.
+type boltMeta struct {
+	pageSize, root, pages, txid uint64
+}
+
+type boltCheck struct {
+	file *os.File
+	size int64
+	meta boltMeta
+	seen map[uint64]bool
+}
+
+// CheckBolt returns why a file is no sound bbolt file, or nil: what is to be known before bbolt
+// opens it, which ends the process when it meets what cannot be.
+func CheckBolt(path string) error { return checkBolt(path) }
+
+// checkBolt returns why a file is no sound bbolt file, or nil.
+func checkBolt(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	c := &boltCheck{file: f, size: info.Size(), seen: map[uint64]bool{}}
+	if c.meta, err = c.newestMeta(); err != nil {
+		return err
+	}
+	m := c.meta
+	if need := m.pages * m.pageSize; m.pages > 1<<40 || int64(need) > c.size {
+		return fmt.Errorf("truncated: %d bytes, %d in use", c.size, need)
+	}
+	return c.tree(m.root, nil, nil, 0)
+}
+
+// newestMeta returns the meta page that bbolt would use: of two that alternate,
+// the newer one that is whole.
+func (c *boltCheck) newestMeta() (best boltMeta, err error) {
+	if c.size == 0 {
+		return best, errors.New("empty")
+	}
+	first, err := c.metaAt(0)
+	size := int64(first.pageSize)
+	if err != nil { // the second is at the end of a first page of unknown size
+		size = int64(os.Getpagesize())
+	} else {
+		best = first
+	}
+	second, err2 := c.metaAt(size)
+	if err2 == nil && second.pageSize == uint64(size) && second.txid > best.txid {
+		best = second
+	}
+	if best.pageSize == 0 {
+		return best, fmt.Errorf("no whole meta page: %w", err)
+	}
+	return best, nil
+}
+
+func (c *boltCheck) metaAt(at int64) (m boltMeta, err error) {
+	b := make([]byte, boltHeader+64)
+	if _, err := c.file.ReadAt(b, at); err != nil {
+		return m, err
+	}
+	b = b[boltHeader:]
+	e := binary.NativeEndian
+	sum := fnv.New64a()
+	_, _ = sum.Write(b[:56])
+	switch {
+	case e.Uint32(b) != boltMagic || e.Uint32(b[4:]) != boltVersion:
+		return m, errors.New("not a bbolt file")
+	case e.Uint64(b[56:]) != sum.Sum64():
+		return m, errors.New("meta page: wrong checksum")
+	}
+	m = boltMeta{pageSize: uint64(e.Uint32(b[8:])), root: e.Uint64(b[16:]), pages: e.Uint64(b[40:]), txid: e.Uint64(b[48:])}
+	if m.pageSize < 512 || m.pageSize > 1<<20 {
+		return m, fmt.Errorf("meta page: pages of %d bytes", m.pageSize)
+	}
+	return m, nil
+}
+
+// page reads a page with all that it overflows into, once.
+func (c *boltCheck) page(id uint64) ([]byte, error) {
+	if id < 2 || id >= c.meta.pages {
+		return nil, fmt.Errorf("page %d: out of bounds, %d in use", id, c.meta.pages)
+	}
+	head := make([]byte, boltHeader)
+	if _, err := c.file.ReadAt(head, int64(id*c.meta.pageSize)); err != nil {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	if got := binary.NativeEndian.Uint64(head); got != id {
+		return nil, fmt.Errorf("page %d: says that it is %d", id, got)
+	}
+	last := id + uint64(binary.NativeEndian.Uint32(head[12:]))
+	if last >= c.meta.pages {
+		return nil, fmt.Errorf("page %d: reaches to %d, %d in use", id, last, c.meta.pages)
+	}
+	for p := id; p <= last; p++ {
+		if c.seen[p] {
+			return nil, fmt.Errorf("page %d: in use twice", p)
+		}
+		c.seen[p] = true
+	}
+	b := make([]byte, (last-id+1)*c.meta.pageSize)
+	if _, err := c.file.ReadAt(b, int64(id*c.meta.pageSize)); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	return b, nil
+}
+
+// tree checks the pages under one whose keys are from low on, below high; nil
+// is no bound.
+func (c *boltCheck) tree(id uint64, low, high []byte, depth int) error {
+	b, err := c.page(id)
+	if err != nil {
+		return err
+	}
+	if depth > maxBoltDepth {
+		return fmt.Errorf("page %d: too deep", id)
+	}
+	if err := c.elements(b, low, high, depth); err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
+	}
+	return nil
+}
+
+// element is where an element of a page says that its parts are.
+func element(b []byte, k int, leaf bool) (key, value []byte, flags uint32, child uint64, err error) {
+	e, at := binary.NativeEndian, boltHeader+16*k
+	h := b[at : at+16]
+	pos, ksize, vsize := uint64(e.Uint32(h)), uint64(e.Uint32(h[4:])), uint64(0)
+	if leaf {
+		flags = uint32(pos)
+		pos, ksize, vsize = uint64(e.Uint32(h[4:])), uint64(e.Uint32(h[8:])), uint64(e.Uint32(h[12:]))
+	} else {
+		child = e.Uint64(h[8:])
+	}
+	from := uint64(at) + pos
+	if from+ksize+vsize > uint64(len(b)) {
+		return nil, nil, 0, 0, fmt.Errorf("element %d lies outside", k)
+	}
+	return b[from : from+ksize], b[from+ksize : from+ksize+vsize], flags, child, nil
+}
+
+// elements checks one page, and what is below it.
+func (c *boltCheck) elements(b, low, high []byte, depth int) error {
+	flags, count := binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
+	leaf := flags == boltLeaf
+	switch {
+	case !leaf && flags != boltBranch:
+		return fmt.Errorf("of kind %#x", flags)
+	case boltHeader+16*count > len(b):
+		return fmt.Errorf("%d elements do not fit", count)
+	case !leaf && count == 0:
+		return errors.New("a branch without elements")
+	}
+	type below struct {
+		key   []byte
+		child uint64
+	}
+	var children []below
+	var last []byte
+	for k := range count {
+		key, value, flags, child, err := element(b, k, leaf)
+		switch {
+		case err != nil:
+			return err
+		case k > 0 && bytes.Compare(key, last) <= 0,
+			low != nil && k == 0 && bytes.Compare(key, low) < 0,
+			high != nil && bytes.Compare(key, high) >= 0:
+			return fmt.Errorf("key %d is out of order", k)
+		}
+		last = key
+		if !leaf {
+			children = append(children, below{key, child})
+		} else if flags&boltBucket != 0 {
+			if err := c.bucket(value, depth); err != nil {
+				return err
+			}
+		}
+	}
+	for k, b := range children {
+		end := high
+		if k+1 < len(children) {
+			end = children[k+1].key
+		}
+		if err := c.tree(b.child, b.key, end, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bucket checks a bucket inside a bucket: its own tree, or a page in place.
+func (c *boltCheck) bucket(value []byte, depth int) error {
+	if len(value) < 16 || depth > maxBoltDepth {
+		return errors.New("a bucket without a root")
+	}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return c.tree(root, nil, nil, depth+1)
+	}
+	if len(value) < 16+boltHeader {
+		return errors.New("a bucket without a page")
+	}
+	return c.elements(value[16:], nil, nil, depth+1)
+}

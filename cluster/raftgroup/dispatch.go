@@ -1,0 +1,161 @@
+package raftgroup
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// request is one request of a peer and the means to answer it.
+type request struct {
+	command any
+	answer  func(*peerv1.Frame)
+}
+
+// What a node answers for a group without a replica here that works.
+const (
+	noGroup      = "no such group here"
+	stoppedGroup = "group is stopped"
+)
+
+// errStopped is what the peer is told that asks while the group stops.
+var errStopped = errors.New(stoppedGroup)
+
+func fault(text string) *peerv1.Frame { return &peerv1.Frame{Error: text} }
+
+// HandleFrame passes a Raft message to its group and answers it, now or later.
+// It does not block.
+func (h *Host) HandleFrame(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
+	m := f.GetRaft()
+	if m == nil {
+		answer(fault("not a raft message"))
+		return
+	}
+	g := h.Group(m.GetGroup())
+	if g == nil {
+		if !h.park(from, f, answer) {
+			answer(fault(noGroup))
+		}
+		return
+	}
+	g.handle(from, m, answer)
+}
+
+func (g *Group) handle(from quota.NodeID, m *peerv1.Raft, answer func(*peerv1.Frame)) {
+	command, err := commandIn(m)
+	if err != nil {
+		answer(fault(err.Error()))
+		return
+	}
+	if id := senderOf(command); id != string(from) {
+		answer(fault("raft message of " + id + " on a connection of " + string(from)))
+		return
+	}
+	i := g.cur.Load()
+	if i == nil {
+		answer(fault(stoppedGroup))
+		return
+	}
+	if i.beat(command, answer) {
+		return
+	}
+	select {
+	case i.queue <- request{command, answer}:
+	default:
+		answer(fault("busy"))
+	}
+}
+
+func senderOf(command any) string {
+	if c, ok := command.(raft.WithRPCHeader); ok {
+		return string(c.GetRPCHeader().ID)
+	}
+	return ""
+}
+
+// beat answers a heartbeat of the current term in place, since it touches no
+// disk then. Any other must pass through raft's own loop.
+func (i *instance) beat(command any, answer func(*peerv1.Frame)) bool {
+	a, ok := command.(*raft.AppendEntriesRequest)
+	handler := i.trans.beat.Load()
+	if !ok || handler == nil || !isHeartbeat(a) || a.Term != i.raft.CurrentTerm() || i.raft.State() != raft.Follower {
+		return false
+	}
+	reply := make(chan raft.RPCResponse, 1)
+	(*handler)(raft.RPC{Command: a, RespChan: reply})
+	select {
+	case r := <-reply:
+		i.reply(r, answer)
+	default: // shutting down
+		answer(fault(stoppedGroup))
+	}
+	return true
+}
+
+// pump passes the queued requests to raft, one after the other.
+func (i *instance) pump() {
+	for {
+		select {
+		case r := <-i.queue:
+			i.reply(i.ask(r.command, nil), r.answer)
+		case <-i.trans.ctx.Done():
+			for len(i.queue) > 0 {
+				(<-i.queue).answer(fault(stoppedGroup))
+			}
+			return
+		}
+	}
+}
+
+// ask has raft process one request.
+func (i *instance) ask(command any, body io.Reader) raft.RPCResponse {
+	reply := make(chan raft.RPCResponse, 1)
+	select {
+	case i.trans.in <- raft.RPC{Command: command, Reader: body, RespChan: reply}:
+	case <-i.trans.ctx.Done():
+		return raft.RPCResponse{Error: errStopped}
+	}
+	select {
+	case r := <-reply:
+		return r
+	case <-i.ended:
+		return raft.RPCResponse{Error: errStopped}
+	}
+}
+
+func (i *instance) reply(r raft.RPCResponse, answer func(*peerv1.Frame)) {
+	switch {
+	case r.Error != nil:
+		answer(fault(r.Error.Error()))
+		return
+	case i.disk.condemned.Load(): // after the answer was made: it may rest on a failed write
+		answer(fault(stoppedGroup))
+		return
+	}
+	answer(resultOut(i.group.opts.ID, r.Response))
+}
+
+// HandleSnapshot installs a snapshot that a leader sends. It returns when that
+// is done.
+func (h *Host) HandleSnapshot(from quota.NodeID, header *peerv1.Frame, body io.Reader) *peerv1.Frame {
+	m := header.GetRaft()
+	g := h.Group(m.GetGroup())
+	if m == nil || g == nil {
+		return fault(noGroup)
+	}
+	command, err := commandIn(m)
+	if err != nil {
+		return fault(err.Error())
+	}
+	i := g.cur.Load()
+	if s, ok := command.(*raft.InstallSnapshotRequest); !ok || i == nil || string(s.ID) != string(from) {
+		return fault("not a snapshot for this group, or the group is stopped")
+	}
+	var out *peerv1.Frame
+	i.reply(i.ask(command, body), func(f *peerv1.Frame) { out = f })
+	return out
+}

@@ -1,0 +1,31 @@
+package raftgroup
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/transport"
+)
+
+// TestAskedWhileItStops: a peer whose message comes while a group stops is told so, whether raft has
+// taken it or not. It waits then, and warns of nothing.
+func TestAskedWhileItStops(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan struct{})
+	close(ended)
+	for name, i := range map[string]*instance{
+		"not taken": {trans: &raftTransport{in: make(chan raft.RPC), ctx: gone}, ended: make(chan struct{})},
+		"taken":     {trans: &raftTransport{in: make(chan raft.RPC, 1), ctx: t.Context()}, ended: ended},
+	} {
+		i.reply(i.ask(&raft.AppendEntriesRequest{}, nil), func(f *peerv1.Frame) {
+			err := &transport.RemoteError{Peer: "n3", Text: f.Error}
+			if !isAway(err) || !isOrdinary("failed to appendEntries to", []any{"error", err}) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}

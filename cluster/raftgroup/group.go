@@ -1,0 +1,171 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Group is this node's replica of one group.
+type Group struct {
+	host  *Host
+	opts  GroupOptions
+	log   *slog.Logger
+	fsm   *fsm
+	store *raftboltdb.BoltStore
+	snaps *snapshots
+
+	mu     sync.Mutex // held while the instance or the store changes
+	closed atomic.Bool
+	cur    atomic.Pointer[instance]
+
+	ill     atomic.Pointer[illness] // out of service
+	unsaved atomic.Pointer[illness] // the last snapshot could not be written
+	saved   atomic.Int64            // bytes of the newest snapshot
+	torn    uint64                  // where an append failed; guarded by mu
+	revived atomic.Int64            // last return to service, unix nanoseconds; 0 is never
+	pause   time.Duration           // before the next attempt; touched by revive alone
+	retried time.Time               // last try to save again; touched by the balancer alone
+
+	preferred atomic.Pointer[quota.NodeID] // never nil
+	changing  atomic.Bool                  // a change of the members is under way
+
+	serving  atomic.Uint64 // term whose fence is applied here; 0 when not leading
+	inflight atomic.Int64  // Applies that wait for raft
+	confirms confirms
+	watch    watchdog
+	moves    moves
+}
+
+// These let tests put a faulty store in front of the real one.
+var (
+	wrapLogStore    = func(_ quota.NodeID, s raft.LogStore) raft.LogStore { return s }
+	wrapStableStore = func(_ quota.NodeID, s raft.StableStore) raft.StableStore { return s }
+)
+
+// Apply proposes data and waits until it is applied here. The result is the
+// state machine's. See the errors for which of them leave the outcome open.
+func (g *Group) Apply(ctx context.Context, data []byte) (any, error) {
+	a, err := g.apply(ctx, data)
+	return a.result, err
+}
+
+func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
+	if len(data) > MaxEntry {
+		return applied{}, fmt.Errorf("%w: %d bytes; at most %d", ErrTooLarge, len(data), MaxEntry)
+	}
+	g.inflight.Add(1) // before closed is read: close waits for those it does not stop
+	defer g.inflight.Add(-1)
+	i := g.cur.Load()
+	if i == nil || g.closed.Load() {
+		return applied{}, g.absent()
+	}
+	if err := ctx.Err(); err != nil {
+		return applied{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
+	}
+	f := i.raft.Apply(data, g.enqueueLimit(ctx))
+	err := i.wait(ctx, f)
+	g.watch.note(g, i, err)
+	if err != nil {
+		return applied{}, publicError(err)
+	}
+	a, ok := f.Response().(applied)
+	if !ok {
+		return applied{}, fmt.Errorf("%w: raft answered %T", ErrUncertain, f.Response())
+	}
+	return a, nil
+}
+
+// absent says why there is no instance: the group is closed, or this replica
+// is out of service for now and others lead.
+func (g *Group) absent() error {
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: group %s is out of service here", ErrNotLeader, g.opts.Name)
+}
+
+// enqueueLimit is how long raft may leave an entry waiting in front of the log.
+func (g *Group) enqueueLimit(ctx context.Context) time.Duration {
+	limit := g.host.cfg.Timing.rpcTimeout()
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, max(time.Until(end), time.Millisecond))
+	}
+	return limit
+}
+
+// publicError says what raft's error means to the proposer.
+func publicError(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader):
+		return ErrNotLeader
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return ErrTransferring
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return ErrOverloaded
+	case errors.Is(err, ErrUncertain):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUncertain, err) // leadership lost, shut down, log not written
+}
+
+// Leader returns the leader as this replica sees it ("" unknown), the term, and
+// whether this replica leads and has applied its fence in that term.
+func (g *Group) Leader() (id quota.NodeID, term uint64, serving bool) {
+	i := g.cur.Load()
+	if i == nil {
+		return "", 0, false
+	}
+	_, leader := i.raft.LeaderWithID()
+	term = i.raft.CurrentTerm()
+	serving = term != 0 && g.serving.Load() == term && i.raft.State() == raft.Leader
+	return quota.NodeID(leader), term, serving
+}
+
+// leads says whether raft holds this replica for the leader.
+func (g *Group) leads() bool {
+	i := g.cur.Load()
+	return i != nil && i.raft.State() == raft.Leader
+}
+
+// Progress returns the last index in this replica's log, and how long ago it
+// heard from the leader: 0 on the leader itself; an hour if never, or if this
+// replica should be given neither leadership nor a vote, because the node is about
+// to stop or unfit, or its disk is full, slow, or failed less than a minute ago.
+func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
+	i := g.cur.Load()
+	if i == nil {
+		return 0, time.Hour
+	}
+	if i.raft.State() == raft.Leader {
+		return i.raft.LastIndex(), 0
+	}
+	last := i.raft.LastContact()
+	if last.IsZero() || g.host.declines() || g.sinceRevival() < steady {
+		return i.raft.LastIndex(), time.Hour
+	}
+	return i.raft.LastIndex(), time.Since(last)
+}
+
+// close stops the replica and closes its files.
+func (g *Group) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Swap(true) {
+		return nil
+	}
+	if i := g.cur.Load(); i != nil {
+		i.stop()
+		g.cur.Store(nil)
+	}
+	return g.store.Close()
+}

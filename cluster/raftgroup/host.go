@@ -1,0 +1,186 @@
+package raftgroup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Host is all groups of this node.
+type Host struct {
+	cfg   Config
+	log   *slog.Logger
+	limit *limiter
+	beats *beats
+
+	ctx    context.Context // ends when the host closes
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // background work, not the groups' own
+
+	mu      sync.RWMutex
+	closing bool // no group is opened any more
+	closed  bool // no background work is started any more
+	groups  map[uint32]*Group
+	parked  map[uint32][]parked
+	gone    map[uint32]bool   // groups closed again: nothing is parked for them
+	names   map[uint32]string // of the groups opened so far
+
+	probing  sync.Mutex
+	probed   time.Time // last probe of the disk, and what came of it
+	probeErr error
+
+	pace    pace
+	pacing  atomic.Bool                           // a slow disk is being tried
+	retired atomic.Bool                           // see Retire
+	tight   atomic.Pointer[illness]               // little space is left
+	shunned atomic.Pointer[map[quota.NodeID]bool] // see SetShunned
+}
+
+// New returns a host without groups. Its Net need not be started.
+func New(cfg Config) (*Host, error) {
+	cfg.fill()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("raftgroup: %w", err)
+	}
+	h := &Host{
+		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
+		gone: map[uint32]bool{}, names: map[uint32]string{},
+		pace: pace{limit: cfg.SlowDisk}, beats: newBeats(cfg.Net),
+		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
+	}
+	if err := h.sweepAll(); err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.spawn(h.balance)
+	return h, nil
+}
+
+// spawn runs f until the host is closed; false when it is already.
+func (h *Host) spawn(f func()) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.closed {
+		return false
+	}
+	h.wg.Go(f)
+	return true
+}
+
+// sleep waits; false when the host closes meanwhile.
+func (h *Host) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-h.ctx.Done():
+		return false
+	}
+}
+
+// Group returns an open group, or nil.
+func (h *Host) Group(id uint32) *Group {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.groups[id]
+}
+
+// all returns the open groups, by id.
+func (h *Host) all() []*Group {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	list := make([]*Group, 0, len(h.groups))
+	for _, id := range slices.Sorted(maps.Keys(h.groups)) {
+		list = append(list, h.groups[id])
+	}
+	return list
+}
+
+// Retire hands the leadership of every group led here to a replica that is ready for it,
+// as far as the context allows. From then on this node leads nothing: others give it no
+// leadership, and what it should win it gives away. It votes and keeps its logs as before.
+// It is for a node that is about to stop, and there is no way back. Safe for concurrent use.
+func (h *Host) Retire(ctx context.Context) {
+	h.retired.Store(true)
+	h.handOver(ctx)
+}
+
+// Close hands the leadership of every group led here to a replica that is
+// ready for it, as far as the context allows, then stops everything and closes
+// the files. The Net must still be open; it is left open.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	h.handOver(ctx)
+	return h.Kill()
+}
+
+// Kill stops everything without handing leadership over, as a crash would, but
+// leaves no goroutine and no open file behind.
+func (h *Host) Kill() error {
+	h.mu.Lock()
+	h.closing, h.closed = true, true
+	h.mu.Unlock()
+	h.cancel()
+	h.wg.Wait()
+	groups := h.all()
+	errs := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		wg.Go(func() { errs[i] = g.close() })
+	}
+	wg.Wait()
+	h.mu.Lock()
+	h.groups = map[uint32]*Group{}
+	h.mu.Unlock()
+	h.unparkAll()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOver transfers all led groups away, a few at a time.
+func (h *Host) handOver(ctx context.Context) {
+	slots := make(chan struct{}, maxTransfers)
+	var wg sync.WaitGroup
+	for _, g := range h.all() {
+		if ctx.Err() != nil {
+			break
+		}
+		if !g.leads() || len(g.voters()) < 2 {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			g.leave(ctx)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// leave transfers leadership to the first replica that takes it.
+func (g *Group) leave(ctx context.Context) {
+	for _, id := range g.heirs(g.host.cfg.Self) {
+		if ctx.Err() != nil {
+			continue
+		}
+		err := g.TransferTo(ctx, id)
+		if err == nil || !g.leads() {
+			return
+		}
+		g.log.Debug("not handed over", "to", id, "err", err)
+	}
+}

@@ -1,0 +1,152 @@
+package raftgroup
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Steps of kicked elections.
+const (
+	rankStep   = 30 * time.Millisecond // between one survivor and the next
+	kickLength = time.Second           // how long timeouts stay lowered
+	pollPeers  = 5 * time.Millisecond
+	waitPeers  = 10 * time.Second       // then the ordinary timers decide
+	waitOthers = 100 * time.Millisecond // for the rest, once a quorum is there
+)
+
+// kick makes a follower campaign now instead of at its timeout, if it has not
+// heard from a leader for a lease. Lowering the timeout fires raft's timer.
+func (i *instance) kick() {
+	i.reloading.Lock()
+	defer i.reloading.Unlock()
+	fast := i.base
+	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
+	i.restore() // only a change fires the timer
+	if err := i.raft.ReloadConfig(fast); err != nil {
+		i.group.log.Error("cannot hurry an election", "err", err)
+	}
+}
+
+// calm restores the timeouts.
+func (i *instance) calm() {
+	i.reloading.Lock()
+	defer i.reloading.Unlock()
+	i.restore()
+}
+
+func (i *instance) restore() {
+	if err := i.raft.ReloadConfig(i.base); err != nil {
+		i.group.log.Error("cannot restore timeouts", "err", err)
+	}
+}
+
+// campaignFirst is the preferred leader's first election in this life of the
+// process: as soon as a quorum is connected, and nobody leads yet.
+func (g *Group) campaignFirst(i *instance) {
+	if i == nil || !g.awaitQuorum(i) {
+		return
+	}
+	i.kick()
+	g.host.sleep(kickLength)
+	i.calm()
+}
+
+// awaitQuorum waits until a quorum of voters is connected, and a moment longer
+// for all of them. False when there is a leader, or the time is over.
+func (g *Group) awaitQuorum(i *instance) bool {
+	end, quorumAt := time.Now().Add(waitPeers), time.Time{}
+	for time.Now().Before(end) {
+		if _, id := i.raft.LeaderWithID(); id != "" {
+			return false
+		}
+		voters := g.voters()
+		if !slices.Contains(voters, g.host.cfg.Self) {
+			return false
+		}
+		connected := 0
+		for _, id := range voters {
+			if id == g.host.cfg.Self || g.host.cfg.Net.Connected(id) {
+				connected++
+			}
+		}
+		if connected == len(voters) {
+			return true
+		}
+		if connected > len(voters)/2 {
+			if quorumAt.IsZero() {
+				quorumAt = time.Now()
+			} else if time.Since(quorumAt) > waitOthers {
+				return true
+			}
+		}
+		if !g.host.sleep(pollPeers) {
+			return false
+		}
+	}
+	return false
+}
+
+// PeerDead says that a node's process is gone, or probably is: the groups that it led
+// elect new leaders now. Call it on transport.Dead and transport.Refused; where the process lives
+// after all, leaders move and nothing is lost. A timeout is no death.
+func (h *Host) PeerDead(id quota.NodeID) {
+	h.spawn(func() { h.succeed(id) })
+}
+
+// succeed kicks the elections of the groups led by the dead node, after its
+// lease has certainly ended, one rank of survivors after the other.
+func (h *Host) succeed(dead quota.NodeID) {
+	plan := h.heirs(dead)
+	if len(plan) == 0 || !h.sleep(h.cfg.Timing.Lease*105/100) {
+		return
+	}
+	var kicked []*instance
+	for _, groups := range plan {
+		for _, g := range groups {
+			i := g.cur.Load()
+			if i == nil {
+				continue
+			}
+			if _, leader := i.raft.LeaderWithID(); leader == "" || quota.NodeID(leader) == dead {
+				i.kick()
+				kicked = append(kicked, i)
+			}
+		}
+		if !h.sleep(rankStep) {
+			return
+		}
+	}
+	h.log.Info("kicked elections", "dead", dead, "groups", len(kicked))
+	h.sleep(kickLength)
+	for _, i := range kicked {
+		i.calm()
+	}
+}
+
+// heirs returns the groups led by the dead node, by this node's rank among the
+// surviving voters.
+func (h *Host) heirs(dead quota.NodeID) [][]*Group {
+	var plan [][]*Group
+	for _, g := range h.all() {
+		i := g.cur.Load()
+		if i == nil || !g.isVoter(h.cfg.Self) {
+			continue
+		}
+		if _, leader := i.raft.LeaderWithID(); leader != raft.ServerID(dead) {
+			continue
+		}
+		rank := slices.Index(g.heirs(dead), h.cfg.Self)
+		if rank < 0 {
+			continue // removed a moment ago
+		}
+		for len(plan) <= rank {
+			plan = append(plan, nil)
+		}
+		plan[rank] = append(plan[rank], g)
+	}
+	return plan
+}

@@ -1,0 +1,110 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// fenceRetry is the pause before a fence that failed is proposed again.
+const fenceRetry = 10 * time.Millisecond
+
+var errOtherTerm = errors.New("fence was applied in another term")
+
+// follow reports every change of leadership, in order, until raft has stopped.
+// It is the only goroutine that calls the group's callbacks.
+func (i *instance) follow() {
+	var leader quota.NodeID
+	leading := false
+	// A replica that no leader reaches says so once: elsewhere one may be known.
+	lonely := time.NewTimer(2 * i.group.host.cfg.Timing.Heartbeat)
+	defer lonely.Stop()
+	for {
+		select {
+		case won := <-i.notify:
+			if won {
+				leading = true
+				i.lead()
+			} else if leading {
+				leading = false
+				i.lose()
+			}
+		case <-lonely.C:
+			if _, id := i.raft.LeaderWithID(); id == "" && leader == "" {
+				i.group.opts.OnLeader("")
+			}
+		case <-i.seen: // only a hint: the view is read below
+		case <-i.ended:
+			if leading {
+				i.lose()
+			}
+			if leader != "" {
+				i.group.opts.OnLeader("")
+			}
+			return
+		}
+		if _, id := i.raft.LeaderWithID(); quota.NodeID(id) != leader {
+			leader = quota.NodeID(id)
+			i.group.opts.OnLeader(leader)
+		}
+	}
+}
+
+// lead fences the term and says so, unless leadership changes meanwhile. An unfit node first tries to
+// hand the group over.
+func (i *instance) lead() {
+	g := i.group
+	if g.host.cfg.Unfit() {
+		ctx, cancel := context.WithTimeout(i.trans.ctx, 2*g.host.cfg.Timing.rpcTimeout())
+		g.leave(ctx)
+		cancel()
+	}
+	for i.raft.State() == raft.Leader && len(i.notify) == 0 {
+		term := i.raft.CurrentTerm()
+		err := i.fence(term)
+		if err == nil && len(i.notify) == 0 {
+			g.serving.Store(term)
+			g.log.Debug("leading", "term", term) // at info whoever is told says it
+			g.opts.OnLeading(term)
+			return
+		}
+		if err != nil {
+			g.log.Debug("fence failed", "term", term, "err", err)
+		}
+		select {
+		case <-time.After(fenceRetry):
+		case <-i.trans.ctx.Done():
+			return
+		}
+	}
+}
+
+func (i *instance) lose() {
+	i.group.serving.Store(0)
+	i.group.opts.OnFollowing()
+}
+
+// fence proves that this replica leads in the term, and has applied all that
+// was committed before it.
+func (i *instance) fence(term uint64) error {
+	ctx, cancel := context.WithTimeout(i.trans.ctx, 10*i.group.host.cfg.Timing.Election)
+	defer cancel()
+	if i.group.opts.Fence == nil {
+		err := i.wait(ctx, i.raft.Barrier(i.group.host.cfg.Timing.rpcTimeout()))
+		i.group.watch.note(i.group, i, err)
+		if err == nil && i.raft.CurrentTerm() != term {
+			err = errOtherTerm
+		}
+		return err
+	}
+	a, err := i.group.apply(ctx, i.group.opts.Fence(term))
+	if err == nil && a.term != term {
+		err = fmt.Errorf("%w: proposed in %d, applied in %d", errOtherTerm, term, a.term)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package raftgroup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/quorate/quorate/cluster/transport"
+)
+
+// repeatEvery is how often one kind of line about unreachable peers is logged.
+const repeatEvery = 10 * time.Second
+
+// unreachable are the lines that raft repeats for every group and every try
+// while a peer is away. One per kind and interval says as much.
+var unreachable = map[string]bool{
+	"failed to heartbeat to":                        true,
+	"failed to appendEntries to":                    true,
+	"failed to make requestVote RPC":                true,
+	"failed to send snapshot to":                    true,
+	"failed to install snapshot":                    true,
+	"heartbeat timeout reached, starting election":  true,
+	"Election timeout reached, restarting election": true,
+}
+
+// ordinary are lines that sound like a fault and are none: what they say instead, at debug.
+// They come with every start, join, transfer of leadership and stop.
+var ordinary = map[string]string{
+	"failed to get previous log":                                 "the log here ends before what the leader took it to have; the leader sends the rest",
+	"appendEntries rejected, sending older logs":                 "the log of a follower ends before what this leader took it to have; it is sent the rest",
+	"no known peers, aborting election":                          "waits for the leader that takes this replica in",
+	"peer has newer term, stopping replication":                  "another term has begun: this node leads the group no more",
+	"rejecting vote request since we have a leader":              "votes for nobody, because there is a leader",
+	"rejecting pre-vote request since we have a leader":          "votes for nobody, because there is a leader",
+	"rejecting vote request since our last term is greater":      "does not vote for a candidate whose log is older",
+	"rejecting pre-vote request since our last term is greater":  "does not vote for a candidate whose log is older",
+	"rejecting vote request since our last index is greater":     "does not vote for a candidate whose log is shorter",
+	"rejecting pre-vote request since our last index is greater": "does not vote for a candidate whose log is shorter",
+	"failed to contact":                                          "a voter does not answer", // who is out of reach, the cluster says once
+	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": "waits to be a voter",
+}
+
+// told are errors of lines about a peer that say what is logged elsewhere, once: that it is
+// away or went, that it has not opened a group yet, or that this node stops.
+var told = []string{transport.ErrUnreachable.Error(), transport.ErrLost.Error(), noGroup, stoppedGroup, context.Canceled.Error()}
+
+// isOrdinary says whether a line tells of nothing that is wrong, for what goes with it.
+func isOrdinary(msg string, args []any) bool {
+	if msg == "heartbeat timeout reached, starting election" {
+		return text(args, "last-leader-id") == "" // it starts, and has heard of none
+	}
+	if !unreachable[msg] {
+		return false
+	}
+	err := text(args, "error")
+	return slices.ContainsFunc(told, func(end string) bool { return strings.HasSuffix(err, end) })
+}
+
+// text is a value of a line, "" if there is none of that name.
+func text(args []any, name string) string {
+	for i := 0; i+1 < len(args); i += 2 {
+		if args[i] == name {
+			return fmt.Sprint(args[i+1])
+		}
+	}
+	return ""
+}
+
+// limiter lets one line of a kind pass per interval, for all groups together.
+type limiter struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	held map[string]int
+}
+
+// pass says whether to log, and how many were held back since the last.
+func (l *limiter) pass(kind string, now time.Time) (bool, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, ok := l.last[kind]; ok && now.Sub(last) < repeatEvery {
+		l.held[kind]++
+		return false, 0
+	}
+	held := l.held[kind]
+	l.last[kind], l.held[kind] = now, 0
+	return true, held
+}
+
+// logger is raft's logger on top of slog. What raft calls INFO is our DEBUG:
+// with many groups it is noise. Below that nothing is logged.
+type logger struct {
+	out   *slog.Logger
+	limit *limiter
+	name  string
+	args  []any
+}
+
+var _ hclog.Logger = (*logger)(nil)
+
+func newLogger(out *slog.Logger, limit *limiter) *logger { return &logger{out: out, limit: limit} }
+
+// Log implements hclog.Logger, as do the methods below.
+func (l *logger) Log(level hclog.Level, msg string, args ...any) {
+	var to slog.Level
+	switch level {
+	case hclog.Info:
+		to = slog.LevelDebug
+	case hclog.Warn:
+		to = slog.LevelWarn
+	case hclog.Error:
+		to = slog.LevelError
+	default:
+		return
+	}
+	if words := ordinary[msg]; words != "" {
+		msg, to = words, slog.LevelDebug
+	}
+	if isOrdinary(msg, args) {
+		to = slog.LevelDebug
+	}
+	if unreachable[msg] && to > slog.LevelDebug {
+		pass, held := l.limit.pass(msg, time.Now())
+		if !pass {
+			return
+		}
+		to = slog.LevelWarn
+		if held > 0 {
+			args = append(slices.Clip(args), "repeated", held)
+		}
+	}
+	if l.out.Enabled(context.Background(), to) {
+		if i := slices.Index(args, any("error")); i >= 0 && i%2 == 0 {
+			args = slices.Clone(args)
+			args[i] = "err" // as everywhere else
+		}
+		l.out.Log(context.Background(), to, "raft: "+msg, args...)
+	}
+}
+
+func (l *logger) Trace(string, ...any)          {}
+func (l *logger) Debug(string, ...any)          {}
+func (l *logger) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, args...) }
+func (l *logger) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
+func (l *logger) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
+func (l *logger) IsTrace() bool                 { return false }
+func (l *logger) IsDebug() bool                 { return false }
+func (l *logger) IsInfo() bool                  { return l.out.Enabled(context.Background(), slog.LevelDebug) }
+func (l *logger) IsWarn() bool                  { return true }
+func (l *logger) IsError() bool                 { return true }
+func (l *logger) ImpliedArgs() []any            { return l.args }
+func (l *logger) Name() string                  { return l.name }
+func (l *logger) SetLevel(hclog.Level)          {}
+func (l *logger) GetLevel() hclog.Level         { return hclog.Info }
+
+func (l *logger) With(args ...any) hclog.Logger {
+	c := *l
+	c.out = l.out.With(args...)
+	c.args = slices.Concat(l.args, args)
+	return &c
+}
+
+func (l *logger) Named(name string) hclog.Logger {
+	c := *l
+	c.name = name
+	return &c
+}
+
+func (l *logger) ResetNamed(name string) hclog.Logger { return l.Named(name) }
+
+func (l *logger) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
+	return slog.NewLogLogger(l.out.Handler(), slog.LevelDebug)
+}
+
+func (l *logger) StandardWriter(*hclog.StandardLoggerOptions) io.Writer {
+	return l.StandardLogger(nil).Writer()
+}

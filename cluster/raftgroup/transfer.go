@@ -1,0 +1,120 @@
+package raftgroup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Guards of transfers; see the package comment for why they are needed.
+const (
+	maxLag       = 64 // entries that the target may lack
+	maxTransfers = 4  // at once, per node
+	moveEvery    = time.Minute
+	restAfter    = 5 * time.Minute // after a failed transfer, for the balancer
+)
+
+// moves remembers the group's transfers.
+type moves struct {
+	mu     sync.Mutex
+	busy   bool
+	last   time.Time // last transfer begun
+	failed time.Time // last one that failed after it had begun
+}
+
+// begin reserves the group's one transfer. A transfer that failed may still
+// hang inside raft until its calls time out: a second one then is what wedges
+// raft.
+func (m *moves) begin(rest time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.busy {
+		return fmt.Errorf("%w: another transfer is under way", ErrNotReady)
+	}
+	if !m.failed.IsZero() && time.Since(m.failed) < rest {
+		return fmt.Errorf("%w: the last transfer failed %v ago and may still hang", ErrNotReady, time.Since(m.failed).Round(time.Millisecond))
+	}
+	m.busy, m.last = true, time.Now()
+	return nil
+}
+
+func (m *moves) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy = false
+	if err != nil {
+		m.failed = time.Now()
+	}
+}
+
+// due says whether the balancer may move the group.
+func (m *moves) due(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.busy && now.Sub(m.last) >= moveEvery && (m.failed.IsZero() || now.Sub(m.failed) >= restAfter)
+}
+
+// TransferTo hands leadership to another voter. It is refused with ErrNotReady,
+// and nothing happens, unless that voter is connected, caught up and hears this
+// leader: raft itself would try, and may never recover from it. Until it is
+// done, a few milliseconds, Apply fails with ErrTransferring.
+func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
+	i := g.cur.Load()
+	if i == nil {
+		return g.absent()
+	}
+	if i.raft.State() != raft.Leader {
+		return ErrNotLeader
+	}
+	if err := g.ready(ctx, i, id); err != nil {
+		return err
+	}
+	if err := g.moves.begin(g.host.cfg.Timing.rpcTimeout() + g.host.cfg.Timing.Election); err != nil {
+		return err
+	}
+	err := i.wait(ctx, i.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)))
+	g.moves.end(err)
+	if err != nil {
+		return fmt.Errorf("transfer of group %s to %s: %w", g.opts.Name, id, err)
+	}
+	return nil
+}
+
+// ready checks that a replica can take over at once.
+func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
+	cfg := &g.host.cfg
+	if id == cfg.Self || !g.isVoter(id) {
+		return fmt.Errorf("%w: %s is no other voter of group %s", ErrNotReady, id, g.opts.Name)
+	}
+	return g.upToDate(ctx, i, id, maxLag, cfg.Timing.Heartbeat/2)
+}
+
+// upToDate asks a replica whether it lacks few entries and has heard this
+// leader of late.
+func (g *Group) upToDate(ctx context.Context, i *instance, id quota.NodeID, lag uint64, fresh time.Duration) error {
+	cfg := &g.host.cfg
+	switch {
+	case !cfg.Net.Connected(id):
+		return fmt.Errorf("%w: %s is not connected", ErrNotReady, id)
+	case cfg.ReplicaProgress == nil:
+		return fmt.Errorf("%w: there is no way to ask %s how far it is", ErrNotReady, id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timing.Heartbeat/2)
+	defer cancel()
+	index, contact, err := cfg.ReplicaProgress(ctx, id, g.opts.ID)
+	if err != nil {
+		return fmt.Errorf("%w: asking %s: %w", ErrNotReady, id, err)
+	}
+	if last := i.raft.LastIndex(); index+lag < last {
+		return fmt.Errorf("%w: %s is at entry %d of %d", ErrNotReady, id, index, last)
+	}
+	if contact >= fresh {
+		return fmt.Errorf("%w: %s has not heard this leader for %v", ErrNotReady, id, contact)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package raftgroup
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// watchdog finds a raft instance in which a transfer never ends: it leads, and
+// refuses every proposal for ever (hashicorp/raft#696). Nothing but a new
+// instance helps.
+type watchdog struct {
+	mu    sync.Mutex
+	since time.Time // of the first refusal in an unbroken row
+}
+
+// note takes the outcome of a proposal.
+func (w *watchdog) note(g *Group, i *instance, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) || i.raft.State() != raft.Leader {
+		w.since = time.Time{}
+		return
+	}
+	now := time.Now()
+	if w.since.IsZero() {
+		w.since = now
+		return
+	}
+	if now.Sub(w.since) > 2*g.host.cfg.Timing.Election {
+		w.since = time.Time{}
+		g.log.Error("a transfer of leadership never ends; restarting this replica")
+		g.host.spawn(func() { g.restart(i) })
+	}
+}
+
+// restart replaces an instance by a new one above the same files and state.
+func (g *Group) restart(old *instance) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() || g.cur.Load() != old {
+		return
+	}
+	g.cur.Store(nil)
+	old.stop()
+	if err := g.start(true); err != nil {
+		g.log.Error("cannot restart; this replica is out of service", "err", err)
+		g.ill.Store(&illness{err, time.Now()})
+		g.host.spawn(g.revive)
+	}
+}

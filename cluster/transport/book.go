@@ -1,0 +1,165 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// MaxPeers bounds the peers of a node.
+const MaxPeers = 256
+
+var errRemoved = errors.New("the peer has been removed")
+
+// book is the peers that are known. It is never changed: whoever has loaded it
+// may read it without a lock.
+type book map[quota.NodeID]*peer
+
+// peer returns a peer, nil when it is not known.
+func (n *Net) peer(id quota.NodeID) *peer { return (*n.book.Load())[id] }
+
+// checkPeers says what is wrong with a set of peers, all of it.
+func checkPeers(self quota.NodeID, peers map[quota.NodeID]string) error {
+	var errs []error
+	if len(peers) > MaxPeers {
+		errs = append(errs, fmt.Errorf("peers: are %d; at most %d", len(peers), MaxPeers))
+	}
+	for id, addr := range peers {
+		switch {
+		case id == self:
+			errs = append(errs, errors.New("peers: contain this node itself"))
+		case id == "" || addr == "":
+			errs = append(errs, fmt.Errorf("peers: %q at %q: both must be set", id, addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Peers returns a copy of the peers and where they are dialed.
+func (n *Net) Peers() map[quota.NodeID]string {
+	peers := map[quota.NodeID]string{}
+	for id, p := range *n.book.Load() {
+		peers[id] = p.address()
+	}
+	return peers
+}
+
+// SetPeers replaces the peers: all other nodes, without this one, and where
+// they listen; at most [MaxPeers]. It may be called before Start and after it,
+// from any goroutine, and does not wait for the network.
+//
+//   - A peer that is new is dialed at once, and may connect from now on.
+//   - A peer whose address has changed is dialed there from now on, at once if
+//     it is not connected, even when an attempt at the old address is under way.
+//     Connections that stand are left alone.
+//   - A peer that is missing is removed: its connections are closed both ways,
+//     calls that wait for it end with ErrLost, WaitConnected with
+//     ErrUnreachable. The last that OnPeer is told of it is Removed, so that whoever
+//     listens forgets it; whether its process has ended is another question.
+//
+// The error names what is wrong with the set, or is ErrClosed; then nothing has
+// changed.
+func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
+	if err := checkPeers(n.cfg.Self, peers); err != nil {
+		return fmt.Errorf("wire: %w", err)
+	}
+	lost, err := n.turnPage(peers)
+	for _, c := range lost {
+		c.close(errRemoved)
+	}
+	return err
+}
+
+// turnPage puts a new book in force. It returns the connections of those that
+// are not in it. All that happens under the lock, so that a peer that is removed
+// and added again is told Removed before it is told Up.
+func (n *Net) turnPage(peers map[quota.NodeID]string) ([]*conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, ErrClosed
+	}
+	old, now := *n.book.Load(), book{}
+	for id, addr := range peers {
+		p := old[id]
+		if p == nil {
+			p = newPeer(n, id, addr)
+			if n.started {
+				n.dial(p)
+			}
+		}
+		now[id] = p
+	}
+	n.book.Store(&now)
+	for id, addr := range peers {
+		now[id].move(addr)
+	}
+	for id, p := range old {
+		if now[id] == nil {
+			p.remove()
+		}
+	}
+	var lost []*conn
+	for c := range n.conns {
+		if c, ok := c.(*conn); ok && now[c.peer] == nil {
+			lost = append(lost, c)
+		}
+	}
+	return lost, nil
+}
+
+// dial keeps the links of a peer standing. The caller holds mu, and the Net is
+// not closed.
+func (n *Net) dial(p *peer) {
+	for _, l := range p.links {
+		n.wg.Go(func() { l.run(p.ctx) })
+	}
+}
+
+// address is where the peer is dialed.
+func (p *peer) address() string { return *p.addr.Load() }
+
+// move changes where the peer is dialed.
+func (p *peer) move(addr string) {
+	if p.address() == addr {
+		return
+	}
+	p.addr.Store(&addr)
+	for _, l := range p.links {
+		l.redial()
+	}
+}
+
+// remove ends the links, and tells the last event.
+func (p *peer) remove() {
+	p.mu.Lock()
+	p.notUp()
+	if !p.removed {
+		p.removed = true
+		p.net.tell(p.id, Removed)
+	}
+	p.mu.Unlock()
+	p.cancel()
+}
+
+// attempt returns the context of one attempt to connect, which redial ends.
+func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	l.giveUp.Store(&cancel)
+	return ctx, cancel
+}
+
+// redial makes the link try again at once, at the address of now, if it has no
+// connection. The address has been stored before: an attempt either reads the
+// new one, or is ended here.
+func (l *link) redial() {
+	if l.conn.Load() != nil {
+		return
+	}
+	if giveUp := l.giveUp.Load(); giveUp != nil {
+		(*giveUp)()
+	}
+	l.hurry()
+}

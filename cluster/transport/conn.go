@@ -1,0 +1,164 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// conn is one connection after its handshake, either way.
+type conn struct {
+	net         *Net
+	nc          net.Conn
+	fr          *frameReader
+	peer        quota.NodeID
+	lane        peerv1.Lane
+	incarnation quota.Incarnation
+	q           *queue
+
+	done chan struct{} // closed by close
+	once sync.Once
+	err  error // why, set before done is closed
+
+	lastID  atomic.Uint64
+	mu      sync.Mutex
+	pending map[uint64]chan *peerv1.Frame // nil after close
+}
+
+// newConn wraps a connection whose other side sent h.
+func newConn(n *Net, nc net.Conn, fr *frameReader, h *peerv1.Hello) *conn {
+	tune(nc)
+	return &conn{
+		net: n, nc: nc, fr: fr, q: newQueue(),
+		peer: quota.NodeID(h.From), lane: h.Lane, incarnation: quota.Incarnation(h.Incarnation),
+		done: make(chan struct{}), pending: map[uint64]chan *peerv1.Frame{},
+	}
+}
+
+// close ends the connection and fails the calls that wait on it.
+func (c *conn) close(err error) {
+	c.once.Do(func() {
+		c.err = err
+		_ = lowest(c.nc).Close() // of TLS a goodbye could block
+		c.mu.Lock()
+		c.pending = nil
+		c.mu.Unlock()
+		close(c.done)
+	})
+}
+
+// send queues a frame. Nothing is sent after close.
+func (c *conn) send(f *peerv1.Frame, id uint64, answer bool) error {
+	b, err := encodeFrame(f, id, answer)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return ErrUnreachable
+	default:
+		if c.q.push(b) == 0 {
+			return ErrBusy
+		}
+		return nil
+	}
+}
+
+// answered hands an answer to the call that waits for it. Nobody waits for a
+// late one any more: it is dropped.
+func (c *conn) answered(f *peerv1.Frame) {
+	c.mu.Lock()
+	ch := c.pending[f.Id]
+	delete(c.pending, f.Id)
+	c.mu.Unlock()
+	if ch != nil {
+		ch <- f
+	}
+}
+
+// readLoop reads until the connection ends.
+func (c *conn) readLoop(handle func(*peerv1.Frame)) {
+	for {
+		f, err := c.fr.frame()
+		if err != nil {
+			if errors.Is(err, ErrTooLarge) {
+				c.net.log.Warn("peer sent what cannot be read; closing the connection", "peer", c.peer, "lane", c.lane, "err", err)
+			}
+			c.close(err)
+			return
+		}
+		handle(f)
+	}
+}
+
+// writeLoop writes what is queued and flushes whenever nothing more waits.
+func (c *conn) writeLoop() {
+	w := bufio.NewWriterSize(c.nc, readBuffer)
+	var spare [][]byte
+	for {
+		batch := c.q.take(spare)
+		if batch == nil {
+			if w.Buffered() > 0 && !c.flush(w) {
+				return
+			}
+			select {
+			case <-c.q.wake:
+				continue
+			case <-c.done:
+				return
+			}
+		}
+		if !c.writeBatch(w, batch) {
+			return
+		}
+		clear(batch)
+		spare = batch
+	}
+}
+
+func (c *conn) flush(w *bufio.Writer) bool {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
+	if err := w.Flush(); err != nil {
+		c.close(err)
+		return false
+	}
+	return true
+}
+
+func (c *conn) writeBatch(w *bufio.Writer, batch [][]byte) bool {
+	for _, b := range batch {
+		switch f := c.net.faultOf(c.peer, c.lane); {
+		case f.Drop:
+			c.q.written(len(b))
+			continue
+		case f.Delay > 0 && (!c.flush(w) || !c.sleep(f.Delay)):
+			return false
+		}
+		if w.Available() < len(b) { // this write reaches the socket
+			_ = c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
+		}
+		if _, err := w.Write(b); err != nil {
+			c.close(err)
+			return false
+		}
+		c.q.written(len(b))
+	}
+	return true
+}
+
+func (c *conn) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.done:
+		return false
+	}
+}

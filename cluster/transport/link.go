@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+)
+
+var errNewLife = errors.New("the peer has restarted")
+
+// link keeps one connection to a peer standing: dial, greet, serve, again.
+type link struct {
+	peer *peer
+	slot int
+	lane peerv1.Lane
+	conn atomic.Pointer[conn] // nil while none stands
+	poke chan struct{}        // try again now
+
+	giveUp atomic.Pointer[context.CancelFunc] // ends the attempt under way
+
+	told    map[string]bool // refusals already logged
+	unknown time.Time       // when the peer first did not know this node; zero if it does
+	logs    logLimit
+}
+
+// run dials until the context ends. The first redial after a loss is
+// immediate: it tells a process that has probably ended (refused) from a broken path (timeout). A
+// peer that takes connections and drops them at once is tried more and more
+// slowly.
+func (l *link) run(ctx context.Context) {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		if attempt > 0 && !l.wait(ctx, attempt-1) {
+			return
+		}
+		addr, c, err := l.connect(ctx)
+		if err != nil {
+			l.failed(addr, err)
+			continue
+		}
+		start := time.Now()
+		l.serve(c, addr)
+		if time.Since(start) >= settledAfter {
+			attempt, l.told = -1, nil
+		}
+	}
+}
+
+// wait sleeps between 0 and a bound that doubles with every attempt.
+func (l *link) wait(ctx context.Context, attempt int) bool {
+	bound := min(maxBackoff, minBackoff<<min(attempt, 10))
+	t := time.NewTimer(rand.N(bound) + time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.poke:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// connect makes one attempt, and says at which address.
+func (l *link) connect(ctx context.Context) (addr string, c *conn, err error) {
+	n := l.peer.net
+	ctx, cancel := l.attempt(ctx)
+	defer cancel()
+	addr = l.peer.address()
+	if n.faultOf(l.peer.id, l.lane).Cut {
+		return addr, nil, errCut
+	}
+	nc, err := n.cfg.Dial(ctx, addr)
+	if err != nil {
+		return addr, nil, err
+	}
+	// The handshake must end when the attempt does, not only at its own deadline.
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	c, err = n.greet(ctx, nc, l.peer.id, l.lane)
+	if err != nil {
+		_ = nc.Close()
+	}
+	return addr, c, err
+}
+
+// hurry makes the link try again at once.
+func (l *link) hurry() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+}
+
+// failed says Refused when nobody listens, and logs a refusal once per text.
+func (l *link) failed(addr string, err error) {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		l.peer.refused(addr)
+	}
+	var r *refusedError
+	if errors.As(err, &r) {
+		l.peer.noteRefusal(r.text)
+	}
+	if r != nil && l.early(r) {
+		return
+	}
+	if r != nil && !l.told[r.text] && len(l.told) < maxRefusalTexts {
+		if l.told == nil {
+			l.told = map[string]bool{}
+		}
+		l.told[r.text] = true
+		l.peer.net.log.Log(context.Background(), r.logLevel(), "peer does not take this node",
+			"peer", l.peer.id, "addr", addr, "lane", l.lane, "reason", r.text)
+		return
+	}
+	if _, ok := errors.AsType[*tlsError](err); ok {
+		l.logs.warn(l.peer.net.log, logTLS, "no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
+		return
+	}
+	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
+}
+
+// unknownGrace is how long a peer may refuse a node that it does not know before that is
+// worth a warning: a node that joins may dial before the peer has heard of it.
+const unknownGrace = 2 * time.Second
+
+// early says whether a refusal may be that of a peer that will know this node in a moment.
+func (l *link) early(r *refusedError) bool {
+	if !strings.HasPrefix(r.text, unknownSender) {
+		return false
+	}
+	if l.unknown.IsZero() {
+		l.unknown = time.Now()
+	}
+	return time.Since(l.unknown) < unknownGrace
+}
+
+// serve runs a connection until it ends.
+func (l *link) serve(c *conn, addr string) {
+	n := l.peer.net
+	if !n.track(c) {
+		return
+	}
+	defer n.untrack(c)
+	l.conn.Store(c)
+	l.unknown = time.Time{}
+	if err := l.peer.linkUp(l.slot, c.incarnation, addr); err != nil {
+		c.close(err)
+	}
+	n.wg.Go(c.writeLoop)
+	c.readLoop(func(f *peerv1.Frame) {
+		if f.Answer {
+			c.answered(f)
+		}
+	})
+	l.conn.CompareAndSwap(c, nil)
+	l.peer.linkDown(l.slot, c.incarnation)
+	n.log.Debug("connection lost", "peer", l.peer.id, "lane", l.lane, "err", c.err)
+}

@@ -1,0 +1,241 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// peer is what is known of one other node. Its state is made of what its two
+// links say; every change that matters becomes an event.
+type peer struct {
+	net   *Net
+	id    quota.NodeID
+	addr  atomic.Pointer[string]
+	links [2]*link // control, data
+
+	ctx    context.Context // ends with the Net, or when the peer is removed
+	cancel context.CancelFunc
+
+	mu          sync.Mutex
+	standing    [2]bool // per link
+	up          bool    // both stand, and not marked dead
+	seen        bool    // was up in the life that is known
+	refusing    bool    // Refused was told and it has not been up since
+	dead        bool    // Dead was told and it has not been up since
+	endedBefore quota.Incarnation
+	upCh        chan struct{} // closed while up
+	incarnation quota.Incarnation
+	lastAddr    string // at which it was connected last
+	removed     bool   // nothing more is told
+	level       uint32 // said in its last handshake
+	first       quota.Incarnation
+	levelLife   quota.Incarnation // that said so
+	packed      atomic.Uint32     // form that it reads, likewise
+	refusal     string            // why a connection was not taken, the last time
+}
+
+func newPeer(n *Net, id quota.NodeID, addr string) *peer {
+	p := &peer{net: n, id: id, upCh: make(chan struct{})}
+	p.addr.Store(&addr)
+	p.ctx, p.cancel = context.WithCancel(n.ctx)
+	p.links[0] = &link{peer: p, slot: 0, lane: peerv1.Lane_LANE_CONTROL, poke: make(chan struct{}, 1)}
+	p.links[1] = &link{peer: p, slot: 1, lane: peerv1.Lane_LANE_DATA, poke: make(chan struct{}, 1)}
+	return p
+}
+
+// link returns the link of a lane, nil for a lane that has none.
+func (p *peer) link(lane peerv1.Lane) *link {
+	switch lane {
+	case peerv1.Lane_LANE_CONTROL:
+		return p.links[0]
+	case peerv1.Lane_LANE_DATA:
+		return p.links[1]
+	}
+	return nil
+}
+
+// linkUp says that a link stands, to the given life of the peer, at an address.
+// The error says that it must not: this life is known to be over, or the peer
+// has been removed.
+func (p *peer) linkUp(slot int, life quota.Incarnation, addr string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.removed:
+		return errRemoved
+	case life < p.incarnation:
+		return errNewLife
+	}
+	p.lastAddr, p.refusal = addr, ""
+	if life > p.incarnation {
+		p.newLife(slot, life)
+	}
+	p.standing[slot] = true
+	p.rise()
+	return nil
+}
+
+// newLife ends the earlier life: its process is definitely gone, and so is the
+// other link, whatever the kernel still thinks of it.
+func (p *peer) newLife(slot int, life quota.Incarnation) {
+	p.endedBefore = max(p.endedBefore, life)
+	if p.seen {
+		p.die()
+	}
+	p.notUp()
+	p.incarnation, p.seen = life, false
+	other := 1 - slot
+	p.standing[other] = false
+	if c := p.links[other].conn.Load(); c != nil && c.incarnation != life {
+		c.close(errNewLife)
+	}
+}
+
+// linkDown says that a link to the given life of the peer is lost.
+func (p *peer) linkDown(slot int, life quota.Incarnation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life != p.incarnation {
+		return // of an earlier life, which is over already
+	}
+	p.standing[slot] = false
+	if p.notUp() && !p.removed {
+		p.net.tell(p.id, Down)
+	}
+}
+
+// notUp takes back that the peer is up; false when it was not. The caller
+// holds mu.
+func (p *peer) notUp() bool {
+	was := p.up
+	if was {
+		p.up = false
+		p.upCh = make(chan struct{})
+	}
+	return was
+}
+
+// refused says that the machine at addr refuses connections: nobody listens.
+// That tells something of the peer only where it was before. It is no proof that
+// the process has ended: a proxy or a firewall before a living one refuses in the
+// same way.
+func (p *peer) refused(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.seen || addr != p.lastAddr || p.removed {
+		return
+	}
+	p.notUp()
+	if !p.refusing && !p.dead {
+		p.refusing = true
+		p.net.tell(p.id, Refused)
+	}
+}
+
+// die tells Dead once. The caller holds mu.
+func (p *peer) die() {
+	p.notUp()
+	if !p.dead && !p.removed {
+		p.dead = true
+		p.net.tell(p.id, Dead)
+	}
+}
+
+func (p *peer) markDead() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endedBefore = max(p.endedBefore, p.newest()+1)
+	p.die()
+}
+
+// heed says whether what that life says counts. A life that goes on speaking after it was
+// taken for dead is up, as both connections to it stand: nothing else would tell.
+func (p *peer) heed(life quota.Incarnation, leaving bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life < p.newest() {
+		return false
+	}
+	if !leaving && life == p.incarnation {
+		p.rise()
+	}
+	return true
+}
+
+// newest is the newest life of the peer that has shaken hands, whoever dialed. The caller holds mu.
+func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.levelLife) }
+
+// rise tells Up when both links stand. The caller holds mu.
+func (p *peer) rise() {
+	if p.standing[0] && p.standing[1] && !p.up && !p.removed {
+		p.up, p.seen, p.refusing, p.dead = true, true, false, false
+		close(p.upCh)
+		p.net.tell(p.id, Up)
+	}
+}
+
+// noteHello remembers what the newest life that has shaken hands says of itself.
+func (p *peer) noteHello(h *peerv1.Hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life := quota.Incarnation(h.Incarnation); life >= p.levelLife {
+		p.level, p.levelLife, p.first = h.Level, life, quota.Incarnation(h.FirstIncarnation)
+		p.packed.Store(h.Packed)
+	}
+}
+
+func (p *peer) said() (level uint32, first quota.Incarnation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.level, p.first
+}
+
+func (p *peer) life() quota.Incarnation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.levelLife
+}
+
+func (p *peer) noteRefusal(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusal = text
+}
+
+func (p *peer) lastRefusal() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal
+}
+
+// standingLife is which life of the peer is connected, and where.
+func (p *peer) standingLife() (life quota.Incarnation, addr string, up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.incarnation, p.lastAddr, p.up
+}
+
+func (p *peer) connected() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
+// whenUp returns a channel that is closed once the peer is up.
+func (p *peer) whenUp() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upCh
+}
+
+// hurry makes the links try again at once: the peer has just shown that it
+// lives.
+func (p *peer) hurry() {
+	for _, l := range p.links {
+		l.hurry()
+	}
+}

@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+var errReplaced = errors.New("replaced by a newer connection")
+
+// Snapshot sends size bytes of body on a connection of its own, behind header,
+// and waits for the answer. It is bounded by the context, and by progress:
+// every chunk must leave within ten seconds.
+func (n *Net) Snapshot(ctx context.Context, to quota.NodeID, header *peerv1.Frame, size int64, body io.Reader) (*peerv1.Frame, error) {
+	p := n.peer(to)
+	if p == nil {
+		return nil, fmt.Errorf("%w: no node %q is known", ErrUnreachable, to)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	l := &link{peer: p, lane: peerv1.Lane_LANE_SNAPSHOT}
+	_, c, err := l.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if !n.track(c) {
+		return nil, ErrClosed
+	}
+	defer n.untrack(c)
+	defer c.close(ErrClosed)
+	defer context.AfterFunc(ctx, func() { c.close(ctx.Err()) })()
+	if err := c.writeSnapshot(header, size, body); err != nil {
+		return nil, fmt.Errorf("send snapshot to %s: %w", to, err)
+	}
+	a, err := c.fr.frame()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrLost, err)
+	case a.Error != "":
+		return nil, &RemoteError{Peer: to, Text: a.Error}
+	}
+	return a, nil
+}
+
+// writeSnapshot writes header, size and body.
+func (c *conn) writeSnapshot(header *peerv1.Frame, size int64, body io.Reader) error {
+	b, err := encodeFrame(header, 1, false)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(progressWriter{c}, 256<<10)
+	if _, err := w.Write(binary.BigEndian.AppendUint64(b, uint64(size))); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(w, body, size); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// progressWriter and progressReader put a deadline on every step instead of
+// the whole: a snapshot may be large, but it must move.
+type progressWriter struct{ c *conn }
+
+func (w progressWriter) Write(b []byte) (int, error) {
+	switch f := w.c.net.faultOf(w.c.peer, w.c.lane); {
+	case f.Cut:
+		return 0, errCut
+	case f.Drop:
+		return len(b), nil
+	case f.Delay > 0:
+		w.c.sleep(f.Delay)
+	}
+	_ = w.c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
+	return w.c.nc.Write(b)
+}
+
+type progressReader struct{ c *conn }
+
+func (r progressReader) Read(b []byte) (int, error) {
+	_ = r.c.nc.SetReadDeadline(time.Now().Add(writeLimit))
+	return r.c.fr.r.Read(b)
+}
+
+// admitSnapshot takes one snapshot and answers it.
+func (n *Net) admitSnapshot(c *conn) {
+	defer c.close(ErrClosed)
+	select {
+	case n.snapshots <- struct{}{}:
+		defer func() { <-n.snapshots }()
+	default:
+		c.answerNow(&peerv1.Frame{Error: fmt.Sprintf("busy: %d snapshots are coming in already", maxSnapshots)})
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(writeLimit))
+	header, err := c.fr.frame()
+	if err != nil {
+		return
+	}
+	var size [8]byte
+	if _, err := io.ReadFull(progressReader{c}, size[:]); err != nil {
+		return
+	}
+	length := binary.BigEndian.Uint64(size[:])
+	if length > 1<<62 {
+		return
+	}
+	c.answerNow(n.cfg.HandleSnapshot(c.peer, header, io.LimitReader(progressReader{c}, int64(length))))
+}
+
+// answerNow writes the one answer of a snapshot connection.
+func (c *conn) answerNow(f *peerv1.Frame) {
+	if f == nil {
+		return
+	}
+	b, err := encodeFrame(f, 1, true)
+	if err == nil {
+		_, err = progressWriter{c}.Write(b)
+	}
+	if err != nil {
+		c.net.log.Debug("snapshot not answered", "peer", c.peer, "err", err)
+	}
+}

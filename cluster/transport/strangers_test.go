@@ -1,0 +1,257 @@
+package transport
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
+)
+
+// TestNewestStrangerIsTaken: when all places are taken, the oldest that has said
+// nothing goes at once, and whoever speaks is served, however slowly.
+func TestNewestStrangerIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.start(t, "b", map[quota.NodeID]string{"x": "x"}, nil)
+		hello, _ := encode(goodHello())
+		speaker := m.stranger(t, "b")
+		_, _ = speaker.Write(hello[:1]) // a slow hello, older than all others
+		silentOnes := make([]net.Conn, maxStrangers)
+		for i := range silentOnes {
+			silentOnes[i] = m.stranger(t, "b")
+		}
+		began := time.Now()
+		_, _ = io.Copy(io.Discard, silentOnes[0])
+		if d := time.Since(began); d != 0 {
+			t.Fatalf("the oldest silent one was closed after %v", d)
+		}
+		_, _ = speaker.Write(hello[1:])
+		if answer, err := readHello(&frameReader{r: bufio.NewReader(speaker)}); err != nil || answer.Refused != "" {
+			t.Fatal(answer, err)
+		}
+		for _, nc := range silentOnes[1:] {
+			_, _ = io.Copy(io.Discard, nc)
+		}
+		if d := time.Since(began); d != hearLimit {
+			t.Fatalf("the other silent ones were closed after %v; want %v", d, hearLimit)
+		}
+	})
+}
+
+// stranger dials and says nothing yet.
+func (m *memory) stranger(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	nc, err := m.dial(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return nc
+}
+
+// TestTenThousandConnections: peers find each other while connections flood the
+// port, and after it nothing is left of them.
+func TestTenThousandConnections(t *testing.T) {
+	testspeed.Full(t)
+	plain, tls := 10_000, 3_000
+	if testing.Short() { // races show in fewer, of which the detector makes less work
+		plain, tls = 1_000, 300
+	}
+	t.Run("plain", func(t *testing.T) { flood(t, plain, func(*Config) {}) })
+	t.Run("tls", func(t *testing.T) { flood(t, tls, newAuthority(t).secure) })
+}
+
+func flood(t *testing.T, count int, edit func(*Config)) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < uint64(count)+2000 {
+		count = int(limit.Cur) / 2
+	}
+	b := start(t, listen(t, "127.0.0.1:0"), "b", nil, edit)
+	idle := make([]net.Conn, 0, count)
+	defer func() {
+		for _, nc := range idle {
+			_ = nc.Close()
+		}
+	}()
+	dial := func() {
+		nc, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Errorf("connection %d: %v", len(idle), err)
+			return
+		}
+		idle = append(idle, nc)
+	}
+	for range count / 2 {
+		dial()
+	}
+	done := make(chan struct{})
+	began := time.Now()
+	a := start(t, listen(t, "127.0.0.1:0"), "a", bookOf(b), edit)
+	setPeers(t, b, bookOf(a))
+	go func() {
+		defer close(done)
+		for range count / 2 {
+			dial()
+		}
+	}()
+	eventually(t, "a and b are connected", func() bool { return a.Connected("b") && b.Connected("a") })
+	took := time.Since(began)
+	<-done
+	t.Logf("%d connections; connected after %v", len(idle), took.Round(time.Millisecond))
+	if took > handshakeLimit {
+		t.Errorf("a and b were connected only after %v", took)
+	}
+	if !a.Connected("b") || !b.Connected("a") {
+		t.Error("the flood has ended connections of peers")
+	}
+	eventually(t, "all strangers are gone", func() bool { return b.strangers.len() == 0 && len(b.admitting) == 0 })
+}
+
+// TestStrangersDeadlines: silence ends after hearLimit, a slow hello after
+// handshakeLimit, both counted from the accept.
+func TestStrangersDeadlines(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration // between bytes; 0 sends none
+		want  time.Duration
+	}{
+		"silent":       {0, hearLimit},
+		"slow":         {time.Second / 2, handshakeLimit},
+		"slow to talk": {hearLimit - time.Millisecond, handshakeLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := unstarted(t, "b", map[quota.NodeID]string{"x": "x"})
+				mine, theirs := net.Pipe()
+				began := time.Now()
+				n.admitting <- struct{}{}
+				n.take(theirs)
+				var writer sync.WaitGroup
+				writer.Go(func() {
+					hello, _ := encode(goodHello())
+					for i := 0; c.every > 0; i++ {
+						time.Sleep(c.every)
+						if _, err := mine.Write(hello[i : i+1]); err != nil {
+							return
+						}
+					}
+				})
+				_, _ = io.Copy(io.Discard, mine)
+				if d := time.Since(began); d != c.want {
+					t.Errorf("closed after %v; want %v", d, c.want)
+				}
+				_ = mine.Close()
+				writer.Wait()
+				synctest.Wait()
+				if n.strangers.len() != 0 || len(n.admitting) != 0 || len(n.conns) != 0 {
+					t.Error("something is left of it")
+				}
+				_ = n.Close()
+			})
+		})
+	}
+}
+
+// noListener is one that is never asked.
+type noListener struct{ net.Listener }
+
+func (noListener) Close() error { return nil }
+
+// unstarted returns a Net that neither accepts nor dials.
+func unstarted(t testing.TB, id quota.NodeID, peers map[quota.NodeID]string) *Net {
+	t.Helper()
+	n, err := New(Config{Cluster: "test", Self: id, Incarnation: 1, Ranges: 16, Listener: noListener{}, Peers: peers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func strangerFrom(addr string, heard bool) *stranger {
+	s := &stranger{from: source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))}
+	s.heard.Store(heard)
+	return s
+}
+
+// TestWhoIsEvicted: of the source that has most, the oldest that is silent.
+func TestWhoIsEvicted(t *testing.T) {
+	flood := func(first ...*stranger) []*stranger {
+		for len(first) < maxStrangers {
+			first = append(first, strangerFrom("10.0.0.9", true))
+		}
+		return first
+	}
+	silentNine, earlyNine := strangerFrom("10.0.0.9", false), strangerFrom("10.0.0.9", true)
+	for name, c := range map[string]struct {
+		list []*stranger
+		add  *stranger
+		want *stranger
+	}{
+		"not full":                 {nil, strangerFrom("10.0.0.1", false), nil},
+		"others are left alone":    {flood(strangerFrom("10.0.0.1", false), earlyNine), strangerFrom("10.0.0.2", false), earlyNine},
+		"silent before early":      {flood(earlyNine, silentNine), strangerFrom("10.0.0.2", false), silentNine},
+		"one network of IPv6":      {flood(strangerFrom("10.0.0.1", false), earlyNine), strangerFrom("2001:db8::1", false), earlyNine},
+		"IPv4 within IPv6 is IPv4": {flood(strangerFrom("::ffff:10.0.0.9", false)), strangerFrom("10.0.0.2", false), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all strangers
+			for _, s := range c.list {
+				if all.add(s) != nil {
+					t.Fatal("evicted too early")
+				}
+			}
+			got := all.add(c.add)
+			if c.want == nil && len(c.list) > 0 {
+				c.want = c.list[0]
+			}
+			if got != c.want {
+				t.Fatalf("evicted %v; want %v", got, c.want)
+			}
+			for _, s := range append(c.list, c.add) {
+				all.remove(s)
+				all.remove(s)
+			}
+			if all.len() != 0 || len(all.sources) != 0 {
+				t.Fatal("not empty", all.sources)
+			}
+		})
+	}
+}
+
+func TestSource(t *testing.T) {
+	if a, b := strangerFrom("2001:db8::1", false), strangerFrom("2001:db8::ffff:2", false); a.from != b.from {
+		t.Fatal("one network of IPv6 is one source", a.from, b.from)
+	}
+	if got := source(&net.UnixAddr{}); got != (netip.Prefix{}) {
+		t.Fatal(got)
+	}
+}
+
+func TestLogLimit(t *testing.T) {
+	var l logLimit
+	now := time.Unix(100, 0)
+	for i := range logLines + 5 {
+		if _, ok := l.take(logTLS, now); ok != (i < logLines) {
+			t.Fatal(i, ok)
+		}
+	}
+	if _, ok := l.take(logGarbage, now); !ok {
+		t.Fatal("kinds are counted apart")
+	}
+	if leftOut, ok := l.take(logTLS, now.Add(logWindow)); !ok || leftOut != 5 {
+		t.Fatal(leftOut, ok)
+	}
+}
+
+func (t *strangers) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.list)
+}

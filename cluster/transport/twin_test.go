@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"strings"
+	"testing"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestTwin: a second process of a node, started out of a copy of its data directory,
+// is not taken while the first is connected; when that one ends it is.
+func TestTwin(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	twin := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
+	want := `twin: another process is node "b", at ` + b.addr
+	eventually(t, "the twin is told why", func() bool { return strings.HasPrefix(twin.Refusal("a"), want) })
+	if life, _, up := a.peer("b").standingLife(); life != 1 || !up {
+		t.Errorf("a is connected to life %d, %v; want 1, true", life, up)
+	}
+	if twin.Connected("a") {
+		t.Error("the twin is connected")
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SetPeers(map[quota.NodeID]string{"b": twin.addr}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the twin is taken when the first has ended", func() bool { return twin.Connected("a") && a.Connected("b") })
+}
+
+// TestGoodbyeOfAnEarlierLife: what a process has left behind in a connection when the next
+// one of its node was already there does not make that one dead.
+func TestGoodbyeOfAnEarlierLife(t *testing.T) {
+	var a *node
+	mark := func(c *Config) {
+		c.Handle = func(from quota.NodeID, f *peerv1.Frame, _ func(*peerv1.Frame)) {
+			if f.GetBeacon().GetLeaving() {
+				a.MarkDead(from)
+			}
+		}
+	}
+	a, _ = pair(t, mark, func(c *Config) { c.Incarnation = 2 })
+	goodbye := &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: &peerv1.Beacon{Leaving: true}}}
+	a.handle(&conn{net: a.Net, peer: "b", incarnation: 1, lane: control}, goodbye)
+	if !a.Connected("b") {
+		t.Fatal("the goodbye of life 1 has ended life 2")
+	}
+	a.handle(&conn{net: a.Net, peer: "b", incarnation: 2, lane: control}, goodbye)
+	if a.Connected("b") {
+		t.Fatal("the goodbye of life 2 was not heard")
+	}
+}
+
+// TestDeadThatSpeaks: a peer that was taken for dead, and whose connections stand, is up
+// again with its next beacon.
+func TestDeadThatSpeaks(t *testing.T) {
+	a, b := pair(t, nil, nil)
+	a.MarkDead("b")
+	if err := b.Send("a", control, frame(1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b is up again", func() bool { return a.Connected("b") && a.seen("b", Up) == 2 })
+}
+
+// TestEarlierLife: a process that goes on while a later one of its node has been connected
+// is told so, by whoever dials.
+func TestEarlierLife(t *testing.T) {
+	a, b := pair(t, nil, func(c *Config) { c.Incarnation = 2 })
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b has ended", func() bool { return !a.Connected("b") })
+	old := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, nil)
+	want := `life: a process of node "b" that was started later`
+	eventually(t, "it is told", func() bool { return strings.HasPrefix(old.Refusal("a"), want) })
+	eventually(t, "a says why", func() bool { return strings.HasPrefix(a.Refusal("b"), "by this side: "+want) })
+}
