@@ -274,7 +274,7 @@ func (a *account) learn(now quota.Time, h *holder, e *quota.ReportEntry) {
 	if a.endures() {
 		h.resume(now, e)
 	}
-	if e.Learn.Told && (!a.endures() || a.limit.Decide == quota.AtLeader) {
+	if e.Learn.Told && (!a.endures() || a.limit.AsksLeader()) {
 		told := e.Learn.Level.Plus(a.refill(e.Learn.Age)).Plus(a.forgiven - a.admitted)
 		if level := a.level(); level > told {
 			a.pool.Add(told.Plus(-level))

@@ -152,6 +152,7 @@ func scanLimit(t *testing.T, d *datadriven.TestData) quota.Limit {
 	if d.HasArg("decide") {
 		l.Decide = quota.AtLeader
 	}
+	l.Durable = d.HasArg("durable")
 	l.MaxWait, l.MaxDebt = scanTime(t, d, "wait"), scanTime(t, d, "debt")
 	kind := quota.TokenBucket.String()
 	d.MaybeScanArgs(t, "kind", &kind)
