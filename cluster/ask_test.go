@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -234,32 +235,55 @@ func TestWaitForTokensToCome(t *testing.T) {
 func TestRefundToLeader(t *testing.T) {
 	testspeed.Full(t)
 	c := newTrio(t, 4, func(cfg *Config) { cfg.AskWait = time.Second }) // answers that are lost take all of it
-	l := limit("soft", 20, quota.Soft)
-	l.Decide = quota.AtLeader
-	c.apply(l)
-	for i := range 4 {
-		k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)} // some led by each node
-		use(t, c.nodes["n1"], k, 18)
-		if d := c.nodes["n2"].Refund(k, 5); d.Remaining != 7 || d.Limit == nil {
-			t.Errorf("%v: a refund says %+v; want 7 remaining", k, d)
+	asked, waits := limit("asked", 20, quota.Soft), limit("waits", 20, quota.Soft)
+	asked.Decide, waits.MaxWait, waits.MaxDebt = quota.AtLeader, time.Second, time.Second
+	c.apply(asked, waits)
+	member, lead := c.nodes["n2"], c.nodes["n1"]
+	for _, l := range []quota.Limit{asked, waits} {
+		for i := range 4 {
+			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)} // some led by each node
+			use(t, c.nodes["n1"], k, 18)
+			if d := c.nodes["n2"].Refund(k, 5); d.Remaining != 7 || d.Limit == nil {
+				t.Errorf("%v: a refund says %+v; want 7 remaining", k, d)
+			}
+			if d := c.nodes["n3"].Check(k, 7); !d.Allowed || d.Remaining != 0 {
+				t.Errorf("%v: behind the refund, elsewhere: %+v; want 7 to pass and none to remain", k, d)
+			}
+			if d := c.nodes["n1"].Refund(k, 99); d.Remaining != 20 {
+				t.Errorf("%v: a refund of more than there is says %+v; want 20 remaining", k, d)
+			}
 		}
-		if d := c.nodes["n3"].Check(k, 7); !d.Allowed || d.Remaining != 0 {
-			t.Errorf("%v: behind the refund, elsewhere: %+v; want 7 to pass and none to remain", k, d)
-		}
-		if d := c.nodes["n1"].Refund(k, 99); d.Remaining != 20 {
-			t.Errorf("%v: a refund of more than there is says %+v; want 20 remaining", k, d)
+		k := c.keyLedBy(l.LimitName, "n1", "k")
+		use(t, member, k, 18)
+		lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
+			return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+		})
+		member.Refund(k, 5)
+		lead.net.SetFault(nil)
+		for range 2 { // twice: what is right too early may become wrong
+			c.awaitRemaining(k, 7)
+			time.Sleep(3 * member.cfg.Sync) // no condition: a change for the worse is not to come
 		}
 	}
-	member, lead := c.nodes["n2"], c.nodes["n1"]
-	k := c.keyLedBy(l.LimitName, "n1", "k")
-	use(t, member, k, 18)
-	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
-		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
-	})
-	member.Refund(k, 5)
-	lead.net.SetFault(nil)
-	for range 2 { // twice: what is right too early may become wrong
-		c.awaitRemaining(k, 7)
-		time.Sleep(3 * member.cfg.Sync) // no condition: a change for the worse is not to come
+}
+
+// TestDrawFromLeader: what several nodes draw at once of a limit that its leader decides is together
+// no more than it has.
+func TestDrawFromLeader(t *testing.T) {
+	c := newTrio(t, 2)
+	asked, waits := limit("asked", 20, quota.Soft), limit("waits", 20, quota.Soft)
+	asked.Decide, waits.MaxWait, waits.MaxDebt = quota.AtLeader, time.Second, time.Second
+	c.apply(asked, waits)
+	for _, l := range []quota.Limit{asked, waits} {
+		for i := range 4 {
+			k := quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)}
+			var got []int64
+			for _, id := range c.ids() {
+				got = append(got, c.nodes[id].Draw(k, 10))
+			}
+			if !slices.Equal(got, []int64{10, 10, 0}) {
+				t.Errorf("%v: three nodes drew %v of 20; want 10, 10 and nothing", k, got)
+			}
+		}
 	}
 }

@@ -166,7 +166,7 @@ func (n *Node) Refund(k quota.Key, cost int64) quota.Decision {
 func (n *Node) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
 	limits := n.Limits()
 	l, _ := limits.Resolve(k.LimitName, k.Key)
-	if l == nil || l.Decide != quota.AtLeader || cost <= 0 || cost > quota.MaxTokens || len(limits.Charges(l.LimitName)) != 1 {
+	if l == nil || !l.AsksLeader() || cost <= 0 || cost > quota.MaxTokens || len(limits.Charges(l.LimitName)) != 1 {
 		return quota.Decision{}, false
 	}
 	c := calls.Get().(*pooled)

@@ -5,10 +5,11 @@ import "github.com/quorate/quorate/internal/quota"
 // Draw charges up to want tokens of a key for somebody who hands them on, and
 // returns how many it got. It decides from this node's memory and waits for
 // nobody, but of a limit that its leader decides it asks the leader, at most
-// Config.AskWait.
+// Config.AskWait. It gets no tokens to come: what is handed on is spent at once.
 func (n *Node) Draw(k quota.Key, want int64) (got int64) {
-	if l, _ := n.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Decide == quota.AtLeader {
-		if n.Check(k, want).Allowed {
+	if l, _ := n.Limits().Resolve(k.LimitName, k.Key); l != nil && l.AsksLeader() {
+		var out [1]quota.Decision
+		if n.Decide([]quota.Request{{Key: k, Cost: want}}, out[:]) {
 			got = want
 		}
 		return got
