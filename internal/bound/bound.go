@@ -59,6 +59,7 @@ func Of(l *quota.Limit, c Cluster) []Situation {
 	for i, t := range l.Tiers() {
 		b := bounder{l: l, c: c, burst: float64(t.Burst), rate: rateOf(&t)}
 		for k, s := range []Situation{b.steady(), b.surge(), b.failover(), b.cutOff()} {
+			b.reserved(&s)
 			if len(l.More) > 0 && s.Worst > 0 {
 				s.Numbers += fmt.Sprintf(", of tier %d", i+1)
 			}
@@ -103,14 +104,26 @@ type bounder struct {
 }
 
 // exact says that nothing is decided on a belief.
-func (b *bounder) exact() bool { return b.l.Ceiling == quota.Hard || b.l.Decide == quota.AtLeader }
+func (b *bounder) exact() bool { return b.l.Ceiling == quota.Hard || b.l.AsksLeader() }
 
 func (b *bounder) zero(s Situation) Situation {
 	s.Formula, s.Numbers, s.Basis = "0", "0", "derived: only held tokens are spent; TestHardCeiling of internal/sim"
-	if b.l.Decide == quota.AtLeader {
+	if b.l.AsksLeader() {
 		s.Basis = "derived: the leader decides on the books; TestDecideLeader of internal/sim"
 	}
 	return s
+}
+
+// reserved adds what callers are told to wait for, and what the first of them goes ahead with: it is
+// admitted before it has been refilled.
+func (b *bounder) reserved(s *Situation) {
+	debt := float64(b.l.DebtUnits()) / float64(quota.Token)
+	if debt == 0 || s.Unbounded {
+		return
+	}
+	s.Worst += debt
+	s.Formula += " + rate x max_debt"
+	s.Numbers += fmt.Sprintf("; + %s/s x %v = %s", num(b.rate), round(b.l.MaxDebt), num(s.Worst))
 }
 
 // eachClient is what a client process may be lent of what others were promised, and what it may

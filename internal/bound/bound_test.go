@@ -24,6 +24,7 @@ func TestOf(t *testing.T) {
 		"soft":   {&bucket, 2*1000 + 3*204 + 6 + 4, 2*1000 + 3*1104 + 6 + 4, 1000 + 63000},
 		"hard":   {with(func(l *quota.Limit) { l.Ceiling = quota.Hard }), 0, 0, 0},
 		"leader": {with(func(l *quota.Limit) { l.Decide = quota.AtLeader }), 0, 2*1000 + 3*1104 + 6 + 4, 1000 + 63000},
+		"waits":  {with(func(l *quota.Limit) { l.MaxDebt = 2 * time.Second }), 2000, 2000 + 2*1000 + 3*1104 + 6 + 4, 2000 + 1000 + 63000},
 		"window": {with(func(l *quota.Limit) { l.Kind = quota.FixedWindow }), 2*1000 + 6, 2*1000 + 6, 1000},
 		"open":   {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffOpen }), 2622, 5322, math.Inf(1)},
 		"closed": {with(func(l *quota.Limit) { l.CutOff.Policy = quota.CutOffClosed }), 2622, 5322, 4000},

@@ -186,7 +186,6 @@ func (j *judge) soft() {
 	if name == stated.CutOff { // it is of one process
 		times = float64(j.processes())
 	}
-	worst := float64(j.Limit.DebtUnits()) / float64(quota.Token)
 	top := 0.0
 	for _, t := range j.tiers {
 		l := j.Limit
@@ -197,7 +196,7 @@ func (j *judge) soft() {
 			}
 		}
 	}
-	worst += max(top, Exact)
+	worst := max(top, Exact)
 	if j.asks() {
 		worst += j.bunched()
 	}
@@ -223,7 +222,7 @@ const lease = 3 * time.Second
 // in time, because no leader is known yet for one, is decided as by a node that is
 // cut off.
 func (j *judge) situation() string {
-	if j.Limit.Decide == quota.AtLeader && j.res.Alone > 0 {
+	if j.Limit.AsksLeader() && j.res.Alone > 0 {
 		return stated.CutOff
 	}
 	deaths := 0

@@ -277,7 +277,7 @@ func ruleWords(l *quota.Limit) string {
 	switch {
 	case l.Ceiling == quota.Hard:
 		s += " Hard: rather refuses than admits one too many."
-	case l.Decide == quota.AtLeader:
+	case l.AsksLeader():
 		s += " The leader of the key's range decides each check."
 	default:
 		s += " Soft: refuses nothing that the cluster could serve; what goes over is paid back."
@@ -317,7 +317,7 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 	if l.Ceiling == quota.Soft && l.MaxDebt == 0 {
 		out = append(out, "ceiling: hard: 0 in all situations but those that it lists. Costs refusals while the tokens lie with other nodes: 0.5 % less than an ideal limiter admits under a steady overload, some percent where load moves, up to a fifth of limits of a token a second")
 	}
-	if l.Decide == quota.Locally && l.Kind != quota.Concurrency {
+	if !l.AsksLeader() && l.Kind != quota.Concurrency {
 		gain := "0 while there is a leader that answers"
 		if l.Ceiling == quota.Hard {
 			gain = "no refusals because tokens lie with other nodes"

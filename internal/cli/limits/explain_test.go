@@ -1,11 +1,42 @@
 package limits
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/quota"
 )
+
+// TestExplainWhoDecides: a limit with max_wait is decided by its leader, as one with decide: leader.
+// So it is explained as that, and decide: leader is not offered as a gain.
+func TestExplainWhoDecides(t *testing.T) {
+	bucket := quota.Limit{Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100}
+	asked, waits := bucket, bucket
+	asked.Decide, waits.MaxWait, waits.MaxDebt = quota.AtLeader, time.Second, 2*time.Second
+	for name, tc := range map[string]struct {
+		l      *quota.Limit
+		leader bool
+		surge  float64
+	}{
+		"soft":           {&bucket, false, 2*100 + 3*100*.204 + 6 + 100*.004},
+		"decide: leader": {&asked, true, 0},
+		"max_wait":       {&waits, true, 200}, // the debt
+	} {
+		e := explanation{c: bound.Cluster{Nodes: 3, Delay: time.Millisecond, Sync: assumedSync, Election: election}}
+		e.explain(tc.l)
+		if got := strings.Contains(e.Rule, "leader of the key's range decides"); got != tc.leader {
+			t.Errorf("%s: %q; want the leader named: %v", name, e.Rule, tc.leader)
+		}
+		if got := strings.Contains(strings.Join(e.Tighter, "\n"), "decide: leader"); got == tc.leader {
+			t.Errorf("%s: tighter: %q; want decide: leader offered: %v", name, e.Tighter, !tc.leader)
+		}
+		if got := *e.Situations[1].Worst; amount(got) != amount(tc.surge) {
+			t.Errorf("%s: %v beyond in a surge; want %v", name, got, tc.surge)
+		}
+	}
+}
 
 // TestTierWords checks that no two kinds of limits are described in the same words.
 func TestTierWords(t *testing.T) {
