@@ -146,6 +146,7 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 		l = quota.Effective(l, a.table.overrides, key)
 	}
 	if d, ok := a.known(s, r, l, key, cost, false); ok {
+		s.unfit(&d, cost)
 		return enforced(d, l, key), Nothing
 	}
 	t := turn{

@@ -43,9 +43,18 @@ type Call struct {
 
 	waits   quota.Key // the counter that knows that this call waits for a grant
 	answers []answer
+	refused []refusal
 	taken   []taken
 	room    [4]taken
 	windows []takenIn // that leaders have charged, in this turn of Decide
+}
+
+// refusal is a cost that a counter, or a limit that it can never fit, has counted as refused.
+type refusal struct {
+	s     *slot
+	b     *bucket // nil where it can never fit
+	cost  quota.Units
+	epoch quota.Seq
 }
 
 // answer is what a leader said.
@@ -67,7 +76,7 @@ type taken struct {
 
 // Reset prepares the call for these requests. out has room for their decisions.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
-	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], windows: c.windows[:0]}
+	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0]}
 	c.taken = c.room[:0]
 }
 
@@ -91,7 +100,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If c.Need is set it is not done.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
-	c.Need, c.windows = Nothing, c.windows[:0]
+	c.Need, c.refused, c.windows = Nothing, c.refused[:0], c.windows[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
 	}
@@ -101,6 +110,8 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 			c.undo(0)
 			if c.Need == Nothing {
 				a.giveBack(clock, c, true)
+			} else {
+				c.uncount()
 			}
 			return false
 		}
@@ -119,6 +130,7 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
 	if d, ok := a.known(s, r, l, key, q.Cost, c.Acquires); ok {
+		c.unfit(s, &d, q.Cost)
 		return enforced(d, l, key)
 	}
 	mark := len(c.taken)
@@ -141,15 +153,11 @@ func (a *Aggregator) effective(s *slot, r *rule, key string) *quota.Limit {
 	return quota.Effective(r.limit, a.table.overrides, key)
 }
 
-// known decides what changes no counter. A cost that never fits is demand all the same: the
-// tally counts it as refused, and reports do not, because no share of the limit would help.
+// known decides what changes no counter.
 func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
 	d, ok := fixed(l, cost, acquires)
 	if !ok {
 		return d, false
-	}
-	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
-		addAtomic(&s.sum.unfit, quota.FromTokens(min(cost, quota.MaxTokens)))
 	}
 	if l.Class != quota.Counted {
 		d.Limit = r.limit // not a copy for every key that is banned
@@ -157,6 +165,23 @@ func (a *Aggregator) known(s *slot, r *rule, l *quota.Limit, key string, cost in
 		d.Remaining = b.remaining(l)
 	}
 	return d, true
+}
+
+// unfit counts a cost that never fits. It is demand all the same: the tally counts it as refused,
+// and reports do not, because no share of the limit would help.
+func (s *slot) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
+	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
+		counted = quota.FromTokens(min(cost, quota.MaxTokens))
+		addAtomic(&s.sum.unfit, counted)
+	}
+	return counted
+}
+
+// unfit is slot.unfit for a call that may come again.
+func (c *Call) unfit(s *slot, d *quota.Decision, cost int64) {
+	if u := s.unfit(d, cost); u > 0 {
+		c.refused = append(c.refused, refusal{s: s, cost: u})
+	}
 }
 
 // fixed decides what the limit and the cost alone decide.
@@ -246,7 +271,9 @@ func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *slot, key
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
 	d, ok := a.known(s, r, l, key, q.Cost, false)
-	if !ok {
+	if ok {
+		c.unfit(s, &d, q.Cost)
+	} else {
 		d = a.counter(clock, c, q, s, key)
 	}
 	if c.Need != Nothing {
@@ -271,9 +298,9 @@ func worse(d, t quota.Decision) quota.Decision {
 // takeFloor charges the floor if it has that much here. It never asks anybody:
 // without it the parents decide.
 func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *slot, key string) bool {
-	quiet := Call{Final: true, Alone: true, taken: c.taken}
+	quiet := Call{Final: true, Alone: true, taken: c.taken, refused: c.refused}
 	d := a.counter(clock, &quiet, q, s, key)
-	c.taken = quiet.taken
+	c.taken, c.refused = quiet.taken, quiet.refused
 	return d.Allowed
 }
 
@@ -301,6 +328,27 @@ func (c *Call) undo(mark int) {
 		t.b.undo(t)
 	}
 	c.taken = c.taken[:mark]
+}
+
+// uncount takes back what was counted as refused, because the call comes again: limits that are in
+// shadow, and floors, count a refusal and let the call go on.
+func (c *Call) uncount() {
+	for _, r := range c.refused {
+		if r.b == nil {
+			addAtomic(&r.s.sum.unfit, -r.cost)
+		} else {
+			r.b.uncount(r)
+		}
+	}
+}
+
+// uncount takes back a refusal that no report has told.
+func (b *bucket) uncount(r refusal) {
+	b.lock()
+	defer b.unlock()
+	if b.epoch == r.epoch && !b.dead {
+		b.refused -= min(r.cost, max(0, b.refused-b.sent.refused))
+	}
 }
 
 // giveBack lets the leaders take back what they admitted for a call that was

@@ -28,7 +28,8 @@ type turn struct {
 	ask   quota.Ask
 	taken taken // its bucket is nil if nothing was
 
-	window takenIn // in which a leader has charged it; its slot is nil if none has
+	window  takenIn // in which a leader has charged it; its slot is nil if none has
+	refused refusal // its cost is 0 if nothing was
 }
 
 // counter charges one counter of a call.
@@ -60,6 +61,9 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *slot, ke
 	}
 	if t.window.slot != nil {
 		c.windows = append(c.windows, t.window)
+	}
+	if t.refused.cost > 0 {
+		c.refused = append(c.refused, t.refused)
 	}
 	return d
 }
@@ -109,7 +113,13 @@ func (a *Aggregator) decide(clock Clock, t *turn, b *bucket) (quota.Decision, bo
 		t.took(b, 0)
 		return decision(l, quota.WhyHeld, true, b.hot().lastEstimate(), t.cost), true
 	}
-	return a.decideSlow(now, t, b, l), true
+	epoch, was := b.epoch, b.refused
+	d := a.decideSlow(now, t, b, l)
+	if b.epoch != epoch {
+		was = 0
+	}
+	t.refused = refusal{b: b, cost: b.refused - was, epoch: b.epoch}
+	return d, true
 }
 
 // took notes a charge of b, which is locked. beyond is the part of it that was not held.

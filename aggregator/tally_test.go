@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -127,5 +128,34 @@ func TestTallyOfCostsThatNeverFit(t *testing.T) {
 	a.Tally(func(_ quota.LimitName, _, refused quota.Units) { got += refused })
 	if got != want {
 		t.Errorf("%v were refused by the tally, want %v", got, want)
+	}
+}
+
+// TestTallyOfCallsThatComeAgain: what a limit in shadow refuses in a call that then waits for the
+// grant of another limit is counted once, by the tally and in the report, however often it is decided.
+func TestTallyOfCallsThatComeAgain(t *testing.T) {
+	for name, cost := range map[string]int64{"more than the burst": 50, "more than is left": 20} {
+		r := newRig(t, Config{})
+		shadow := ruleOf("shadow", perHour(20), func(l *quota.Limit) { l.Enforcement = quota.Shadow })
+		other := ruleOf("other", perHour(100), hard)
+		r.limits(shadow, other)
+		r.check(shadow.LimitName, "k", 1)
+		var c Call
+		c.Reset([]quota.Request{ask(shadow.LimitName, "k", cost), ask(other.LimitName, "k", 1)}, make([]quota.Decision, 2))
+		for range 3 {
+			if r.Decide(r.clock, &c); c.Need != Grant || c.Key.Limit != "other" {
+				t.Fatalf("%s: needs %d of %v; want a grant of the other limit", name, c.Need, c.Key)
+			}
+		}
+		c.Final = true
+		r.Decide(r.clock, &c)
+		got := sums{}
+		r.TallyAll(got.add)
+		if got := got[shadow.LimitName].refused; got != quota.FromTokens(cost) {
+			t.Errorf("%s: %d of %d tokens refused by the tally; want them once", name, got/tokens, cost)
+		}
+		if e := r.collect().Entries; cost <= 20 && !slices.ContainsFunc(e, func(e quota.ReportEntry) bool { return e.Refused == quota.FromTokens(cost) }) {
+			t.Errorf("%s: reported %+v; want %d refused", name, e, cost)
+		}
 	}
 }
