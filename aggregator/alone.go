@@ -38,7 +38,8 @@ func (a *Aggregator) decideAlone(now quota.Time, t *turn, b *bucket, l *quota.Li
 	return d
 }
 
-// peekAlone says what decideAlone would say to one token.
+// peekAlone says what decideAlone would say to one token. Less than a token is held: meanwhile it is
+// out of reach, because state does not have it.
 func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	was := b.state
 	if b.apart != nil {
@@ -47,8 +48,11 @@ func (a *Aggregator) peekAlone(now quota.Time, t *turn, b *bucket, l *quota.Limi
 	}
 	try := *t
 	try.cost = quota.Token
+	held := b.hot().held.Swap(0)
 	d := a.decideAlone(now, &try, b, l, est)
+	b.hot().held.Add(held)
 	b.state = was
+	b.note()
 	if d.Allowed {
 		d.Remaining++
 	}

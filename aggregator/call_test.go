@@ -209,3 +209,38 @@ func TestLevelOfOtherLimits(t *testing.T) {
 		}
 	}
 }
+
+// oneSlot is a journal for one key.
+type oneSlot struct{ is quota.Counts }
+
+func (s *oneSlot) Slot(quota.Key, quota.Seq) JournalSlot           { return s }
+func (s *oneSlot) Settled(quota.Key, quota.Incarnation, quota.Seq) {}
+func (s *oneSlot) Set(c quota.Counts)                              { s.is = c }
+func (s *oneSlot) Free()                                           {}
+
+// TestPeekTakesNothing: whoever asks what remains takes nothing of a fraction that is held, also
+// where the node decides alone: of a limit that its leader is to decide since it was granted. Nor
+// does the journal count anything.
+func TestPeekTakesNothing(t *testing.T) {
+	var journal oneSlot
+	r := newRig(t, Config{Journal: &journal})
+	l := ruleOf("l", perHour(20), func(l *quota.Limit) { l.Durable = true })
+	r.limits(l)
+	r.check(l.LimitName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: tokens / 2, Cap: 20 * tokens, Level: 19 * tokens})
+	atLeader(&l)
+	r.limits(l)
+	before := journal.is
+	var c Call
+	c.Reset([]quota.Request{ask(l.LimitName, "k", 0)}, make([]quota.Decision, 1))
+	c.Alone = true
+	if !r.Decide(r.clock, &c) || c.Out[0].Why != quota.WhyLocal || c.Out[0].Remaining != 19 {
+		t.Fatalf("%+v; want 19 remaining, as the node knows", c.Out[0])
+	}
+	if got := r.Held(key("l", "k")); got != tokens/2 {
+		t.Errorf("%d units held after the question, want half a token: %d", got, tokens/2)
+	}
+	if journal.is != before {
+		t.Errorf("the journal says %+v after the question, and %+v before", journal.is, before)
+	}
+}
