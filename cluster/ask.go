@@ -89,6 +89,23 @@ func (n *Node) ask(q quota.Ask) (quota.Answer, error) {
 	}
 }
 
+// askUnless asks unless the range is one whose leader is not to be asked, and adds it if it could
+// not be asked.
+func (n *Node) askUnless(unasked *sync.Map, q quota.Ask) (quota.Answer, error) {
+	if unasked == nil {
+		return n.ask(q)
+	}
+	r := shard.Of(q.Key, n.cfg.Ranges)
+	if _, is := unasked.Load(r); is {
+		return quota.Answer{}, errNotAsked
+	}
+	a, err := n.ask(q)
+	if err != nil {
+		unasked.Store(r, true)
+	}
+	return a, err
+}
+
 func (n *Node) enqueue(r quota.RangeID, p *question) bool {
 	a := &n.askers[r]
 	a.mu.Lock()

@@ -194,6 +194,39 @@ func TestHotKeyLeavesQuestions(t *testing.T) {
 	}
 }
 
+// TestSilentLeader: the requests of a batch wait once for a leader that does not answer, and the
+// next batch asks it again.
+func TestSilentLeader(t *testing.T) {
+	testspeed.Full(t)
+	c := newTrio(t, 2, func(cfg *Config) { cfg.AskWait = DefaultAskWait })
+	l := limit("soft", 20, quota.Soft)
+	l.Decide = quota.AtLeader
+	c.apply(l)
+	member, lead := c.nodes["n2"], c.nodes["n1"]
+	var keys []quota.Key
+	for i := range 20 {
+		keys = append(keys, c.keyLedBy(l.LimitName, "n1", fmt.Sprint("k", i)))
+	}
+	lead.net.SetFault(func(to quota.NodeID, lane peerv1.Lane) transport.Fault {
+		return transport.Fault{Drop: to == "n2" && lane == peerv1.Lane_LANE_DATA}
+	})
+	began := time.Now()
+	decide, out := member.Batch(), make([]quota.Decision, 1)
+	for _, k := range keys {
+		if decide([]quota.Request{{Key: k, Cost: 1}}, out); !out[0].Allowed || out[0].Why != quota.WhyLocal {
+			t.Errorf("%v: %+v; want it decided here", k, out[0])
+		}
+	}
+	if took, most := time.Since(began), 10*DefaultAskWait; took > most {
+		t.Errorf("%d requests took %v; want one wait of %v for each range, and less than %v", len(keys), took, DefaultAskWait, most)
+	}
+	began = time.Now()
+	if member.Batch()([]quota.Request{{Key: keys[0], Cost: 1}}, out); time.Since(began) < DefaultAskWait {
+		t.Errorf("the next batch waited %v for the leader", time.Since(began))
+	}
+	lead.net.SetFault(nil)
+}
+
 type errWhy quota.Why
 
 func (e errWhy) Error() string { return "decided: " + quota.Why(e).String() }

@@ -33,7 +33,8 @@ func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
 			n.publish(c.reqs[:], c.out[:])
 			return d
 		}
-		n.decide(&c.Call, c.reqs[:], c.out[:], false)
+		c.Reset(c.reqs[:], c.out[:])
+		n.decide(&c.Call, nil)
 		return c.out[0]
 	}
 	return d
@@ -66,6 +67,20 @@ var calls = sync.Pool{New: func() any { return new(pooled) }}
 // out has room for a decision of every request; those after the one that refused
 // are zero. It waits as Check does.
 func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
+	return n.decideIn(nil, reqs, out)
+}
+
+// Batch returns Decide for the requests of one call that are decided each for itself, one after
+// the other or concurrently. When one of them has waited for a leader in vain, the others of the
+// leader's range are decided without it.
+func (n *Node) Batch() func(reqs []quota.Request, out []quota.Decision) bool {
+	unasked := new(sync.Map)
+	return func(reqs []quota.Request, out []quota.Decision) bool { return n.decideIn(unasked, reqs, out) }
+}
+
+// decideIn decides requests. unasked, if it is not nil, has the ranges whose leaders are not asked,
+// and gets those whose leaders could not be.
+func (n *Node) decideIn(unasked *sync.Map, reqs []quota.Request, out []quota.Decision) bool {
 	if len(reqs) == 1 && !n.hub.Watched() { // most calls: one limit, and enough is held
 		if d, ok := n.agg.TryHeld(reqs[0].Key.LimitName, reqs[0].Key.Key, reqs[0].Cost); ok {
 			if n.agg.Urgent() {
@@ -77,30 +92,29 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	}
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
-	return n.decide(&c.Call, reqs, out, false)
+	c.Reset(reqs, out)
+	return n.decide(&c.Call, unasked)
 }
 
-func (n *Node) decide(c *aggregator.Call, reqs []quota.Request, out []quota.Decision, acquires bool) bool {
-	clear(out)
-	c.Reset(reqs, out)
-	c.Acquires = acquires
+func (n *Node) decide(c *aggregator.Call, unasked *sync.Map) bool {
+	clear(c.Out)
 	ok := n.agg.Decide(n.clock.now, c)
 	if n.agg.Urgent() {
 		n.poke()
 	}
 	if c.Need != aggregator.Nothing {
-		ok = n.pursue(c)
+		ok = n.pursue(c, unasked)
 	}
-	n.publish(reqs, out)
+	n.publish(c.Requests, c.Out)
 	return ok
 }
 
 // pursue gets what the call needs until it is decided.
-func (n *Node) pursue(c *aggregator.Call) (ok bool) {
+func (n *Node) pursue(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	deadline := n.clock.now().Add(n.cfg.GrantWait)
 	for c.Need != aggregator.Nothing {
 		if c.Need == aggregator.Leader {
-			if a, err := n.ask(c.Ask); err == nil {
+			if a, err := n.askUnless(unasked, c.Ask); err == nil {
 				c.Answer(a)
 			} else {
 				if errors.Is(err, errAskLost) {

@@ -85,7 +85,9 @@ func (n *Node) reserve(owner string, reqs []quota.Request, ttl time.Duration, ou
 	c := calls.Get().(*pooled)
 	defer calls.Put(c)
 	since := n.clock.now()
-	if !n.decide(&c.Call, reqs, out, true) {
+	c.Reset(reqs, out)
+	c.Acquires = true
+	if !n.decide(&c.Call, nil) {
 		return nil
 	}
 	taken := c.Taken(since)

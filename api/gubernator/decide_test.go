@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -152,22 +153,38 @@ func TestDecidedByTheLeader(t *testing.T) {
 	}
 }
 
-// TestBatch: requests of a call are decided side by side, those of one key in their order.
+// TestBatch: requests of a call are decided side by side, at most 64 at a time, those of one name and
+// key in their order.
 func TestBatch(t *testing.T) {
-	n := newSole(t)
-	s := New(n, n.options())
-	var reqs []*pb.RateLimitReq
-	for i := range 1000 {
-		reqs = append(reqs, &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i % 300), Hits: 1, Limit: 100, Duration: minute})
-	}
-	res, err := s.GetRateLimits(t.Context(), &pb.GetRateLimitsReq{Requests: reqs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, got := range res.Responses {
-		if want := int64(99 - i/300); got.Error != "" || got.Remaining != want {
-			t.Fatalf("request %d: %v; want %d remaining", i, got, want)
-		}
+	for what, r := range map[string]func(i int) *pb.RateLimitReq{
+		"many keys":  func(i int) *pb.RateLimitReq { return &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i)} },
+		"many names": func(i int) *pb.RateLimitReq { return &pb.RateLimitReq{Name: strconv.Itoa(i), UniqueKey: "k"} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newSole(t)
+			n.takes = time.Millisecond
+			s := New(n, n.options())
+			var reqs []*pb.RateLimitReq
+			for i := range 1000 {
+				q := r(i % 300)
+				q.Hits, q.Limit, q.Duration = 1, 100, minute
+				reqs = append(reqs, q)
+			}
+			began := time.Now()
+			res, err := s.GetRateLimits(t.Context(), &pb.GetRateLimitsReq{Requests: reqs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range res.Responses {
+				if want := int64(99 - i/300); got.Error != "" || got.Remaining != want {
+					t.Fatalf("%s, request %d: %v; want %d remaining", what, i, got, want)
+				}
+			}
+			// 16 each if the keys were spread evenly.
+			if took := time.Since(began); took > 80*n.takes || n.most < 32 || n.most > 64 {
+				t.Errorf("%s: 1000 decisions of %v took %v, at most %d at a time; want 32 to 64, and at most %v", what, n.takes, took, n.most, 80*n.takes)
+			}
+		})
 	}
 }
 

@@ -22,7 +22,10 @@ type soleNode struct {
 	limits *quota.Limits
 	now    quota.Time
 	asked  []quota.Request
-	hops   int // questions to the leader
+	takes  time.Duration // that a decision takes, on the clock of a bubble
+	busy   int           // decisions under way
+	most   int           // of them at a time
+	hops   int           // questions to the leader
 	resets []quota.Key
 	err    error // of ResetKey
 	status *quoratev1.GetStatusResponse
@@ -56,9 +59,19 @@ func (n *soleNode) beside(self quota.NodeID) *soleNode {
 
 func (n *soleNode) clock() quota.Time { return n.now }
 
+func (n *soleNode) Batch() func([]quota.Request, []quota.Decision) bool { return n.Decide }
+
 func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.takes > 0 {
+		n.busy++
+		n.most = max(n.most, n.busy)
+		n.mu.Unlock()
+		time.Sleep(n.takes)
+		n.mu.Lock()
+		n.busy--
+	}
 	n.asked = append(n.asked, reqs...)
 	var c aggregator.Call
 	c.Reset(reqs, out)

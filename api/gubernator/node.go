@@ -10,8 +10,10 @@ import (
 // Node is what this package needs of a node. All methods are called
 // concurrently.
 type Node interface {
-	// Decide decides requests, all or nothing. out has the length of reqs.
-	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Batch returns a function for the requests of one call, which is called concurrently. It
+	// decides requests, all or nothing; out has the length of reqs. A call waits once for a
+	// range whose leader does not answer.
+	Batch() func(reqs []quota.Request, out []quota.Decision) (allowed bool)
 	// Refund gives tokens back. Limit is nil in the decision if there is no such
 	// limit.
 	Refund(k quota.Key, cost int64) quota.Decision

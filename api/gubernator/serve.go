@@ -84,25 +84,26 @@ func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*
 		return nil, status.Errorf(codes.OutOfRange, "requests: %d; at most %d in one call", n, maxRequests)
 	}
 	out := &pb.GetRateLimitsResp{Responses: make([]*pb.RateLimitResp, len(req.Requests))}
+	batch := s.node.Batch()
 	if len(req.Requests) < 2 || !slices.ContainsFunc(req.Requests, central) {
-		c := call{Server: s, ctx: ctx}
+		c := call{Server: s, ctx: ctx, batch: batch}
 		for i, r := range req.Requests {
 			out.Responses[i] = c.answer(r)
 		}
 		return out, nil
 	}
 	// Those that leaders decide go to them side by side, so that a call takes one hop and
-	// not one for each request: but in their order where they are for the same key.
+	// not one for each request: but in their order where they are for the same name and key.
 	var parts [maxBeside][]int
 	for i, r := range req.Requests {
-		p := maphash.String(seed, r.GetUniqueKey()) % maxBeside
+		p := maphash.Comparable(seed, [2]string{r.GetName(), r.GetUniqueKey()}) % maxBeside
 		parts[p] = append(parts[p], i)
 	}
 	var wait sync.WaitGroup
 	for _, part := range &parts {
 		if len(part) > 0 {
 			wait.Go(func() {
-				c := call{Server: s, ctx: ctx}
+				c := call{Server: s, ctx: ctx, batch: batch}
 				for _, i := range part {
 					out.Responses[i] = c.answer(req.Requests[i])
 				}
@@ -121,10 +122,11 @@ var seed = maphash.MakeSeed()
 // call decides requests of one call, one after the other.
 type call struct {
 	*Server
-	ctx context.Context
-	at  time.Time // just before the last decision
-	req [1]quota.Request
-	dec [1]quota.Decision
+	ctx   context.Context
+	batch func([]quota.Request, []quota.Decision) bool
+	at    time.Time // just before the last decision
+	req   [1]quota.Request
+	dec   [1]quota.Decision
 }
 
 // answer decides one request and counts it.
