@@ -32,7 +32,7 @@ func loneNode() *Node {
 }
 
 func setLimits(n *Node, limits ...quota.Limit) {
-	n.meta.SetLimits(control.EncodeLimits(limits, time.Now()))
+	n.meta.Apply(1, 1, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: control.EncodeLimits(limits, time.Now())}}))
 }
 
 // ask reports a first use of a key and says whether the ledger knows its limit.

@@ -70,12 +70,13 @@ type member struct {
 // away returns since when a member may have admitted what it reports now as admitted alone:
 // since it was heard before its last silence. Its clients tell it one after the other, within a
 // lease, what they admitted meanwhile, and it passes that on at once. gap is how long the report
-// looks back. A process that has begun since does not know that: then only the envelope bounds it.
-func (m *member) away(now quota.Time, gap, lease time.Duration, alone bool) quota.Time {
+// looks back. Where it does not say so, it was before this leader if that is new: only the
+// envelope bounds it.
+func (m *member) away(now quota.Time, gap, lease time.Duration, before bool) quota.Time {
 	switch {
 	case gap != unknownGap && gap >= lease:
 		m.silent.from, m.silent.to = now.Add(-gap), now
-	case gap == unknownGap && alone:
+	case gap == unknownGap && before:
 		m.silent.from, m.silent.to = 0, now
 	}
 	if m.silent.to == 0 || now.Sub(m.silent.to) > lease {
@@ -237,7 +238,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	}
 	d.away = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
-		d.away = l.members[r.From].away(now, gap, l.cfg.Lease, d.alone > 0)
+		d.away = l.members[r.From].away(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)
 	}
 	a.book(h, d)
 	back := l.liveAfter(now, a, gap, e.Want, was, &d)

@@ -23,7 +23,8 @@ func TestLogTime(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"clocks agree": {
-			{want: 0, agreed: true}, {wait: time.Second, clock: time.Second, agreed: true, want: time.Second},
+			{want: 0, agreed: true},
+			{wait: time.Second, clock: time.Second, agreed: true, want: time.Second},
 			{clock: 3 * time.Hour, agreed: true, want: 3 * time.Hour}, // after an outage
 		},
 		"a clock ahead": {

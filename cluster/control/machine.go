@@ -47,6 +47,8 @@ type limitsResult struct {
 	err     error
 }
 
+// NewMachine returns an empty machine. changed is called with every new set of limits, overridden with the keys
+// whose overrides have changed (nil: all), both after the change and under no lock.
 func NewMachine(changed func(*quota.Limits), overridden func(keys []quota.Key)) *Machine {
 	empty, _ := quota.NewLimits(0, nil)
 	m := &Machine{
@@ -90,7 +92,7 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	}
 	switch c := cmd.Change.(type) {
 	case *raftlogv1.MetaCommand_SetLimits:
-		return m.SetLimits(c.SetLimits)
+		return m.setLimits(c.SetLimits)
 	case *raftlogv1.MetaCommand_SetOverrides:
 		return m.setOverrides(c.SetOverrides)
 	case *raftlogv1.MetaCommand_DeleteOverrides:
@@ -126,7 +128,8 @@ func (m *Machine) changeMembers(c *raftlogv1.ChangeMembers) MembersResult {
 	return MembersResult{Table: next}
 }
 
-func (m *Machine) SetLimits(set *raftlogv1.SetLimits) limitsResult {
+// setLimits applies a change of limits.
+func (m *Machine) setLimits(set *raftlogv1.SetLimits) limitsResult {
 	m.mu.Lock()
 	made, err := m.makeVersion(set)
 	if made == nil || err != nil {
@@ -200,6 +203,7 @@ type Content struct {
 	Tokens        int // bearer tokens, hashed
 }
 
+// Content counts what the machine holds.
 func (m *Machine) Content() Content {
 	out := Content{LimitsVersion: m.limits.Version, Versions: len(m.history.list), Limits: len(m.limits.All()), Overrides: m.overrides.Load().count}
 	for _, c := range m.Policies.Load().configs {

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	tryPause       = 50 * time.Millisecond
-	spreadPause    = 5 * time.Millisecond
+	tryPause    = 50 * time.Millisecond
+	spreadPause = 5 * time.Millisecond
+	// SpreadWait bounds the wait for other nodes to apply a change.
 	SpreadWait     = 2 * time.Second // for others to apply what is committed
 	proposeLimit   = 10 * time.Second
 	proposeTimeout = 2 * time.Second // of one try

@@ -63,14 +63,14 @@ func (n *hoursNode) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	n.Shelf = shelf{service: n.Recorder, Archive: a, hours: map[hourOf]bool{}, Keys: keyShelf{archive: a, hours: map[hourOf]bool{}}}
+	n.Shelf = store{service: n.Recorder, Archive: a, hours: map[hourOf]bool{}, Keys: keyStore{archive: a, hours: map[hourOf]bool{}}}
 }
 
 func (n *hoursNode) replica() *Replica { return n.rep }
 
 // hoursOnly is a node that has one range, and nothing else.
 type hoursOnly struct {
-	HistoryNode
+	Node
 	n *hoursNode
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keyShelf has the keys of limits on disk: of each minute what the lists of its range say, of each
+// keyStore has the keys of limits on disk: of each minute what the lists of its range say, of each
 // hour what its minutes say together. One goroutine at a time.
-type keyShelf struct {
+type keyStore struct {
 	archive *archive.Archive
 	hours   map[hourOf]bool // not stored as they are
 }
 
 // store stores what is over and not stored, of one range.
-func (s *keyShelf) store(id quota.RangeID, r *Replica) error {
+func (s *keyStore) store(id quota.RangeID, r *Replica) error {
 	taken, entries := r.keysOver(id)
 	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
 		r.keysAgain(taken)
@@ -46,7 +46,7 @@ func (s *keyShelf) store(id quota.RangeID, r *Replica) error {
 }
 
 // hour adds up the minutes of an hour that are on disk.
-func (s *keyShelf) hour(h hourOf) (archive.KeysEntry, error) {
+func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 	limits, err := s.archive.Limits(archive.KeyMinutes, h.r, h.at, h.at+Hour)
 	if err != nil {
 		return archive.KeysEntry{}, err
@@ -139,7 +139,7 @@ func (r *Replica) keysSince(end history.Second) history.Second {
 
 // Read returns what is known of the keys of a limit in the minutes that from and end are in; of more than longStretch,
 // and where no minutes are kept any more, what is not in memory, in the hours. asOf is until when lists reach.
-func (s *keyShelf) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
+func (s *keyStore) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
 	long := end-from > longStretch
 	from, end = from-from%60, end+(60-end%60)%60
 	if since := min(r.keysSince(end), end); s.archive != nil && from < since {
@@ -156,12 +156,12 @@ func (s *keyShelf) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, e
 	return sum, asOf, err
 }
 
-func (s *keyShelf) readMinutes(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
+func (s *keyStore) readMinutes(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
 	return s.archive.ReadKeys(archive.KeyMinutes, id, l, from, end, func(p history.KeysPart) { sum.Add(&p) })
 }
 
 // readLong adds hours, and the minutes of those that are not stored, or not whole in the stretch.
-func (s *keyShelf) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
+func (s *keyStore) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
 	whole := end - end%Hour
 	var hours []history.KeysPart
 	if err := s.archive.ReadKeys(archive.KeyHours, id, l, from, whole, func(p history.KeysPart) { hours = append(hours, p) }); err != nil {

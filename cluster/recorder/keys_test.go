@@ -39,7 +39,7 @@ type keysWorld struct {
 type keysReplica struct {
 	*Replica
 	dir     string
-	shelf   keyShelf
+	shelf   keyStore
 	state   []byte // a snapshot
 	applied int    // entries of the log in it
 }
@@ -66,7 +66,7 @@ func (r *keysReplica) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	r.shelf = keyShelf{archive: a, hours: map[hourOf]bool{}}
+	r.shelf = keyStore{archive: a, hours: map[hourOf]bool{}}
 }
 
 func at(s history.Second) quota.Time { return quota.Time(s) * quota.Time(time.Second) }

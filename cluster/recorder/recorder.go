@@ -15,7 +15,7 @@ import (
 )
 
 // Node is what the history needs of the node it runs on. All methods are called concurrently.
-type HistoryNode interface {
+type Node interface {
 	// Now returns the cluster's time.
 	Now() quota.Time
 	// Replica returns the history of a range as its log has made it here, nil for an unknown range.
@@ -57,13 +57,13 @@ type Config struct {
 // stores what their logs say, and answers questions about it. All methods are safe for concurrent use.
 type Recorder struct {
 	cfg  Config
-	node HistoryNode
+	node Node
 	log  *slog.Logger
 	// failures counts what could not be stored.
 	failures prometheus.Counter
 
-	Rec    chronicle
-	Shelf  shelf
+	Rec    uploader
+	Shelf  store
 	filler Filler
 
 	stop chan struct{}
@@ -71,7 +71,7 @@ type Recorder struct {
 }
 
 // New returns a service that counts. Start makes it upload and store.
-func New(cfg *Config, node HistoryNode) *Recorder {
+func New(cfg *Config, node Node) *Recorder {
 	s := &Recorder{
 		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -37,6 +37,7 @@ type Replica struct {
 	since     quota.Time     // when the last list was made, or the term began
 }
 
+// NewReplica returns an empty replica.
 func NewReplica() *Replica {
 	return &Replica{Kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }

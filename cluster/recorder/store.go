@@ -25,12 +25,12 @@ const (
 // historyDir is in the data directory.
 const historyDir = "history"
 
-// shelf is what of the history is on this node's disk, and what keeps it there. Its loop
+// store is what of the history is on this node's disk, and what keeps it there. Its loop
 // stores; the filler adds what other replicas have.
-type shelf struct {
+type store struct {
 	service *Recorder
 	Archive *archive.Archive // nil if history is off, or the directory cannot be made
-	Keys    keyShelf
+	Keys    keyStore
 	hours   map[hourOf]bool // not stored as they are
 	warned  time.Time
 	retired time.Time
@@ -42,10 +42,11 @@ type hourOf struct {
 	at history.Second
 }
 
+// Hour is the length of the longest points.
 const Hour = history.Second(3600)
 
 // open opens the archive. A node without one counts and tells all the same.
-func (s *shelf) open(h *Recorder) {
+func (s *store) open(h *Recorder) {
 	s.service, s.hours = h, map[hourOf]bool{}
 	if h.cfg.Keep.Off || h.cfg.Dir == "" { // a node that is never started
 		return
@@ -63,11 +64,11 @@ func (s *shelf) open(h *Recorder) {
 		return
 	}
 	s.Archive = a
-	s.Keys = keyShelf{archive: a, hours: map[hourOf]bool{}}
+	s.Keys = keyStore{archive: a, hours: map[hourOf]bool{}}
 }
 
 // bytes is what its files take.
-func (s *shelf) bytes() float64 {
+func (s *store) bytes() float64 {
 	if s.Archive == nil {
 		return 0
 	}
@@ -78,7 +79,7 @@ func (s *shelf) bytes() float64 {
 	return float64(size)
 }
 
-func (s *shelf) close() error {
+func (s *store) close() error {
 	if s.Archive == nil {
 		return nil
 	}
@@ -86,7 +87,7 @@ func (s *shelf) close() error {
 }
 
 // run stores what is over.
-func (s *shelf) run() {
+func (s *store) run() {
 	defer s.service.done.Done()
 	if s.Archive == nil {
 		return
@@ -105,7 +106,7 @@ func (s *shelf) run() {
 
 // turn stores what is over, and removes what is too old: also while nothing can be written, as it may be what
 // fills the disk.
-func (s *shelf) turn(now history.Second) {
+func (s *store) turn(now history.Second) {
 	s.store()
 	if time.Since(s.retired) < retainEvery {
 		return
@@ -121,7 +122,7 @@ func (s *shelf) turn(now history.Second) {
 }
 
 // store stores what is over and was not stored.
-func (s *shelf) store() {
+func (s *store) store() {
 	minutes, undo := s.minutes()
 	if err := s.Archive.Put(archive.Minutes, minutes); err != nil {
 		undo()
@@ -137,7 +138,7 @@ func (s *shelf) store() {
 }
 
 // failed says that the disk does not take it. It is tried again: decisions do not wait.
-func (s *shelf) failed(err error) {
+func (s *store) failed(err error) {
 	s.service.failures.Inc()
 	if time.Since(s.warned) >= warnEvery {
 		s.warned = time.Now()
@@ -146,7 +147,7 @@ func (s *shelf) failed(err error) {
 }
 
 // minutes returns what is over and not stored, of all ranges. undo makes it so again.
-func (s *shelf) minutes() (out []archive.Entry, undo func()) {
+func (s *store) minutes() (out []archive.Entry, undo func()) {
 	taken := map[*Replica][]history.Minute{}
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
 		r := s.service.node.Replica(id)
@@ -210,7 +211,7 @@ func (r *Replica) entry(id quota.RangeID, from, end history.Block) archive.Entry
 
 // storeHours stores the hours that are over and have changed: from memory, exactly, as
 // long as all of it is there, else out of the minutes on disk.
-func (s *shelf) storeHours() {
+func (s *store) storeHours() {
 	var out []archive.Entry
 	var done []hourOf
 	for h := range s.hours {
@@ -228,7 +229,7 @@ func (s *shelf) storeHours() {
 	}
 }
 
-func (s *shelf) hour(h hourOf) (archive.Entry, bool) {
+func (s *store) hour(h hourOf) (archive.Entry, bool) {
 	from, end := h.at.Block(), (h.at + Hour).Block()
 	if e, over, there := s.service.node.Replica(h.r).hour(h.r, from, end); !over || there {
 		return e, over
@@ -270,7 +271,7 @@ func (r *Replica) hour(id quota.RangeID, from, end history.Block) (e archive.Ent
 }
 
 // merged is a point out of the minutes on disk.
-func (s *shelf) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
+func (s *store) merged(r quota.RangeID, l quota.LimitName, from, end history.Second) (history.Point, error) {
 	var parts []history.Point
 	err := s.Archive.Read(archive.Minutes, r, l, from, end, func(p history.Point) bool {
 		parts = append(parts, p)
@@ -280,7 +281,7 @@ func (s *shelf) merged(r quota.RangeID, l quota.LimitName, from, end history.Sec
 }
 
 // Read adds the points of a limit that are on disk.
-func (s *shelf) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
+func (s *store) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName, from, end history.Second) ([]history.Point, error) {
 	if s.Archive == nil || from >= end {
 		return nil, nil
 	}
@@ -293,7 +294,7 @@ func (s *shelf) Read(res archive.Resolution, r quota.RangeID, l quota.LimitName,
 }
 
 // drop forgets a range that this node has no replica of any more.
-func (s *shelf) drop(r quota.RangeID) {
+func (s *store) drop(r quota.RangeID) {
 	if s.Archive == nil {
 		return
 	}

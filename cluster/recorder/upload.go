@@ -26,10 +26,10 @@ const (
 	writeLimit    = 5 * time.Second
 )
 
-// chronicle is what this node counts for the history, and how it gets to the logs: see
+// uploader is what this node counts for the history, and how it gets to the logs: see
 // docs/rfcs/20261122_history.md.
-type chronicle struct {
-	node   HistoryNode
+type uploader struct {
+	node   Node
 	ranged int // number of ranges
 	log    *slog.Logger
 	stop   chan struct{}
@@ -41,14 +41,14 @@ type chronicle struct {
 	mu      sync.Mutex
 	book    *history.Book
 	seen    map[quota.NodeID]quota.Incarnation
-	ranges  []telling
+	ranges  []progress
 	busy    map[quota.NodeID]bool // with a message on its way
 	live    map[quota.RangeID]*measured
 	writing chan struct{}
 }
 
-// telling is how far this node is with telling one range.
-type telling struct {
+// progress is how far this node is with progress one range.
+type progress struct {
 	term quota.Term     // of the leader that has taken it; 0 is none
 	from quota.NodeID   // that leader
 	upto history.Block  // all before it have been taken
@@ -61,28 +61,29 @@ type measured struct {
 	of     map[quota.LimitName]quota.LiveError
 }
 
-func (h *chronicle) init(s *Recorder) {
+func (h *uploader) init(s *Recorder) {
 	h.node, h.ranged, h.log, h.stop, h.over, h.off, h.Self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
 	h.book = h.newBook()
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
-	h.ranges, h.writing = make([]telling, h.ranged), make(chan struct{}, maxWriting)
+	h.ranges, h.writing = make([]progress, h.ranged), make(chan struct{}, maxWriting)
 }
 
 // rebook begins again, before anything was counted: the clock was set.
-func (h *chronicle) rebook() {
+func (h *uploader) rebook() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.book = h.newBook()
 }
 
-func (h *chronicle) newBook() *history.Book {
+func (h *uploader) newBook() *history.Book {
 	return history.NewBook(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return Home(l, h.ranged) })
 }
 
+// Second returns the second that a time is in.
 func Second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
 
 // tally takes what was decided in the second that is over. Of the member loop.
-func (h *chronicle) tally(now quota.Time) {
+func (h *uploader) tally(now quota.Time) {
 	at := Second(now)
 	if h.off || at <= h.last {
 		return
@@ -92,7 +93,7 @@ func (h *chronicle) tally(now quota.Time) {
 }
 
 // take adds what was decided to that second.
-func (h *chronicle) take(at history.Second, all bool) {
+func (h *uploader) take(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
@@ -101,7 +102,7 @@ func (h *chronicle) take(at history.Second, all bool) {
 }
 
 // run tells, gathers and writes, once a second, shortly after it began.
-func (h *chronicle) run() {
+func (h *uploader) run() {
 	defer h.over.Done()
 	if h.off {
 		return
@@ -118,7 +119,7 @@ func (h *chronicle) run() {
 	}
 }
 
-func (h *chronicle) turn(now history.Second) {
+func (h *uploader) turn(now history.Second) {
 	if now%measureEvery == 0 {
 		h.MeasureAll(now - 1)
 	}
@@ -128,7 +129,7 @@ func (h *chronicle) turn(now history.Second) {
 }
 
 // look notes who is connected for the first time, and returns who is.
-func (h *chronicle) look(now history.Second) []history.Process {
+func (h *uploader) look(now history.Second) []history.Process {
 	all := append([]history.Process{h.Self}, h.node.Peers()...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +144,7 @@ func (h *chronicle) look(now history.Second) []history.Process {
 }
 
 // gather has the ranges that are led here write what has been told.
-func (h *chronicle) gather(now history.Second, alive []history.Process) {
+func (h *uploader) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.ranged) {
 		h.listKeys(r, now)
 		lines, blocks, term := h.node.Replica(r).Turn(now, alive)
@@ -155,7 +156,7 @@ func (h *chronicle) gather(now history.Second, alive []history.Process) {
 }
 
 // write has lines written, with those of a few other ranges. Of a range there is one at a time.
-func (h *chronicle) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
 	h.writing <- struct{}{}
 	defer func() { <-h.writing }()
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
@@ -168,7 +169,7 @@ func (h *chronicle) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks
 }
 
 // listKeys has the keys of the last minute that were asked for most written.
-func (h *chronicle) listKeys(r quota.RangeID, now history.Second) {
+func (h *uploader) listKeys(r quota.RangeID, now history.Second) {
 	if m, due := h.node.Replica(r).wantsList(now, r); due {
 		h.list(r, m, false)
 	}
@@ -176,7 +177,7 @@ func (h *chronicle) listKeys(r quota.RangeID, now history.Second) {
 
 // list has the keys that were asked for most since the last list written as those of a minute. ends
 // says that the range is handed over, or the node stops.
-func (h *chronicle) list(r quota.RangeID, m history.Minute, ends bool) {
+func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
 	h.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
 		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {
@@ -191,14 +192,14 @@ func (h *chronicle) list(r quota.RangeID, m history.Minute, ends bool) {
 }
 
 // MeasureAll counts what the ledgers led here have measured since the last time.
-func (h *chronicle) MeasureAll(at history.Second) {
+func (h *uploader) MeasureAll(at history.Second) {
 	for r := range quota.RangeID(h.ranged) {
 		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
 	}
 }
 
 // measure counts what a ledger has measured since the last time. Its seat is locked.
-func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
+func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	if h.off {
 		return
 	}
@@ -224,7 +225,7 @@ func (h *chronicle) measure(at history.Second, r quota.RangeID, l *leader.Ledger
 }
 
 // ends is measure of a ledger that ends: nothing of it stays. Its seat is locked.
-func (h *chronicle) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
+func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	h.measure(at, r, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,7 +240,7 @@ type message struct {
 }
 
 // tell tells leaders what they do not have.
-func (h *chronicle) tell(now history.Second) {
+func (h *uploader) tell(now history.Second) {
 	h.mu.Lock()
 	out := map[quota.NodeID]*message{}
 	for r := range quota.RangeID(len(h.ranges)) {
@@ -266,7 +267,7 @@ func (h *chronicle) tell(now history.Second) {
 }
 
 // add adds what a range is to be told, or to be asked. Held by h.mu.
-func (h *chronicle) add(now history.Second, r quota.RangeID, to quota.NodeID, m *message) {
+func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *message) {
 	first, due := h.book.First(now, r)
 	if !due || m.size >= maxToldBytes {
 		return
@@ -289,7 +290,7 @@ func (h *chronicle) add(now history.Second, r quota.RangeID, to quota.NodeID, m 
 }
 
 // send tells one node and notes what it says.
-func (h *chronicle) send(to quota.NodeID, m *message) {
+func (h *uploader) send(to quota.NodeID, m *message) {
 	res := h.deliver(to, &peerv1.CallHistoryTell{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,19 +303,19 @@ func (h *chronicle) send(to quota.NodeID, m *message) {
 		}
 		st := &h.ranges[t.Range]
 		if !taken.GetTaken() {
-			*st = telling{}
+			*st = progress{}
 			continue
 		}
 		if len(t.Told) > 0 {
-			*st = telling{term: quota.Term(taken.Term), from: to, upto: m.upto[i], at: now}
+			*st = progress{term: quota.Term(taken.Term), from: to, upto: m.upto[i], at: now}
 		} else if st.term != quota.Term(taken.Term) {
-			*st = telling{} // another term of the same leader: what it had is gone
+			*st = progress{} // another term of the same leader: what it had is gone
 		}
 		h.book.Kept(quota.RangeID(t.Range), history.Block(taken.Next))
 	}
 }
 
-func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
+func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
 	if to == h.Self.Node {
 		return h.onTell(to, c)
 	}
@@ -328,7 +329,7 @@ func (h *chronicle) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.
 }
 
 // onTell takes what a process tells the ranges that are led here.
-func (h *chronicle) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
+func (h *uploader) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
 	out := &peerv1.CallHistoryTellResult{}
 	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
 	now := Second(h.node.Now())
@@ -365,7 +366,7 @@ func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
 // Goodbye tells all that was counted, the second under way included, and waits until the
 // logs have it, as far as ctx allows and for no longer than two seconds: who stops in
 // order leaves nothing incomplete.
-func (h *chronicle) Goodbye(ctx context.Context) {
+func (h *uploader) Goodbye(ctx context.Context) {
 	if h.off {
 		return
 	}
@@ -400,11 +401,12 @@ func (h *chronicle) Goodbye(ctx context.Context) {
 	}
 }
 
+// GoodbyeLimit bounds the last upload of a node that stops.
 const GoodbyeLimit = 2 * time.Second
 
 // handOver has the keys that were asked for since the last lists written, before the ranges go to
 // other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
-func (h *chronicle) handOver(ctx context.Context) {
+func (h *uploader) handOver(ctx context.Context) {
 	if h.off {
 		return
 	}
@@ -433,7 +435,7 @@ func (h *chronicle) handOver(ctx context.Context) {
 }
 
 // Behind reports whether a range that has a leader is to be told something.
-func (h *chronicle) Behind() bool {
+func (h *uploader) Behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := Second(h.node.Now())
@@ -446,7 +448,7 @@ func (h *chronicle) Behind() bool {
 }
 
 // metrics are those of what is told.
-func (h *chronicle) metrics(reg prometheus.Registerer) {
+func (h *uploader) metrics(reg prometheus.Registerer) {
 	reg.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_history_forgotten_blocks_total",
@@ -462,7 +464,7 @@ func (h *chronicle) metrics(reg prometheus.Registerer) {
 		}, h.age))
 }
 
-func (h *chronicle) age() float64 {
+func (h *uploader) age() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, oldest := Second(h.node.Now()), history.Second(0)
