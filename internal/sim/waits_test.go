@@ -63,5 +63,8 @@ func TestWaitsOfTheSource(t *testing.T) {
 				next++
 			},
 		})
+		if next != len(requests) {
+			t.Errorf("seed %d: %d of %d requests were decided", seed, next, len(requests))
+		}
 	}
 }
