@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func TestDecisionsOfOneNode(t *testing.T) {
 		for step := range 500 {
 			limit := names[rng.IntN(len(names))]
 			a := amountsOf[limit]
-			key := fmt.Sprint(seed) + one("ab")
+			key := strconv.FormatUint(seed, 10) + one("ab")
 			for range a.keyParts - 1 {
 				key += "/" + one("xyz")
 			}
