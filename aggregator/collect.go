@@ -112,12 +112,13 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Room) quota.
 }
 
 // mayHurry returns when an urgent key may report: a little after its last
-// report, later if the last grant brought nothing. Held by b.mu.
+// report, later if the last grant brought nothing. A recall under soft is answered whatever that brought:
+// who waits for it has little time. Held by b.mu.
 func (b *bucket) mayHurry(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
-	case b.news || b.bound:
+	case b.news || b.bound || b.recalled && b.limit().Ceiling == quota.Soft:
 		return b.sentAt.Add(spacing)
 	case b.dry:
 		return b.sentAt.Add(sync / 2)

@@ -75,6 +75,7 @@ func (l *Ledger) grant(now quota.Time, a *account, h *holder, e *quota.ReportEnt
 	l.hand(now, a, h, tokens, lease)
 	l.told(now, a, h, tokens, a.levelWith(others.Plus(h.standing())), g)
 	g.Ack = ack
+	g.Free = g.Free.Plus(l.doubt(now, a, h, g))
 	l.serve(now, a, h)
 }
 

@@ -53,7 +53,8 @@
 // what they do not need. What comes back goes at once to those whose callers
 // wanted it within the last half interval, or within the last three of members that
 // have no rate, in a grant that answers no report. Both are in Pushed, and may be
-// lost: whoever is short asks again.
+// lost: whoever is short asks again. Under soft it recalls as well those whose presumed
+// use is much of the level that another member is told: a short burst looks like a surge.
 //
 // # A new leader
 //

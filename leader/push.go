@@ -24,19 +24,43 @@ const maxPushed = 4096
 // recall asks everybody but h who may hold or accrue more than is foreseen.
 func (l *Ledger) recall(now quota.Time, a *account, h *holder, why shortage) {
 	for i := range a.holders {
-		o := &a.holders[i]
-		if len(l.pushed) >= maxPushed {
-			return
+		if o := &a.holders[i]; o != h && !o.closed && o.overstocked(l.cfg.Sync, why, a.clump()) {
+			l.recallFrom(now, a, o)
 		}
-		if o == h || o.closed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 || !o.overstocked(l.cfg.Sync, why, a.clump()) {
+	}
+}
+
+// doubt recalls, under soft, those whose presumed use stands against more than a quarter of the level
+// that h is told: a short burst looks like the start of a surge, and only they know which it was. It
+// returns what they hold, which h may ask for again. Where no more is left than the rate yields in
+// three intervals, what is presumed is what is on its way all the time, and nobody is asked.
+func (l *Ledger) doubt(now quota.Time, a *account, h *holder, g *quota.GrantEntry) (held quota.Units) {
+	if a.limit.Ceiling == quota.Hard || g.Level <= perSecond(a.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
+		return 0
+	}
+	part := float64(g.Level) / float64(2*max(1, l.nodes)) // what each may overdraw before it asks
+	for i := range a.holders {
+		o := &a.holders[i]
+		age := now.Sub(o.reported)
+		if o == h || o.closed || age >= 2*o.again || o.using*(age+l.cfg.Sync).Seconds() <= part {
 			continue
 		}
-		o.recalled = now
-		l.pushed = append(l.pushed, quota.Grant{
-			Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
-			Entries: []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}},
-		})
+		held = held.Plus(o.standing())
+		l.recallFrom(now, a, o)
 	}
+	return held
+}
+
+// recallFrom asks one member, unless it has just been asked, or has just reported.
+func (l *Ledger) recallFrom(now quota.Time, a *account, o *holder) {
+	if len(l.pushed) >= maxPushed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
+		return
+	}
+	o.recalled = now
+	l.pushed = append(l.pushed, quota.Grant{
+		Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
+		Entries: []quota.GrantEntry{{Key: a.key, Epoch: o.epoch, Recall: true}},
+	})
 }
 
 // shortage is what a member got less of than its part.

@@ -146,7 +146,7 @@ type GrantEntry struct {
 	Cap    Units         // accrual stops when the member holds this much
 	Lease  time.Duration // from Grant.At: then Rate ends and what is held is void
 	Level  Units         // what the whole cluster could still spend; below 0 is debt
-	Free   Units         // part of Level that nobody holds: worth asking for
+	Free   Units         // part of Level that nobody holds, or that was called back: worth asking for
 	Unseen Units         // part of Level that the others have probably used since they reported
 	Others Units         // the other members' demand, Units per second
 	Again  time.Duration // report again within this, if anything changed

