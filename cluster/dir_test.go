@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -146,5 +147,29 @@ func TestConfigFaults(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
+	}
+}
+
+// TestDamagedLog checks that a node with a damaged log does not start, names the file, and ends what
+// it had begun.
+func TestDamagedLog(t *testing.T) {
+	c := newTrio(t, 4, quick)
+	c.kill("n3")
+	path := filepath.Join(c.dir, "n3", "raft", "range-000.db")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, whole[:2*os.Getpagesize()], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.config("n3", nil)
+	began := time.Now()
+	n, err := Start(cfg)
+	if err == nil {
+		_ = n.Kill()
+	}
+	if err == nil || !strings.Contains(err.Error(), path) {
+		t.Fatalf("started with a damaged log after %v: %v; want an error that names %s", time.Since(began), err, path)
 	}
 }

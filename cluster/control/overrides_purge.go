@@ -19,7 +19,6 @@ const (
 
 // purger deletes expired overrides while this node leads the meta group.
 func (s *Store) purger() {
-	defer close(s.done)
 	wake := time.NewTimer(purgeEvery)
 	defer wake.Stop()
 	for {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -46,21 +47,21 @@ type Store struct {
 
 	catchUps catchUps
 	stop     chan struct{}
-	done     chan struct{} // the purger has ended
+	done     sync.WaitGroup // of the purger
 }
 
 // NewStore returns a store on the node's replica of the machine. Start and Close it.
 func NewStore(self quota.NodeID, node Node, machine *Machine, log *slog.Logger) *Store {
-	return &Store{self: self, node: node, machine: machine, log: log, stop: make(chan struct{}), done: make(chan struct{})}
+	return &Store{self: self, node: node, machine: machine, log: log, stop: make(chan struct{})}
 }
 
 // Start begins to delete expired overrides.
-func (s *Store) Start() { go s.purger() }
+func (s *Store) Start() { s.done.Go(s.purger) }
 
-// Close ends what start began, and every wait.
+// Close ends what Start began, if it was called, and every wait.
 func (s *Store) Close() {
 	close(s.stop)
-	<-s.done
+	s.done.Wait()
 }
 
 // Handle answers a call of another node that changes the meta group's state. It returns nil for

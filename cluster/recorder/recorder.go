@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,8 +67,9 @@ type Recorder struct {
 	Shelf  store
 	filler Filler
 
-	stop chan struct{}
-	done sync.WaitGroup
+	started atomic.Bool
+	stop    chan struct{}
+	done    sync.WaitGroup
 }
 
 // New returns a service that counts. Start makes it upload and store.
@@ -88,15 +90,16 @@ func New(cfg *Config, node Node) *Recorder {
 	return s
 }
 
-// Start uploads, stores and fetches until close.
+// Start uploads, stores and fetches until Close.
 func (s *Recorder) Start() {
+	s.started.Store(true)
 	s.done.Add(3)
 	go s.Rec.run()
 	go s.Shelf.run()
 	go s.filler.run()
 }
 
-// Close ends what start began, and closes the files.
+// Close ends what Start began, if it was called, and closes the files.
 func (s *Recorder) Close() error {
 	close(s.stop)
 	s.done.Wait()
@@ -115,10 +118,18 @@ func (s *Recorder) Ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
 }
 
 // HandOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
-func (s *Recorder) HandOver(ctx context.Context) { s.Rec.handOver(ctx) }
+func (s *Recorder) HandOver(ctx context.Context) {
+	if s.started.Load() {
+		s.Rec.handOver(ctx)
+	}
+}
 
 // Finish uploads all that was counted, as far as ctx allows, before the node stops.
-func (s *Recorder) Finish(ctx context.Context) { s.Rec.Goodbye(ctx) }
+func (s *Recorder) Finish(ctx context.Context) {
+	if s.started.Load() {
+		s.Rec.Goodbye(ctx)
+	}
+}
 
 // Forget deletes what is stored of a range that other nodes keep now.
 func (s *Recorder) Forget(r quota.RangeID) { s.Shelf.drop(r) }
