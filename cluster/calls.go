@@ -15,17 +15,14 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/internal/tracing"
 	"github.com/quorate/quorate/leader"
+	"github.com/quorate/quorate/shard"
 )
-
-const callTimeout = 2 * time.Second
-
-// unknownCall is what every version answers to calls of later ones.
-const unknownCall = "this version does not know the call"
 
 // handle dispatches a frame of a peer. It runs on the goroutine that reads the
 // connection.
@@ -50,86 +47,87 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 
 // onCall answers a peer's call.
 func (n *Node) onCall(from quota.NodeID, c *peerv1.Call, answer func(*peerv1.Frame)) {
-	if out := n.accounts.Handle(c); out != nil {
-		answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: out}})
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
+	ctx := context.Background()
 	if c.GetTraceParent() != "" {
 		var span tracing.Span
 		ctx, span = n.cfg.Tracer.Serve(ctx, "quorate.peer.answer", c.GetTraceParent())
 		span.Text("quorate.from", string(from))
 		defer func() { span.End(nil) }()
 	}
-	out, err := n.serveCall(ctx, from, c)
+	out, err := n.calls.Answer(ctx, from, c)
 	if err != nil {
 		answer(&peerv1.Frame{Error: err.Error()})
 		return
 	}
 	answer(&peerv1.Frame{Body: &peerv1.Frame_Call{Call: out}})
-	if c.GetGone() != nil {
-		n.gone("its replicas are with others: it has left")
-	}
 }
 
-// serveCall does what a call asks for, and returns the answer.
-func (n *Node) serveCall(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	if out, err := n.Store.Handle(ctx, c); out != nil || err != nil {
-		return out, err
-	}
-	if out, err := n.Recorder.Handle(ctx, from, c); out != nil || err != nil {
-		return out, err
-	}
-	var out peerv1.Call
-	switch b := c.Body.(type) {
-	case *peerv1.Call_Rates:
-		out.Body = &peerv1.Call_RatesResult{RatesResult: n.ownRates(b.Rates)}
-	case *peerv1.Call_Ask:
-		out.Body = &peerv1.Call_AskResult{AskResult: n.answerAsks(from, b.Ask)}
-	case *peerv1.Call_Settle:
-		out.Body = &peerv1.Call_SettleResult{SettleResult: n.onSettle(b.Settle)}
-	case *peerv1.Call_Keys:
-		out.Body = &peerv1.Call_KeysResult{KeysResult: n.ownCounters(b.Keys)}
-	case *peerv1.Call_Replica:
-		out.Body = &peerv1.Call_ReplicaResult{ReplicaResult: n.replica(b.Replica.Group)}
-	case *peerv1.Call_Cluster:
-		out.Body = &peerv1.Call_ClusterResult{ClusterResult: n.onCluster(b.Cluster)}
-	case *peerv1.Call_Announce:
-		res, err := n.announced(ctx, from, b.Announce)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_AnnounceResult{AnnounceResult: res}
-	case *peerv1.Call_Group:
-		out.Body = &peerv1.Call_GroupResult{GroupResult: n.groupState(ctx, b.Group.GetGroup())}
-	case *peerv1.Call_Step:
-		if err := n.step(b.Step); err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_StepResult{StepResult: &peerv1.CallStepResult{}}
-	case *peerv1.Call_Gone:
-		out.Body = &peerv1.Call_GoneResult{GoneResult: &peerv1.CallGoneResult{}}
-	case *peerv1.Call_Backup:
-		out.Body = &peerv1.Call_BackupResult{BackupResult: n.onBackup(ctx, b.Backup)}
-	case *peerv1.Call_Client:
-		res, err := n.onClient(ctx, b.Client)
-		if err != nil {
-			return nil, err
-		}
-		out.Body = &peerv1.Call_ClientResult{ClientResult: res}
-	case *peerv1.Call_BackupRead:
-		out.Body = &peerv1.Call_BackupReadResult{BackupReadResult: n.onBackupRead(b.BackupRead)}
-	default:
-		return nil, errors.New(unknownCall)
-	}
-	return &out, nil
+// addCalls fills the table of the calls that this node answers.
+func (n *Node) addCalls() {
+	t := peercall.Table{}
+	n.accounts.AddCalls(t)
+	n.Store.AddCalls(t)
+	n.Recorder.AddCalls(t)
+	n.addDataCalls(t)
+	n.addMemberCalls(t)
+	n.addBackupCalls(t)
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallClient) (*peerv1.CallClientResult, error) {
+		return n.onClient(ctx, c)
+	})
+	n.calls = t
+}
+
+// addDataCalls adds the calls about keys: what they count, and decisions at their leaders.
+func (n *Node) addDataCalls(t peercall.Table) {
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallRates) (*peerv1.CallRatesResult, error) {
+		return n.ownRates(c), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallAsk) (*peerv1.CallAskResult, error) {
+		return n.answerAsks(from, c), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallSettle) (*peerv1.CallSettleResult, error) {
+		return n.onSettle(c), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallKeys) (*peerv1.CallKeysResult, error) {
+		return n.ownCounters(c), nil
+	})
+}
+
+// addMemberCalls adds the calls about members and the groups that they hold.
+func (n *Node) addMemberCalls(t peercall.Table) {
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallReplica) (*peerv1.CallReplicaResult, error) {
+		return n.replica(c.GetGroup()), nil
+	})
+	peercall.Handle(t, changeLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallCluster) (*peerv1.CallClusterResult, error) {
+		return n.onCluster(ctx, c), nil
+	})
+	peercall.Handle(t, peercall.Limit, n.announced)
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallGroup) (*peerv1.CallGroupResult, error) {
+		return n.groupState(ctx, c.GetGroup()), nil
+	})
+	peercall.Handle(t, stepLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallStep) (*peerv1.CallStepResult, error) {
+		return &peerv1.CallStepResult{}, n.carryOut(ctx, c.GetGroup(), shard.Action(c.GetAction()), quota.NodeID(c.GetNode()))
+	})
+	peercall.Handle(t, peercall.Limit, func(context.Context, quota.NodeID, *peerv1.CallGone) (*peerv1.CallGoneResult, error) {
+		n.gone("its replicas are with others: it has left") // to stop takes longer than the answer
+		return &peerv1.CallGoneResult{}, nil
+	})
+}
+
+// addBackupCalls adds the steps of a backup that another node makes.
+func (n *Node) addBackupCalls(t peercall.Table) {
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallBackup) (*peerv1.CallBackupResult, error) {
+		return n.onBackup(ctx, c), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallBackupRead) (*peerv1.CallBackupReadResult, error) {
+		return n.onBackupRead(c), nil
+	})
 }
 
 func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
 	ctx, span := n.tracePart(ctx, to, c)
 	defer func() { span.End(err) }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
 	defer cancel()
 	start := n.clock.now()
 	f, err := n.net.Call(ctx, to, peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: c}})

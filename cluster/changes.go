@@ -123,9 +123,7 @@ func init() {
 }
 
 // onCluster carries out what another node passed on.
-func (n *Node) onCluster(c *peerv1.CallCluster) *peerv1.CallClusterResult {
-	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
-	defer cancel()
+func (n *Node) onCluster(ctx context.Context, c *peerv1.CallCluster) *peerv1.CallClusterResult {
 	m, ok := changeMessages[c.GetMethod()]
 	if !ok {
 		return failedChange(&membership.Error{Text: fmt.Sprintf("this version does not know the call %q; upgrade every node", c.GetMethod())})

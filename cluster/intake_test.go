@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
@@ -92,7 +93,7 @@ func TestBusyRange(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := n2.net.Call(ctx, "n1", peerv1.Lane_LANE_DATA, &peerv1.Frame{Body: &peerv1.Frame_Call{Call: &peerv1.Call{}}})
-	if remote := (*transport.RemoteError)(nil); !errors.As(err, &remote) || remote.Text != unknownCall {
+	if remote := (*transport.RemoteError)(nil); !errors.As(err, &remote) || remote.Text != peercall.ErrUnknown.Error() {
 		t.Errorf("a call on the connection of the reports: %v, want an answer", err)
 	}
 	if b := n1.beacon(); len(b.Leads) < 2 {

@@ -13,6 +13,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -287,7 +288,7 @@ func (n *Node) bidFarewell(id quota.NodeID) {
 	if !n.routes.up(id) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), peercall.Limit)
 	defer cancel()
 	if _, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Gone{Gone: &peerv1.CallGone{}}}); err != nil {
 		n.log.Info("a node that leaves was not told so", "node", id, "err", err)

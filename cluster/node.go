@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/cluster/transport"
@@ -65,6 +66,8 @@ type Node struct {
 	agg *aggregator.Aggregator
 	// active are the limits that agg decides by: those of the meta group, a moment later.
 	active atomic.Pointer[quota.Limits]
+
+	calls peercall.Table // that this node answers
 
 	packed peerproto.Grants // of the member loop: room for those that came
 	inbox  chan func(now quota.Time)
@@ -171,6 +174,7 @@ func newNode(cfg Config, v *view, stored bool, lock *dirLock, s starts) *Node {
 	n.clients.init(n)
 	n.Recorder = n.newHistory()
 	n.clients.journal.open(&cfg, s.inc, n.log)
+	n.addCalls()
 	n.stats.init(n, cfg.Registry)
 	return n
 }

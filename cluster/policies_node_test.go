@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/control"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
@@ -95,7 +96,7 @@ func (c *trio) purgeAndLook(nodes []*Node) {
 		id := builderConfig("#" + strconv.Itoa(i))
 		began := time.Now()
 		was, err := nodes[i%3].PurgePolicies(c.t.Context(), id)
-		inTime := time.Since(began) < min(callTimeout, control.SpreadWait) // no answer was lost, and none given before the others had it
+		inTime := time.Since(began) < min(peercall.Limit, control.SpreadWait) // no answer was lost, and none given before the others had it
 		if err != nil || !was && inTime {
 			c.t.Fatalf("purge %v: %v, %v", id, was, err)
 		}

@@ -168,13 +168,6 @@ func (n *Node) order(ctx context.Context, leader quota.NodeID, g uint32, s shard
 	return err
 }
 
-// step carries out what the mover of another node asks for.
-func (n *Node) step(s *peerv1.CallStep) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
-	defer cancel()
-	return n.carryOut(ctx, s.GetGroup(), shard.Action(s.GetAction()), quota.NodeID(s.GetNode()))
-}
-
 // carryOut carries a step out as the group's leader. It changes nothing when the
 // group is so already.
 func (n *Node) carryOut(ctx context.Context, id uint32, do shard.Action, node quota.NodeID) error {

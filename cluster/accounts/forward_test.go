@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
@@ -28,6 +29,13 @@ func (f *follower) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*pee
 	return f.call(c)
 }
 
+// handled has the service of a world answer a call of another node.
+func handled(w *world, c *peerv1.Call) (*peerv1.Call, error) {
+	t := peercall.Table{}
+	w.AddCalls(t)
+	return t.Answer(context.Background(), "n2", c)
+}
+
 // TestAnswerLost has a leader carry out what it is passed, and its answer come to grief on the
 // way: nobody is told that nothing was done, and nothing is done twice.
 func TestAnswerLost(t *testing.T) {
@@ -43,8 +51,8 @@ func TestAnswerLost(t *testing.T) {
 					calls := 0
 					f := &follower{call: func(c *peerv1.Call) (*peerv1.Call, error) {
 						calls++
-						if out := w.Handle(c); calls > 2 {
-							return out, nil
+						if out, err := handled(w, c); calls > 2 {
+							return out, err
 						}
 						return nil, fault
 					}}
@@ -83,12 +91,12 @@ func TestLargeAnswers(t *testing.T) {
 		f.rule = w.rule
 		f.call = func(c *peerv1.Call) (*peerv1.Call, error) {
 			<-hold
-			out := w.Handle(c)
+			out, err := handled(w, c)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			messages++
 			largest = max(largest, proto.Size(out))
-			return out, nil
+			return out, err
 		}
 		f.Service = New(Config{Self: "n2", Ranges: 1, Node: f})
 		t.Cleanup(f.Close)

@@ -5,23 +5,26 @@ import (
 	"fmt"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Handle answers another node's call; nil if it is not about accounts.
-func (s *Service) Handle(c *peerv1.Call) *peerv1.Call {
-	ctx, cancel := context.WithTimeout(s.ctx, tryLimit)
-	defer cancel()
-	switch b := c.Body.(type) {
-	case *peerv1.Call_Accounts:
-		return &peerv1.Call{Body: &peerv1.Call_AccountsResult{AccountsResult: s.passed(ctx, b.Accounts)}}
-	case *peerv1.Call_Turn:
-		return &peerv1.Call{Body: &peerv1.Call_TurnResult{TurnResult: s.turnFor(b.Turn)}}
-	case *peerv1.Call_ReadAccounts:
-		return &peerv1.Call{Body: &peerv1.Call_ReadAccountsResult{ReadAccountsResult: s.readFor(ctx, b.ReadAccounts)}}
-	}
-	return nil
+// AddCalls adds the calls that this service answers to other nodes.
+func (s *Service) AddCalls(t peercall.Table) {
+	peercall.Handle(t, tryLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallAccounts) (*peerv1.CallAccountsResult, error) {
+		ctx, end := s.limited(ctx)
+		defer end()
+		return s.passed(ctx, c), nil
+	})
+	peercall.Handle(t, tryLimit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallTurn) (*peerv1.CallTurnResult, error) {
+		return s.turnFor(c), nil
+	})
+	peercall.Handle(t, tryLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallReadAccounts) (*peerv1.CallReadAccountsResult, error) {
+		ctx, end := s.limited(ctx)
+		defer end()
+		return s.readFor(ctx, c), nil
+	})
 }
 
 // readFor reads for another node.

@@ -33,7 +33,7 @@ func newCrowd(t *testing.T, ranges int) *crowd {
 		f := &follower{call: func(m *peerv1.Call) (*peerv1.Call, error) {
 			time.Sleep(hop)
 			defer time.Sleep(hop)
-			return c.Handle(m), nil
+			return handled(c.world, m)
 		}}
 		f.Service = New(Config{Self: quota.NodeID(fmt.Sprint("n", i+2)), Ranges: ranges, Node: f})
 		t.Cleanup(f.Close)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -64,34 +65,25 @@ func (s *Store) Close() {
 	s.done.Wait()
 }
 
-// Handle answers a call of another node that changes the meta group's state. It returns nil for
-// calls about anything else.
-func (s *Store) Handle(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
-	switch b := c.Body.(type) {
-	case *peerv1.Call_SetLimits:
-		res, err := s.ApplyMeta(ctx, b.SetLimits.Command)
+// AddCalls adds the calls by which other nodes change the meta group's state.
+func (s *Store) AddCalls(t peercall.Table) {
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallSetLimits) (*peerv1.CallSetLimitsResult, error) {
+		res, err := s.ApplyMeta(ctx, c.Command)
+		return encodeLimitsResult(res), err
+	})
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallOverrides) (*peerv1.CallOverridesResult, error) {
+		res, err := s.ApplyMeta(ctx, c.Command)
+		return encodeOverridesResult(res), err
+	})
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallPolicies) (*peerv1.CallPoliciesResult, error) {
+		res, err := s.ApplyMeta(ctx, c.Command)
 		if err != nil {
 			return nil, err
 		}
-		return &peerv1.Call{Body: &peerv1.Call_SetLimitsResult{SetLimitsResult: encodeLimitsResult(res)}}, nil
-	case *peerv1.Call_Overrides:
-		res, err := s.ApplyMeta(ctx, b.Overrides.Command)
-		if err != nil {
-			return nil, err
-		}
-		return &peerv1.Call{Body: &peerv1.Call_OverridesResult{OverridesResult: encodeOverridesResult(res)}}, nil
-	case *peerv1.Call_Policies:
-		res, err := s.ApplyMeta(ctx, b.Policies.Command)
-		if err != nil {
-			return nil, err
-		}
-		return &peerv1.Call{Body: &peerv1.Call_PoliciesResult{PoliciesResult: encodePoliciesResult(s.policiesResult(res))}}, nil
-	case *peerv1.Call_Security:
-		res, err := s.ApplyMeta(ctx, b.Security.Command)
-		if err != nil {
-			return nil, err
-		}
-		return &peerv1.Call{Body: &peerv1.Call_SecurityResult{SecurityResult: encodeSecurityResult(res)}}, nil
-	}
-	return nil, nil
+		return encodePoliciesResult(s.policiesResult(res)), nil
+	})
+	peercall.Handle(t, peercall.Limit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallSecurity) (*peerv1.CallSecurityResult, error) {
+		res, err := s.ApplyMeta(ctx, c.Command)
+		return encodeSecurityResult(res), err
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
@@ -134,21 +135,14 @@ func (s *Recorder) Finish(ctx context.Context) {
 // Forget deletes what is stored of a range that other nodes keep now.
 func (s *Recorder) Forget(r quota.RangeID) { s.Shelf.drop(r) }
 
-// Handle answers a call of another node about the history. It returns nil for calls about anything else.
-func (s *Recorder) Handle(ctx context.Context, from quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	switch b := c.Body.(type) {
-	case *peerv1.Call_HistoryTell:
-		return &peerv1.Call{Body: &peerv1.Call_HistoryTellResult{HistoryTellResult: s.Rec.onTell(from, b.HistoryTell)}}, nil
-	case *peerv1.Call_HistoryRead:
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyReadLimit) // as long as the caller waits: it reads a disk
-		defer cancel()
-		res, err := s.onHistoryRead(ctx, b.HistoryRead)
-		if err != nil {
-			return nil, err
-		}
-		return &peerv1.Call{Body: &peerv1.Call_HistoryReadResult{HistoryReadResult: res}}, nil
-	}
-	return nil, nil
+// AddCalls adds the calls of other nodes about the history.
+func (s *Recorder) AddCalls(t peercall.Table) {
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallHistoryTell) (*peerv1.CallHistoryTellResult, error) {
+		return s.Rec.onTell(from, c), nil
+	})
+	peercall.Handle(t, historyReadLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
+		return s.onHistoryRead(ctx, c)
+	})
 }
 
 // Retention says what is kept of the history of limits. Off must be the same on all nodes: who
