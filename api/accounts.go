@@ -9,12 +9,13 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
 
 // applyOps is AccountService.ApplyOps: the application has checked who may.
-func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, *fault) {
+func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	by, ttl, ops, f := s.opsCall(ctx, req)
 	if f != nil {
 		return nil, f
@@ -23,7 +24,7 @@ func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) 
 }
 
 // opsCall reads who calls for what, and validates it.
-func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f *fault) {
+func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (by string, ttl time.Duration, ops []account.Op, f error) {
 	if ttl, f = requestID(req); f != nil {
 		return "", 0, nil, f
 	}
@@ -34,7 +35,7 @@ func (s *service) opsCall(ctx context.Context, req *quoratev1.ApplyOpsRequest) (
 	return by, ttl, ops, f
 }
 
-func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, *fault) {
+func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, error) {
 	out, err := s.node.ApplyOps(ctx, by, id, ttl, ops)
 	if err != nil {
 		return nil, fromApply(err, id)
@@ -45,28 +46,28 @@ func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Dura
 	case account.Failed:
 		return &quoratev1.ApplyOpsResponse{Results: resultsProto(out.Results)}, nil
 	case account.Mismatched:
-		return nil, &fault{
-			code: codes.AlreadyExists, http: http.StatusUnprocessableEntity, reason: "REQUEST_ID_REUSED", field: "request_id",
-			detail: fmt.Sprintf("%q was used by %q for other operations; nothing was applied, give these an id of their own", clip(id), clip(by)),
+		return nil, &apierr.Error{
+			Code: codes.AlreadyExists, HTTP: http.StatusUnprocessableEntity, Reason: "REQUEST_ID_REUSED", Field: "request_id",
+			Detail: fmt.Sprintf("%q was used by %q for other operations; nothing was applied, give these an id of their own", apierr.Clip(id), apierr.Clip(by)),
 		}
 	case account.Held:
 		return nil, heldFault("others held the same accounts for too long; nothing was applied, try again")
 	case account.Full:
 		return nil, storeFull(out.Message + "; nothing was applied")
 	}
-	return nil, &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: fmt.Sprintf("the node answered with outcome %d, which is none", out.Code)}
+	return nil, &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: fmt.Sprintf("the node answered with outcome %d, which is none", out.Code)}
 }
 
-func storeFull(detail string) *fault {
-	return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "STORE_FULL", detail: detail}
+func storeFull(detail string) *apierr.Error {
+	return &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "STORE_FULL", Detail: detail}
 }
 
-func heldFault(detail string) *fault {
-	return &fault{code: codes.Aborted, http: http.StatusServiceUnavailable, reason: "ACCOUNTS_HELD", retry: time.Second, detail: detail}
+func heldFault(detail string) *apierr.Error {
+	return &apierr.Error{Code: codes.Aborted, HTTP: http.StatusServiceUnavailable, Reason: "ACCOUNTS_HELD", Retry: time.Second, Detail: detail}
 }
 
 // fromAccounts maps an error of Accounts or PolicyStore.
-func fromAccounts(err error) *fault {
+func fromAccounts(err error) *apierr.Error {
 	if full, ok := errors.AsType[*account.PoliciesFullError](err); ok {
 		return storeFull(full.Error())
 	}
@@ -74,31 +75,31 @@ func fromAccounts(err error) *fault {
 		return heldFault(err.Error() + "; try again")
 	}
 	if e, ok := asType[interface{ TooBusy() bool }](err); ok && e.TooBusy() {
-		return &fault{
-			code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "OVERLOADED", retry: time.Second,
-			detail: err.Error() + "; try again later",
+		return &apierr.Error{
+			Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "OVERLOADED", Retry: time.Second,
+			Detail: err.Error() + "; try again later",
 		}
 	}
-	f := fromError(err)
-	if f.reason == "NO_LEADER" {
-		f.detail = err.Error() + "; try again in a second"
+	f := apierr.From(err)
+	if f.Reason == "NO_LEADER" {
+		f.Detail = err.Error() + "; try again in a second"
 	}
 	return f
 }
 
 // fromApply is fromAccounts of a change: where the outcome may be unknown, it
 // says what makes a repetition safe.
-func fromApply(err error, id string) *fault {
+func fromApply(err error, id string) *apierr.Error {
 	f := fromAccounts(err)
-	unknown := f.code == codes.Unavailable || f.code == codes.DeadlineExceeded || errors.Is(err, context.Canceled)
+	unknown := f.Code == codes.Unavailable || f.Code == codes.DeadlineExceeded || errors.Is(err, context.Canceled)
 	e, ok := asType[interface{ MayBeDone() bool }](err)
 	switch {
 	case !unknown || ok && !e.MayBeDone():
 	case id != "":
-		f.detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
+		f.Detail = err.Error() + "; whether it was applied may not be known: repeat it with the same request_id, it is applied once"
 	default:
-		f.retry = 0 // who repeats it may charge twice
-		f.detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
+		f.Retry = 0 // who repeats it may charge twice
+		f.Detail = err.Error() + "; whether it was applied may not be known: look at the accounts before you repeat it, and give it a request_id"
 	}
 	return f
 }
@@ -110,13 +111,13 @@ func asType[T any](err error) (as T, ok bool) {
 }
 
 // accountIDs validates the accounts of a call.
-func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, *fault) {
+func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, error) {
 	if n := len(req.Accounts); n < 1 || n > maxAccounts {
-		return nil, badField("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
+		return nil, apierr.Invalid("accounts", "%d accounts; must be 1 to %d", n, maxAccounts)
 	}
 	ids := make([]account.ID, len(req.Accounts))
 	for i, p := range req.Accounts {
-		var f *fault
+		var f error
 		if ids[i], f = accountID(fmt.Sprintf("accounts[%d]", i), p); f != nil {
 			return nil, f
 		}
@@ -124,7 +125,7 @@ func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, *
 	return ids, nil
 }
 
-func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, *fault) {
+func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
 	ids, f := s.accountIDs(req)
 	if f != nil {
 		return nil, f
@@ -132,7 +133,7 @@ func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsReq
 	return s.readAccounts(ctx, ids, req.Stale)
 }
 
-func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, *fault) {
+func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool) (*quoratev1.GetAccountsResponse, error) {
 	states, at, err := s.node.GetAccounts(ctx, ids, stale)
 	if err != nil {
 		return nil, fromAccounts(err)
@@ -141,9 +142,9 @@ func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool
 }
 
 // accountPage is the size of a page.
-func accountPage(size int32) (int, *fault) {
+func accountPage(size int32) (int, error) {
 	if size < 0 || size > maxAccounts {
-		return 0, badField("page_size", "%d; must be 1 to %d, or 0 for %d", size, maxAccounts, usualAccounts)
+		return 0, apierr.Invalid("page_size", "%d; must be 1 to %d, or 0 for %d", size, maxAccounts, usualAccounts)
 	}
 	if size == 0 {
 		return usualAccounts, nil

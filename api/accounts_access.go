@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/account"
 )
@@ -42,27 +43,27 @@ func (byGuard) Identify(ctx context.Context) (string, error) {
 }
 
 // caller returns the identity of whoever makes the call.
-func (s *service) caller(ctx context.Context) (string, *fault) {
+func (s *service) caller(ctx context.Context) (string, error) {
 	who, err := s.identifier.Identify(ctx)
 	if err == nil {
 		return who, nil
 	}
-	if f, ok := errors.AsType[*fault](err); ok {
+	if f, ok := errors.AsType[*apierr.Error](err); ok {
 		return "", f
 	}
-	return "", &fault{code: codes.Unauthenticated, http: http.StatusUnauthorized, reason: "UNAUTHENTICATED", detail: err.Error()}
+	return "", &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
 // may refuses a call whose caller lacks a permission. field is what of the call
 // needs it.
-func (s *service) may(ctx context.Context, who, permission, field string, about access.Subject) *fault {
+func (s *service) may(ctx context.Context, who, permission, field string, about access.Subject) error {
 	err := access.Check(ctx, s.grants, who, permission, about)
 	if err == nil {
 		return nil
 	}
-	return &fault{
-		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED", field: field, detail: err.Error(),
-		meta: map[string]string{"permission": permission, "realm": about.Realm, "identity": who},
+	return &apierr.Error{
+		Code: codes.PermissionDenied, HTTP: http.StatusForbidden, Reason: "PERMISSION_DENIED", Field: field, Detail: err.Error(),
+		Meta: map[string]string{"permission": permission, "realm": about.Realm, "identity": who},
 	}
 }
 
@@ -94,7 +95,7 @@ func aboutList(f account.Filter) access.Subject {
 // What policy an account has is read before the operations are applied: an
 // application that sets an absolute policy for the first time in between may
 // find one more change by hand.
-func (s *service) mayWrite(ctx context.Context, who string, ops []account.Op) *fault {
+func (s *service) mayWrite(ctx context.Context, who string, ops []account.Op) error {
 	var narrow []int // operations that are allowed unless the resource is absolute
 	for i := range ops {
 		about := aboutAccount(who, ops[i].Account)
@@ -132,7 +133,7 @@ func opAccount(i int) string { return fmt.Sprintf("ops[%d].account_id", i) }
 
 // absolute returns which accounts of some operations have, or would get, a policy
 // of an absolute resource.
-func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, *fault) {
+func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (map[account.ID]bool, error) {
 	ids := make([]account.ID, 0, len(some))
 	out := map[account.ID]bool{}
 	configs := map[account.ConfigID]*account.Config{}
@@ -158,7 +159,7 @@ func (s *service) absolute(ctx context.Context, ops []account.Op, some []int) (m
 
 // setsAbsolute says whether a policy that an operation sets is of an absolute
 // resource. One that is not there fails later, as any operation with it.
-func (s *service) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, *fault) {
+func (s *service) setsAbsolute(ctx context.Context, ref *account.PolicyRef, configs map[account.ConfigID]*account.Config) (bool, error) {
 	if ref == nil {
 		return false, nil
 	}

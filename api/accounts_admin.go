@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
 
 // adminGetAccounts is GetAccounts with a permission for each account.
-func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, *fault) {
+func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
 	ids, f := s.accountIDs(req)
 	if f != nil {
 		return nil, f
@@ -28,7 +29,7 @@ func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccoun
 	return s.readAccounts(ctx, ids, req.Stale)
 }
 
-func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, *fault) {
+func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, error) {
 	id, f := accountID("account_id", req.AccountId)
 	if f != nil {
 		return nil, f
@@ -51,7 +52,7 @@ func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountH
 	return out, nil
 }
 
-func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, *fault) {
+func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, error) {
 	filter, f := accountFilter(req)
 	if f != nil {
 		return nil, f
@@ -82,7 +83,7 @@ func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsR
 	return out, nil
 }
 
-func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, *fault) {
+func accountFilter(req *quoratev1.ListAccountsRequest) (account.Filter, error) {
 	f := account.Filter{App: req.AppId, Realm: req.Realm, Identity: req.Identity, Namespace: req.Namespace, NamePrefix: req.NamePrefix, Resource: req.ResourceType}
 	return f, inRealm(f.App, f.Realm, atom{"identity", req.GetIdentity()}, atom{"namespace", req.GetNamespace()},
 		atom{"name_prefix", f.NamePrefix}, atom{"resource_type", f.Resource})
@@ -93,20 +94,20 @@ func pageToken(id account.ID) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(id.Word()))
 }
 
-func parsePage(token string, f account.Filter) (account.ID, *fault) {
+func parsePage(token string, f account.Filter) (account.ID, error) {
 	if token == "" {
 		return account.ID{}, nil
 	}
 	word, err := base64.RawURLEncoding.DecodeString(token)
 	id, ok := account.ParseWord(string(word))
 	if err != nil || !ok || id.App != f.App || id.Realm != f.Realm {
-		return account.ID{}, badField("page_token", "is %q; must be next_page_token of the page before, with the same app_id and realm", clip(token))
+		return account.ID{}, apierr.Invalid("page_token", "is %q; must be next_page_token of the page before, with the same app_id and realm", apierr.Clip(token))
 	}
 	return id, nil
 }
 
 // adminApplyOps is ApplyOps with a permission for each account.
-func (s *service) adminApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, *fault) {
+func (s *service) adminApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	who, ttl, ops, f := s.opsCall(ctx, req)
 	if f != nil {
 		return nil, f

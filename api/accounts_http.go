@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -29,25 +30,25 @@ func (r *router) accountRoutes() []route {
 }
 
 func (r *router) getAccountHistory(w http.ResponseWriter, req *http.Request) int {
-	return ofID(w, req, &quoratev1.AccountID{}, "account_id", func(ctx context.Context, id *quoratev1.AccountID) (*quoratev1.GetAccountHistoryResponse, *fault) {
+	return ofID(w, req, &quoratev1.AccountID{}, "account_id", func(ctx context.Context, id *quoratev1.AccountID) (*quoratev1.GetAccountHistoryResponse, error) {
 		return r.accountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: id})
 	})
 }
 
 func (r *router) getPolicyConfig(w http.ResponseWriter, req *http.Request) int {
-	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.GetPoliciesResponse, *fault) {
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.GetPoliciesResponse, error) {
 		return r.getPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
 	})
 }
 
 func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) int {
-	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.PurgePoliciesResponse, *fault) {
+	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.PurgePoliciesResponse, error) {
 		return r.purgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
 	})
 }
 
 // ofID serves a call whose one field, an id, is the query.
-func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, *fault)) int {
+func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) int {
 	if f := readQuery(req, id); f != nil {
 		return writeFault(w, f)
 	}
@@ -64,10 +65,11 @@ func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, fi
 
 // within names a fault's field as the query has it, where the query is one field
 // of the call.
-func within(f *fault, field string) *fault {
-	if f.field == field {
-		f.field = ""
+func within(err error, field string) error {
+	e := *apierr.From(err)
+	if e.Field == field {
+		e.Field = ""
 	}
-	f.field = strings.TrimPrefix(f.field, field+".")
-	return f
+	e.Field = strings.TrimPrefix(e.Field, field+".")
+	return &e
 }

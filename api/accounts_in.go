@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
@@ -18,55 +19,55 @@ const (
 
 // badAt turns an error of package account, which begins with the name of a field,
 // into a fault of that field below path.
-func badAt(path string, err error) *fault {
+func badAt(path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	field, detail, _ := strings.Cut(err.Error(), ": ")
-	return badField(join(path, field), "%s", detail)
+	return apierr.Invalid(apierr.Join(path, field), "%s", detail)
 }
 
-func accountID(path string, p *quoratev1.AccountID) (account.ID, *fault) {
+func accountID(path string, p *quoratev1.AccountID) (account.ID, error) {
 	if p == nil {
-		return account.ID{}, badField(path, "is missing; name the account by app_id, realm, identity, namespace, name and resource_type")
+		return account.ID{}, apierr.Invalid(path, "is missing; name the account by app_id, realm, identity, namespace, name and resource_type")
 	}
 	id := account.ID{App: p.AppId, Realm: p.Realm, Identity: p.Identity, Namespace: p.Namespace, Name: p.Name, Resource: p.ResourceType}
 	return id, badAt(path, id.Validate())
 }
 
-func configID(path string, p *quoratev1.PolicyConfigID) (account.ConfigID, *fault) {
+func configID(path string, p *quoratev1.PolicyConfigID) (account.ConfigID, error) {
 	if p == nil {
-		return account.ConfigID{}, badField(path, "is missing; name the policy config by app_id, realm and version")
+		return account.ConfigID{}, apierr.Invalid(path, "is missing; name the policy config by app_id, realm and version")
 	}
 	id := account.ConfigID{App: p.AppId, Realm: p.Realm, Version: p.Version}
 	return id, badAt(path, id.Validate())
 }
 
-func policyKey(path string, p *quoratev1.PolicyKey) (account.PolicyKey, *fault) {
+func policyKey(path string, p *quoratev1.PolicyKey) (account.PolicyKey, error) {
 	if p == nil {
-		return account.PolicyKey{}, badField(path, "is missing; name the policy by namespace, name and resource_type")
+		return account.PolicyKey{}, apierr.Invalid(path, "is missing; name the policy by namespace, name and resource_type")
 	}
 	k := account.PolicyKey{Namespace: p.Namespace, Name: p.Name, Resource: p.ResourceType}
 	return k, badAt(path, k.Validate())
 }
 
-func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, f *fault) {
-	if ref.Config, f = configID(join(path, "config"), p.Config); f == nil {
-		ref.Key, f = policyKey(join(path, "key"), p.Key)
+func policyRef(path string, p *quoratev1.PolicyID) (ref account.PolicyRef, f error) {
+	if ref.Config, f = configID(apierr.Join(path, "config"), p.Config); f == nil {
+		ref.Key, f = policyKey(apierr.Join(path, "key"), p.Key)
 	}
 	return ref, f
 }
 
 // inRealm validates what else of a request is in an id: app, realm, and parts that
 // may be empty.
-func inRealm(app, realm string, more ...atom) *fault {
+func inRealm(app, realm string, more ...atom) error {
 	if f := badAt("", account.ConfigID{App: app, Realm: realm, Version: "#x"}.Validate()); f != nil {
 		return f
 	}
 	for _, a := range more {
 		if err := (account.PolicyKey{Namespace: a.value, Name: "x", Resource: "x"}).Validate(); err != nil {
 			_, detail, _ := strings.Cut(err.Error(), ": ")
-			return badField(a.field, "%s", detail)
+			return apierr.Invalid(a.field, "%s", detail)
 		}
 	}
 	return nil
@@ -76,14 +77,14 @@ func inRealm(app, realm string, more ...atom) *fault {
 type atom struct{ field, value string }
 
 // accountPolicy reads and validates a policy.
-func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, *fault) {
+func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, error) {
 	switch {
 	case p == nil:
-		return account.Policy{}, badField(path, "is missing; give at least a limit")
+		return account.Policy{}, apierr.Invalid(path, "is missing; give at least a limit")
 	case p.Default > account.Most: // perhaps no int64
-		return account.Policy{}, badField(join(path, "default"), "%d; 0 to the limit, %d", p.Default, p.Limit)
+		return account.Policy{}, apierr.Invalid(apierr.Join(path, "default"), "%d; 0 to the limit, %d", p.Default, p.Limit)
 	case p.Limit > account.Most:
-		return account.Policy{}, badField(join(path, "limit"), "%d; 0 to %d", p.Limit, int64(account.Most))
+		return account.Policy{}, apierr.Invalid(apierr.Join(path, "limit"), "%d; 0 to %d", p.Limit, int64(account.Most))
 	}
 	out := account.Policy{Default: int64(p.Default), Limit: int64(p.Limit), Options: account.PolicyOptions(p.Options)}
 	if r := p.Refill; r != nil {
@@ -92,16 +93,16 @@ func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, *fault) {
 	if p.Lifetime != nil {
 		out.Lifetime = p.Lifetime.AsDuration()
 		if err := p.Lifetime.CheckValid(); err != nil || out.Lifetime <= 0 {
-			return out, badField(join(path, "lifetime"), "%v; must be above 0, or absent for accounts that last for ever", out.Lifetime)
+			return out, apierr.Invalid(apierr.Join(path, "lifetime"), "%v; must be above 0, or absent for accounts that last for ever", out.Lifetime)
 		}
 	}
 	return out, badAt(path, out.Validate())
 }
 
 // opsOf reads and validates the operations of a call.
-func opsOf(list []*quoratev1.Op) ([]account.Op, *fault) {
+func opsOf(list []*quoratev1.Op) ([]account.Op, error) {
 	if n := len(list); n < 1 || n > account.MaxOps {
-		return nil, badField("ops", "%d operations; must be 1 to %d", n, account.MaxOps)
+		return nil, apierr.Invalid("ops", "%d operations; must be 1 to %d", n, account.MaxOps)
 	}
 	out := make([]account.Op, len(list))
 	for i, p := range list {
@@ -114,59 +115,59 @@ func opsOf(list []*quoratev1.Op) ([]account.Op, *fault) {
 	return out, nil
 }
 
-func opOf(path string, p *quoratev1.Op) (op account.Op, f *fault) {
+func opOf(path string, p *quoratev1.Op) (op account.Op, f error) {
 	op = account.Op{RelativeTo: account.RelativeTo(p.GetRelativeTo()), Delta: p.GetDelta(), Options: account.OpOptions(p.GetOptions())}
-	if op.Account, f = accountID(join(path, "account_id"), p.GetAccountId()); f != nil {
+	if op.Account, f = accountID(apierr.Join(path, "account_id"), p.GetAccountId()); f != nil {
 		return op, f
 	}
 	if p.PolicyId != nil {
-		ref, f := policyRef(join(path, "policy_id"), p.PolicyId)
+		ref, f := policyRef(apierr.Join(path, "policy_id"), p.PolicyId)
 		if f != nil {
 			return op, f
 		}
 		op.Policy = &ref
 	}
 	if quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "" { // perhaps no uint8
-		return op, badField(join(path, "relative_to"), "%d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
+		return op, apierr.Invalid(apierr.Join(path, "relative_to"), "%d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
 	}
 	return op, badAt(path, op.Validate())
 }
 
 // requestID validates what a call is called, and how long that is remembered.
-func requestID(req *quoratev1.ApplyOpsRequest) (time.Duration, *fault) {
+func requestID(req *quoratev1.ApplyOpsRequest) (time.Duration, error) {
 	switch id := req.RequestId; {
 	case len(id) > account.MaxRequestID:
-		return 0, badField("request_id", "is %d bytes; at most %d", len(id), account.MaxRequestID)
+		return 0, apierr.Invalid("request_id", "is %d bytes; at most %d", len(id), account.MaxRequestID)
 	case !utf8.ValidString(id):
-		return 0, badField("request_id", "is not UTF-8")
+		return 0, apierr.Invalid("request_id", "is not UTF-8")
 	}
 	if req.RequestIdTtl == nil {
 		return account.DefaultTTL, nil
 	}
 	ttl := req.RequestIdTtl.AsDuration()
 	if err := req.RequestIdTtl.CheckValid(); err != nil || ttl < time.Second || ttl > account.MaxTTL {
-		return 0, badField("request_id_ttl", "%v; must be 1s to %v, or absent for %v", ttl, account.MaxTTL, account.DefaultTTL)
+		return 0, apierr.Invalid("request_id_ttl", "%v; must be 1s to %v, or absent for %v", ttl, account.MaxTTL, account.DefaultTTL)
 	}
 	return ttl, nil
 }
 
 // policiesOf reads the policies of a config; its error names all faulty ones.
-func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy, *fault) {
+func policiesOf(c *quoratev1.PolicyConfig) (map[account.PolicyKey]account.Policy, error) {
 	list := c.GetPolicies()
 	if n := len(list); n < 1 || n > account.MaxPolicies {
-		return nil, badField("config.policies", "%d policies; must be 1 to %d", n, account.MaxPolicies)
+		return nil, apierr.Invalid("config.policies", "%d policies; must be 1 to %d", n, account.MaxPolicies)
 	}
 	out := make(map[account.PolicyKey]account.Policy, len(list))
 	first := make(map[account.PolicyKey]int, len(list))
-	var faults []*fault
+	var faults []error
 	for i, e := range list {
 		path := fmt.Sprintf("config.policies[%d]", i)
-		k, f := policyKey(join(path, "key"), e.GetKey())
+		k, f := policyKey(apierr.Join(path, "key"), e.GetKey())
 		if f == nil {
-			out[k], f = accountPolicy(join(path, "policy"), e.GetPolicy())
+			out[k], f = accountPolicy(apierr.Join(path, "policy"), e.GetPolicy())
 		}
 		if at, twice := first[k]; f == nil && twice {
-			f = badField(join(path, "key"), "is that of config.policies[%d]; must be a key of its own", at)
+			f = apierr.Invalid(apierr.Join(path, "key"), "is that of config.policies[%d]; must be a key of its own", at)
 		}
 		if f != nil {
 			faults = append(faults, f)
@@ -182,17 +183,17 @@ const maxNamed = 20
 
 // together is one fault of several fields: the first is the field at fault, and
 // the text names them all.
-func together(faults []*fault) *fault {
+func together(faults []error) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	f := faults[0]
+	f := apierr.From(faults[0])
 	for i, more := range faults[1:] {
 		if i == maxNamed-1 {
-			f.detail += fmt.Sprintf("; and %d more", len(faults)-maxNamed)
+			f.Detail += fmt.Sprintf("; and %d more", len(faults)-maxNamed)
 			break
 		}
-		f.detail += "; " + more.Error()
+		f.Detail += "; " + more.Error()
 	}
 	return f
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/peerproto"
@@ -85,7 +86,7 @@ func (a *attachment) serve() error {
 				return err
 			}
 			if f := a.still(a.ctx, &known); f != nil {
-				return f.status()
+				return f
 			}
 			if err := around(func() error { return a.stream.Send(m) }); err != nil {
 				return err
@@ -109,7 +110,7 @@ func (a *attachment) serve() error {
 // reads takes what the process sends, until it ends or says what is wrong.
 func (a *attachment) reads() error {
 	if f := a.begin(); f != nil {
-		return f.status()
+		return f
 	}
 	defer a.session.End()
 	for {
@@ -121,25 +122,25 @@ func (a *attachment) reads() error {
 			return err
 		}
 		if f := a.take(m); f != nil {
-			return f.status()
+			return f
 		}
 	}
 }
 
 // begin takes the first message.
-func (a *attachment) begin() *fault {
+func (a *attachment) begin() error {
 	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
 	defer late.Stop()
 	m, err := a.stream.Recv()
 	if err != nil {
-		return &fault{code: codes.Canceled, http: http.StatusRequestTimeout, reason: "NO_HELLO", detail: "the stream ended before its first message"}
+		return &apierr.Error{Code: codes.Canceled, HTTP: http.StatusRequestTimeout, Reason: "NO_HELLO", Detail: "the stream ended before its first message"}
 	}
 	if !late.Stop() {
-		return &fault{code: codes.DeadlineExceeded, http: http.StatusRequestTimeout, reason: "NO_HELLO", detail: "the first message took too long"}
+		return &apierr.Error{Code: codes.DeadlineExceeded, HTTP: http.StatusRequestTimeout, Reason: "NO_HELLO", Detail: "the first message took too long"}
 	}
 	h := m.GetHello()
 	if h == nil {
-		return badField("hello", "is missing; it must be the first message")
+		return apierr.Invalid("hello", "is missing; it must be the first message")
 	}
 	if f := a.greet(h); f != nil {
 		return f
@@ -149,22 +150,22 @@ func (a *attachment) begin() *fault {
 }
 
 // greet checks who attaches.
-func (a *attachment) greet(h *quoratev1.ClientHello) *fault {
+func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	if err := quota.CheckName("client", h.GetClient()); err != nil {
-		return badName("hello.client", err)
+		return apierr.InvalidName("hello.client", err)
 	}
 	if h.GetIncarnation() == 0 {
-		return badField("hello.incarnation", "0; must be above")
+		return apierr.Invalid("hello.incarnation", "0; must be above")
 	}
 	if h.GetAttachment() == 0 {
-		return badField("hello.attachment", "0; attachments are numbered from 1")
+		return apierr.Invalid("hello.attachment", "0; attachments are numbered from 1")
 	}
 	if n := len(h.GetNamespaces()); n > maxAttachNamespaces {
-		return badField("hello.namespaces", "%d; at most %d", n, maxAttachNamespaces)
+		return apierr.Invalid("hello.namespaces", "%d; at most %d", n, maxAttachNamespaces)
 	}
 	for _, ns := range h.GetNamespaces() {
 		if err := quota.CheckName("namespace", ns); err != nil {
-			return badName("hello.namespaces", err)
+			return apierr.InvalidName("hello.namespaces", err)
 		}
 		if !a.mayIn(a.ctx, rbac.Check, ns) {
 			return a.denied(ns, rbac.Check)
@@ -204,30 +205,30 @@ func (a *attachment) names(namespace string) bool {
 	return ok
 }
 
-func (a *attachment) denied(namespace string, p rbac.Permission) *fault {
-	f := &fault{
-		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED",
-		meta: map[string]string{"permission": p.String(), "scope": string(rbac.Namespace(namespace))},
+func (a *attachment) denied(namespace string, p rbac.Permission) *apierr.Error {
+	f := &apierr.Error{
+		Code: codes.PermissionDenied, HTTP: http.StatusForbidden, Reason: "PERMISSION_DENIED",
+		Meta: map[string]string{"permission": p.String(), "scope": string(rbac.Namespace(namespace))},
 	}
-	f.detail = "the process has no permission " + p.String() + " in " + string(rbac.Namespace(namespace))
+	f.Detail = "the process has no permission " + p.String() + " in " + string(rbac.Namespace(namespace))
 	if v := visitOf(a.ctx); v != nil {
-		f.meta["identity"] = v.caller.Identity
+		f.Meta["identity"] = v.caller.Identity
 	}
 	return f
 }
 
 // take takes one message.
-func (a *attachment) take(m *quoratev1.AttachRequest) *fault {
+func (a *attachment) take(m *quoratev1.AttachRequest) error {
 	switch b := m.GetBody().(type) {
 	case *quoratev1.AttachRequest_Report:
 		r, err := peerproto.ParseReport(a.hello.Client, b.Report)
 		switch {
 		case err != nil:
-			return badField("report", "%v", err)
+			return apierr.Invalid("report", "%v", err)
 		case r.Term != a.hello.Attachment:
-			return badField("report.term", "%d; the attachment is %d", r.Term, a.hello.Attachment)
+			return apierr.Invalid("report.term", "%d; the attachment is %d", r.Term, a.hello.Attachment)
 		case r.Incarnation != a.hello.Incarnation:
-			return badField("report.incarnation", "%d; that of the process is %d", r.Incarnation, a.hello.Incarnation)
+			return apierr.Invalid("report.incarnation", "%d; that of the process is %d", r.Incarnation, a.hello.Incarnation)
 		}
 		if f := a.permit(r.Entries); f != nil {
 			return f
@@ -242,37 +243,37 @@ func (a *attachment) take(m *quoratev1.AttachRequest) *fault {
 	case *quoratev1.AttachRequest_Refusals:
 		return a.refused(b.Refusals.GetLimits())
 	case *quoratev1.AttachRequest_Hello:
-		return badField("hello", "is there again; an attachment has one")
+		return apierr.Invalid("hello", "is there again; an attachment has one")
 	default:
-		return badField("body", "is missing, or of a later version; must be a report, a settlement or refusals")
+		return apierr.Invalid("body", "is missing, or of a later version; must be a report, a settlement or refusals")
 	}
 	return nil
 }
 
 // settlement checks what an earlier attachment had counted.
-func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *fault) {
+func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, error) {
 	r, err := peerproto.ParseReport(a.hello.Client, m.GetReport())
 	if err != nil {
-		return nil, badField("settlement.report", "%v", err)
+		return nil, apierr.Invalid("settlement.report", "%v", err)
 	}
 	if err := quota.CheckName("node", m.GetNode()); err != nil {
-		return nil, badName("settlement.node", err)
+		return nil, apierr.InvalidName("settlement.node", err)
 	}
 	if m.GetNodeIncarnation() == 0 {
-		return nil, badField("settlement.node_incarnation", "0; must be above")
+		return nil, apierr.Invalid("settlement.node_incarnation", "0; must be above")
 	}
 	if n := m.GetAttachment(); n == 0 || n >= uint64(a.hello.Attachment) {
-		return nil, badField("settlement.attachment", "%d; must be an earlier one than %d", n, a.hello.Attachment)
+		return nil, apierr.Invalid("settlement.attachment", "%d; must be an earlier one than %d", n, a.hello.Attachment)
 	}
 	if n := len(m.GetAcknowledged()); n != len(r.Entries) {
-		return nil, badField("settlement.acknowledged", "%d amounts for %d entries", n, len(r.Entries))
+		return nil, apierr.Invalid("settlement.acknowledged", "%d amounts for %d entries", n, len(r.Entries))
 	}
 	part, parts := m.GetPart(), m.GetParts()
 	switch {
 	case parts > attach.MaxParts:
-		return nil, badField("settlement.parts", "%d; at most %d", parts, attach.MaxParts)
+		return nil, apierr.Invalid("settlement.parts", "%d; at most %d", parts, attach.MaxParts)
 	case part == 0 || part > parts:
-		return nil, badField("settlement.part", "%d of %d; must be 1 to %d", part, parts, max(1, parts))
+		return nil, apierr.Invalid("settlement.part", "%d of %d; must be 1 to %d", part, parts, max(1, parts))
 	}
 	r.Full = part == parts
 	if f := a.permit(r.Entries); f != nil {
@@ -283,7 +284,7 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *f
 		e, known := &r.Entries[i], quota.Units(m.Acknowledged[i])
 		spent := e.Used.Plus(e.Overdrawn)
 		if known < 0 || known > spent {
-			return nil, badField("settlement.acknowledged", "%d of entry %d; must be 0 to what was used and overdrawn, %d", known, i, spent)
+			return nil, apierr.Invalid("settlement.acknowledged", "%d of entry %d; must be 0 to what was used and overdrawn, %d", known, i, spent)
 		}
 		e.Unreported, e.Final = spent-known, true
 	}
@@ -291,26 +292,26 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, *f
 }
 
 // refused takes what the process refused whatever is left: all of it, or nothing.
-func (a *attachment) refused(limits []*quoratev1.LimitRefusals) *fault {
+func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 	if n := len(limits); n > attach.MaxRefused {
-		return badField("refusals.limits", "%d; at most %d", n, attach.MaxRefused)
+		return apierr.Invalid("refusals.limits", "%d; at most %d", n, attach.MaxRefused)
 	}
 	for i, l := range limits {
 		field := fmt.Sprintf("refusals.limits[%d].", i)
 		if u := l.GetRefused(); u <= 0 || u > int64(quota.Most) {
-			return badField(field+"refused", "%d; must be 1 to %d", u, int64(quota.Most))
+			return apierr.Invalid(field+"refused", "%d; must be 1 to %d", u, int64(quota.Most))
 		}
 		if l.GetNamespace() == quota.Global.Namespace && l.GetLimit() == quota.Global.Limit {
 			continue // as in permit
 		}
 		if err := quota.CheckName("limit", l.GetLimit()); err != nil {
-			return badName(field+"limit", err)
+			return apierr.InvalidName(field+"limit", err)
 		}
 		if err := quota.CheckName("namespace", l.GetNamespace()); err != nil {
-			return badName(field+"namespace", err)
+			return apierr.InvalidName(field+"namespace", err)
 		}
 		if !a.names(l.GetNamespace()) {
-			return badField(field+"namespace", "%q is none that the attachment named", l.GetNamespace())
+			return apierr.Invalid(field+"namespace", "%q is none that the attachment named", l.GetNamespace())
 		}
 		if f := a.has(l.GetNamespace(), rbac.Check); f != nil {
 			return f
@@ -324,7 +325,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) *fault {
 
 // permit refuses entries of namespaces that the process has no permission in, or that
 // it has not named.
-func (a *attachment) permit(entries []quota.ReportEntry) *fault {
+func (a *attachment) permit(entries []quota.ReportEntry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.Key.Namespace == quota.Global.Namespace { // the default of last resort is that of all namespaces
@@ -334,7 +335,7 @@ func (a *attachment) permit(entries []quota.ReportEntry) *fault {
 			continue
 		}
 		if !a.names(e.Key.Namespace) {
-			return badField("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
+			return apierr.Invalid("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
 		}
 		if f := a.has(e.Key.Namespace, rbac.Check); f != nil {
 			return f
@@ -355,7 +356,7 @@ func (a *attachment) reportsSomewhere() bool {
 }
 
 // has asks for a permission, and believes the answer for a while.
-func (a *attachment) has(namespace string, p rbac.Permission) *fault {
+func (a *attachment) has(namespace string, p rbac.Permission) error {
 	if a.guard == nil {
 		return nil
 	}
@@ -371,18 +372,18 @@ func (a *attachment) has(namespace string, p rbac.Permission) *fault {
 }
 
 // attachFault is why a node takes no attachment; nil if it does.
-func attachFault(err error) *fault {
+func attachFault(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, attach.ErrFull), errors.Is(err, attach.ErrShare):
-		return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_CLIENTS", detail: err.Error()}
+		return &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_CLIENTS", Detail: err.Error()}
 	case errors.Is(err, attach.ErrStopping):
-		return &fault{code: codes.Unavailable, http: http.StatusServiceUnavailable, reason: "STOPPING", detail: err.Error()}
+		return &apierr.Error{Code: codes.Unavailable, HTTP: http.StatusServiceUnavailable, Reason: "STOPPING", Detail: err.Error()}
 	case errors.Is(err, attach.ErrStale):
-		return &fault{code: codes.FailedPrecondition, http: http.StatusConflict, reason: "STALE_ATTACHMENT", detail: err.Error()}
+		return &apierr.Error{Code: codes.FailedPrecondition, HTTP: http.StatusConflict, Reason: "STALE_ATTACHMENT", Detail: err.Error()}
 	}
-	return &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: err.Error()}
+	return &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: err.Error()}
 }
 
 func goodbye(reason string) *quoratev1.AttachResponse {

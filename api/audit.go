@@ -37,11 +37,12 @@ func (s *service) note(v *visit) {
 		_, _ = rand.Read(b[:])
 		e.RequestID = hex.EncodeToString(b[:])
 	}
-	if f := v.failed; f != nil {
-		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.reason, f.Error(), v.mayBeDone()
-		if isDenied(f) {
+	if v.failed != nil {
+		f := fromStatus(v.failed)
+		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.Reason, f.Error(), v.mayBeDone()
+		if f.Denied() {
 			e.Result = audit.Denied
-			s.meter.denied.WithLabelValues(labelOf(v.method), f.reason).Inc()
+			s.meter.denied.WithLabelValues(labelOf(v.method), f.Reason).Inc()
 		}
 	}
 	s.opts.Audit.Write(e)
@@ -50,7 +51,7 @@ func (s *service) note(v *visit) {
 // mayBeDone reports whether the call has failed without proof that it changed nothing. Calls that need no
 // permission (joining) do not count, so that strangers cannot fill the log of changes.
 func (v *visit) mayBeDone() bool {
-	switch v.failed.code {
+	switch fromStatus(v.failed).Code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.Internal:
 		return v.rule.Audited && v.rule.Need != auth.Open
 	}

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -49,17 +50,17 @@ func (s *backupServer) Backup(_ *quoratev1.BackupRequest, stream quoratev1.Backu
 		select {
 		case err := <-done:
 			if err != nil {
-				return backupFault(err).status()
+				return backupFault(err)
 			}
 			return nil
 		case <-tick.C:
 			if now := out.sent.Load(); now != seen || out.sending.Load() == 0 {
 				seen, since = now, time.Now()
 			} else if time.Since(since) > s.stall {
-				return (&fault{
-					code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, reason: "TOO_SLOW",
-					detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.stall),
-				}).status()
+				return &apierr.Error{
+					Code: codes.DeadlineExceeded, HTTP: http.StatusGatewayTimeout, Reason: "TOO_SLOW",
+					Detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.stall),
+				}
 			}
 		}
 	}
@@ -95,12 +96,12 @@ func (b *backupStream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func backupFault(err error) *fault {
+func backupFault(err error) *apierr.Error {
 	var busy interface{ TooBusy() bool }
 	if errors.As(err, &busy) && busy.TooBusy() {
-		return &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "OVERLOADED", detail: err.Error(), retry: time.Second}
+		return &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "OVERLOADED", Detail: err.Error(), Retry: time.Second}
 	}
-	return fromError(err)
+	return apierr.From(err)
 }
 
 // getBackup sends the file as it is. When something fails after the first byte, the

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/share"
 )
 
@@ -55,7 +56,7 @@ type heldBody struct {
 	owner string
 	read  int64
 	held  int64
-	full  *fault // the pool was full; later reads return it
+	full  error // the pool was full; later reads return it
 }
 
 func (b *heldBody) take(n int64) {
@@ -84,11 +85,11 @@ func (b *heldBody) Read(p []byte) (int, error) {
 
 func (b *heldBody) release() { b.pool.Give(b.owner, b.held) }
 
-func tooManyBodies(owner string, full share.Full) *fault {
-	f := &fault{code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MUCH_UNDER_WAY", retry: time.Second}
-	f.detail = "this node is reading as many bytes of requests as it may; try again in a second"
+func tooManyBodies(owner string, full share.Full) *apierr.Error {
+	f := &apierr.Error{Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MUCH_UNDER_WAY", Retry: time.Second}
+	f.Detail = "this node is reading as many bytes of requests as it may; try again in a second"
 	if full == share.Each {
-		f.detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
+		f.Detail = "this node is reading as many bytes of requests of " + owner + " as one caller may have under way; wait for some to be answered"
 	}
 	return f
 }

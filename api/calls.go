@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -20,7 +21,7 @@ type plan struct {
 }
 
 // decideOne decides a check that is not plain.
-func (s *service) decideOne(c *check) (quota.Decision, *rule, *fault) {
+func (s *service) decideOne(c *check) (quota.Decision, *rule, error) {
 	p, f := s.plan([]check{*c}, false)
 	if f != nil {
 		return quota.Decision{}, nil, f
@@ -38,26 +39,26 @@ func (s *service) decideOne(c *check) (quota.Decision, *rule, *fault) {
 
 // plan validates checks and makes their requests. Faults name the check if
 // there are several.
-func (s *service) plan(checks []check, several bool) (*plan, *fault) {
+func (s *service) plan(checks []check, several bool) (*plan, error) {
 	p := &plan{ends: make([]int, len(checks))}
 	for i := range checks {
 		f := s.appendRequests(p, &checks[i])
 		if f != nil {
 			if several {
-				f.field = join(fmt.Sprintf("checks[%d]", i), f.field)
+				f = apierr.In(fmt.Sprintf("checks[%d]", i), f)
 			}
 			return nil, f
 		}
 		p.ends[i] = len(p.reqs)
 	}
 	if len(p.reqs) > quota.MaxRequests {
-		return nil, badField("checks", "%d limits; at most %d in one call", len(p.reqs), quota.MaxRequests)
+		return nil, apierr.Invalid("checks", "%d limits; at most %d in one call", len(p.reqs), quota.MaxRequests)
 	}
 	p.out = make([]quota.Decision, len(p.reqs))
 	return p, nil
 }
 
-func (s *service) appendRequests(p *plan, c *check) *fault {
+func (s *service) appendRequests(p *plan, c *check) error {
 	cost, f := c.validate()
 	if f != nil {
 		return f
@@ -74,7 +75,7 @@ func (s *service) appendRequests(p *plan, c *check) *fault {
 	matching, any := limits.HTTP(nil, c.key.Namespace, c.method, c.path)
 	if !any {
 		f := s.noSuchLimit(quota.LimitName{Namespace: c.key.Namespace})
-		f.field, f.detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.key.Namespace)
+		f.Field, f.Detail = "namespace", fmt.Sprintf("%q has no limits for HTTP requests; give them a match, or name a limit", c.key.Namespace)
 		return f
 	}
 	for _, l := range matching {
@@ -85,7 +86,7 @@ func (s *service) appendRequests(p *plan, c *check) *fault {
 }
 
 // noLimitIn returns the fault of the first request whose limit does not exist.
-func (s *service) noLimitIn(p *plan) *fault {
+func (s *service) noLimitIn(p *plan) error {
 	for i := range p.out {
 		if p.out[i].Limit != nil || p.out[i].Why != quota.WhyNoLimit {
 			continue
@@ -97,7 +98,7 @@ func (s *service) noLimitIn(p *plan) *fault {
 			for p.ends[n] <= i {
 				n++
 			}
-			f.field = fmt.Sprintf("checks[%d].limit", n)
+			f.Field = fmt.Sprintf("checks[%d].limit", n)
 		}
 		return f
 	}
@@ -165,7 +166,7 @@ func (s *service) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse
 	return all, pause(longest), retry
 }
 
-func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, *fault) {
+func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, error) {
 	p, f := s.planOf(req.Checks)
 	if f != nil {
 		return nil, f
@@ -180,28 +181,27 @@ func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*
 }
 
 // planOf makes the plan of checks that stand or fall together.
-func (s *service) planOf(reqs []*quoratev1.AllowRequest) (*plan, *fault) {
+func (s *service) planOf(reqs []*quoratev1.AllowRequest) (*plan, error) {
 	if n := len(reqs); n < 1 || n > quota.MaxRequests {
-		return nil, badField("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
+		return nil, apierr.Invalid("checks", "%d checks; must be 1 to %d that stand or fall together", n, quota.MaxRequests)
 	}
 	checks := make([]check, len(reqs))
 	for i, req := range reqs {
 		if f := checks[i].from(req); f != nil {
-			f.field = fmt.Sprintf("checks[%d].%s", i, f.field)
-			return nil, f
+			return nil, apierr.In(fmt.Sprintf("checks[%d]", i), f)
 		}
 	}
 	return s.plan(checks, true)
 }
 
 // from reads what came in by gRPC or as one of several.
-func (c *check) from(req *quoratev1.AllowRequest) *fault {
+func (c *check) from(req *quoratev1.AllowRequest) error {
 	*c = check{cost: req.GetCost(), costs: req.Cost != nil, key: keyOf(req), method: req.Method, path: req.Path}
 	if req.MaxWait != nil {
 		c.waits = true
 		c.wait = req.MaxWait.AsDuration()
 		if c.wait < 0 || c.wait > quota.MaxPause {
-			return badField("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+			return apierr.Invalid("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
 		}
 	}
 	return nil
@@ -219,23 +219,23 @@ func keyOf(m named) quota.Key {
 }
 
 // charged validates the key and the tokens of a call that changes a level.
-func (s *service) charged(m named, field string, n int64) (quota.Key, *fault) {
+func (s *service) charged(m named, field string, n int64) (quota.Key, error) {
 	k := keyOf(m)
 	if f := checkNamed(&k); f != nil {
 		return k, f
 	}
 	if n < 1 || n > quota.MaxTokens {
-		return k, badField(field, "%d; must be 1 to %d", n, quota.MaxTokens)
+		return k, apierr.Invalid(field, "%d; must be 1 to %d", n, quota.MaxTokens)
 	}
 	return k, nil
 }
 
-func checkNamed(k *quota.Key) *fault {
+func checkNamed(k *quota.Key) error {
 	if err := quota.CheckName("namespace", k.Namespace); err != nil {
-		return badName("namespace", err)
+		return apierr.InvalidName("namespace", err)
 	}
 	if err := quota.CheckName("limit", k.LimitName.Limit); err != nil {
-		return badName("limit", err)
+		return apierr.InvalidName("limit", err)
 	}
 	return checkKey(&k.Key)
 }
@@ -247,7 +247,7 @@ func oneOr(n *int64) int64 {
 	return *n
 }
 
-func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, *fault) {
+func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, error) {
 	k, f := s.charged(req, "cost", oneOr(req.Cost))
 	if f != nil {
 		return nil, f
@@ -259,12 +259,12 @@ func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quor
 	return &quoratev1.RefundResponse{Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining}, nil
 }
 
-func (s *service) missing(k quota.Key) *fault {
+func (s *service) missing(k quota.Key) *apierr.Error {
 	s.meter.noLimit.Inc()
 	return s.noLimit(k.LimitName)
 }
 
-func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, *fault) {
+func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, error) {
 	k, f := s.charged(req, "used", req.Used)
 	if f != nil {
 		return nil, f

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -35,7 +36,7 @@ func (c *check) plain(cost int64) bool {
 var noRule = &rule{json: []byte("null")}
 
 // decide validates, decides, counts. The fault is nil if there is a decision.
-func (s *service) decide(c *check) (quota.Decision, *rule, *fault) {
+func (s *service) decide(c *check) (quota.Decision, *rule, error) {
 	cost, f := c.validate()
 	if f != nil {
 		return quota.Decision{}, nil, f
@@ -68,7 +69,7 @@ func (s *service) seen(d *quota.Decision, times uint64) {
 	s.count(d, times)
 }
 
-func (c *check) validate() (cost int64, f *fault) {
+func (c *check) validate() (cost int64, f error) {
 	if c.method != "" || c.path != "" {
 		if f := c.validateHTTP(); f != nil {
 			return 0, f
@@ -81,49 +82,49 @@ func (c *check) validate() (cost int64, f *fault) {
 		return 0, f
 	}
 	if c.wait < 0 || c.wait > quota.MaxPause {
-		return 0, badField("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
+		return 0, apierr.Invalid("max_wait", "%v; must be 0 to %v", c.wait, quota.MaxPause)
 	}
 	if !c.costs {
 		return 1, nil
 	}
 	if c.cost < 0 || c.cost > quota.MaxTokens {
-		return 0, badField("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", c.cost, quota.MaxTokens)
+		return 0, apierr.Invalid("cost", "%d; must be 0 (which only asks) to %d, or absent for 1", c.cost, quota.MaxTokens)
 	}
 	return c.cost, nil
 }
 
 // validateNames validates the limit's name, unless an HTTP request chooses it, and the
 // namespace's.
-func (c *check) validateNames() *fault {
+func (c *check) validateNames() error {
 	if c.named {
 		return nil
 	}
 	if c.method == "" && c.path == "" {
 		if err := quota.CheckName("limit", c.key.LimitName.Limit); err != nil {
-			return badName("limit", err)
+			return apierr.InvalidName("limit", err)
 		}
 	}
 	if err := quota.CheckName("namespace", c.key.Namespace); err != nil {
-		return badName("namespace", err)
+		return apierr.InvalidName("namespace", err)
 	}
 	return nil
 }
 
 // validateHTTP validates a check by HTTP method and path.
-func (c *check) validateHTTP() *fault {
+func (c *check) validateHTTP() error {
 	if c.key.LimitName.Limit != "" {
-		return badField("limit", "is %q, but method and path choose the limits; give either", clip(c.key.LimitName.Limit))
+		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give either", apierr.Clip(c.key.LimitName.Limit))
 	}
 	if c.key.Namespace == "" {
 		c.key.Namespace = quota.HTTPNamespace
 	}
 	switch {
 	case c.method == "" || len(c.method) > quota.MaxNameLen:
-		return badField("method", "is %d bytes; must be an HTTP method such as GET", len(c.method))
+		return apierr.Invalid("method", "is %d bytes; must be an HTTP method such as GET", len(c.method))
 	case len(c.path) == 0 || c.path[0] != '/':
-		return badField("path", "is %q; must begin with /", clip(c.path))
+		return apierr.Invalid("path", "is %q; must begin with /", apierr.Clip(c.path))
 	case len(c.path) > maxPath:
-		return badField("path", "is %d bytes; at most %d", len(c.path), maxPath)
+		return apierr.Invalid("path", "is %d bytes; at most %d", len(c.path), maxPath)
 	}
 	return nil
 }
@@ -132,22 +133,22 @@ func (c *check) validateHTTP() *fault {
 const maxPath = 8 << 10
 
 // checkKey validates a key; an empty one becomes that of everybody.
-func checkKey(key *string) *fault {
+func checkKey(key *string) error {
 	switch n := len(*key); {
 	case n == 0:
 		*key = quota.WholeKey
 	case n > quota.MaxKeyLen:
-		return badField("key", "is %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
+		return apierr.Invalid("key", "is %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
 	case !utf8.ValidString(*key):
-		return badField("key", "is not UTF-8; encode it, as base64 or hex")
+		return apierr.Invalid("key", "is not UTF-8; encode it, as base64 or hex")
 	}
 	return nil
 }
 
 // checkBatchSize returns the fault of a batch of n checks, if any.
-func checkBatchSize(n int) *fault {
+func checkBatchSize(n int) error {
 	if n < 1 || n > MaxBatch {
-		return badField("checks", "%d checks; must be 1 to %d in one call", n, MaxBatch)
+		return apierr.Invalid("checks", "%d checks; must be 1 to %d in one call", n, MaxBatch)
 	}
 	return nil
 }
@@ -165,9 +166,9 @@ func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
 
 // parseLimits reads a limit file that came in; the limits are valid together,
 // and sorted.
-func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, *fault) {
+func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, error) {
 	if len(data) > MaxLimitsFile {
-		return nil, tooLarge(MaxLimitsFile)
+		return nil, apierr.TooLarge(MaxLimitsFile)
 	}
 	if source == "" {
 		source = "limits"
@@ -186,16 +187,16 @@ func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, *fault
 // reasonFile is the reason of a fault that is in a limit file.
 const reasonFile = "INVALID_LIMIT_FILE"
 
-func invalidFile(err error) *fault {
-	f := badField("yaml", "%s", err.Error())
-	f.reason = reasonFile
+func invalidFile(err error) *apierr.Error {
+	f := apierr.Invalid("yaml", "%s", err.Error())
+	f.Reason = reasonFile
 	return f
 }
 
 // checkTop validates a TopRates request and fills in its default.
-func (s *service) checkTop(req *quoratev1.TopRatesRequest) *fault {
+func (s *service) checkTop(req *quoratev1.TopRatesRequest) error {
 	if req.Top < 0 || req.Top > MaxTop {
-		return badField("top", "%d; must be 1 to %d, or 0 for %d", req.Top, MaxTop, DefaultTop)
+		return apierr.Invalid("top", "%d; must be 1 to %d, or 0 for %d", req.Top, MaxTop, DefaultTop)
 	}
 	if req.Top == 0 {
 		req.Top = DefaultTop
@@ -205,29 +206,29 @@ func (s *service) checkTop(req *quoratev1.TopRatesRequest) *fault {
 	}
 	if req.Namespace != "" {
 		if err := quota.CheckName("namespace", req.Namespace); err != nil {
-			return badName("namespace", err)
+			return apierr.InvalidName("namespace", err)
 		}
 	}
 	if req.Limit == "" {
 		return nil
 	}
 	if req.Namespace == "" {
-		return badField("namespace", "is empty, but limit is %q; give the limit's namespace too", req.Limit)
+		return apierr.Invalid("namespace", "is empty, but limit is %q; give the limit's namespace too", req.Limit)
 	}
 	if err := quota.CheckName("limit", req.Limit); err != nil {
-		return badName("limit", err)
+		return apierr.InvalidName("limit", err)
 	}
 	return nil
 }
 
 // checkOrder validates what a TopRates request says of keys.
-func checkOrder(req *quoratev1.TopRatesRequest) *fault {
+func checkOrder(req *quoratev1.TopRatesRequest) error {
 	if quoratev1.RateOrder_name[int32(req.Order)] == "" {
 		_, words := EnumOf(req.Order.Descriptor(), "")
-		return badField("order", "%d; must be one of %s", req.Order, strings.Join(words, ", "))
+		return apierr.Invalid("order", "%d; must be one of %s", req.Order, strings.Join(words, ", "))
 	}
 	if n := len(req.KeyPrefix); n > quota.MaxKeyLen {
-		return badField("key_prefix", "is %d bytes; at most %d", n, quota.MaxKeyLen)
+		return apierr.Invalid("key_prefix", "is %d bytes; at most %d", n, quota.MaxKeyLen)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -50,12 +51,12 @@ func (r *router) clusterRoutes() []route {
 	}
 }
 
-func (s *service) status(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, *fault) {
+func (s *service) status(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
 	return s.node.FullStatus(ctx), nil
 }
 
 // operate passes a call on to the node.
-func operate[R proto.Message](ctx context.Context, s *service, req proto.Message) (res R, f *fault) {
+func operate[R proto.Message](ctx context.Context, s *service, req proto.Message) (res R, f error) {
 	by, f := s.caller(ctx)
 	if f != nil {
 		return res, f
@@ -66,7 +67,7 @@ func operate[R proto.Message](ctx context.Context, s *service, req proto.Message
 	}
 	res, ok := out.(R)
 	if !ok {
-		return res, &fault{code: codes.Internal, http: http.StatusInternalServerError, reason: "INTERNAL", detail: "the cluster answered another call"}
+		return res, &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: "the cluster answered another call"}
 	}
 	return res, nil
 }
@@ -87,30 +88,30 @@ var kinds = map[codes.Code]struct {
 
 // fromOperator maps an error of an Operator. A refusal that begins with the name of
 // a field of the request is about that field.
-func fromOperator(err error, req proto.Message) *fault {
+func fromOperator(err error, req proto.Message) *apierr.Error {
 	st, ok := status.FromError(err)
 	kind, known := kinds[st.Code()]
 	if !ok || !known {
-		return fromError(err)
+		return apierr.From(err)
 	}
-	f := &fault{code: st.Code(), http: kind.http, reason: kind.reason, detail: st.Message()}
+	f := &apierr.Error{Code: st.Code(), HTTP: kind.http, Reason: kind.reason, Detail: st.Message()}
 	field, rest, ok := strings.Cut(st.Message(), ": ")
 	if ok && slices.Contains(fieldsOf(req.ProtoReflect().Descriptor()), field) {
-		f.field, f.detail = field, rest
+		f.Field, f.Detail = field, rest
 	}
 	return f
 }
 
 // checkLength bounds the length of a text or of bytes.
-func checkLength[T string | []byte](field string, v T, most int) *fault {
+func checkLength[T string | []byte](field string, v T, most int) error {
 	if len(v) > most {
-		return badField(field, "is %d bytes; at most %d", len(v), most)
+		return apierr.Invalid(field, "is %d bytes; at most %d", len(v), most)
 	}
 	return nil
 }
 
-func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, *fault) {
-	for _, f := range []*fault{
+func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+	for _, f := range []error{
 		checkLength("token", req.Token, maxJoinToken), checkLength("node", req.Node, quota.MaxNameLen),
 		checkLength("peer_address", req.PeerAddress, maxAddress), checkLength("grpc_address", req.GrpcAddress, maxAddress),
 		checkLength("http_address", req.HttpAddress, maxAddress), checkLength("zone", req.Zone, quota.MaxNameLen),
@@ -121,22 +122,22 @@ func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (
 		}
 	}
 	if err := quota.CheckName("node", req.Node); err != nil {
-		return nil, badName("node", err)
+		return nil, apierr.InvalidName("node", err)
 	}
 	return operate[*quoratev1.JoinResponse](ctx, s, req)
 }
 
-func (s *service) createJoinToken(ctx context.Context, req *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, *fault) {
+func (s *service) createJoinToken(ctx context.Context, req *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
 	return operate[*quoratev1.CreateJoinTokenResponse](ctx, s, req)
 }
 
-func (s *service) listJoinTokens(ctx context.Context, req *quoratev1.ListJoinTokensRequest) (*quoratev1.ListJoinTokensResponse, *fault) {
+func (s *service) listJoinTokens(ctx context.Context, req *quoratev1.ListJoinTokensRequest) (*quoratev1.ListJoinTokensResponse, error) {
 	return operate[*quoratev1.ListJoinTokensResponse](ctx, s, req)
 }
 
-func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, *fault) {
+func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
 	if req.Id == "" {
-		return nil, badField("id", "is empty; \"quorate join-token list\" prints the ids")
+		return nil, apierr.Invalid("id", "is empty; \"quorate join-token list\" prints the ids")
 	}
 	if f := checkLength("id", req.Id, quota.MaxNameLen); f != nil {
 		return nil, f
@@ -144,14 +145,14 @@ func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoin
 	return operate[*quoratev1.RevokeJoinTokenResponse](ctx, s, req)
 }
 
-func (s *service) getPlan(ctx context.Context, req *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, *fault) {
+func (s *service) getPlan(ctx context.Context, req *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, error) {
 	if len(req.Without) > maxMembers {
-		return nil, badField("without", "has %d nodes; at most %d", len(req.Without), maxMembers)
+		return nil, apierr.Invalid("without", "has %d nodes; at most %d", len(req.Without), maxMembers)
 	}
 	return operate[*quoratev1.GetPlanResponse](ctx, s, req)
 }
 
-func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, *fault) {
+func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	if f := checkLength("node", req.Node, quota.MaxNameLen); f != nil {
 		return nil, f
 	}
@@ -161,11 +162,11 @@ func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeReque
 	return operate[*quoratev1.ChangeNodeResponse](ctx, s, req)
 }
 
-func (s *service) transferLeadership(ctx context.Context, req *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, *fault) {
+func (s *service) transferLeadership(ctx context.Context, req *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
 	if len(req.Ranges) > MaxList {
-		return nil, badField("ranges", "has %d; at most %d", len(req.Ranges), MaxList)
+		return nil, apierr.Invalid("ranges", "has %d; at most %d", len(req.Ranges), MaxList)
 	}
-	for _, f := range []*fault{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
+	for _, f := range []error{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
 		if f != nil {
 			return nil, f
 		}
@@ -173,8 +174,8 @@ func (s *service) transferLeadership(ctx context.Context, req *quoratev1.Transfe
 	return operate[*quoratev1.TransferLeadershipResponse](ctx, s, req)
 }
 
-func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, *fault) {
-	for _, f := range []*fault{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
+func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, error) {
+	for _, f := range []error{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
 		if f != nil {
 			return nil, f
 		}
@@ -182,9 +183,9 @@ func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCert
 	return operate[*quoratev1.IssueCertificateResponse](ctx, s, req)
 }
 
-func (s *service) rotateAuthority(ctx context.Context, req *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, *fault) {
+func (s *service) rotateAuthority(ctx context.Context, req *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
 	if req.Ask && req.Finish {
-		return nil, badField("finish", "is set, and so is ask, which changes nothing; send one of them")
+		return nil, apierr.Invalid("finish", "is set, and so is ask, which changes nothing; send one of them")
 	}
 	return operate[*quoratev1.RotateAuthorityResponse](ctx, s, req)
 }

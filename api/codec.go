@@ -45,7 +45,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // single is one check that came over gRPC.
 type single struct {
 	check check
-	fault *fault // of the check, seen when it was read
+	fault error // of the check, seen when it was read
 }
 
 // singleAnswer is that to one check. It is new each time: it is sent when whoever wrote it has
@@ -88,9 +88,9 @@ func (m *single) read(data mem.BufferSlice, long encoding.CodecV2) error {
 // checkBatch is the checks of one call, in the short form or in the long one.
 type checkBatch struct {
 	plain  plainBatch
-	checks []check  // the long form; nil: it is in the short one
-	faults []*fault // of the checks of the long form, seen when they were read
-	count  int      // of the checks that came; more than a call may have are not kept
+	checks []check // the long form; nil: it is in the short one
+	faults []error // of the checks of the long form, seen when they were read
+	count  int     // of the checks that came; more than a call may have are not kept
 	held   heldChecks
 }
 
@@ -121,7 +121,7 @@ func (m *checkBatch) read(data mem.BufferSlice, long encoding.CodecV2) error {
 	}
 	m.count = len(req.Checks)
 	req.Checks = req.Checks[:min(m.count, MaxBatch)]
-	m.checks, m.faults = make([]check, len(req.Checks)), make([]*fault, len(req.Checks))
+	m.checks, m.faults = make([]check, len(req.Checks)), make([]error, len(req.Checks))
 	for i, r := range req.Checks {
 		m.faults[i] = m.checks[i].from(r)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -22,7 +23,7 @@ func parts(data []byte) mem.BufferSlice {
 }
 
 // sameCheck holds what was read to what the generated code reads.
-func sameCheck(t *testing.T, got check, gotFault *fault, req *quoratev1.AllowRequest) {
+func sameCheck(t *testing.T, got check, gotFault error, req *quoratev1.AllowRequest) {
 	t.Helper()
 	var want check
 	f := want.from(req)
@@ -90,7 +91,7 @@ func FuzzReadBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := newCodec()
 		var req quoratev1.AllowBatchRequest
-		m := checkBatch{checks: make([]check, 3, 8), faults: make([]*fault, 2)}
+		m := checkBatch{checks: make([]check, 3, 8), faults: make([]error, 2)}
 		m.plain.spends, m.plain.runs = make([]quota.Spend, 3, 8), make([]run, 2)
 		wrong, err := c.Unmarshal(parts(data), &req), c.Unmarshal(parts(data), &m)
 		if (err == nil) != (wrong == nil) {
@@ -104,7 +105,7 @@ func FuzzReadBatch(f *testing.F) {
 			t.Fatalf("%d checks, %d kept; want %d", m.count, len(got), len(req.Checks))
 		}
 		for i := range got {
-			var fault *fault
+			var fault error
 			if m.faults != nil {
 				fault = m.faults[i]
 			}
@@ -168,9 +169,9 @@ func TestAnswersOnTheWire(t *testing.T) {
 			t.Fatalf("%d: %+v\n got %x\nwant %x", i, d, got, want)
 		}
 		result := &quoratev1.AllowResult{Response: res}
-		var f *fault
+		var f error
 		if i%3 == 0 {
-			f = badField("limit", "is %s", strings.Repeat("x", rng.IntN(200)))
+			f = apierr.Invalid("limit", "is %s", strings.Repeat("x", rng.IntN(200)))
 			result = &quoratev1.AllowResult{Error: f.Error()}
 		}
 		many, err := proto.Marshal(&quoratev1.AllowBatchResponse{Results: []*quoratev1.AllowResult{result}})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -170,7 +171,7 @@ func FuzzDecodeCheck(f *testing.F) {
 			t.Errorf("alone %v, in a batch %v", c, checks)
 		}
 		if fault != nil {
-			if fault.detail == "" || fault.field == "" || !utf8.ValidString(fault.Error()) || len(fault.Error()) > 2000 {
+			if apierr.From(fault).Detail == "" || apierr.From(fault).Field == "" || !utf8.ValidString(fault.Error()) || len(fault.Error()) > 2000 {
 				t.Errorf("bad fault %q of %q", fault.Error(), b)
 			}
 			return

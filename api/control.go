@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -18,7 +19,7 @@ import (
 var authorKeys = []string{"quorate-user", "x-forwarded-user"}
 
 // author returns who makes the call, and validates who and why.
-func author(ctx context.Context, given, comment string) (string, *fault) {
+func author(ctx context.Context, given, comment string) (string, error) {
 	if c := auth.From(ctx); c != nil { // proven: what the caller says besides does not count
 		given = c.Identity
 	}
@@ -32,19 +33,19 @@ func author(ctx context.Context, given, comment string) (string, *fault) {
 	}
 	switch {
 	case len(given) > quota.MaxNameLen:
-		return "", badField("author", "is %d bytes; at most %d", len(given), quota.MaxNameLen)
+		return "", apierr.Invalid("author", "is %d bytes; at most %d", len(given), quota.MaxNameLen)
 	case !utf8.ValidString(given):
-		return "", badField("author", "is not UTF-8")
+		return "", apierr.Invalid("author", "is not UTF-8")
 	case len(comment) > quota.MaxCommentLen:
-		return "", badField("comment", "is %d bytes; at most %d", len(comment), quota.MaxCommentLen)
+		return "", apierr.Invalid("comment", "is %d bytes; at most %d", len(comment), quota.MaxCommentLen)
 	case !utf8.ValidString(comment):
-		return "", badField("comment", "is not UTF-8")
+		return "", apierr.Invalid("comment", "is not UTF-8")
 	}
 	return given, nil
 }
 
 // getLimits returns the limits in force, or those of a version.
-func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, *fault) {
+func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
 	version, list, f := s.limitsAt(ctx, req.Version)
 	if f != nil {
 		return nil, f
@@ -78,7 +79,7 @@ func (s *service) visible(ctx context.Context, list []quota.Limit) []quota.Limit
 // write, by their names, and completes it by what the caller cannot know of. It pins
 // the change to the version that it was compared with: what others change meanwhile
 // would be undone by somebody who may not.
-func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
+func (s *service) mayChange(ctx context.Context, c *quota.Change) error {
 	if s.everywhere(ctx, rbac.LimitsWrite) {
 		return nil
 	}
@@ -92,7 +93,7 @@ func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
 	for _, change := range diffLimits(now, c.Limits) {
 		if f := s.mayWriteIn(ctx, change.Namespace); f != nil {
 			if change.Kind != quoratev1.ChangeKind_CHANGE_KIND_REMOVED || !s.hides(ctx, change.Namespace) { // else its name is not for the caller
-				f.detail += fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit)
+				return apierr.More(f, fmt.Sprintf("; the call would change limit %s/%s", change.Namespace, change.Limit))
 			}
 			return f
 		}
@@ -101,12 +102,12 @@ func (s *service) mayChange(ctx context.Context, c *quota.Change) *fault {
 		c.Expect = expected(&version)
 	}
 	if c.Expect != expected(&version) {
-		return fromError(&quota.ConflictError{Expected: c.Expect, Current: version})
+		return apierr.From(&quota.ConflictError{Expected: c.Expect, Current: version})
 	}
 	return nil
 }
 
-func (s *service) mayWriteIn(ctx context.Context, namespace string) *fault {
+func (s *service) mayWriteIn(ctx context.Context, namespace string) error {
 	v := visitOf(ctx)
 	if s.guard == nil || v == nil {
 		return nil
@@ -118,7 +119,7 @@ func (s *service) mayWriteIn(ctx context.Context, namespace string) *fault {
 }
 
 // limitsAt returns a version, or what is in force for nil.
-func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, *fault) {
+func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quota.Limit, error) {
 	set := s.node.Limits()
 	if set == nil {
 		set = &quota.Limits{}
@@ -128,7 +129,7 @@ func (s *service) limitsAt(ctx context.Context, version *uint64) (uint64, []quot
 	}
 	v, list, err := s.node.LimitsAt(ctx, *version)
 	if err != nil {
-		return 0, nil, fromError(err)
+		return 0, nil, apierr.From(err)
 	}
 	return v.Number, list, nil
 }
@@ -141,7 +142,7 @@ func expected(v *uint64) int64 {
 }
 
 // apply replaces the cluster's limits by those of a limit file.
-func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, *fault) {
+func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
 	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
 	if f != nil {
 		return nil, f
@@ -167,13 +168,13 @@ func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) 
 	return out, nil
 }
 
-func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) *fault {
+func (s *service) dryRun(ctx context.Context, limits []quota.Limit, req *quoratev1.ApplyLimitsRequest, out *quoratev1.ApplyLimitsResponse) error {
 	version, now, f := s.limitsAt(ctx, nil)
 	if f != nil {
 		return f
 	}
 	if e := req.ExpectedVersion; e != nil && *e != version {
-		return fromError(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
+		return apierr.From(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
 	}
 	out.Version, out.Changes = version, diffLimits(now, limits)
 	out.Changed = len(out.Changes) > 0
@@ -189,10 +190,10 @@ func (s *service) madeBy(ctx context.Context, version uint64) string {
 	return last[0].By
 }
 
-func (s *service) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f *fault) {
+func (s *service) change(ctx context.Context, c quota.Change) (version uint64, changed bool, f error) {
 	v, changed, err := s.node.ChangeLimits(ctx, c)
 	if err != nil {
-		return 0, false, fromError(err)
+		return 0, false, apierr.From(err)
 	}
 	return v.Number, changed, nil
 }
@@ -205,18 +206,18 @@ func (s *service) lint(limits []quota.Limit) []string {
 }
 
 // validate answers what is wrong with a limit file.
-func (s *service) validate(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, *fault) {
+func (s *service) validate(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, error) {
 	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
-	switch {
-	case f != nil && f.reason == reasonFile:
-		return &quoratev1.ValidateLimitsResponse{Faults: f.detail}, nil
-	case f != nil:
+	if f != nil {
+		if e := apierr.From(f); e.Reason == reasonFile {
+			return &quoratev1.ValidateLimitsResponse{Faults: e.Detail}, nil
+		}
 		return nil, f
 	}
 	return &quoratev1.ValidateLimitsResponse{Valid: true, Findings: s.lint(limits), Limits: int32(len(limits))}, nil
 }
 
-func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, *fault) {
+func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, error) {
 	from, f := s.sideOf(ctx, "from", req.From)
 	if f != nil {
 		return nil, f
@@ -229,18 +230,19 @@ func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*
 }
 
 // sideOf returns one side of a comparison, sorted.
-func (s *service) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, *fault) {
+func (s *service) sideOf(ctx context.Context, field string, side *quoratev1.LimitSet) ([]quota.Limit, error) {
 	if side.GetYaml() == "" {
 		_, list, f := s.limitsAt(ctx, versionOf(side))
 		return list, f
 	}
 	if side.Version != nil {
-		return nil, badField(field, "has version %d and a file; give one of them", *side.Version)
+		return nil, apierr.Invalid(field, "has version %d and a file; give one of them", *side.Version)
 	}
 	list, f := s.parseLimits(side.Source, []byte(side.Yaml))
 	if f != nil {
-		f.field = field + ".yaml"
-		return nil, f
+		e := *apierr.From(f)
+		e.Field = field + ".yaml"
+		return nil, &e
 	}
 	return list, nil
 }

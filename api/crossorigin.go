@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/apierr"
 )
 
 var crossOrigin = http.NewCrossOriginProtection()
@@ -18,7 +20,7 @@ var passedOn = map[string]bool{
 // add its user's client certificate, or run where no authentication is needed. Other programs send no origin headers
 // and pass. With authentication on, the checks in passedOn are exempt; without it, the check for proxies has to
 // come from a proxy.
-func fromHere(req *http.Request, method string, guarded bool) *fault {
+func fromHere(req *http.Request, method string, guarded bool) error {
 	switch {
 	case guarded && passedOn[method]:
 		return nil
@@ -26,9 +28,9 @@ func fromHere(req *http.Request, method string, guarded bool) *fault {
 	case crossOrigin.Check(req) == nil:
 		return nil
 	}
-	return &fault{
-		code: codes.PermissionDenied, http: http.StatusForbidden, reason: "CROSS_ORIGIN",
-		detail: "the call was made by a page of another site (headers Sec-Fetch-Site and Origin); make it from a program, or from the console's own pages",
+	return &apierr.Error{
+		Code: codes.PermissionDenied, HTTP: http.StatusForbidden, Reason: "CROSS_ORIGIN",
+		Detail: "the call was made by a page of another site (headers Sec-Fetch-Site and Origin); make it from a program, or from the console's own pages",
 	}
 }
 

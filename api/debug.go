@@ -5,6 +5,8 @@ import (
 	"net/http/pprof"
 	"strconv"
 	"time"
+
+	"github.com/quorate/quorate/api/apierr"
 )
 
 const (
@@ -31,7 +33,7 @@ func NewDebug(n Node, o Options) *http.Server {
 		}
 		if text := req.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || n <= 0 || n > maxProfile {
-				return writeFault(w, badField("seconds", "is %q; must be more than 0 and at most %d", clip(text), maxProfile))
+				return writeFault(w, apierr.Invalid("seconds", "is %q; must be more than 0 and at most %d", apierr.Clip(text), maxProfile))
 			}
 		}
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}

@@ -22,10 +22,10 @@
 //
 // # Errors
 //
-// Every refused call becomes one *fault, which maps to a gRPC status with
+// Every refused call becomes one *apierr.Error, which maps to a gRPC status with
 // details (BadRequest, ErrorInfo, RetryInfo) and to RFC 9457 problem+json:
 //
-//	fault                      gRPC               HTTP
+//	error                      gRPC               HTTP
 //	wrong field, bad JSON      INVALID_ARGUMENT   400
 //	limit file faults          INVALID_ARGUMENT   400, text of all faults
 //	no such limit              NOT_FOUND          404, what the namespace has

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 // filterOf validates what a watcher asks for.
-func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, *fault) {
+func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	out := quota.EventFilter{Namespace: req.Namespace, Limit: req.Limit, Key: req.Key}
 	if req.Namespace != "" {
 		if f := checkLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); f != nil && req.Namespace != quota.Global.Namespace {
@@ -33,14 +34,14 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, *fault) {
 		}
 	}
 	if len(req.Key) > quota.MaxKeyLen {
-		return out, badField("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
+		return out, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
 	if req.Buffer < 0 || req.Buffer > maxEventBuffer {
-		return out, badField("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
+		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
 	}
 	for _, k := range req.Kinds {
 		if k < 1 || int(k) > len(quota.EventKinds()) {
-			return out, badField("kinds", "%d is no kind of event", k)
+			return out, apierr.Invalid("kinds", "%d is no kind of event", k)
 		}
 		if kind := quota.EventKind(k); !slices.Contains(out.Kinds, kind) {
 			out.Kinds = append(out.Kinds, kind)
@@ -51,7 +52,7 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, *fault) {
 
 // watch sends events and signs of life until ctx ends or send fails. flush is
 // called when there is nothing more to send just now.
-func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) *fault {
+func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
 	filter, f := filterOf(req)
 	if f != nil {
 		return f
@@ -164,7 +165,7 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 }
 
 // streamed ends a stream over HTTP. What ends one that has begun is written down; its caller is told by the next call.
-func streamed(w http.ResponseWriter, req *http.Request, started bool, f *fault) int {
+func streamed(w http.ResponseWriter, req *http.Request, started bool, f error) int {
 	switch {
 	case f == nil:
 	case started:

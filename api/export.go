@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history/export"
 )
@@ -62,9 +63,9 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	}
 	format := q.Get("format")
 	if f == nil && index(exportFormats, format) < 0 {
-		f = badField("format", "is %q; must be one of %s", clip(format), strings.Join(exportFormats, ", "))
+		f = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(exportFormats, ", "))
 	}
-	if f == nil || f.field == "format" { // who may not read it is told that first
+	if f == nil || apierr.From(f).Field == "format" { // who may not read it is told that first
 		if denied := admit(req.Context(), ask); denied != nil {
 			f = denied
 		}
@@ -81,7 +82,7 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	}
 	var b bytes.Buffer // at most MaxPoints rows
 	if _, err := Export(&b, format, res); err != nil {
-		return writeFault(w, fromError(err))
+		return writeFault(w, apierr.From(err))
 	}
 	w.Header().Set("Content-Type", exports[format].media)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+res.Namespace+"-"+res.Limit+"."+format+`"`)

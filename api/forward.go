@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -49,14 +50,14 @@ const (
 
 var forwardFields = []string{"namespace", "limit", "key", "key_header", "hops", "cost", "deny_status", "fail"}
 
-func readForward(q url.Values) (f forwardQuery, fa *fault) {
+func readForward(q url.Values) (f forwardQuery, fa error) {
 	f = forwardQuery{namespace: quota.HTTPNamespace, hops: 1, cost: 1, deny: http.StatusTooManyRequests, keys: q["key_header"]}
 	for name, values := range q {
 		if !slices.Contains(forwardFields, name) {
-			return f, badField(clip(name), "there is no such field; must be one of %s", strings.Join(forwardFields, ", "))
+			return f, apierr.Invalid(apierr.Clip(name), "there is no such field; must be one of %s", strings.Join(forwardFields, ", "))
 		}
 		if name != "key_header" && len(values) > 1 {
-			return f, badField(name, "is there %d times; once is right", len(values))
+			return f, apierr.Invalid(name, "is there %d times; once is right", len(values))
 		}
 	}
 	if q.Has("namespace") {
@@ -69,20 +70,20 @@ func readForward(q url.Values) (f forwardQuery, fa *fault) {
 	}
 	for _, h := range f.keys {
 		if !isToken(h) {
-			return f, badField("key_header", "is %q; must be the name of a header", clip(h))
+			return f, apierr.Invalid("key_header", "is %q; must be the name of a header", apierr.Clip(h))
 		}
 	}
 	switch {
 	case len(f.keys) > maxForwardKeys:
-		return f, badField("key_header", "is there %d times; at most %d", len(f.keys), maxForwardKeys)
+		return f, apierr.Invalid("key_header", "is there %d times; at most %d", len(f.keys), maxForwardKeys)
 	case f.key != nil && len(f.keys) > 0:
-		return f, badField("key", "is given beside key_header; give either")
+		return f, apierr.Invalid("key", "is given beside key_header; give either")
 	}
 	fa = f.readRest(q)
 	return f, fa
 }
 
-func (f *forwardQuery) readRest(q url.Values) *fault {
+func (f *forwardQuery) readRest(q url.Values) error {
 	if fa := readNumber(q, "hops", &f.hops, 1, maxForwardHops); fa != nil {
 		return fa
 	}
@@ -97,18 +98,18 @@ func (f *forwardQuery) readRest(q url.Values) *fault {
 	case "closed":
 		f.closed = true
 	default:
-		return badField("fail", "is %q; must be open or closed", clip(fail))
+		return apierr.Invalid("fail", "is %q; must be open or closed", apierr.Clip(fail))
 	}
 	return nil
 }
 
-func readNumber[T int | int64](q url.Values, field string, to *T, low, high T) *fault {
+func readNumber[T int | int64](q url.Values, field string, to *T, low, high T) error {
 	if !q.Has(field) {
 		return nil
 	}
 	n, err := strconv.ParseInt(q.Get(field), 10, 64)
 	if err != nil || n < int64(low) || n > int64(high) {
-		return badField(field, "is %q; must be a whole number from %d to %d", clip(q.Get(field)), low, high)
+		return apierr.Invalid(field, "is %q; must be a whole number from %d to %d", apierr.Clip(q.Get(field)), low, high)
 	}
 	*to = T(n)
 	return nil
@@ -209,7 +210,7 @@ func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string,
 }
 
 // undecided answers where no limit can decide.
-func (f *forwardQuery) undecided(w http.ResponseWriter, fa *fault) int {
+func (f *forwardQuery) undecided(w http.ResponseWriter, fa error) int {
 	w.Header().Set("Quorate-Fault", fa.Error())
 	if f.closed {
 		return writeProblem(w, f.deny, "about:blank", "The limit cannot be decided", fa.Error())

@@ -18,7 +18,7 @@ func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any,
 		return nil, err
 	}
 	start := time.Now()
-	var f *fault
+	var f error
 	if s.guard != nil {
 		f = s.admitHot(ctx, methodBatch, m.namespaces)
 	}

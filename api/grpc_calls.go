@@ -7,9 +7,9 @@ import (
 )
 
 // reply turns what a call returned into what gRPC sends.
-func reply[R any](res *R, f *fault) (*R, error) {
+func reply[R any](res *R, f error) (*R, error) {
 	if f != nil {
-		return nil, f.status()
+		return nil, f
 	}
 	return res, nil
 }
@@ -129,7 +129,7 @@ func (s *eventServer) Watch(req *quoratev1.WatchRequest, stream quoratev1.EventS
 	return unlessStuck(s.stuck, func(around func(func() error) error) error {
 		event := func(m *quoratev1.WatchResponse) error { return around(func() error { return stream.Send(m) }) }
 		if f := s.watch(stream.Context(), req, event, send); f != nil {
-			return f.status()
+			return f
 		}
 		return stream.Context().Err()
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
@@ -59,7 +60,7 @@ func (s *quotaServer) serveAllow(ctx context.Context, dec func(any) error) (any,
 		return nil, err
 	}
 	start := time.Now()
-	var f *fault
+	var f error
 	if s.guard != nil {
 		f = s.admitHot(ctx, methodAllow, m.check.namespaces)
 	}
@@ -77,17 +78,17 @@ func (m *single) free() {
 }
 
 // answered measures a call and returns what gRPC sends.
-func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f *fault) (any, error) {
+func answered[M any](ctx context.Context, s *quotaServer, m M, method string, start time.Time, f error) (any, error) {
 	if f == nil {
 		took(s.meter.hot(method), time.Since(start).Seconds(), tracedCall(ctx))
 		return m, nil
 	}
-	s.meter.observe("grpc", method, f.code.String(), start, tracedCall(ctx))
-	return nil, f.status()
+	s.meter.observe("grpc", method, status.Code(f).String(), start, tracedCall(ctx))
+	return nil, f
 }
 
 // decide appends the answer to the check.
-func (m *single) decide(s *service, b []byte) ([]byte, *fault) {
+func (m *single) decide(s *service, b []byte) ([]byte, error) {
 	if m.fault != nil {
 		return b, m.fault
 	}
@@ -100,7 +101,7 @@ func (m *single) decide(s *service, b []byte) ([]byte, *fault) {
 
 // admitHot is what interceptors are for the other calls: it says who calls, and
 // whether they may. Without a guard there is nothing to ask.
-func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) *fault {
+func (s *quotaServer) admitHot(ctx context.Context, method string, namespaces iter.Seq[string]) error {
 	v, f := s.arrive(ctx, method)
 	if f == nil {
 		ctx, f = s.enter(ctx, v)
@@ -128,11 +129,11 @@ func (s *quotaServer) serveStream(stream grpc.ServerStream) error {
 		}
 		if s.guard != nil && !s.everywhere(ctx, rbac.Check) {
 			if f := s.admitIn(ctx, m.check.namespaces); f != nil {
-				return f.status()
+				return f
 			}
 		}
 		a := newAnswer()
-		var f *fault
+		var f error
 		if text, f = m.decide(s.service, text[:0]); f != nil {
 			a.out = appendFault(a.out, f)
 		} else {

@@ -19,7 +19,7 @@ func (s *rateServer) WatchRates(req *quoratev1.WatchRatesRequest, stream quorate
 	return unlessStuck(s.stuck, func(around func(func() error) error) error {
 		send := func(m *quoratev1.WatchRatesResponse) error { return around(func() error { return stream.Send(m) }) }
 		if f := s.watchRates(stream.Context(), req, send); f != nil {
-			return f.status()
+			return f
 		}
 		return stream.Context().Err()
 	})

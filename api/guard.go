@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -34,7 +35,7 @@ type visit struct {
 	http    *http.Request // nil: it came by gRPC, or from this process
 	req     proto.Message
 	res     proto.Message
-	failed  *fault
+	failed  error
 }
 
 // owner returns the owner that the call counts for: the identity if proven, else the address.
@@ -74,33 +75,33 @@ func visitOf(ctx context.Context) *visit {
 }
 
 // ended remembers how the call ended, for the audit log.
-func (v *visit) ended(res proto.Message, f *fault) {
+func (v *visit) ended(res proto.Message, f error) {
 	if v != nil {
 		v.res, v.failed = res, f
 	}
 }
 
 // fromAuth maps what package auth says.
-func fromAuth(err error) *fault {
-	if f, ok := errors.AsType[*fault](err); ok {
+func fromAuth(err error) *apierr.Error {
+	if f, ok := errors.AsType[*apierr.Error](err); ok {
 		return f
 	}
 	if denied, ok := errors.AsType[*auth.DeniedError](err); ok {
-		f := &fault{
-			code: codes.PermissionDenied, http: http.StatusForbidden, reason: "PERMISSION_DENIED", detail: err.Error(),
-			meta: map[string]string{"permission": denied.Permission, "scope": string(denied.Scope), "identity": denied.Caller.Identity},
+		f := &apierr.Error{
+			Code: codes.PermissionDenied, HTTP: http.StatusForbidden, Reason: "PERMISSION_DENIED", Detail: err.Error(),
+			Meta: map[string]string{"permission": denied.Permission, "scope": string(denied.Scope), "identity": denied.Caller.Identity},
 		}
 		if denied.Caller.Credential == auth.None {
-			f.code, f.http, f.reason = codes.Unauthenticated, http.StatusUnauthorized, "NO_CREDENTIAL"
+			f.Code, f.HTTP, f.Reason = codes.Unauthenticated, http.StatusUnauthorized, "NO_CREDENTIAL"
 		}
 		return f
 	}
-	return &fault{code: codes.Unauthenticated, http: http.StatusUnauthorized, reason: "UNAUTHENTICATED", detail: err.Error()}
+	return &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
 }
 
 // enter lets a call in, or not: whoever has the permission nowhere is sent away
 // before the request is read. quick asks for nothing that could block.
-func (s *service) enter(ctx context.Context, v *visit) (context.Context, *fault) {
+func (s *service) enter(ctx context.Context, v *visit) (context.Context, error) {
 	v.rule, _ = auth.RuleOf(v.method)
 	if s.guard != nil {
 		if err := s.guard.Enter(v.caller, v.method); err != nil {
@@ -114,7 +115,7 @@ func (s *service) enter(ctx context.Context, v *visit) (context.Context, *fault)
 }
 
 // admit looks at the request of a call that was let in.
-func admit(ctx context.Context, req proto.Message) *fault {
+func admit(ctx context.Context, req proto.Message) error {
 	v := visitOf(ctx)
 	if v == nil {
 		return nil
@@ -160,7 +161,7 @@ func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, 
 	if err != nil {
 		f := fromAuth(err)
 		s.note(&visit{service: s, method: info.FullMethodName, caller: orAnonymous(c), address: addressOf(ctx), failed: f})
-		return ctx, f.status()
+		return ctx, f
 	}
 	switch {
 	case known:
@@ -170,7 +171,7 @@ func (s *service) tapped(ctx context.Context, info *tap.Info) (context.Context, 
 	}
 	ctx, f := s.awaitVerification(ctx)
 	if f != nil {
-		return ctx, f.status()
+		return ctx, f
 	}
 	return ctx, nil
 }
@@ -190,7 +191,7 @@ func isOpen(method string) bool {
 }
 
 // arrive makes the visit of a gRPC call.
-func (s *service) arrive(ctx context.Context, method string) (*visit, *fault) {
+func (s *service) arrive(ctx context.Context, method string) (*visit, error) {
 	v := &visit{service: s, method: method, caller: auth.From(ctx), address: addressOf(ctx)}
 	switch {
 	case s.guard != nil && v.caller == nil:
@@ -226,12 +227,12 @@ func (s *service) guarded(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if f != nil {
 		v.failed = f
 		s.note(v)
-		return nil, f.status()
+		return nil, f
 	}
 	res, err := next(ctx, req)
 	if v.rule.Audited {
 		v.res, _ = res.(proto.Message)
-		v.failed = faultOf(err)
+		v.failed = err
 		s.note(v)
 	}
 	return res, err
@@ -261,11 +262,11 @@ func (s *service) guardedStream(srv any, stream grpc.ServerStream, info *grpc.St
 	if f != nil {
 		v.failed = f
 		s.note(v)
-		return f.status()
+		return f
 	}
 	err := next(srv, &guardedStream{ServerStream: stream, ctx: ctx, service: s, known: time.Now()})
 	if code := status.Code(err); v.rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
-		v.failed = faultOf(err)
+		v.failed = err
 		s.note(v)
 	}
 	return err
@@ -291,26 +292,26 @@ func (s *guardedStream) RecvMsg(m any) error {
 		return err
 	}
 	if f := s.still(s.ctx, &s.known); f != nil {
-		return f.status()
+		return f
 	}
 	if req, ok := m.(proto.Message); ok {
 		if f := admit(s.ctx, req); f != nil {
-			return f.status()
+			return f
 		}
 	}
 	return nil
 }
 
-// faultOf is an error of gRPC as a fault, nil if there is none.
-func faultOf(err error) *fault {
-	if err == nil {
-		return nil
+// fromStatus returns an error of gRPC as one of the API.
+func fromStatus(err error) *apierr.Error {
+	if e, ok := errors.AsType[*apierr.Error](err); ok {
+		return e
 	}
 	st := status.Convert(err)
-	f := &fault{code: st.Code(), reason: st.Code().String(), detail: st.Message()}
+	f := &apierr.Error{Code: st.Code(), Reason: st.Code().String(), Detail: st.Message()}
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			f.reason = info.GetReason()
+			f.Reason = info.GetReason()
 		}
 	}
 	return f
@@ -382,20 +383,16 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		}
 		code := next(w, req.WithContext(ctx))
 		if code >= http.StatusBadRequest && v.failed == nil {
-			v.failed = &fault{http: code, reason: http.StatusText(code)} // the call was not made: those that are say how they ended
+			v.failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // the call was not made: those that are say how they ended
 		}
-		if v.rule.Audited || v.failed != nil && isDenied(v.failed) {
+		if v.rule.Audited || v.failed != nil && fromStatus(v.failed).Denied() {
 			r.note(v)
 		}
 		return code
 	}
 }
 
-func isDenied(f *fault) bool {
-	return f.code == codes.PermissionDenied || f.code == codes.Unauthenticated || f.http == http.StatusForbidden || f.http == http.StatusUnauthorized
-}
-
-func (r *router) arriveHTTP(req *http.Request, v *visit) (context.Context, *fault) {
+func (r *router) arriveHTTP(req *http.Request, v *visit) (context.Context, error) {
 	ctx := req.Context()
 	if r.guard == nil {
 		who, f := r.service.caller(authorContext(req))

@@ -21,7 +21,7 @@ func (s *service) shown(ctx context.Context, list []quota.Limit) []quota.Limit {
 
 // withHidden returns what is to be in force, sorted, and what is in force in hidden namespaces of which it has
 // nothing: a caller cannot know what would have to be there, so leaving it out does not remove it.
-func (s *service) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, *fault) {
+func (s *service) withHidden(ctx context.Context, now, next []quota.Limit) ([]quota.Limit, error) {
 	named := map[string]bool{}
 	for i := range next {
 		named[next[i].Namespace] = true

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -20,14 +21,14 @@ const (
 	maxConflicts    = 5 // repetitions
 )
 
-func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, *fault) {
+func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, error) {
 	most, f := pageSize(req.Max, defaultVersions)
 	if f != nil {
 		return nil, f
 	}
 	list, err := s.node.LimitVersions(ctx, req.Before, most)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	out := &quoratev1.ListVersionsResponse{}
 	for i := range list {
@@ -40,9 +41,9 @@ func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsReque
 }
 
 // pageSize validates how many items a list is to have.
-func pageSize(most int32, usual int) (int, *fault) {
+func pageSize(most int32, usual int) (int, error) {
 	if most < 0 || most > MaxList {
-		return 0, badField("max", "%d; must be 1 to %d, or 0 for %d", most, MaxList, usual)
+		return 0, apierr.Invalid("max", "%d; must be 1 to %d, or 0 for %d", most, MaxList, usual)
 	}
 	if most == 0 {
 		return usual, nil
@@ -65,9 +66,9 @@ func timeProto(t quota.Time) *timestamppb.Timestamp {
 	return timestamppb.New(time.Unix(0, int64(t)))
 }
 
-func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, *fault) {
+func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, error) {
 	if req.Version == 0 {
-		return nil, badField("version", "is 0; must be the version to bring back, 1 or more")
+		return nil, apierr.Invalid("version", "is 0; must be the version to bring back, 1 or more")
 	}
 	by, f := author(ctx, req.Author, req.Comment)
 	if f != nil {
@@ -75,7 +76,7 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 	}
 	_, list, err := s.node.LimitsAt(ctx, req.Version)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	c := quota.Change{Limits: s.shown(ctx, list), Expect: expected(req.ExpectedVersion), By: by, Comment: req.Comment, RollbackTo: req.Version}
 	if f := s.mayChange(ctx, &c); f != nil {
@@ -94,9 +95,9 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 
 // deleteLimits takes limits out of what is in force. Unless a version was
 // expected, it starts again when somebody else was quicker.
-func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, *fault) {
+func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, error) {
 	if n := len(req.Limits); n < 1 || n > MaxList {
-		return nil, badField("limits", "%d limits; must be 1 to %d", n, MaxList)
+		return nil, apierr.Invalid("limits", "%d limits; must be 1 to %d", n, MaxList)
 	}
 	by, f := author(ctx, req.Author, req.Comment)
 	if f != nil {
@@ -119,12 +120,12 @@ func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsR
 		var conflict *quota.ConflictError
 		if errors.As(err, &conflict) && req.ExpectedVersion == nil && try < maxConflicts {
 			if !s.catchUp(ctx, conflict.Current) {
-				return nil, fromError(ctx.Err())
+				return nil, apierr.From(ctx.Err())
 			}
 			continue
 		}
 		if err != nil {
-			return nil, fromError(err)
+			return nil, apierr.From(err)
 		}
 		return &quoratev1.DeleteLimitsResponse{Version: v.Number}, nil
 	}
@@ -150,7 +151,7 @@ func (s *service) catchUp(ctx context.Context, version uint64) bool {
 }
 
 // without returns what is in force without some limits.
-func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f *fault) {
+func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []quota.Limit, f error) {
 	version, all, f := s.limitsAt(context.Background(), nil)
 	if f != nil {
 		return 0, nil, f
@@ -161,13 +162,13 @@ func (s *service) without(refs []*quoratev1.LimitRef) (version uint64, left []qu
 		at := slices.IndexFunc(left, func(l quota.Limit) bool { return l.LimitName == name })
 		if at < 0 {
 			f := s.noSuchLimit(name)
-			f.field = fmt.Sprintf("limits[%d]", i)
+			f.Field = fmt.Sprintf("limits[%d]", i)
 			return 0, nil, f
 		}
 		left = slices.Delete(left, at, at+1)
 	}
 	if _, err := quota.NewLimits(version, left); err != nil {
-		return 0, nil, badField("limits", "%v", err)
+		return 0, nil, apierr.Invalid("limits", "%v", err)
 	}
 	return version, left, nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/api/apierr"
 )
 
 // hosts decides which names in the header Host belong to this node. It protects nodes without
@@ -47,7 +49,7 @@ func (h *hosts) has(header string) bool {
 
 // hostFault refuses a request for another host. Probes and the check for proxies, which forward the Host
 // header of their clients, are exempt: see fromHere.
-func (r *router) hostFault(req *http.Request) *fault {
+func (r *router) hostFault(req *http.Request) error {
 	if r.guard != nil || r.hosts.has(req.Host) {
 		return nil
 	}
@@ -55,8 +57,8 @@ func (r *router) hostFault(req *http.Request) *fault {
 	case "/healthz", "/readyz", clusterReadyPath, envoyHealthPath, forwardPath:
 		return nil
 	}
-	return &fault{
-		code: codes.PermissionDenied, http: http.StatusMisdirectedRequest, reason: "UNKNOWN_HOST", field: "Host",
-		detail: "is " + quoted(clip(req.Host)) + ", which is no name of this node; without authentication callers use its address, localhost, or a name that the setting listen.hosts has",
+	return &apierr.Error{
+		Code: codes.PermissionDenied, HTTP: http.StatusMisdirectedRequest, Reason: "UNKNOWN_HOST", Field: "Host",
+		Detail: "is " + apierr.Quoted(apierr.Clip(req.Host)) + ", which is no name of this node; without authentication callers use its address, localhost, or a name that the setting listen.hosts has",
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/tracing"
 )
@@ -142,7 +143,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		route = other
 		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
 		w.Header().Set("Allow", allowed)
-		code = writeFault(w, &fault{http: http.StatusMethodNotAllowed, detail: clip(req.Method) + " is not for " + path + "; use " + allowed})
+		code = writeFault(w, &apierr.Error{HTTP: http.StatusMethodNotAllowed, Detail: apierr.Clip(req.Method) + " is not for " + path + "; use " + allowed})
 	default:
 		parent := req.Header.Get(tracing.Header)
 		if r.opts.Tracer == nil {
@@ -192,13 +193,14 @@ type problem struct {
 const credentialHelp = `give a credential: the header "authorization: Bearer TOKEN" (quorate tokens create), or a client certificate (quorate cert issue; curl --cert, --key): ` +
 	"https://github.com/quorate/quorate/blob/main/docs/security.md#how-callers-are-known"
 
-func writeFault(w http.ResponseWriter, f *fault) int {
-	title := http.StatusText(f.http)
+func writeFault(w http.ResponseWriter, err error) int {
+	f := apierr.From(err)
+	title := http.StatusText(f.HTTP)
 	if title == "" {
 		title = "Client Closed Request"
 	}
-	p := problem{Type: "about:blank", Title: title, Status: f.http, Detail: f.Error(), Reason: f.reason, Field: f.field, Permission: f.meta["permission"], Scope: f.meta["scope"], Identity: f.meta["identity"]}
-	if f.http == http.StatusUnauthorized {
+	p := problem{Type: "about:blank", Title: title, Status: f.HTTP, Detail: f.Error(), Reason: f.Reason, Field: f.Field, Permission: f.Meta["permission"], Scope: f.Meta["scope"], Identity: f.Meta["identity"]}
+	if f.HTTP == http.StatusUnauthorized {
 		p.Help = credentialHelp
 	}
 	body, err := json.Marshal(p)
@@ -207,13 +209,13 @@ func writeFault(w http.ResponseWriter, f *fault) int {
 	}
 	h := w.Header()
 	h["Content-Type"] = problemType
-	if f.http == http.StatusUnauthorized {
+	if f.HTTP == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="quorate"`)
 	}
-	if f.retry > 0 {
-		h.Set("Retry-After", strconv.FormatInt(wholeSeconds(f.retry), 10))
+	if f.Retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(wholeSeconds(f.Retry), 10))
 	}
-	w.WriteHeader(f.http)
+	w.WriteHeader(f.HTTP)
 	w.Write(append(jsontext.Escape(body), '\n')) //nolint:errcheck // as in writeJSON
-	return f.http
+	return f.HTTP
 }

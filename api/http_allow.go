@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -33,18 +34,18 @@ func (s *scratch) free() {
 
 // read takes the whole body, whatever its content type says: curl -d sends JSON
 // as a form.
-func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) *fault {
+func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) error {
 	s.in.Reset()
 	_, err := s.in.ReadFrom(http.MaxBytesReader(w, req.Body, limit))
 	var large *http.MaxBytesError
-	var f *fault
+	var full *apierr.Error
 	switch {
 	case errors.As(err, &large):
-		return tooLarge(large.Limit)
-	case errors.As(err, &f):
-		return f
+		return apierr.TooLarge(large.Limit)
+	case errors.As(err, &full):
+		return full
 	case err != nil:
-		return badField("body", "could not be read: %v", err)
+		return apierr.Invalid("body", "could not be read: %v", err)
 	}
 	return nil
 }
@@ -82,7 +83,7 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 func (c *check) namespaces(yield func(string) bool) { yield(c.key.Namespace) }
 
 // admitChecks is admit for checks that were never a message.
-func (s *service) admitChecks(ctx context.Context, checks ...check) *fault {
+func (s *service) admitChecks(ctx context.Context, checks ...check) error {
 	return s.admitIn(ctx, func(yield func(string) bool) {
 		for i := range checks {
 			if !yield(checks[i].key.Namespace) {
@@ -93,7 +94,7 @@ func (s *service) admitChecks(ctx context.Context, checks ...check) *fault {
 }
 
 // admitIn is admitChecks for checks in these namespaces.
-func (s *service) admitIn(ctx context.Context, namespaces iter.Seq[string]) *fault {
+func (s *service) admitIn(ctx context.Context, namespaces iter.Seq[string]) error {
 	v := visitOf(ctx)
 	if s.guard == nil || s.everywhere(ctx, rbac.Check) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/missing"
 )
@@ -38,7 +39,7 @@ func unready(st *quoratev1.GetStatusResponse) string {
 // writeReady answers a probe. why is the reason for not being ready; empty if ready.
 func writeReady(w http.ResponseWriter, what, why string) int {
 	if why != "" {
-		return writeFault(w, &fault{http: http.StatusServiceUnavailable, reason: "NOT_READY", detail: what + why, retry: time.Second})
+		return writeFault(w, &apierr.Error{HTTP: http.StatusServiceUnavailable, Reason: "NOT_READY", Detail: what + why, Retry: time.Second})
 	}
 	w.Header()["Content-Type"] = textType
 	w.Write([]byte("ready\n")) //nolint:errcheck // as in writeJSON
@@ -63,13 +64,13 @@ func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
 }
 
 // query parses the query strictly: only the given parameters, each once, by name or in the protobuf JSON form.
-func query(req *http.Request, known ...string) (url.Values, *fault) {
+func query(req *http.Request, known ...string) (url.Values, error) {
 	if req.URL.RawQuery == "" {
 		return nil, nil
 	}
 	q, err := url.ParseQuery(req.URL.RawQuery)
 	if err != nil {
-		return nil, badField("query", "cannot be read: %v", err)
+		return nil, apierr.Invalid("query", "cannot be read: %v", err)
 	}
 	out := url.Values{}
 	for given, values := range q {
@@ -79,13 +80,13 @@ func query(req *http.Request, known ...string) (url.Values, *fault) {
 			if len(known) > 0 {
 				there = "there are: " + missing.List(known, false)
 			}
-			return nil, badField(clip(given), "unknown query parameter;%s %s", missing.DidYouMean(given, known, ""), there)
+			return nil, apierr.Invalid(apierr.Clip(given), "unknown query parameter;%s %s", missing.DidYouMean(given, known, ""), there)
 		}
 		out[known[i]] = append(out[known[i]], values...)
 	}
 	for name, values := range out {
 		if len(values) > 1 {
-			return nil, badField(name, "is there %d times; give it once", len(values))
+			return nil, apierr.Invalid(name, "is there %d times; give it once", len(values))
 		}
 	}
 	return out, nil

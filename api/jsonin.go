@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 const checkExample = `{"namespace":"web","limit":"per_client","key":"203.0.113.7"}`
 
 // decodeCheck reads an AllowRequest and nothing after it.
-func decodeCheck(b []byte, c *check) *fault {
+func decodeCheck(b []byte, c *check) error {
 	r := reader{b: b}
 	if f := r.start(checkExample); f != nil {
 		return f
@@ -25,13 +26,13 @@ func decodeCheck(b []byte, c *check) *fault {
 }
 
 // decodeBatch reads an AllowBatchRequest and nothing after it.
-func decodeBatch(b []byte) ([]check, *fault) {
+func decodeBatch(b []byte) ([]check, error) {
 	r := reader{b: b}
 	if f := r.start(`{"checks":[` + checkExample + `]}`); f != nil {
 		return nil, f
 	}
 	var checks []check
-	f := r.object("", []string{"checks"}, func(int) (f *fault) {
+	f := r.object("", []string{"checks"}, func(int) (f error) {
 		checks, f = r.checks()
 		return f
 	})
@@ -41,9 +42,9 @@ func decodeBatch(b []byte) ([]check, *fault) {
 	return checks, f
 }
 
-func (r *reader) checks() (checks []check, f *fault) {
+func (r *reader) checks() (checks []check, f error) {
 	if r.peek() != '[' {
-		return nil, badField("checks", "is %s; must be an array of checks", r.describe())
+		return nil, apierr.Invalid("checks", "is %s; must be an array of checks", r.describe())
 	}
 	r.i++
 	if r.peek() == ']' {
@@ -52,7 +53,7 @@ func (r *reader) checks() (checks []check, f *fault) {
 	}
 	for {
 		if len(checks) == MaxBatch {
-			return nil, badField("checks", "more than %d checks; send at most %d in one call", MaxBatch, MaxBatch)
+			return nil, apierr.Invalid("checks", "more than %d checks; send at most %d in one call", MaxBatch, MaxBatch)
 		}
 		checks = append(checks, check{})
 		path := "checks[" + strconv.Itoa(len(checks)-1) + "]"
@@ -73,9 +74,9 @@ func (r *reader) checks() (checks []check, f *fault) {
 
 var checkFields = []string{"namespace", "limit", "key", "cost", "max_wait", "method", "path"}
 
-func (r *reader) check(path string, c *check) *fault {
-	return r.object(path, checkFields, func(field int) (f *fault) {
-		name := join(path, checkFields[field])
+func (r *reader) check(path string, c *check) error {
+	return r.object(path, checkFields, func(field int) (f error) {
+		name := apierr.Join(path, checkFields[field])
 		switch field {
 		case 0:
 			c.key.Namespace, f = r.str(name)
@@ -97,7 +98,7 @@ func (r *reader) check(path string, c *check) *fault {
 }
 
 // cost reads a whole number, or null for absent. Its range is checked later.
-func (r *reader) cost(field string) (n int64, given bool, f *fault) {
+func (r *reader) cost(field string) (n int64, given bool, f error) {
 	if r.null() {
 		return 0, false, nil
 	}
@@ -116,35 +117,35 @@ func (r *reader) null() bool {
 }
 
 // whole reads a whole number of that many bits.
-func (r *reader) whole(field string, bits int, what string) (int64, *fault) {
+func (r *reader) whole(field string, bits int, what string) (int64, error) {
 	r.peek()
 	raw := r.token()
 	n, err := strconv.ParseInt(string(raw), 10, bits)
 	if err != nil || raw[0] == '+' || !json.Valid(raw) {
-		return 0, badField(field, "is %s; must be a whole number %s", r.describe(), what)
+		return 0, apierr.Invalid(field, "is %s; must be a whole number %s", r.describe(), what)
 	}
 	r.i += len(raw)
 	return n, nil
 }
 
 // number reads a number that a float64 can hold.
-func (r *reader) number(field, what string) (float64, *fault) {
+func (r *reader) number(field, what string) (float64, error) {
 	r.peek()
 	raw := r.token()
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || !json.Valid(raw) {
-		return 0, badField(field, "is %s; must be %s", r.describe(), what)
+		return 0, apierr.Invalid(field, "is %s; must be %s", r.describe(), what)
 	}
 	r.i += len(raw)
 	return f, nil
 }
 
 // seconds reads a duration, or null for absent.
-func (r *reader) seconds(field string) (d time.Duration, given bool, f *fault) {
+func (r *reader) seconds(field string) (d time.Duration, given bool, f error) {
 	return r.secondsTo(field, quota.MaxPause)
 }
 
-func (r *reader) secondsTo(field string, most time.Duration) (d time.Duration, given bool, f *fault) {
+func (r *reader) secondsTo(field string, most time.Duration) (d time.Duration, given bool, f error) {
 	if r.null() {
 		return 0, false, nil
 	}
@@ -154,7 +155,7 @@ func (r *reader) secondsTo(field string, most time.Duration) (d time.Duration, g
 		return 0, false, f
 	}
 	if n < 0 || n > most.Seconds() {
-		return 0, false, badField(field, "is %s; must be 0 to %.0f seconds", clip(string(bytes.TrimSpace(r.b[start:r.i]))), most.Seconds())
+		return 0, false, apierr.Invalid(field, "is %s; must be 0 to %.0f seconds", apierr.Clip(string(bytes.TrimSpace(r.b[start:r.i]))), most.Seconds())
 	}
 	return time.Duration(math.Round(n * float64(time.Second))), true, nil
 }

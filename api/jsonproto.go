@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,7 +25,7 @@ import (
 
 // decodeProto reads a message as FormatJSON writes it, and nothing after it,
 // as strictly as the hand-written decoder of checks.
-func decodeProto(b []byte, m proto.Message, example string) *fault {
+func decodeProto(b []byte, m proto.Message, example string) error {
 	r := reader{b: b}
 	if f := r.start(example); f != nil {
 		return f
@@ -61,10 +63,10 @@ func fieldsOf(d protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-func (r *reader) message(path string, m protoreflect.Message) *fault {
-	return r.object(path, fieldsOf(m.Descriptor()), func(i int) *fault {
+func (r *reader) message(path string, m protoreflect.Message) error {
+	return r.object(path, fieldsOf(m.Descriptor()), func(i int) error {
 		fd := m.Descriptor().Fields().Get(i)
-		name := join(path, string(fd.Name()))
+		name := apierr.Join(path, string(fd.Name()))
 		switch {
 		case fd.IsList():
 			return r.list(name, m.Mutable(fd).List(), fd)
@@ -79,9 +81,9 @@ func (r *reader) message(path string, m protoreflect.Message) *fault {
 	})
 }
 
-func (r *reader) list(path string, list protoreflect.List, fd protoreflect.FieldDescriptor) *fault {
+func (r *reader) list(path string, list protoreflect.List, fd protoreflect.FieldDescriptor) error {
 	if r.peek() != '[' {
-		return badField(path, "is %s; must be an array", r.describe())
+		return apierr.Invalid(path, "is %s; must be an array", r.describe())
 	}
 	r.i++
 	if r.peek() == ']' {
@@ -90,7 +92,7 @@ func (r *reader) list(path string, list protoreflect.List, fd protoreflect.Field
 	}
 	for {
 		if most := mostItems(fd); list.Len() == most {
-			return badField(path, "more than %d; send at most %d in one call", most, most)
+			return apierr.Invalid(path, "more than %d; send at most %d in one call", most, most)
 		}
 		v, f := r.value(path+"["+strconv.Itoa(list.Len())+"]", fd, list.NewElement())
 		if f != nil {
@@ -110,7 +112,7 @@ func (r *reader) list(path string, list protoreflect.List, fd protoreflect.Field
 }
 
 // value reads one value; empty is a new one of its type.
-func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, *fault) {
+func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, error) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		return r.inner(path, fd, empty)
@@ -125,7 +127,7 @@ func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 		r.peek()
 		raw := string(r.token())
 		if raw != "true" && raw != "false" {
-			return empty, badField(path, "is %s; must be true or false", r.describe())
+			return empty, apierr.Invalid(path, "is %s; must be true or false", r.describe())
 		}
 		r.i += len(raw)
 		return protoreflect.ValueOfBool(raw == "true"), nil
@@ -142,7 +144,7 @@ func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 		}
 		raw, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
-			return empty, badField(path, "is not base64: %v", err)
+			return empty, apierr.Invalid(path, "is not base64: %v", err)
 		}
 		return protoreflect.ValueOfBytes(raw), nil
 	}
@@ -151,7 +153,7 @@ func (r *reader) value(path string, fd protoreflect.FieldDescriptor, empty proto
 
 // integer reads a number, or its digits in a string: so libraries for protos write
 // those of 64 bits.
-func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, *fault) {
+func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, error) {
 	if long := fd.Kind() == protoreflect.Int64Kind || fd.Kind() == protoreflect.Uint64Kind; long && r.peek() == '"' {
 		return r.quoted(path, fd)
 	}
@@ -159,7 +161,7 @@ func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 	case protoreflect.Uint32Kind:
 		n, f := r.whole(path, 64, "from 0 to 4294967295")
 		if f == nil && (n < 0 || n > math.MaxUint32) {
-			f = badField(path, "is %d; must be a whole number from 0 to 4294967295", n)
+			f = apierr.Invalid(path, "is %d; must be a whole number from 0 to 4294967295", n)
 		}
 		return protoreflect.ValueOfUint32(uint32(n)), f
 	case protoreflect.Int32Kind:
@@ -171,7 +173,7 @@ func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 	case protoreflect.Uint64Kind:
 		n, f := r.whole(path, 64, "from 0 on")
 		if f == nil && n < 0 {
-			f = badField(path, "is %d; must be a whole number from 0 on", n)
+			f = apierr.Invalid(path, "is %d; must be a whole number from 0 on", n)
 		}
 		return protoreflect.ValueOfUint64(uint64(max(n, 0))), f
 	}
@@ -180,23 +182,23 @@ func (r *reader) integer(path string, fd protoreflect.FieldDescriptor) (protoref
 }
 
 // quoted reads a number in a string.
-func (r *reader) quoted(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, *fault) {
+func (r *reader) quoted(path string, fd protoreflect.FieldDescriptor) (protoreflect.Value, error) {
 	text, f := r.str(path)
 	if f != nil {
 		return protoreflect.Value{}, f
 	}
 	in := reader{b: []byte(text)}
 	if bytes.ContainsAny(in.b, " \t\r\n\"") || text == "" {
-		return protoreflect.Value{}, badField(path, "is the string %q; must be a whole number", clip(text))
+		return protoreflect.Value{}, apierr.Invalid(path, "is the string %q; must be a whole number", apierr.Clip(text))
 	}
 	v, f := in.integer(path, fd)
 	if f == nil && in.end() != nil {
-		f = badField(path, "is the string %q; must be a whole number", clip(text))
+		f = apierr.Invalid(path, "is the string %q; must be a whole number", apierr.Clip(text))
 	}
 	return v, f
 }
 
-func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, *fault) {
+func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, error) {
 	switch empty.Message().Interface().(type) {
 	case *durationpb.Duration:
 		most := quota.MaxPause
@@ -205,7 +207,7 @@ func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 		}
 		d, given, f := r.secondsTo(path, most)
 		if f == nil && !given {
-			f = badField(path, "is null; must be a number of seconds")
+			f = apierr.Invalid(path, "is null; must be a number of seconds")
 		}
 		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), f
 	case *timestamppb.Timestamp:
@@ -215,7 +217,7 @@ func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 		}
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-			return empty, badField(path, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", clip(s))
+			return empty, apierr.Invalid(path, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", apierr.Clip(s))
 		}
 		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
 	}
@@ -223,7 +225,7 @@ func (r *reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 }
 
 // enumNumber parses an enum value as FormatJSON writes it, or its name in the proto.
-func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, *fault) {
+func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, error) {
 	var words []string
 	for i := range d.Values().Len() {
 		n := d.Values().Get(i).Number()
@@ -236,12 +238,12 @@ func enumNumber(field string, d protoreflect.EnumDescriptor, word string) (proto
 		}
 		words = append(words, w)
 	}
-	return 0, badField(field, "is %q;%s must be one of %s", clip(word), missing.DidYouMean(word, words, ""), strings.Join(words, ", "))
+	return 0, apierr.Invalid(field, "is %q;%s must be one of %s", apierr.Clip(word), missing.DidYouMean(word, words, ""), strings.Join(words, ", "))
 }
 
 // decodeQuery reads a message of plain fields from a query; lists are separated
 // by commas. Names that the message does not have are passed over.
-func decodeQuery(q url.Values, m proto.Message) *fault {
+func decodeQuery(q url.Values, m proto.Message) error {
 	pm := m.ProtoReflect()
 	for i := range pm.Descriptor().Fields().Len() {
 		fd := pm.Descriptor().Fields().Get(i)
@@ -269,7 +271,7 @@ func decodeQuery(q url.Values, m proto.Message) *fault {
 	return nil
 }
 
-func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, *fault) {
+func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		return queryMessage(name, fd, text)
@@ -280,7 +282,7 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 		return protoreflect.ValueOfEnum(n), f
 	case protoreflect.BoolKind:
 		if text != "true" && text != "false" {
-			return protoreflect.Value{}, badField(name, "is %q; must be true or false", clip(text))
+			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be true or false", apierr.Clip(text))
 		}
 		return protoreflect.ValueOfBool(text == "true"), nil
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint64Kind:
@@ -290,7 +292,7 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 		}
 		n, err := strconv.ParseInt(text, 10, bits)
 		if err != nil || n < 0 {
-			return protoreflect.Value{}, badField(name, "is %q; must be a whole number from 0 on", clip(text))
+			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be a whole number from 0 on", apierr.Clip(text))
 		}
 		switch fd.Kind() {
 		case protoreflect.Int32Kind:
@@ -305,12 +307,12 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 }
 
 // queryMessage reads a time, or a duration: in seconds, or as 1m30s.
-func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, *fault) {
+func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch fd.Message().FullName() {
 	case "google.protobuf.Timestamp":
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-			return protoreflect.Value{}, badField(name, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", clip(text))
+			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", apierr.Clip(text))
 		}
 		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
 	case "google.protobuf.Duration":
@@ -319,7 +321,7 @@ func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (pr
 			d, err = time.Duration(n*float64(time.Second)), nil
 		}
 		if err != nil || d < 0 || d > quota.MaxPause {
-			return protoreflect.Value{}, badField(name, "is %q; must be seconds, or a time such as 1m30s", clip(text))
+			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be seconds, or a time such as 1m30s", apierr.Clip(text))
 		}
 		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), nil
 	}

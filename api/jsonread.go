@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/missing"
 )
 
@@ -18,9 +19,9 @@ type reader struct {
 }
 
 // object reads an object of the given fields; read takes one field's value.
-func (r *reader) object(path string, fields []string, read func(field int) *fault) *fault {
+func (r *reader) object(path string, fields []string, read func(field int) error) error {
 	if r.peek() != '{' {
-		return badField(orBody(path), "is %s; must be an object", r.describe())
+		return apierr.Invalid(orBody(path), "is %s; must be an object", r.describe())
 	}
 	r.i++
 	seen := 0
@@ -41,17 +42,17 @@ func (r *reader) object(path string, fields []string, read func(field int) *faul
 		if n >= 0 {
 			name = fields[n]
 		} else {
-			var f *fault
+			var f error
 			if name, f = r.str(orBody(path)); f != nil {
 				return f
 			}
 			n = fieldIndex(fields, name)
 		}
 		if n < 0 {
-			return badField(orBody(join(path, clip(name))), "unknown field %q;%s there are: %s", clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
+			return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s there are: %s", apierr.Clip(name), missing.DidYouMean(name, fields, ""), missing.List(fields, false))
 		}
 		if seen&(1<<n) != 0 {
-			return badField(join(path, name), "is there twice; give it once")
+			return apierr.Invalid(apierr.Join(path, name), "is there twice; give it once")
 		}
 		seen |= 1 << n
 		if r.peek() != ':' {
@@ -106,15 +107,15 @@ func (r *reader) known(fields []string) int {
 }
 
 // str reads a string, copying it out of the body.
-func (r *reader) str(field string) (string, *fault) {
+func (r *reader) str(field string) (string, error) {
 	if r.peek() != '"' {
-		return "", badField(field, "is %s; must be a string", r.describe())
+		return "", apierr.Invalid(field, "is %s; must be a string", r.describe())
 	}
 	rest := r.b[r.i+1:]
 	end, escaped := 0, false
 	for ; end < len(rest) && rest[end] != '"'; end++ {
 		if rest[end] < ' ' {
-			return "", badField(field, "has a control character at %s of the body; write it as \\u%04x", r.place(r.i+1+end), rest[end])
+			return "", apierr.Invalid(field, "has a control character at %s of the body; write it as \\u%04x", r.place(r.i+1+end), rest[end])
 		}
 		if rest[end] == '\\' {
 			escaped = true
@@ -122,11 +123,11 @@ func (r *reader) str(field string) (string, *fault) {
 		}
 	}
 	if end >= len(rest) {
-		return "", badField(field, "the string at %s of the body has no closing quote", r.place(r.i))
+		return "", apierr.Invalid(field, "the string at %s of the body has no closing quote", r.place(r.i))
 	}
 	raw := rest[:end]
 	if !utf8.Valid(raw) {
-		return "", badField(field, "is not UTF-8; encode it, as base64 or hex")
+		return "", apierr.Invalid(field, "is not UTF-8; encode it, as base64 or hex")
 	}
 	start := r.i
 	r.i += end + 2
@@ -135,25 +136,25 @@ func (r *reader) str(field string) (string, *fault) {
 	}
 	var s string
 	if err := json.Unmarshal(r.b[start:r.i], &s); err != nil {
-		return "", badField(field, "%s, at %s of the body, has a bad escape: %v", clip(string(raw)), r.place(start), err)
+		return "", apierr.Invalid(field, "%s, at %s of the body, has a bad escape: %v", apierr.Clip(string(raw)), r.place(start), err)
 	}
 	return s, nil
 }
 
 // start refuses a body that is empty or no object with an example of what belongs there.
-func (r *reader) start(example string) *fault {
+func (r *reader) start(example string) error {
 	switch r.peek() {
 	case '{':
 		return nil
 	case 0:
-		return badField("body", "is empty; send JSON such as %s", example)
+		return apierr.Invalid("body", "is empty; send JSON such as %s", example)
 	}
-	return badField("body", "is %s; must be an object, such as %s", r.describe(), example)
+	return apierr.Invalid("body", "is %s; must be an object, such as %s", r.describe(), example)
 }
 
-func (r *reader) end() *fault {
+func (r *reader) end() error {
 	if r.peek(); r.i < len(r.b) {
-		return badField("body", "has more after the object, at %s: %s; send one object", r.place(r.i), r.describe())
+		return apierr.Invalid("body", "has more after the object, at %s: %s; send one object", r.place(r.i), r.describe())
 	}
 	return nil
 }
@@ -189,8 +190,8 @@ func (r *reader) token() []byte {
 	return rest
 }
 
-func (r *reader) expected(what string) *fault {
-	return badField("body", "at %s: %s, where %s belongs", r.place(r.i), r.describe(), what)
+func (r *reader) expected(what string) *apierr.Error {
+	return apierr.Invalid("body", "at %s: %s, where %s belongs", r.place(r.i), r.describe(), what)
 }
 
 // describe says in a few words what comes next.
@@ -200,7 +201,7 @@ func (r *reader) describe() string {
 		return "the end of the body"
 	case c == '"':
 		if s, f := r.str(""); f == nil {
-			return fmt.Sprintf("the string %q", clip(s))
+			return fmt.Sprintf("the string %q", apierr.Clip(s))
 		}
 		return "a broken string"
 	case c == '{':
@@ -212,31 +213,7 @@ func (r *reader) describe() string {
 	if len(raw) == 0 {
 		return fmt.Sprintf("%q", r.b[r.i])
 	}
-	return clip(string(raw))
-}
-
-// clip shortens what others sent before it goes into a message.
-func clip(s string) string {
-	const most = 40
-	s = string(bytes.ToValidUTF8([]byte(s), []byte("?")))
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
-}
-
-func join(path, field string) string {
-	switch {
-	case path == "":
-		return field
-	case field == "":
-		return path
-	}
-	return path + "." + field
+	return apierr.Clip(string(raw))
 }
 
 func orBody(path string) string {

@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, *fault) {
+func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, error) {
 	k, f := s.existing(ctx, req, rbac.KeysRead)
 	if f != nil {
 		return nil, f
 	}
 	counters, err := s.node.Key(ctx, k)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	s.completeRules(counters)
 	out := &quoratev1.GetKeyResponse{Counters: counters}
@@ -29,13 +30,13 @@ func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*qu
 	return out, nil
 }
 
-func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, *fault) {
+func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, error) {
 	k, f := s.existing(ctx, req, rbac.KeysReset)
 	if f != nil {
 		return nil, f
 	}
 	if err := s.node.ResetKey(ctx, k); err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	s.log.InfoContext(ctx, "key reset", "limit", k.LimitName.String())
 	return &quoratev1.ResetKeyResponse{}, nil
@@ -43,7 +44,7 @@ func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) 
 
 // existing validates the key of a limit that there is. The global default counts a key of all namespaces together, so
 // what is done to that is not for who has the permission in one of them.
-func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, *fault) {
+func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
 	if f := checkLimitKey(&k); f != nil {
 		return k, f
@@ -56,7 +57,7 @@ func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quo
 	case l.LimitName == quota.Global && s.guard != nil && v != nil:
 		if err := s.guard.Check(v.caller, p, rbac.Namespace(l.Namespace), v.method); err != nil {
 			f := fromAuth(err)
-			f.detail += fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName)
+			f.Detail += fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName)
 			return k, f
 		}
 	}

@@ -24,7 +24,7 @@ func (v *visit) identify(ctx context.Context) (*auth.Caller, error) {
 
 // still returns nil while the caller of a call that lasts may go on with it. known is when that was looked at last;
 // within service.again of it the answer is believed.
-func (s *service) still(ctx context.Context, known *time.Time) *fault {
+func (s *service) still(ctx context.Context, known *time.Time) error {
 	v := visitOf(ctx)
 	if v == nil || v.guard == nil || time.Since(*known) < s.again {
 		return nil

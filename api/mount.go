@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/nearest"
 )
@@ -43,7 +44,7 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 	}
 	if p := req.URL.Path; r.guard != nil && path.Clean(p) != strings.TrimSuffix(p, "/") {
 		// What it leads to would depend on who reads it.
-		return other, writeFault(w, &fault{http: http.StatusNotFound, detail: "there is nothing at " + clip(p) + "; use a path without // and dots"})
+		return other, writeFault(w, &apierr.Error{HTTP: http.StatusNotFound, Detail: "there is nothing at " + apierr.Clip(p) + "; use a path without // and dots"})
 	}
 	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) int {
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
@@ -54,12 +55,12 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 
 // nothingAt is the fault of a path that leads nowhere: it names the one that was most likely
 // meant, and where all are listed.
-func (r *router) nothingAt(p string) *fault {
-	detail := "there is nothing at " + clip(p)
+func (r *router) nothingAt(p string) *apierr.Error {
+	detail := "there is nothing at " + apierr.Clip(p)
 	if near := cmp.Or(nearest.Word(p, r.paths), nearest.Word("/v1"+p, r.paths)); near != "" {
 		detail += "; did you mean " + near + "?"
 	}
-	return &fault{http: http.StatusNotFound, detail: detail + "; /v1/openapi.json lists all paths of the API"}
+	return &apierr.Error{HTTP: http.StatusNotFound, Detail: detail + "; /v1/openapi.json lists all paths of the API"}
 }
 
 // Where the console is mounted, and its form for callers who are not known yet.

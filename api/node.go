@@ -2,15 +2,12 @@ package api
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/auth"
@@ -206,17 +203,6 @@ const (
 	maxCheckBody  = 16 << 10
 	maxBatchBody  = 4 << 20
 )
-
-// IsNoLeader says whether err means that a leader is missing just now, so that
-// the call is worth repeating: it has a method NoLeader() bool that says so, or
-// carries the gRPC code UNAVAILABLE.
-func IsNoLeader(err error) bool {
-	var e interface{ NoLeader() bool }
-	if errors.As(err, &e) {
-		return e.NoLeader()
-	}
-	return err != nil && status.Code(err) == codes.Unavailable
-}
 
 // service is the state that both servers share.
 type service struct {

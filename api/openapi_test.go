@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/docs/schema"
 	"github.com/quorate/quorate/internal/golden"
@@ -207,7 +208,7 @@ func FuzzDecodeProto(f *testing.F) {
 			Reset()
 		}{&quoratev1.ApplyOpsRequest{}, &quoratev1.LoadPoliciesRequest{}, &quoratev1.ReserveRequest{}, &quoratev1.SetOverridesRequest{}, &quoratev1.DiffLimitsRequest{}, &quoratev1.SettleRequest{}} {
 			if fault := decodeProto(b, m, "{}"); fault != nil {
-				if fault.field == "" || fault.detail == "" || len(fault.Error()) > 3000 {
+				if apierr.From(fault).Field == "" || apierr.From(fault).Detail == "" || len(fault.Error()) > 3000 {
 					t.Errorf("bad fault %q of %q", fault.Error(), b)
 				}
 				continue

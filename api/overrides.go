@@ -9,33 +9,33 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 const defaultOverrides = 100 // on a page
 
-func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesRequest) (*quoratev1.SetOverridesResponse, *fault) {
+func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesRequest) (*quoratev1.SetOverridesResponse, error) {
 	if n := len(req.Overrides); n < 1 || n > MaxList {
-		return nil, badField("overrides", "%d overrides; must be 1 to %d", n, MaxList)
+		return nil, apierr.Invalid("overrides", "%d overrides; must be 1 to %d", n, MaxList)
 	}
 	list := make([]quota.Override, len(req.Overrides))
 	for i, p := range req.Overrides {
 		o, f := s.overrideOf(ctx, p)
 		if f != nil {
-			f.field = join(fmt.Sprintf("overrides[%d]", i), f.field)
-			return nil, f
+			return nil, apierr.In(fmt.Sprintf("overrides[%d]", i), f)
 		}
 		list[i] = o
 	}
 	if err := s.node.SetOverrides(ctx, list); err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	return &quoratev1.SetOverridesResponse{Set: int32(len(list))}, nil
 }
 
 // overrideOf reads and validates an override.
-func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f *fault) {
+func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f error) {
 	o = quota.Override{Key: keyOf(p), Burst: -1, Comment: p.GetComment(), At: quota.Time(time.Now().UnixNano())}
 	if f := checkLimitKey(&o.Key); f != nil {
 		return o, f
@@ -44,77 +44,77 @@ func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quot
 		return o, f
 	}
 	if p.Class < 0 || p.Class > quoratev1.Class_CLASS_BANNED {
-		return o, badField("class", "%d; must be counted, unlimited or banned", p.Class)
+		return o, apierr.Invalid("class", "%d; must be counted, unlimited or banned", p.Class)
 	}
 	if p.Class > 0 {
 		o.Class = quota.Class(p.Class - 1)
 	}
 	if p.Burst != nil {
 		if o.Burst = *p.Burst; o.Burst < 0 || o.Burst > quota.MaxTokens {
-			return o, badField("burst", "%d; must be 0 to %d, or absent", o.Burst, quota.MaxTokens)
+			return o, apierr.Invalid("burst", "%d; must be 0 to %d, or absent", o.Burst, quota.MaxTokens)
 		}
 	}
 	if p.Rate != "" {
 		r, err := quota.ParseRate(p.Rate)
 		if err != nil {
-			return o, badField("rate", "%s", strings.TrimPrefix(err.Error(), "rate "))
+			return o, apierr.Invalid("rate", "%s", strings.TrimPrefix(err.Error(), "rate "))
 		}
 		o.Rate = r
 	}
 	if p.Scale < 0 || p.Scale > quota.MaxScale/quota.Million || math.IsNaN(p.Scale) || p.Scale > 0 && p.Scale < 1./quota.Million {
-		return o, badField("scale", "%v; must be 0.000001 to %d, or 0 for none", p.Scale, quota.MaxScale/quota.Million)
+		return o, apierr.Invalid("scale", "%v; must be 0.000001 to %d, or 0 for none", p.Scale, quota.MaxScale/quota.Million)
 	}
 	o.Scale = int64(math.Round(p.Scale * quota.Million))
 	f = s.fits(&o, p)
 	return o, f
 }
 
-func (s *service) fits(o *quota.Override, p *quoratev1.Override) *fault {
+func (s *service) fits(o *quota.Override, p *quoratev1.Override) error {
 	if p.Expires != nil {
 		if err := p.Expires.CheckValid(); err != nil || p.Expires.AsTime().Year() > 2261 {
-			return badField("expires", "is no time up to the year 2261")
+			return apierr.Invalid("expires", "is no time up to the year 2261")
 		}
 		if o.Expires = quota.Time(p.Expires.AsTime().UnixNano()); o.Expires <= o.At {
-			return badField("expires", "%s is over; must be in the future", p.Expires.AsTime().Format(time.RFC3339))
+			return apierr.Invalid("expires", "%s is over; must be in the future", p.Expires.AsTime().Format(time.RFC3339))
 		}
 	}
 	if err := o.Validate(); err != nil {
-		return badField("", "%v", err)
+		return apierr.Invalid("", "%v", err)
 	}
 	limits := s.node.Limits()
 	l, ok := limits.Find(o.Key.LimitName)
 	if !ok {
 		if l, _ = limits.Resolve(o.Key.LimitName, o.Key.Key); l != nil && strings.HasPrefix(l.LimitName.Limit, "@") {
-			return badField("limit", "%v is served by %v; give that name, and the key that its buckets have", o.Key.LimitName, l.LimitName)
+			return apierr.Invalid("limit", "%v is served by %v; give that name, and the key that its buckets have", o.Key.LimitName, l.LimitName)
 		}
 		return s.noSuchLimit(o.Key.LimitName)
 	}
 	if err := o.Fits(l); err != nil {
-		return badField("", "%v", err)
+		return apierr.Invalid("", "%v", err)
 	}
 	return nil
 }
 
 // checkLimitKey validates a bucket whose limit may be a default or a template.
-func checkLimitKey(k *quota.Key) *fault {
+func checkLimitKey(k *quota.Key) error {
 	if f := checkLimitName(k.LimitName); f != nil {
 		return f
 	}
 	return checkKey(&k.Key)
 }
 
-func checkLimitName(n quota.LimitName) *fault {
+func checkLimitName(n quota.LimitName) error {
 	if n == quota.Global {
 		return nil
 	}
 	if err := quota.CheckName("namespace", n.Namespace); err != nil {
-		return badName("namespace", err)
+		return apierr.InvalidName("namespace", err)
 	}
 	if n.Limit == quota.Default || n.Limit == quota.Template {
 		return nil
 	}
 	if err := quota.CheckName("limit", n.Limit); err != nil {
-		return badName("limit", err)
+		return apierr.InvalidName("limit", err)
 	}
 	return nil
 }
@@ -133,26 +133,25 @@ func overrideProto(o *quota.Override) *quoratev1.Override {
 	return out
 }
 
-func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOverridesRequest) (*quoratev1.DeleteOverridesResponse, *fault) {
+func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOverridesRequest) (*quoratev1.DeleteOverridesResponse, error) {
 	if n := len(req.Keys); n < 1 || n > MaxList {
-		return nil, badField("keys", "%d keys; must be 1 to %d", n, MaxList)
+		return nil, apierr.Invalid("keys", "%d keys; must be 1 to %d", n, MaxList)
 	}
 	keys := make([]quota.Key, len(req.Keys))
 	for i, ref := range req.Keys {
 		keys[i] = keyOf(ref)
 		if f := checkLimitKey(&keys[i]); f != nil {
-			f.field = fmt.Sprintf("keys[%d].%s", i, f.field)
-			return nil, f
+			return nil, apierr.In(fmt.Sprintf("keys[%d]", i), f)
 		}
 	}
 	n, err := s.node.DeleteOverrides(ctx, keys)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	return &quoratev1.DeleteOverridesResponse{Deleted: int32(n)}, nil
 }
 
-func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, *fault) {
+func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, error) {
 	most, f := pageSize(req.Max, defaultOverrides)
 	if f != nil {
 		return nil, f
@@ -182,25 +181,25 @@ func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesR
 }
 
 // parseAfter reads namespace/limit/key, the place in a list of overrides.
-func parseAfter(s string) (quota.Key, *fault) {
+func parseAfter(s string) (quota.Key, error) {
 	if s == "" {
 		return quota.Key{}, nil
 	}
 	part := strings.SplitN(s, "/", 3)
 	if len(part) < 3 {
-		return quota.Key{}, badField("after", "is %q; must be next of the page before: namespace/limit/key", clip(s))
+		return quota.Key{}, apierr.Invalid("after", "is %q; must be next of the page before: namespace/limit/key", apierr.Clip(s))
 	}
 	return quota.Key{LimitName: quota.LimitName{Namespace: part[0], Limit: part[1]}, Key: part[2]}, nil
 }
 
-func (s *service) getOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, *fault) {
+func (s *service) getOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, error) {
 	k := keyOf(req)
 	if f := checkLimitKey(&k); f != nil {
 		return nil, f
 	}
 	o := s.node.Override(k)
 	if o == nil {
-		return nil, &fault{code: codes.NotFound, http: 404, reason: "NO_SUCH_OVERRIDE", field: "key", detail: fmt.Sprintf("%v has no override for %q", k.LimitName, clip(k.Key))}
+		return nil, &apierr.Error{Code: codes.NotFound, HTTP: 404, Reason: "NO_SUCH_OVERRIDE", Field: "key", Detail: fmt.Sprintf("%v has no override for %q", k.LimitName, apierr.Clip(k.Key))}
 	}
 	return &quoratev1.GetOverrideResponse{Override: overrideProto(o)}, nil
 }

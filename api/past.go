@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -54,7 +55,7 @@ func (t stretch) points(step int) int64 {
 }
 
 // stretchOf validates from and to. usual is how long it is when from is not said.
-func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, *fault) {
+func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, error) {
 	now := s.clock()
 	end := now
 	if to != nil && to.AsTime().Before(now) {
@@ -66,9 +67,9 @@ func (s *service) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration
 	}
 	switch {
 	case !begin.Before(end):
-		return stretch{}, badField("from", "is %s, and the end %s; must be before it, and before now", shortTime(begin), shortTime(end))
+		return stretch{}, apierr.Invalid("from", "is %s, and the end %s; must be before it, and before now", shortTime(begin), shortTime(end))
 	case end.Sub(begin) > longest:
-		return stretch{}, badField("from", "is %s; must be at most three years before the end", shortTime(begin))
+		return stretch{}, apierr.Invalid("from", "is %s; must be at most three years before the end", shortTime(begin))
 	}
 	return stretch{history.Second(begin.Unix()), history.Second(end.Add(time.Second - 1).Unix())}, nil
 }
@@ -80,13 +81,13 @@ func (s *service) pastLimit(m interface {
 	GetNamespace() string
 	GetLimit() string
 },
-) (quota.LimitName, *fault) {
+) (quota.LimitName, error) {
 	name := quota.LimitName{Namespace: m.GetNamespace(), Limit: m.GetLimit()}
 	if !ofAccounts(name) {
 		return name, checkLimitName(name)
 	}
 	if err := quota.CheckRecorded(name); err != nil {
-		return name, badName("limit", err)
+		return name, apierr.InvalidName("limit", err)
 	}
 	return name, nil
 }
@@ -109,7 +110,7 @@ func (s *service) stepFor(t stretch, most int64) int {
 	return steps[len(steps)-1].seconds
 }
 
-func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*quoratev1.HistoryResponse, *fault) {
+func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*quoratev1.HistoryResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
@@ -120,7 +121,7 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	}
 	out := &quoratev1.HistoryResponse{Namespace: name.Namespace, Limit: name.Limit, Key: req.Key}
 	if len(req.Key) > quota.MaxKeyLen {
-		return nil, badField("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
+		return nil, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
 	step, f := s.stepOf(req, t)
 	if f != nil {
@@ -132,7 +133,7 @@ func (s *service) history(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	for i := range a.Points {
 		out.Points = append(out.Points, pointProto(&a.Points[i]))
@@ -159,7 +160,7 @@ func (s *service) inForce(name quota.LimitName) bool {
 }
 
 // stepOf validates the step, or chooses one.
-func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault) {
+func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, error) {
 	if req.Step == nil {
 		if req.Key != "" {
 			if step := max(60, s.stepFor(t, maxKeyPoints)); t.points(step) <= mostOfKey {
@@ -173,24 +174,24 @@ func (s *service) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, *fault)
 	i := slices.IndexFunc(steps, func(x pointStep) bool { return time.Duration(x.seconds)*time.Second == d })
 	switch n := t.seconds(); {
 	case i < 0 || req.Key != "" && i == 0:
-		return 0, badField("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
+		return 0, apierr.Invalid("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
 	case n/int64(steps[i].seconds) > MaxPoints:
-		return 0, badField("step", "is %v, which makes %d points; at most %d: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
+		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d: ask for a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
 	case req.Key != "" && t.points(steps[i].seconds) > mostOfKey:
-		return 0, badField("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, t.points(steps[i].seconds), mostOfKey)
+		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d of a key: ask for a longer step or a shorter time", d, t.points(steps[i].seconds), mostOfKey)
 	}
 	return steps[i].seconds, nil
 }
 
 // mostOf validates how many things an answer is to have.
-func mostOf(field string, n int32, most, usual int) (int, *fault) {
+func mostOf(field string, n int32, most, usual int) (int, error) {
 	if n < 0 || int(n) > most {
-		return 0, badField(field, "%d; must be 1 to %d, or 0 for %d", n, most, usual)
+		return 0, apierr.Invalid(field, "%d; must be 1 to %d, or 0 for %d", n, most, usual)
 	}
 	return cmp.Or(int(n), usual), nil
 }
 
-func (s *service) historyLimits(ctx context.Context, req *quoratev1.HistoryLimitsRequest) (*quoratev1.HistoryLimitsResponse, *fault) {
+func (s *service) historyLimits(ctx context.Context, req *quoratev1.HistoryLimitsRequest) (*quoratev1.HistoryLimitsResponse, error) {
 	top, f := mostOf("top", req.Top, maxLimits, maxLimits)
 	if f != nil {
 		return nil, f
@@ -208,10 +209,10 @@ func (s *service) historyLimits(ctx context.Context, req *quoratev1.HistoryLimit
 }
 
 // used returns the limits of a namespace that were asked for, most first.
-func (s *service) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, *fault) {
+func (s *service) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, error) {
 	if namespace != "" && namespace != quota.AccountNamespace {
 		if err := quota.CheckName("namespace", namespace); err != nil {
-			return nil, history.Answer{}, stretch{}, badName("namespace", err)
+			return nil, history.Answer{}, stretch{}, apierr.InvalidName("namespace", err)
 		}
 	}
 	t, f := s.stretchOf(from, to, usual)
@@ -220,7 +221,7 @@ func (s *service) used(ctx context.Context, namespace string, from, to *timestam
 	}
 	list, a, err := s.node.HistoryLimits(ctx, t.from, t.end)
 	if err != nil {
-		return nil, a, t, fromError(err)
+		return nil, a, t, apierr.From(err)
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(u history.UsedLimit) bool { return namespace != "" && u.Limit.Namespace != namespace })
 	slices.SortFunc(list, func(x, y history.UsedLimit) int {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -12,13 +13,13 @@ import (
 
 // keyHistory asks for each point of a key by itself. A point is as complete as that of the limit is; of what
 // nothing is known of the limit there is none.
-func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, *fault) {
+func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, error) {
 	if n := t.points(step); n > mostOfKey {
-		return nil, badField("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
+		return nil, apierr.Invalid("from", "makes %d points of %v; at most %d of a key: ask for a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
 	}
 	all, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: step})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	merged := history.Answer{AsOf: all.AsOf, RangesCovered: all.RangesCovered, RangesTotal: all.RangesTotal}
 	var gaps []history.Gap // a list says of which time before it there is none
@@ -27,7 +28,7 @@ func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 		of := &all.Points[i]
 		a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: of.Start, End: of.Start + history.Second(step), Top: MaxTop})
 		if err != nil {
-			return nil, fromError(err)
+			return nil, apierr.From(err)
 		}
 		merged.AsOf, merged.RangesCovered, merged.RangesTotal = a.AsOf, a.RangesCovered, a.RangesTotal
 		gaps = append(gaps, a.Gaps...)
@@ -62,7 +63,7 @@ func (s *service) keyHistory(ctx context.Context, name quota.LimitName, t stretc
 	return out, nil
 }
 
-func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysRequest) (*quoratev1.HistoryKeysResponse, *fault) {
+func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysRequest) (*quoratev1.HistoryKeysResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
@@ -77,7 +78,7 @@ func (s *service) historyKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	}
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: top})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if len(a.Keys) == 0 && a.Rest == 0 && !ofAccounts(name) && !s.inForce(name) {
 		return nil, s.noLimit(name)

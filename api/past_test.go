@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -110,7 +111,7 @@ func TestHistoryOfKey(t *testing.T) {
 		t.Errorf("%v", c)
 	}
 	p.err = noLeader{}
-	if _, f = s.history(t.Context(), req); f == nil || f.reason != "NO_LEADER" {
+	if _, f = s.history(t.Context(), req); f == nil || apierr.From(f).Reason != "NO_LEADER" {
 		t.Errorf("without a replica: %v", f)
 	}
 	p.err = nil
@@ -129,7 +130,7 @@ func TestNeverWas(t *testing.T) {
 		_, keys := s.historyKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
 		_, noisy := s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})
 		_, forecast := s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: limit})
-		for call, f := range map[string]*fault{"keys": keys, "noisy": noisy} {
+		for call, f := range map[string]error{"keys": keys, "noisy": noisy} {
 			if (f != nil) != never || f != nil && !strings.Contains(f.Error(), "does not exist") {
 				t.Errorf("%s of %s: %v", call, limit, f)
 			}
@@ -176,7 +177,7 @@ func TestHistoryFaults(t *testing.T) {
 	}
 	p := newPast(t)
 	p.err = noLeader{}
-	if _, f := p.service().history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "NO_LEADER" {
+	if _, f := p.service().history(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login"}); f == nil || apierr.From(f).Reason != "NO_LEADER" {
 		t.Errorf("without a replica: %v", f)
 	}
 }
@@ -283,7 +284,7 @@ func TestRatesOfNoLimit(t *testing.T) {
 		}
 	}
 	_, f := s.topRates(t.Context(), &quoratev1.TopRatesRequest{Namespace: "web", Limit: "login"})
-	if f == nil || f.reason != "NO_SUCH_LIMIT" || !strings.Contains(f.Error(), "web/logins") {
+	if f == nil || apierr.From(f).Reason != "NO_SUCH_LIMIT" || !strings.Contains(f.Error(), "web/logins") {
 		t.Errorf("a mistyped limit: %v", f)
 	}
 	n.idle = false // leaders still have keys of a limit that was just removed
@@ -296,15 +297,15 @@ func TestRatesOfNoLimit(t *testing.T) {
 // counted; there are only so many watchers.
 func TestWatchRates(t *testing.T) {
 	s := newService(newFake(t), Options{})
-	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || f.field != "interval" {
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); f == nil || apierr.From(f).Field != "interval" {
 		t.Errorf("every millisecond: %v", f)
 	}
 	s.watchers.Take("", maxRateWatchers)
-	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || f.reason != "TOO_MANY_WATCHERS" || s.watchers.Held() != maxRateWatchers {
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{}, nil); f == nil || apierr.From(f).Reason != "TOO_MANY_WATCHERS" || s.watchers.Held() != maxRateWatchers {
 		t.Errorf("one too many: %v", f)
 	}
 	s.watchers.Give("", maxRateWatchers)
-	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || f.field != "label" || s.watchers.Held() != 0 {
+	if f := s.watchRates(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); f == nil || apierr.From(f).Field != "label" || s.watchers.Held() != 0 {
 		t.Errorf("a bad label: %v", f)
 	}
 	synctest.Test(t, func(t *testing.T) {

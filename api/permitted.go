@@ -21,7 +21,7 @@ func PermittedTo(ctx context.Context, p rbac.Permission, namespace string) error
 		return nil
 	}
 	if err := v.guard.Check(v.caller, p, rbac.Namespace(namespace), v.method); err != nil {
-		return fromAuth(err).status()
+		return fromAuth(err)
 	}
 	return nil
 }

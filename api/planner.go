@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -34,17 +35,17 @@ func (s *service) ruleOf(name quota.LimitName) *quota.Limit {
 }
 
 // plannedRule returns the rule in force of a limit whose demand is to be replayed.
-func (s *service) plannedRule(name quota.LimitName) (*quota.Limit, *fault) {
+func (s *service) plannedRule(name quota.LimitName) (*quota.Limit, error) {
 	l := s.ruleOf(name)
 	switch {
 	case l == nil && ofAccounts(name):
-		return nil, badField("limit", "%v: no policy of this name is loaded that refills by time; choose one that is, see quorate policies list", name)
+		return nil, apierr.Invalid("limit", "%v: no policy of this name is loaded that refills by time; choose one that is, see quorate policies list", name)
 	case l == nil:
 		return nil, s.noLimit(name)
 	case l.Class != quota.Counted:
-		return nil, badField("limit", "%v counts nothing: its class is %v; choose one that counts", name, l.Class)
+		return nil, apierr.Invalid("limit", "%v counts nothing: its class is %v; choose one that counts", name, l.Class)
 	case !planning.Replayable(&quota.Tier{Kind: l.Kind}):
-		return nil, badField("limit", "%v limits what is in flight, which demand by the second does not tell; choose one with a rate", name)
+		return nil, apierr.Invalid("limit", "%v limits what is in flight, which demand by the second does not tell; choose one with a rate", name)
 	}
 	return l, nil
 }

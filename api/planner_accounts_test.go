@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/history"
@@ -66,7 +67,7 @@ func TestPlanAccounts(t *testing.T) {
 	if _, f := s.whatIf(t.Context(), &quoratev1.WhatIfRequest{Namespace: name.Namespace, Limit: "cv~project:infra~ci~gone~builds", Rate: "1/s"}); f == nil || !strings.Contains(f.Error(), "no policy of this name is loaded") {
 		t.Errorf("of a policy that is not loaded: %v", f)
 	}
-	if _, f := s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: "builds"}); f == nil || f.field != "limit" {
+	if _, f := s.history(t.Context(), &quoratev1.HistoryRequest{Namespace: name.Namespace, Limit: "builds"}); f == nil || apierr.From(f).Field != "limit" {
 		t.Errorf("of no policy: %v", f)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	planning "github.com/quorate/quorate/internal/plan"
@@ -27,11 +28,11 @@ type demand struct {
 }
 
 // recorded reads the demand of a limit.
-func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, *fault) {
+func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, error) {
 	d := &demand{stretch: t, step: s.stepFor(t, MaxPoints)}
 	all, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
-	if err != nil && !IsNoLeader(err) { // without the keys there is something to say all the same
-		return nil, fromError(err)
+	if err != nil && !apierr.IsNoLeader(err) { // without the keys there is something to say all the same
+		return nil, apierr.From(err)
 	}
 	d.unknown = len(all.Keys) == 0 || ofAccounts(name)
 	d.many = !d.unknown && (len(all.Keys) > 1 || all.Rest > 0)
@@ -59,11 +60,11 @@ func (s *service) recorded(ctx context.Context, name quota.LimitName, t stretch)
 }
 
 // readPoints reads the points of the step. Where minutes are not kept as long as they usually are, it reads hours.
-func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *demand) *fault {
+func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *demand) error {
 	q := history.Query{Limit: name, From: d.from, End: d.end, Step: d.step}
 	var err error
 	if d.answer, err = s.node.History(ctx, q); err != nil {
-		return fromError(err)
+		return apierr.From(err)
 	}
 	if q.Step = 3600; d.step != 60 || d.begins() < d.from+3600 {
 		return nil
@@ -71,7 +72,7 @@ func (s *service) readPoints(ctx context.Context, name quota.LimitName, d *deman
 	hours := *d
 	hours.step = q.Step
 	if hours.answer, err = s.node.History(ctx, q); err != nil {
-		return fromError(err)
+		return apierr.From(err)
 	}
 	if hours.begins()+3600 <= d.begins() {
 		*d = hours
@@ -97,7 +98,7 @@ func (d *demand) grain() history.Second {
 
 // listed reads what the busiest keys were asked for in each minute, or in at most maxKeyPoints times some
 // hours. What came later than a list of minutes can tell is left out, as long as it is little.
-func (s *service) listed(ctx context.Context, name quota.LimitName, d *demand, asOf history.Second) ([]planning.Part, *fault) {
+func (s *service) listed(ctx context.Context, name quota.LimitName, d *demand, asOf history.Second) ([]planning.Part, error) {
 	end := min(d.end, d.answer.AsOf)
 	if rest := end - asOf - planning.Late; asOf > 0 && rest > 0 && rest <= 180 && d.step == 1 {
 		end = asOf + planning.Late
@@ -111,7 +112,7 @@ func (s *service) listed(ctx context.Context, name quota.LimitName, d *demand, a
 	for at := d.from; at+d.part <= end; at += d.part {
 		a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + d.part, Top: plannedKeys})
 		if err != nil {
-			return nil, fromError(err)
+			return nil, apierr.From(err)
 		}
 		if a.Unattributed == 0 {
 			out = append(out, planning.Part{At: at, Seconds: int(d.part), Keys: a.Keys, Rest: a.Rest})
@@ -121,7 +122,7 @@ func (s *service) listed(ctx context.Context, name quota.LimitName, d *demand, a
 }
 
 // observed is what the rule in force did with the demand, if it alone decided on it.
-func (s *service) observed(ctx context.Context, name quota.LimitName, d *demand) (*planning.Observed, *fault) {
+func (s *service) observed(ctx context.Context, name quota.LimitName, d *demand) (*planning.Observed, error) {
 	now := s.ruleOf(name)
 	total := totalOf(d.answer.Points)
 	if now == nil || len(now.More) > 0 || now.Parent != "" || now.MaxWait > 0 || len(total.Missing) > 0 || !s.unchanged(ctx, now, d.from) {
@@ -135,7 +136,7 @@ func (s *service) observed(ctx context.Context, name quota.LimitName, d *demand)
 	before := stretch{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	return &planning.Observed{
 		Rule: t, Attempted: total.Attempted, Admitted: total.Admitted, Over: total.Over, Needless: max(total.Needless, total.NeedlessAtMost),

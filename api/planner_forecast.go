@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	planning "github.com/quorate/quorate/internal/plan"
@@ -22,14 +23,14 @@ const (
 	dayHours   = 12 // hours that have to be known of a day, for it to count
 )
 
-func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) (*quoratev1.ForecastResponse, *fault) {
+func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) (*quoratev1.ForecastResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
 	}
 	days, f := mostOf("days", req.Days, maxDays, usualDays)
 	if f == nil && days < planning.MinDays {
-		f = badField("days", "%d; must be 7 to %d, or 0 for %d", days, maxDays, usualDays)
+		f = apierr.Invalid("days", "%d; must be 7 to %d, or 0 for %d", days, maxDays, usualDays)
 	}
 	if f != nil {
 		return nil, f
@@ -42,7 +43,7 @@ func (s *service) forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 	t := stretch{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: 3600})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if s.neverWas(name, a.Points) {
 		return nil, s.noLimit(name)
@@ -86,7 +87,7 @@ func byDay(points []history.Point, from history.Second, days int, mean bool) []f
 }
 
 // fit forecasts days to come.
-func (s *service) fit(out *quoratev1.ForecastResponse, days []float64, ahead int, name quota.LimitName, many bool, key *history.KeyTotal) (*quoratev1.ForecastResponse, *fault) {
+func (s *service) fit(out *quoratev1.ForecastResponse, days []float64, ahead int, name quota.LimitName, many bool, key *history.KeyTotal) (*quoratev1.ForecastResponse, error) {
 	first := 0 // the first day with demand: what came before it is no gap, and no trend
 	for first < len(days) && (math.IsNaN(days[first]) || days[first] == 0) {
 		first++
@@ -95,11 +96,11 @@ func (s *service) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	fc, err := planning.Fit(days)
 	if errors.Is(err, planning.ErrTooFewDays) {
 		missing := planning.MinDays - fc.Days
-		return nil, notNow("there are %d days of history of %v, and a forecast needs %d; ask again in %d days, on %s",
+		return nil, apierr.NotNow("there are %d days of history of %v, and a forecast needs %d; ask again in %d days, on %s",
 			fc.Days, name, planning.MinDays, missing, s.clock().UTC().Add(time.Duration(missing)*day).Format(time.DateOnly))
 	}
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	out.DaysUsed, out.GrowthPerDay, out.Weekdays = int32(fc.Days), fc.Slope, fc.Days >= 21
 	begin := s.clock().UTC().Truncate(day).Add(-time.Duration(len(days)) * day)
@@ -116,7 +117,7 @@ func (s *service) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	case ofAccounts(name):
 		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; what each was asked for is not recorded", out.Refill))
 	case many:
-		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, clip(key.Key)))
+		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
 	case out.Refill == 0:
 		out.Statements = append(out.Statements, "there is no rule in force that refills by the second, so there is nothing to reach")
 	default:

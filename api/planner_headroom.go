@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	planning "github.com/quorate/quorate/internal/plan"
@@ -22,10 +23,10 @@ type fullest struct {
 }
 
 // busiest asks what is known of a limit's busiest keys.
-func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f *fault) {
+func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f error) {
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
-	if err != nil && !IsNoLeader(err) { // as in recorded
-		return k, fromError(err)
+	if err != nil && !apierr.IsNoLeader(err) { // as in recorded
+		return k, apierr.From(err)
 	}
 	if len(a.Keys) > 0 {
 		k.key = a.Keys[0]
@@ -34,13 +35,13 @@ func (s *service) busiest(ctx context.Context, name quota.LimitName, t stretch) 
 	return k, nil
 }
 
-func (s *service) headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, *fault) {
+func (s *service) headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, error) {
 	out, _, f := s.headroomAndUse(ctx, req)
 	return out, f
 }
 
 // headroomAndUse is headroom, and all limits that were asked for, also those that are not in the answer.
-func (s *service) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, *fault) {
+func (s *service) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, error) {
 	top, f := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
 	if f != nil {
 		return nil, nil, f
@@ -70,7 +71,7 @@ func (s *service) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomReq
 	return out, list, nil
 }
 
-func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretch) (*quoratev1.LimitHeadroom, *fault) {
+func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretch) (*quoratev1.LimitHeadroom, error) {
 	out := &quoratev1.LimitHeadroom{Namespace: u.Limit.Namespace, Limit: u.Limit.Limit, Use: pointProto(&u.Point)}
 	if u.Attempted > 0 {
 		out.RefusedPart = float64(u.Refused()) / float64(u.Attempted)
@@ -104,7 +105,7 @@ func (s *service) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 func passesAll(l *quota.Limit) bool { return l != nil && l.Enforcement != quota.Enforce }
 
 // saturate compares demand with what the rule lets pass, and says so.
-func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) *fault {
+func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) error {
 	text := ""
 	switch {
 	case out.Refill == 0:
@@ -123,7 +124,7 @@ func (s *service) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 		a, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
 		switch {
 		case err != nil:
-			return fromError(err)
+			return apierr.From(err)
 		case slow(l):
 			text = ofWindows(out, l, u, a.Points, step)
 		default:
@@ -147,14 +148,14 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 		peak = inTokens(k.peak.Attempted) / capacity(l, int(k.peak.Seconds))
 	}
 	if peak <= out.Saturation {
-		return fmt.Sprintf("its busiest key %q was asked for %.0f%% of what it may take", clip(out.BusiestKey), 100*out.Saturation)
+		return fmt.Sprintf("its busiest key %q was asked for %.0f%% of what it may take", apierr.Clip(out.BusiestKey), 100*out.Saturation)
 	}
 	part := "minute"
 	if k.peak.Seconds >= 3600 {
 		part = "hour"
 	}
 	out.BusiestKey, out.Saturation = k.peak.Key, peak
-	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", clip(out.BusiestKey), 100*peak, part)
+	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
 }
 
 // maxPeriods bounds the periods of a tier that headroom examines individually: each is one read of every range.
@@ -162,11 +163,11 @@ const maxPeriods = 5
 
 // ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. It examines
 // the periods with the most refusals until one is full. It returns no text if the saturation did not rise.
-func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, *fault) {
+func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, error) {
 	step := s.stepFor(t, usualPoints)
 	points, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
 	if err != nil {
-		return "", fromError(err)
+		return "", apierr.From(err)
 	}
 	text := ""
 	for _, tier := range l.Tiers() {
@@ -182,15 +183,15 @@ func (s *service) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l
 		}
 		for _, from := range refusing(points.Points, span) {
 			a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: u.Limit, From: max(from, t.from), End: min(from+span, t.end), Top: 1})
-			if err != nil && !IsNoLeader(err) {
-				return "", fromError(err)
+			if err != nil && !apierr.IsNoLeader(err) {
+				return "", apierr.From(err)
 			}
 			if len(a.Keys) == 0 {
 				continue
 			}
 			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
 				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
-				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
 			}
 			if out.Saturation >= 1 {
 				return text, nil

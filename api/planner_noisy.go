@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -16,14 +17,14 @@ const (
 	maxTimes   = 1000
 )
 
-func (s *service) noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quoratev1.NoisyResponse, *fault) {
+func (s *service) noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quoratev1.NoisyResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
 	}
 	times, f := mostOf("times", req.Times, maxTimes, usualTimes)
 	if f == nil && times < 2 {
-		f = badField("times", "%d; must be 2 to %d, or 0 for %d", times, maxTimes, usualTimes)
+		f = apierr.Invalid("times", "%d; must be 2 to %d, or 0 for %d", times, maxTimes, usualTimes)
 	}
 	if f != nil {
 		return nil, f
@@ -35,14 +36,14 @@ func (s *service) noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quor
 	return s.noisyIn(ctx, name, t, times)
 }
 
-func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, times int) (*quoratev1.NoisyResponse, *fault) {
+func (s *service) noisyIn(ctx context.Context, name quota.LimitName, t stretch, times int) (*quoratev1.NoisyResponse, error) {
 	keys, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: MaxTop})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: s.stepFor(t, usualPoints)})
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if s.neverWas(name, a.Points) {
 		return nil, s.noLimit(name)

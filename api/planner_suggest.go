@@ -4,18 +4,19 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*quoratev1.SuggestResponse, *fault) {
+func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*quoratev1.SuggestResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
 	}
 	if req.RefusedPpm < 0 || req.RefusedPpm >= quota.Million {
-		return nil, badField("refused_ppm", "is %d; must be 0 to 999999 parts per million", req.RefusedPpm)
+		return nil, apierr.Invalid("refused_ppm", "is %d; must be 0 to 999999 parts per million", req.RefusedPpm)
 	}
 	now, f := s.plannedRule(name)
 	if f != nil {
@@ -33,7 +34,7 @@ func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 		return ctx.Err() != nil || d.enough(d.replay([]quota.Tier{*t}), float64(req.RefusedPpm)/quota.Million)
 	})
 	if ctx.Err() != nil {
-		return nil, fromError(ctx.Err())
+		return nil, apierr.From(ctx.Err())
 	}
 	next := *now
 	next.SetFirst(first)
@@ -42,9 +43,9 @@ func (s *service) suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 	}
 	switch {
 	case out.Now.Attempted == 0:
-		return nil, notNow("nothing was asked of %v in this time, so no rate can be suggested; ask for a longer time", name)
+		return nil, apierr.NotNow("nothing was asked of %v in this time, so no rate can be suggested; ask for a longer time", name)
 	case !ok:
-		return nil, notNow("no rate refuses so little of what %v was asked for; allow more to be refused", name)
+		return nil, apierr.NotNow("no rate refuses so little of what %v was asked for; allow more to be refused", name)
 	}
 	if len(next.More) > 0 {
 		out.Statements = append(out.Statements, "the suggestion is for the first tier; the others stay as they are, and may refuse more")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/limiter"
@@ -28,7 +29,7 @@ func TestWhatIf(t *testing.T) {
 		p.ask("web/shadow", "*", time.Duration(120-i)*time.Second, 15)
 	}
 	s := p.service()
-	ask := func(limit string, change func(*quoratev1.WhatIfRequest)) (*quoratev1.WhatIfResponse, *fault) {
+	ask := func(limit string, change func(*quoratev1.WhatIfRequest)) (*quoratev1.WhatIfResponse, error) {
 		req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(2 * time.Minute)}
 		if change != nil {
 			change(req)
@@ -312,10 +313,10 @@ func TestForecastDays(t *testing.T) {
 	if res, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "keys"}); f != nil || res.DaysUntilFull != nil || !said(res.Statements, "their sum has no limit to reach") {
 		t.Errorf("%v, %v", res.GetStatements(), f)
 	}
-	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); f == nil || f.reason != "NOT_NOW" || !strings.Contains(f.detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
+	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "young"}); f == nil || apierr.From(f).Reason != "NOT_NOW" || !strings.Contains(apierr.From(f).Detail, "there are 3 days of history of web/young, and a forecast needs 7; ask again in 4 days, on 2026-11-26") {
 		t.Errorf("%v", f)
 	}
-	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); f == nil || f.field != "days" {
+	if _, f = s.forecast(t.Context(), &quoratev1.ForecastRequest{Namespace: "web", Limit: "login", Days: 3}); f == nil || apierr.From(f).Field != "days" {
 		t.Errorf("%v", f)
 	}
 }
@@ -356,7 +357,7 @@ func TestNoisyKeys(t *testing.T) {
 	if res, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 100}); f != nil || len(res.Keys) != 0 || !said(res.Statements, "no key was asked for 100 times") {
 		t.Errorf("%v, %v", res, f)
 	}
-	if _, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); f == nil || f.field != "times" {
+	if _, f = s.noisy(t.Context(), &quoratev1.NoisyRequest{Namespace: "web", Limit: "own", Times: 1}); f == nil || apierr.From(f).Field != "times" {
 		t.Errorf("%v", f)
 	}
 }
@@ -397,7 +398,7 @@ func TestSuggestForWhoHasGone(t *testing.T) {
 	p.ask("web/login", "*", time.Minute, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if res, f := p.service().suggest(ctx, &quoratev1.SuggestRequest{Namespace: "web", Limit: "login"}); f == nil || f.reason != "CANCELED" {
+	if res, f := p.service().suggest(ctx, &quoratev1.SuggestRequest{Namespace: "web", Limit: "login"}); f == nil || apierr.From(f).Reason != "CANCELED" {
 		t.Errorf("%v, %v; want that it was canceled", res, f)
 	}
 }

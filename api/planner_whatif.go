@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-func (s *service) whatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*quoratev1.WhatIfResponse, *fault) {
+func (s *service) whatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*quoratev1.WhatIfResponse, error) {
 	name, f := s.pastLimit(req)
 	if f != nil {
 		return nil, f
@@ -41,13 +42,13 @@ func (s *service) whatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*qu
 }
 
 // changedRule is the rule in force with what a request changes of its first tier.
-func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, *fault) {
+func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, error) {
 	next := *now
 	t := next.First()
 	if req.Rate != "" {
 		r, err := quota.ParseRate(req.Rate)
 		if err != nil {
-			return nil, badField("rate", "%s", strings.TrimPrefix(err.Error(), "rate "))
+			return nil, apierr.Invalid("rate", "%s", strings.TrimPrefix(err.Error(), "rate "))
 		}
 		t.Rate = r
 	}
@@ -56,7 +57,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 	case quoratev1.Kind_KIND_BUCKET, quoratev1.Kind_KIND_FIXED, quoratev1.Kind_KIND_SLIDING, quoratev1.Kind_KIND_PERIODIC:
 		t.Kind, t.Calendar = quota.Kind(req.Kind-1), quota.Calendar{}
 	default:
-		return nil, badField("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the one in force", enumWord(req.Kind.Descriptor(), req.Kind.Number()))
+		return nil, apierr.Invalid("kind", "is %s; must be bucket, fixed, sliding or periodic, or absent for the one in force", enumWord(req.Kind.Descriptor(), req.Kind.Number()))
 	}
 	if t.Kind == quota.CalendarWindow {
 		t.Rate.Per = t.Calendar.Unit.Nominal()
@@ -67,7 +68,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 	case req.Burst != nil && req.Rate == "":
 		t.Burst, t.Rate.Tokens = *req.Burst, *req.Burst
 	case req.Burst != nil && *req.Burst != t.Rate.Tokens:
-		return nil, badField("burst", "is %d, and the rate %s; of a window they are the same: leave the burst out", *req.Burst, req.Rate)
+		return nil, apierr.Invalid("burst", "is %d, and the rate %s; of a window they are the same: leave the burst out", *req.Burst, req.Rate)
 	case t.Kind != quota.TokenBucket:
 		t.Burst = t.Rate.Tokens
 	}
@@ -77,7 +78,7 @@ func changedRule(now *quota.Limit, req *quoratev1.WhatIfRequest) (*quota.Limit, 
 		valid.LimitName = quota.LimitName{Namespace: "accounts", Limit: "policy"}
 	}
 	if err := valid.Validate(); err != nil {
-		return nil, badField("rate", "makes a rule that cannot be: %v", err)
+		return nil, apierr.Invalid("rate", "makes a rule that cannot be: %v", err)
 	}
 	return &next, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -44,9 +45,9 @@ type reportRow struct {
 
 type reportLine struct{ Limit, Text string }
 
-func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceReportRequest) (*quoratev1.RateServiceReportResponse, *fault) {
+func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceReportRequest) (*quoratev1.RateServiceReportResponse, error) {
 	if quoratev1.ReportFormat_name[int32(req.Format)] == "" {
-		return nil, badField("format", "%d; must be text or html", req.Format)
+		return nil, apierr.Invalid("format", "%d; must be text or html", req.Format)
 	}
 	all, used, f := s.headroomAndUse(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
 	if f != nil {
@@ -63,7 +64,7 @@ func (s *service) planReport(ctx context.Context, req *quoratev1.RateServiceRepo
 	if req.Format == quoratev1.ReportFormat_REPORT_FORMAT_HTML {
 		out.MediaType = "text/html; charset=utf-8"
 		if err := reportTemplate.Execute(&b, &d); err != nil {
-			return nil, fromError(err)
+			return nil, apierr.From(err)
 		}
 	} else {
 		d.text(&b)
@@ -135,15 +136,14 @@ func (s *service) searchedFor(ctx context.Context, d *reportData, limits []*quor
 		name := quota.LimitName{Namespace: h.Namespace, Limit: h.Limit}
 		if n, f := s.noisyIn(ctx, name, t, usualTimes); f == nil {
 			for _, k := range n.Keys[:min(3, len(n.Keys))] {
-				d.Noisy = append(d.Noisy, reportLine{name.String(), fmt.Sprintf("%q %s", clip(k.Use.Key), k.Statement)})
+				d.Noisy = append(d.Noisy, reportLine{name.String(), fmt.Sprintf("%q %s", apierr.Clip(k.Use.Key), k.Statement)})
 			}
 		}
 		fc, f := s.forecast(ctx, &quoratev1.ForecastRequest{Namespace: h.Namespace, Limit: h.Limit})
-		switch {
-		case f == nil:
+		if f == nil {
 			d.Forecast = append(d.Forecast, reportLine{name.String(), strings.Join(fc.Statements[:min(2, len(fc.Statements))], "; ")})
-		case f.reason == "NOT_NOW":
-			d.Forecast = append(d.Forecast, reportLine{name.String(), f.detail})
+		} else if e := apierr.From(f); e.Reason == "NOT_NOW" {
+			d.Forecast = append(d.Forecast, reportLine{name.String(), e.Detail})
 		}
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
 
 // loadPolicies is AccountService.LoadPolicies: the application has checked who may.
-func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, *fault) {
+func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, f := s.loadCall(req)
 	if f != nil {
 		return nil, f
@@ -27,7 +28,7 @@ func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesR
 }
 
 // writePolicies is loadPolicies with permissions.
-func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, *fault) {
+func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, f := s.loadCall(req)
 	if f != nil {
 		return nil, f
@@ -44,14 +45,14 @@ func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPolicies
 
 // loadCall validates policies to be stored. The version of those that have a
 // hash for it is empty.
-func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f *fault) {
+func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.ConfigID, policies map[account.PolicyKey]account.Policy, f error) {
 	id = account.ConfigID{App: req.AppId, Realm: req.Realm}
 	if f := inRealm(id.App, id.Realm); f != nil {
 		return id, nil, f
 	}
 	if v := req.Version; v != "" {
 		if strings.HasPrefix(v, "$") {
-			return id, nil, badField("version", "is %q; a hash of the content is made of it when there is no version, any other must be without \"$\"", clip(v))
+			return id, nil, apierr.Invalid("version", "is %q; a hash of the content is made of it when there is no version, any other must be without \"$\"", apierr.Clip(v))
 		}
 		id.Version = "#" + strings.TrimPrefix(v, "#")
 		if f := badAt("", id.Validate()); f != nil {
@@ -62,7 +63,7 @@ func (s *service) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.Confi
 	return id, policies, f
 }
 
-func (s *service) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, *fault) {
+func (s *service) storePolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (*quoratev1.LoadPoliciesResponse, error) {
 	stored, created, err := s.node.LoadPolicies(ctx, by, id, policies)
 	if err != nil {
 		return nil, fromAccounts(err)
@@ -74,7 +75,7 @@ func (s *service) storePolicies(ctx context.Context, by string, id account.Confi
 }
 
 // mayPolicies returns who calls, if they have a permission for a config's realm.
-func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, *fault) {
+func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permission string) (string, error) {
 	who, f := s.caller(ctx)
 	if f == nil {
 		f = s.may(ctx, who, permission, "", access.Subject{App: id.App, Realm: id.Realm})
@@ -83,7 +84,7 @@ func (s *service) mayPolicies(ctx context.Context, id account.ConfigID, permissi
 }
 
 // policiesCall validates a call about one config.
-func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, *fault) {
+func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID, permission string) (account.ConfigID, string, error) {
 	id, f := configID("id", p)
 	if f != nil {
 		return id, "", f
@@ -92,7 +93,7 @@ func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID,
 	return id, who, f
 }
 
-func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, *fault) {
+func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, error) {
 	id, _, f := s.policiesCall(ctx, req.Id, access.PoliciesRead)
 	if f != nil {
 		return nil, f
@@ -102,15 +103,15 @@ func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesReq
 	case err != nil:
 		return nil, fromAccounts(err)
 	case c == nil:
-		return nil, &fault{
-			code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_POLICIES", field: "id",
-			detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
+		return nil, &apierr.Error{
+			Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_POLICIES", Field: "id",
+			Detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
 		}
 	}
 	return &quoratev1.GetPoliciesResponse{Id: configIDProto(c.ID), Config: configProto(c.Policies), LoadedAt: timeProto(c.At), By: c.By}, nil
 }
 
-func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, *fault) {
+func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, error) {
 	if f := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); f != nil {
 		return nil, f
 	}
@@ -136,7 +137,7 @@ func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesR
 	return out, nil
 }
 
-func (s *service) purgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, *fault) {
+func (s *service) purgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, error) {
 	id, who, f := s.policiesCall(ctx, req.Id, access.PoliciesPurge)
 	if f != nil {
 		return nil, f

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -24,7 +25,7 @@ const (
 	maxPageToken    = 4096 // bytes
 )
 
-func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, *fault) {
+func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	if f := s.checkTop(req); f != nil {
 		return nil, f
 	}
@@ -38,7 +39,7 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 	}
 	res, err := s.node.TopRates(ctx, ask)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if f := s.neverSeen(req, res); f != nil {
 		return nil, f
@@ -57,7 +58,7 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 
 // neverSeen is the fault of a question about a limit that is not in force and has no keys: it is a mistake more
 // often than a limit without traffic.
-func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) *fault {
+func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
 	limits := s.node.Limits()
 	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // it knows none yet
@@ -93,24 +94,24 @@ func PageToken(k *quoratev1.KeyRate) string {
 }
 
 // checkLabels validates the label, what to group by, and the page token.
-func checkLabels(req *quoratev1.TopRatesRequest) *fault {
+func checkLabels(req *quoratev1.TopRatesRequest) error {
 	if l := req.Label; l != "" {
 		if name, _, ok := strings.Cut(l, "="); !ok || name == "" || len(l) > maxLabel {
-			return badField("label", "is %q; must be name=value, or 1=value for the first part of keys, at most %d bytes", clip(l), maxLabel)
+			return apierr.Invalid("label", "is %q; must be name=value, or 1=value for the first part of keys, at most %d bytes", apierr.Clip(l), maxLabel)
 		}
 	}
 	if f := checkLength("group_by", req.GroupBy, maxLabel); f != nil {
 		return f
 	}
 	if strings.Contains(req.GroupBy, "=") {
-		return badField("group_by", "is %q; must be the name of a label, or the number of a part, without a value", clip(req.GroupBy))
+		return apierr.Invalid("group_by", "is %q; must be the name of a label, or the number of a part, without a value", apierr.Clip(req.GroupBy))
 	}
 	if req.PageToken == "" {
 		return nil
 	}
 	data, err := base64.RawURLEncoding.DecodeString(req.PageToken)
 	if err != nil || len(req.PageToken) > maxPageToken || proto.Unmarshal(data, &quoratev1.KeyRate{}) != nil {
-		return badField("page_token", "is not what an answer's next_page_token was; leave it out to begin again")
+		return apierr.Invalid("page_token", "is not what an answer's next_page_token was; leave it out to begin again")
 	}
 	return nil
 }
@@ -157,11 +158,11 @@ func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
 
 // watchRates sends the rates again and again until ctx ends or send fails. What is not taken in
 // time is left out, not kept.
-func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) *fault {
+func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
 	pause := minWatchPause
 	if req.Interval != nil {
 		if pause = req.Interval.AsDuration(); pause < minWatchPause || pause > maxWatchPause {
-			return badField("interval", "%v; must be %v to %v", pause, minWatchPause, maxWatchPause)
+			return apierr.Invalid("interval", "%v; must be %v to %v", pause, minWatchPause, maxWatchPause)
 		}
 	}
 	stop, f := takeShare(ctx, s.watchers, 1, "watchers of rates")
@@ -190,7 +191,7 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 		}
 		res, f := s.topRates(ctx, ask)
 		switch {
-		case f != nil && (first || f.code == codes.InvalidArgument):
+		case f != nil && (first || apierr.From(f).Code == codes.InvalidArgument):
 			return f
 		case f != nil:
 			skipped++

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -20,18 +21,18 @@ const (
 )
 
 // ttlOf validates the time that a reservation lasts; absent is 0.
-func ttlOf(d *durationpb.Duration) (time.Duration, *fault) {
+func ttlOf(d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
 	ttl := d.AsDuration()
 	if ttl < minTTL || ttl > maxTTL {
-		return 0, badField("ttl", "%v; must be %v to %v, or absent for the limit's own", ttl, minTTL, maxTTL)
+		return 0, apierr.Invalid("ttl", "%v; must be %v to %v, or absent for the limit's own", ttl, minTTL, maxTTL)
 	}
 	return ttl, nil
 }
 
-func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, *fault) {
+func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, error) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -41,11 +42,11 @@ func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*
 		return nil, f
 	}
 	if len(p.reqs) == 0 {
-		return nil, badField("checks", "no limit is for them, so there is nothing to reserve")
+		return nil, apierr.Invalid("checks", "no limit is for them, so there is nothing to reserve")
 	}
 	for _, r := range p.reqs {
 		if r.Cost == 0 {
-			return nil, badField("checks", "%v has cost 0; a reservation sets at least 1 aside", r.Key.LimitName)
+			return nil, apierr.Invalid("checks", "%v has cost 0; a reservation sets at least 1 aside", r.Key.LimitName)
 		}
 	}
 	made, allowed, f := s.reserved(ctx, p, ttl)
@@ -57,14 +58,14 @@ func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*
 	return res, nil
 }
 
-func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, *fault) {
+func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quota.Reservation, bool, error) {
 	owner := ""
 	if v := visitOf(ctx); v != nil && v.guard != nil {
 		owner = v.caller.Identity
 	}
 	made, allowed, err := s.node.Reserve(owner, p.reqs, ttl, p.out)
 	if err != nil {
-		return made, false, fromError(err)
+		return made, false, apierr.From(err)
 	}
 	if f := s.noLimitIn(p); f != nil {
 		return made, false, f
@@ -75,7 +76,7 @@ func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quo
 	return made, allowed, nil
 }
 
-func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, *fault) {
+func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -85,7 +86,7 @@ func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*
 		return nil, f
 	}
 	if l, _ := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Class == quota.Counted && l.Kind != quota.Concurrency {
-		return nil, badField("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
+		return nil, apierr.Invalid("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
 	}
 	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
 	made, allowed, f := s.reserved(ctx, p, ttl)
@@ -106,12 +107,12 @@ func kindWords(k quota.Kind) string {
 
 // checkHandle refuses malformed handles, and callers who lack the permission in a namespace of
 // the reservation.
-func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle string) *fault {
+func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle string) error {
 	ok := func(c rune) bool {
 		return c < 0x80 && (c == '.' || c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')
 	}
 	if n := len(handle); n == 0 || n > maxHandleLen || strings.ContainsFunc(handle, func(c rune) bool { return !ok(c) }) {
-		return badField("handle", "is %q; must be what Reserve or Acquire returned", clip(handle))
+		return apierr.Invalid("handle", "is %q; must be what Reserve or Acquire returned", apierr.Clip(handle))
 	}
 	v := visitOf(ctx)
 	if v == nil || v.guard == nil {
@@ -119,7 +120,7 @@ func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle str
 	}
 	namespaces, err := s.node.ReservedIn(ctx, handle)
 	if err != nil {
-		return fromError(err)
+		return apierr.From(err)
 	}
 	for _, ns := range namespaces {
 		if err := v.guard.Check(v.caller, p, rbac.Namespace(ns), v.method); err != nil {
@@ -129,31 +130,31 @@ func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle str
 	return nil
 }
 
-func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*quoratev1.SettleResponse, *fault) {
+func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*quoratev1.SettleResponse, error) {
 	used := int64(-1)
 	if req.Used != nil {
 		if used = *req.Used; used < 0 || used > quota.MaxTokens {
-			return nil, badField("used", "%d; must be 0 to %d, or absent for all that was reserved", used, quota.MaxTokens)
+			return nil, apierr.Invalid("used", "%d; must be 0 to %d, or absent for all that was reserved", used, quota.MaxTokens)
 		}
 	}
 	return &quoratev1.SettleResponse{}, s.end(ctx, rbac.Report, req.Handle, used)
 }
 
-func (s *service) release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, *fault) {
+func (s *service) release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, error) {
 	return &quoratev1.ReleaseResponse{}, s.end(ctx, rbac.Check, req.Handle, 0)
 }
 
-func (s *service) end(ctx context.Context, p rbac.Permission, handle string, used int64) *fault {
+func (s *service) end(ctx context.Context, p rbac.Permission, handle string, used int64) error {
 	if f := s.checkHandle(ctx, p, handle); f != nil {
 		return f
 	}
 	if err := s.node.Settle(ctx, handle, used); err != nil {
-		return fromError(err)
+		return apierr.From(err)
 	}
 	return nil
 }
 
-func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, *fault) {
+func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
 	if f := s.checkHandle(ctx, rbac.Report, req.Handle); f != nil {
 		return nil, f
 	}
@@ -162,7 +163,7 @@ func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quor
 		return nil, f
 	}
 	if err := s.node.Renew(ctx, req.Handle, ttl); err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	return &quoratev1.RenewResponse{}, nil
 }

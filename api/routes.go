@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -94,7 +95,7 @@ func ordinary[Q, R any, PQ interface {
 }, PR interface {
 	*R
 	proto.Message
-}](method, path, rpc string, in bodyKind, serve func(context.Context, PQ) (PR, *fault),
+}](method, path, rpc string, in bodyKind, serve func(context.Context, PQ) (PR, error),
 ) route {
 	return route{
 		method: method, path: path, rpc: rpc, in: in, req: PQ(new(Q)), res: PR(new(R)),
@@ -146,8 +147,8 @@ func authorContext(req *http.Request) context.Context {
 	return req.Context()
 }
 
-func readRequest(w http.ResponseWriter, req *http.Request, in bodyKind, q proto.Message) *fault {
-	var f *fault
+func readRequest(w http.ResponseWriter, req *http.Request, in bodyKind, q proto.Message) error {
+	var f error
 	switch in {
 	case fromQuery:
 		f = readQuery(req, q)
@@ -162,7 +163,7 @@ func readRequest(w http.ResponseWriter, req *http.Request, in bodyKind, q proto.
 	return f
 }
 
-func readJSON(w http.ResponseWriter, req *http.Request, q proto.Message) *fault {
+func readJSON(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 	if _, f := query(req); f != nil {
 		return f
 	}
@@ -180,7 +181,7 @@ func exampleOf(m proto.Message) string {
 }
 
 // readFile reads a body that is a limit file.
-func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) *fault {
+func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 	if f := readQuery(req, q, "yaml"); f != nil {
 		return f
 	}
@@ -189,7 +190,7 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) *fault 
 		return f
 	}
 	if s.in.Len() == 0 {
-		return badField("yaml", "the body is empty; send a limit file, as curl --data-binary @limits.yaml does")
+		return apierr.Invalid("yaml", "the body is empty; send a limit file, as curl --data-binary @limits.yaml does")
 	}
 	m := q.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName("yaml"), protoreflect.ValueOfString(s.in.String()))
@@ -197,7 +198,7 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) *fault 
 }
 
 // readQuery reads a message from the query, but for some of its fields.
-func readQuery(req *http.Request, m proto.Message, without ...string) *fault {
+func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	var known []string
 	for _, name := range fieldsOf(m.ProtoReflect().Descriptor()) {
 		if index(without, name) < 0 {
@@ -213,7 +214,7 @@ func readQuery(req *http.Request, m proto.Message, without ...string) *fault {
 
 // readIfMatch takes the header If-Match as expected_version: a version, in
 // quotes as in ETag or without, or * for any.
-func readIfMatch(req *http.Request, q proto.Message) *fault {
+func readIfMatch(req *http.Request, q proto.Message) error {
 	text := req.Header.Get("If-Match")
 	m := q.ProtoReflect()
 	fd := m.Descriptor().Fields().ByName("expected_version")
@@ -222,10 +223,10 @@ func readIfMatch(req *http.Request, q proto.Message) *fault {
 	}
 	n, err := strconv.ParseUint(strings.Trim(text, `"`), 10, 64)
 	if err != nil {
-		return badField("If-Match", "is %q; must be a version of the limits, such as \"7\", or *", clip(text))
+		return apierr.Invalid("If-Match", "is %q; must be a version of the limits, such as \"7\", or *", apierr.Clip(text))
 	}
 	if m.Has(fd) && m.Get(fd).Uint() != n {
-		return badField("If-Match", "is %d, but expected_version is %d; give one of them", n, m.Get(fd).Uint())
+		return apierr.Invalid("If-Match", "is %d, but expected_version is %d; give one of them", n, m.Get(fd).Uint())
 	}
 	m.Set(fd, protoreflect.ValueOfUint64(n))
 	return nil
@@ -294,8 +295,7 @@ func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
 	res, f := r.deleteOverrides(req.Context(), q)
 	visitOf(req.Context()).ended(res, f)
 	if f != nil {
-		f.field = strings.TrimPrefix(f.field, "keys[0].")
-		return writeFault(w, f)
+		return writeFault(w, within(f, "keys[0]"))
 	}
 	return writeJSON(w, http.StatusOK, FormatJSON(res))
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/pki"
@@ -18,7 +19,7 @@ import (
 
 const maxTokenTTL = 3650 * 24 * time.Hour
 
-func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, *fault) {
+func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, error) {
 	if s.guard == nil {
 		who, f := s.caller(ctx)
 		if f != nil {
@@ -34,7 +35,7 @@ func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quor
 	return out, nil
 }
 
-func (s *service) listRoles(context.Context, *quoratev1.ListRolesRequest) (*quoratev1.ListRolesResponse, *fault) {
+func (s *service) listRoles(context.Context, *quoratev1.ListRolesRequest) (*quoratev1.ListRolesResponse, error) {
 	out := &quoratev1.ListRolesResponse{}
 	for _, r := range rbac.Roles() {
 		out.Roles = append(out.Roles, &quoratev1.Role{Name: r.Name, Summary: r.Summary, Permissions: r.Permissions.Names()})
@@ -48,7 +49,7 @@ func bindingProto(b *rbac.Binding, in auth.Kept) *quoratev1.Binding {
 	}
 }
 
-func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, *fault) {
+func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, error) {
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -66,7 +67,7 @@ func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingReque
 	}
 	changed, err := s.node.SetBinding(ctx, b)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	s.log.InfoContext(ctx, "role bound", "identity", b.Identity, "role", b.Role, "permissions", b.Permissions, "scope", b.Scope, "by", by, "changed", changed)
 	return &quoratev1.SetBindingResponse{Changed: changed}, nil
@@ -79,11 +80,11 @@ func scopeOf(text string) rbac.Scope {
 	return rbac.Scope(text)
 }
 
-func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, *fault) {
+func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, error) {
 	b := rbac.Binding{Identity: req.Identity, Role: req.Role, Scope: scopeOf(req.Scope)}
 	was, err := s.node.DeleteBinding(ctx, b)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if !was {
 		return nil, s.noBinding(&b)
@@ -93,26 +94,24 @@ func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindin
 }
 
 // noBinding says where a binding is that the cluster does not keep.
-func (s *service) noBinding(b *rbac.Binding) *fault {
+func (s *service) noBinding(b *rbac.Binding) *apierr.Error {
 	if s.guard != nil {
 		for _, k := range s.guard.Bindings(nil) {
 			if k.In != auth.InCluster && k.Identity == b.Identity && k.Role == b.Role && k.Scope == b.Scope {
-				return &fault{
-					code: codes.FailedPrecondition, http: http.StatusConflict, reason: "NOT_IN_CLUSTER",
-					detail: "the binding is kept in " + strings.ReplaceAll(string(k.In), "_", " ") + ", not by the cluster; it cannot be deleted through the API",
+				return &apierr.Error{
+					Code: codes.FailedPrecondition, HTTP: http.StatusConflict, Reason: "NOT_IN_CLUSTER",
+					Detail: "the binding is kept in " + strings.ReplaceAll(string(k.In), "_", " ") + ", not by the cluster; it cannot be deleted through the API",
 				}
 			}
 		}
 	}
-	return &fault{
-		code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_BINDING",
-		detail: "there is no binding of " + quoted(b.Identity) + " to role " + quoted(b.Role) + " " + b.Scope.String() + "; list them with: quorate roles list",
+	return &apierr.Error{
+		Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_BINDING",
+		Detail: "there is no binding of " + apierr.Quoted(b.Identity) + " to role " + apierr.Quoted(b.Role) + " " + b.Scope.String() + "; list them with: quorate roles list",
 	}
 }
 
-func quoted(s string) string { return `"` + clip(s) + `"` }
-
-func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, *fault) {
+func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, error) {
 	var list []auth.KeptBinding
 	if s.guard != nil {
 		list = s.guard.Bindings(nil)
@@ -133,7 +132,7 @@ func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsReq
 	return out, nil
 }
 
-func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, *fault) {
+func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, error) {
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -144,7 +143,7 @@ func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenReq
 	if req.Ttl != nil {
 		ttl := req.Ttl.AsDuration()
 		if req.Ttl.CheckValid() != nil || ttl <= 0 || ttl > maxTokenTTL {
-			return nil, badField("ttl", "is %v; must be more than 0 and at most 3650 days, or absent for a token that does not end", ttl)
+			return nil, apierr.Invalid("ttl", "is %v; must be more than 0 and at most 3650 days, or absent for a token that does not end", ttl)
 		}
 		t.Expires = quota.Time(now.Add(ttl).UnixNano())
 	}
@@ -155,7 +154,7 @@ func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenReq
 		return nil, storeFull("there are 10000 tokens already; revoke some")
 	}
 	if err := s.node.AddToken(ctx, t); err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	s.log.InfoContext(ctx, "bearer token made", "id", id, "name", t.Name, "by", by)
 	return &quoratev1.CreateTokenResponse{Token: text, Info: tokenProto(&t)}, nil
@@ -165,7 +164,7 @@ func tokenProto(t *rbac.Token) *quoratev1.BearerToken {
 	return &quoratev1.BearerToken{Id: t.ID, Name: t.Name, ExpiresAt: timeProto(t.Expires), Comment: t.Comment, By: t.By, CreatedAt: timeProto(t.At)}
 }
 
-func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, *fault) {
+func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, error) {
 	tokens := slices.Clone(s.node.Security().Tokens())
 	slices.SortStableFunc(tokens, func(a, b rbac.Token) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
@@ -180,19 +179,19 @@ func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*qu
 	return out, nil
 }
 
-func (s *service) revokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, *fault) {
+func (s *service) revokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, error) {
 	if strings.HasPrefix(req.Id, "quorate1t.") {
-		return nil, badField("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
+		return nil, apierr.Invalid("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
 	}
 	if req.Id == "" {
-		return nil, badField("id", "is empty; must be the id of a token, as quorate tokens list shows them")
+		return nil, apierr.Invalid("id", "is empty; must be the id of a token, as quorate tokens list shows them")
 	}
 	was, err := s.node.RevokeToken(ctx, req.Id)
 	if err != nil {
-		return nil, fromError(err)
+		return nil, apierr.From(err)
 	}
 	if !was {
-		return nil, &fault{code: codes.NotFound, http: http.StatusNotFound, reason: "NO_SUCH_TOKEN", field: "id", detail: "there is no token " + quoted(req.Id)}
+		return nil, &apierr.Error{Code: codes.NotFound, HTTP: http.StatusNotFound, Reason: "NO_SUCH_TOKEN", Field: "id", Detail: "there is no token " + apierr.Quoted(req.Id)}
 	}
 	s.log.InfoContext(ctx, "bearer token revoked", "id", req.Id)
 	return &quoratev1.RevokeTokenResponse{}, nil

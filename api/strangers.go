@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/share"
 )
@@ -99,22 +100,22 @@ func (s *service) asStranger(stream grpc.ServerStream, serve func() error) error
 	}
 	owner, connection := ownerOfCall(ctx)
 	if s.strangers.byConnection.Take(connection, 1) != share.NotFull {
-		return tooManyStrangers("this connection").status()
+		return tooManyStrangers("this connection")
 	}
 	defer s.strangers.byConnection.Give(connection, 1)
 	if full := s.strangers.byAddress.Take(owner, 1); full == share.Each {
-		return tooManyStrangers(owner).status()
+		return tooManyStrangers(owner)
 	} else if full != share.NotFull {
-		return tooManyStrangers("all callers").status()
+		return tooManyStrangers("all callers")
 	}
 	defer s.strangers.byAddress.Give(owner, 1)
 	return serve()
 }
 
-func tooManyStrangers(of string) *fault {
-	return &fault{
-		code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_CALLS", retry: time.Second,
-		detail: "too many calls without a credential are open of " + of + "; end some, or show a credential",
+func tooManyStrangers(of string) *apierr.Error {
+	return &apierr.Error{
+		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_CALLS", Retry: time.Second,
+		Detail: "too many calls without a credential are open of " + of + "; end some, or show a credential",
 	}
 }
 
@@ -215,7 +216,7 @@ type unverifiedKey struct{}
 
 // awaitVerification charges the call to its address and returns a context for verified. The context
 // ends after unverifiedTime unless verified is called.
-func (s *service) awaitVerification(ctx context.Context) (context.Context, *fault) {
+func (s *service) awaitVerification(ctx context.Context) (context.Context, error) {
 	owner, _ := ownerOfCall(ctx)
 	if full := s.strangers.unverified.Take(owner, maxGRPCMessage); full != share.NotFull {
 		return ctx, tooManyBodies(owner, full)

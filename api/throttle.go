@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -16,7 +17,7 @@ import (
 var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
 
 // throttle refuses a control call that quorate/api refuses.
-func (s *service) throttle(v *visit) *fault {
+func (s *service) throttle(v *visit) error {
 	if !v.rule.Control || v.rule.Always {
 		return nil
 	}
@@ -31,13 +32,13 @@ func (s *service) throttle(v *visit) *fault {
 	if d.Allowed {
 		return nil
 	}
-	f := &fault{
-		code: codes.ResourceExhausted, http: http.StatusTooManyRequests, reason: "TOO_MANY_CALLS",
-		detail: "too many control calls of " + key + ": the limit quorate/api refuses them",
-		meta:   map[string]string{"limit": "quorate/api", "key": key},
+	f := &apierr.Error{
+		Code: codes.ResourceExhausted, HTTP: http.StatusTooManyRequests, Reason: "TOO_MANY_CALLS",
+		Detail: "too many control calls of " + key + ": the limit quorate/api refuses them",
+		Meta:   map[string]string{"limit": "quorate/api", "key": key},
 	}
 	if d.RetryAfter != never && d.RetryAfter > 0 {
-		f.retry = max(d.RetryAfter, time.Millisecond)
+		f.Retry = max(d.RetryAfter, time.Millisecond)
 	}
 	return f
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/share"
 )
@@ -28,7 +29,7 @@ func newWatchers(total int64, guard *auth.Guard) *share.Pool {
 }
 
 // takeShare takes n of a pool for the caller of ctx until stop is called. what names the resource in errors.
-func takeShare(ctx context.Context, pool *share.Pool, n int64, what string) (stop func(), f *fault) {
+func takeShare(ctx context.Context, pool *share.Pool, n int64, what string) (stop func(), f error) {
 	owner := ""
 	if v := visitOf(ctx); v != nil {
 		owner = v.owner()
@@ -37,12 +38,12 @@ func takeShare(ctx context.Context, pool *share.Pool, n int64, what string) (sto
 	if full == share.NotFull {
 		return func() { pool.Give(owner, n) }, nil
 	}
-	f = &fault{
-		code: codes.ResourceExhausted, http: http.StatusServiceUnavailable, reason: "TOO_MANY_WATCHERS", retry: time.Second,
-		detail: fmt.Sprintf("this node has as many %s as it may; watch another node, or ask now and then", what),
+	e := &apierr.Error{
+		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_WATCHERS", Retry: time.Second,
+		Detail: fmt.Sprintf("this node has as many %s as it may; watch another node, or ask now and then", what),
 	}
 	if full == share.Each && owner != "" {
-		f.detail = fmt.Sprintf("this node has as many %s of %s as one caller may have; end some, or watch another node", what, owner)
+		e.Detail = fmt.Sprintf("this node has as many %s of %s as one caller may have; end some, or watch another node", what, owner)
 	}
-	return nil, f
+	return nil, e
 }

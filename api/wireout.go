@@ -110,12 +110,12 @@ func appendResponse(b, answer []byte) []byte {
 }
 
 // appendFault writes the field of AllowResult that says what is wrong with a check.
-func appendFault(b []byte, f *fault) []byte {
+func appendFault(b []byte, f error) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, fieldError, protowire.BytesType), f.Error())
 }
 
 // appendResult writes an AllowResult as one of AllowBatchResponse.
-func appendResult(b, answer []byte, f *fault) []byte {
+func appendResult(b, answer []byte, f error) []byte {
 	if f != nil {
 		text := f.Error()
 		b = protowire.AppendTag(b, fieldResults, protowire.BytesType)
