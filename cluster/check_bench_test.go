@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// BenchmarkCheck decides from a node's memory, one key after the other, as the protocols ask for it.
+func BenchmarkCheck(b *testing.B) {
+	const keys = 1024
+	cfg := Config{
+		Cluster: "bench", Self: "n1", Nodes: map[quota.NodeID]string{"n1": "127.0.0.1:0"}, Ranges: 16, Replicas: 1,
+		Sync: 100 * time.Millisecond, MaxKeys: 10_000, Idle: time.Minute, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	}
+	v, err := staticView(&cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := newNode(cfg, v, false, nil, starts{inc: 1})
+	n.host = &raftgroup.Host{}
+	l := limit("l", quota.MaxTokens, quota.Soft)
+	setLimits(n, l)
+	n.work(<-n.inbox)
+	names := make([]quota.Key, keys)
+	spends := make([]quota.Spend, keys)
+	for i := range names {
+		names[i] = quota.Key{LimitName: l.LimitName, Key: fmt.Sprintf("tenant-%017d", i)}
+		spends[i] = quota.Spend{Key: names[i].Key, Cost: 1}
+	}
+	b.Run("check", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			n.Check(names[i%keys], 1)
+		}
+	})
+	b.Run("decide", func(b *testing.B) {
+		b.ReportAllocs()
+		reqs, out := make([]quota.Request, 1), make([]quota.Decision, 1)
+		for i := 0; b.Loop(); i++ {
+			reqs[0] = quota.Request{Key: names[i%keys], Cost: 1, MaxWait: quota.LimitsWait}
+			n.Decide(reqs, out)
+		}
+	})
+	b.Run("two limits", func(b *testing.B) {
+		b.ReportAllocs()
+		reqs, out := make([]quota.Request, 2), make([]quota.Decision, 2)
+		for i := 0; b.Loop(); i++ {
+			for j := range reqs {
+				reqs[j] = quota.Request{Key: names[(i+j)%keys], Cost: 1, MaxWait: quota.LimitsWait}
+			}
+			n.Decide(reqs, out)
+		}
+	})
+	b.Run("held 64", func(b *testing.B) {
+		b.ReportAllocs()
+		out := make([]quota.Decision, 64)
+		for i := 0; b.Loop(); i++ {
+			from := i * 64 % keys
+			n.CheckHeld(l.LimitName, spends[from:from+64], out)
+		}
+	})
+}
