@@ -42,7 +42,7 @@ func TestLevelsMachineForgets(t *testing.T) {
 		cp := &raftlogv1.Checkpoint{AtUnixNanos: int64(i), Levels: []*raftlogv1.KeyLevel{
 			{Namespace: "n", Limit: "l", Key: strconv.Itoa(i), FullAtUnixNanos: int64(i) + 10},
 		}}
-		f.Apply(uint64(i+1), 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
+		f.checkpoint(1, cp)
 	}
 	if got := len(f.all(0, 0)); got != 10 {
 		t.Errorf("%d levels are not full again; want 10", got)

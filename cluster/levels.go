@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/quota"
@@ -65,25 +62,16 @@ func (f *levelsFSM) first() bool {
 	return f.terms <= 1
 }
 
-// Apply applies an entry of the range's log that is about levels, as
-// raftgroup.StateMachine does; rangeFSM takes those about accounts.
-func (f *levelsFSM) Apply(_, term uint64, data []byte) any {
-	var cmd raftlogv1.RangeCommand
-	if err := proto.Unmarshal(data, &cmd); err != nil {
-		return fmt.Errorf("range command: %w", err)
-	}
+// begin counts a term.
+func (f *levelsFSM) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if cp := cmd.GetCheckpoint(); cp != nil {
-		f.checkpoint(term, cp)
-	}
-	if cmd.GetTermStart() != nil {
-		f.terms++
-	}
-	return nil
+	f.terms++
 }
 
 func (f *levelsFSM) checkpoint(term uint64, cp *raftlogv1.Checkpoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	at, applied := quota.Time(cp.AtUnixNanos), f.mono()
 	switch {
 	case f.now == 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/accounts"
@@ -35,15 +36,23 @@ func (f *rangeFSM) clear() {
 	f.history.Restore(history.NewKept(), history.NewKeptKeys())
 }
 
-// Apply implements raftgroup.StateMachine.
-func (f *rangeFSM) Apply(index, term uint64, data []byte) any {
-	if batch, ok := accounts.Batch(data); ok {
-		return f.accounts.Apply(batch)
+// Apply implements raftgroup.StateMachine. A command that this version cannot read, or does not know, changes nothing.
+func (f *rangeFSM) Apply(_, term uint64, data []byte) any {
+	var cmd raftlogv1.RangeCommand
+	if err := proto.Unmarshal(data, &cmd); err != nil {
+		return fmt.Errorf("range command: %w", err)
 	}
-	if lines, ok := recorder.LinesOf(data); ok {
-		return f.history.Apply(lines)
+	switch c := cmd.Change.(type) {
+	case *raftlogv1.RangeCommand_TermStart:
+		f.levels.begin()
+	case *raftlogv1.RangeCommand_Checkpoint:
+		f.levels.checkpoint(term, c.Checkpoint)
+	case *raftlogv1.RangeCommand_Accounts:
+		return f.accounts.Apply(c.Accounts)
+	case *raftlogv1.RangeCommand_History:
+		return f.history.Apply(c.History)
 	}
-	return f.levels.Apply(index, term, data)
+	return nil
 }
 
 // rangeMagic begins a snapshot of a range, and names its format; see docs/formats.md.

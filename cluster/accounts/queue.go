@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 )
 
 // queue is the commands of this node, and of others that take it for the leader, for
@@ -234,7 +236,7 @@ func (q *queue) propose(batch []*pending) {
 		return
 	}
 	replica := s.cfg.Replicas[q.id]
-	data, err := entry(s.now(replica), q.commands(batch))
+	data, err := account.EncodeBatch(s.now(replica), q.commands(batch))
 	if err != nil {
 		fail(batch, fmt.Errorf("%w: %w", errRefused, err))
 		return
@@ -244,7 +246,7 @@ func (q *queue) propose(batch []*pending) {
 	start := time.Now()
 	replica.propose(data)
 	s.turns.endWith(q.id, batch)
-	result, err := g.Apply(ctx, data)
+	result, err := g.Apply(ctx, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Accounts{Accounts: data}}))
 	if err != nil {
 		if err = logError(err); !errors.Is(err, errUnknown) {
 			replica.forgo(data)

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
+	"google.golang.org/protobuf/proto"
 )
 
 // world is a node with all ranges, whose logs tests hold up and break.
@@ -67,7 +69,11 @@ func (g group) Leader() (quota.NodeID, uint64, bool) { return "n1", 1, true }
 
 func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 	g.mu.Lock()
-	batch, _ := Batch(data)
+	var cmd raftlogv1.RangeCommand
+	if err := proto.Unmarshal(data, &cmd); err != nil {
+		return nil, err
+	}
+	batch := cmd.GetAccounts()
 	if g.logged != nil {
 		g.logged(batch)
 	}

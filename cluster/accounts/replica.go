@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -28,32 +26,6 @@ type Replica struct {
 
 // NewReplica returns an empty one.
 func NewReplica() *Replica { return &Replica{store: account.New(account.Bounds{})} }
-
-// batchField is that of an AccountBatch in quorate.raftlog.v1.RangeCommand. It is
-// looked for by hand, so that its content is decoded only once.
-const batchField = 3
-
-// Batch returns the encoded AccountBatch in an entry of a range's log; false if the
-// entry is about something else.
-func Batch(entry []byte) ([]byte, bool) {
-	field, kind, n := protowire.ConsumeTag(entry)
-	if n < 0 || field != batchField || kind != protowire.BytesType {
-		return nil, false
-	}
-	batch, m := protowire.ConsumeBytes(entry[n:])
-	return batch, m == len(entry)-n
-}
-
-// entry is the entry of a range's log for some commands.
-func entry(at quota.Time, commands []account.Command) ([]byte, error) {
-	batch, err := account.EncodeBatch(at, commands)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]byte, 0, len(batch)+protowire.SizeTag(batchField)+protowire.SizeBytes(0)+8)
-	out = protowire.AppendTag(out, batchField, protowire.BytesType)
-	return protowire.AppendBytes(out, batch), nil
-}
 
 // Apply carries out an encoded AccountBatch. The result is a []account.Outcome, or
 // an error when this version cannot read the batch; nothing is changed then.
@@ -106,17 +78,15 @@ func (r *Replica) now(clock quota.Time, agreed bool) quota.Time {
 
 func (r *Replica) logTime(now time.Time) quota.Time { return r.time.Add(now.Sub(r.seen)) }
 
-// propose notes that this process gives an entry to the log, until it is applied here or forgo
+// propose notes that this process gives a batch to the log, until it is applied here or forgo
 // says that it never is.
-func (r *Replica) propose(entry []byte) {
-	batch, _ := Batch(entry)
+func (r *Replica) propose(batch []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proposed.add(batch)
 }
 
-func (r *Replica) forgo(entry []byte) {
-	batch, _ := Batch(entry)
+func (r *Replica) forgo(batch []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proposed.remove(batch)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -25,7 +25,7 @@ type hoursWorld struct {
 	nodes  []*hoursNode
 	leader int
 	term   quota.Term
-	log    [][]byte
+	log    []*raftlogv1.HistoryLines
 	truth  map[history.Second]history.Counts
 }
 
@@ -112,13 +112,9 @@ func (w *hoursWorld) second() {
 	if lines == nil {
 		return
 	}
-	data, err := proto.Marshal(lines)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.log = append(w.log, data)
+	w.log = append(w.log, lines)
 	for _, n := range w.nodes {
-		if err := n.replica().Apply(data); err != nil {
+		if err := n.replica().Apply(lines); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -142,8 +138,8 @@ func (w *hoursWorld) disk() {
 			}
 			n.replica().Restore(kept, keys)
 		}
-		for _, data := range w.log[n.applied:] {
-			if err := n.replica().Apply(data); err != nil {
+		for _, lines := range w.log[n.applied:] {
+			if err := n.replica().Apply(lines); err != nil {
 				w.t.Fatal(err)
 			}
 		}

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -26,7 +25,7 @@ type keysWorld struct {
 	replicas []*keysReplica
 	leader   *keysReplica // nil for some seconds after it was killed
 	term     quota.Term
-	log      [][]byte
+	log      []*raftlogv1.HistoryLines
 	counts   map[string]quota.Units // that the leader has booked since its last list
 	waiting  map[string]quota.Units // that nobody has
 	booked   map[history.Second]bool
@@ -158,13 +157,9 @@ func (w *keysWorld) write() {
 	}
 	failed := w.rng.IntN(4) == 0
 	if !failed || w.rng.IntN(2) == 0 {
-		data, err := proto.Marshal(lines)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.log = append(w.log, data)
+		w.log = append(w.log, lines)
 		for _, r := range w.replicas {
-			if err := r.Apply(data); err != nil {
+			if err := r.Apply(lines); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -203,8 +198,8 @@ func (w *keysWorld) disk() {
 			}
 			r.Restore(kept, keys)
 		}
-		for _, data := range w.log[r.applied:] {
-			if err := r.Apply(data); err != nil {
+		for _, lines := range w.log[r.applied:] {
+			if err := r.Apply(lines); err != nil {
 				w.t.Fatal(err)
 			}
 		}

@@ -3,12 +3,8 @@ package recorder
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
-
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
@@ -42,27 +38,9 @@ func NewReplica() *Replica {
 	return &Replica{Kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }
 
-// historyField is that of HistoryLines in quorate.raftlog.v1.RangeCommand.
-const historyField = 4
-
-// LinesOf returns the encoded HistoryLines in an entry of a range's log; false if the
-// entry is about something else.
-func LinesOf(entry []byte) ([]byte, bool) {
-	field, kind, n := protowire.ConsumeTag(entry)
-	if n < 0 || field != historyField || kind != protowire.BytesType {
-		return nil, false
-	}
-	lines, m := protowire.ConsumeBytes(entry[n:])
-	return lines, m == len(entry)-n
-}
-
 // Apply adds lines of the log. One that this version cannot read changes nothing, and the
 // others count.
-func (r *Replica) Apply(data []byte) error {
-	var msg raftlogv1.HistoryLines
-	if err := proto.Unmarshal(data, &msg); err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
+func (r *Replica) Apply(msg *raftlogv1.HistoryLines) error {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	var errs []error

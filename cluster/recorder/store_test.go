@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
@@ -54,11 +52,8 @@ func TestHistoryIdleHour(t *testing.T) {
 	all := []history.Process{{Node: "n0", Incarnation: 1}, {Node: "n1", Incarnation: 1}}
 	apply := func(at history.Second, from ...history.Process) {
 		l := history.Line{Block: at.Block(), Expected: all, From: from}
-		data, err := proto.Marshal(&raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.replica().Apply(data); err != nil {
+		lines := &raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}}
+		if err := n.replica().Apply(lines); err != nil {
 			t.Fatal(err)
 		}
 		n.Shelf.turn(at)
