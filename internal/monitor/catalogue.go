@@ -1,89 +1,97 @@
 package monitor
 
-// A Label is one label of a metric.
-type Label struct {
-	Name string
-	// Most bounds the values at one node, and Bound says why there are no more.
-	Most  int
-	Bound string
-}
-
-// A Family is one metric of a node.
-type Family struct {
-	Name   string
-	Type   string  // counter, gauge or histogram
-	Unit   string  // of one sample
-	Labels []Label // none has a value that callers can make up without end
-	Series int     // at most, at one node; 0 is the product of its labels' Most
-	Do     string  // what to do about it, for docs/metrics.md
-	Rare   bool    // there is none before it has happened, or only with a setting
-}
-
-// Most returns how many series a node shows at most; of a histogram, without counting
-// buckets.
-func (f *Family) Most() int {
-	if f.Series > 0 {
-		return f.Series
-	}
-	n := 1
-	for _, l := range f.Labels {
-		n *= l.Most
-	}
-	return n
-}
-
-// A Group is a chapter of the catalogue.
-type Group struct {
-	Title, About string
-	Families     []Family
-}
-
-// maxLimits is the default of metrics.limits, and one for @other and some for @inline.
-const maxLimits = 1001
-
-// Labels that several metrics have.
-var (
-	limitLabels = []Label{
-		{"namespace", maxLimits, "of those limits"},
-		{"limit", maxLimits, "the first `metrics.limits` (1000) limits, @other, and @inline for those that callers bring along"},
-	}
-	result = Label{"result", 2, "allowed, refused"}
-	why    = Label{"why", 16, "the reasons of a decision"}
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 )
 
-// methods bounds the calls of the API: a label is one of its methods or routes, or other.
-const methods = 256
-
-func counter(name, unit, do string, labels ...Label) Family {
-	return Family{Name: name, Type: "counter", Unit: unit, Do: do, Labels: labels}
+// A Metric is one line of the catalogue.
+type Metric struct {
+	Name   string
+	Type   string // counter, gauge or histogram
+	Unit   string // of one sample
+	Labels []string
+	Help   string // as the node shows it
+	Action string // what to do about it
+	Most   int    // series at one node, of a histogram without counting buckets
+	Bounds map[string]string
 }
 
-func gauge(name, unit, do string, labels ...Label) Family {
-	return Family{Name: name, Type: "gauge", Unit: unit, Do: do, Labels: labels}
+// A Catalogue is docs/metrics.md. It has two kinds of table: what each metric is, and for those with
+// labels how many series there are at most and what bounds each label's values.
+type Catalogue struct {
+	Metrics []*Metric
+	lines   []string
+	rows    map[*Metric]int // the line of each
 }
 
-func histogram(name, unit, do string, labels ...Label) Family {
-	return Family{Name: name, Type: "histogram", Unit: unit, Do: do, Labels: labels}
-}
-
-// perLimit is a metric of each limit: its labels do not multiply.
-func perLimit(f Family, more ...Label) Family {
-	f.Labels, f.Series = append(append([]Label(nil), limitLabels...), more...), maxLimits
-	for _, l := range more {
-		f.Series *= l.Most
+// Read reads the catalogue at path.
+func Read(path string) (*Catalogue, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	return f
-}
-
-func rare(f Family) Family {
-	f.Rare = true
-	return f
-}
-
-// All returns the metrics of all groups.
-func All() (out []Family) {
-	for _, g := range Catalogue() {
-		out = append(out, g.Families...)
+	c := &Catalogue{lines: strings.Split(string(text), "\n"), rows: map[*Metric]int{}}
+	var last *Metric // that the rows of labels belong to
+	for i, line := range c.lines {
+		switch cells := cellsOf(line); {
+		case len(cells) == 5 && strings.HasPrefix(cells[0], "`"):
+			m := &Metric{Name: code(cells[0]), Help: cells[3], Action: cells[4], Most: 1, Bounds: map[string]string{}}
+			m.Type, m.Unit, _ = strings.Cut(cells[1], ", ")
+			for l := range strings.FieldsSeq(cells[2]) {
+				m.Labels = append(m.Labels, code(l))
+			}
+			c.Metrics, c.rows[m] = append(c.Metrics, m), i
+		case len(cells) == 4 && strings.HasPrefix(cells[2], "`"):
+			if cells[0] != "" || last == nil {
+				if last = c.Metric(code(cells[0])); last == nil {
+					return nil, fmt.Errorf("%s:%d: %s is in no table of metrics", path, i+1, cells[0])
+				}
+				if last.Most, err = strconv.Atoi(cells[1]); err != nil {
+					return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+				}
+			}
+			last.Bounds[code(cells[2])] = cells[3]
+		}
 	}
-	return out
+	return c, nil
 }
+
+// Metric returns the metric of that name, or nil.
+func (c *Catalogue) Metric(name string) *Metric {
+	for _, m := range c.Metrics {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// WithHelp returns the text of the catalogue with what a node says of each metric.
+func (c *Catalogue) WithHelp(help map[string]string) string {
+	lines := append([]string(nil), c.lines...)
+	for m, i := range c.rows {
+		cells := strings.Split(lines[i], " | ")
+		cells[3] = escape(help[m.Name])
+		lines[i] = strings.Join(cells, " | ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cellsOf returns the cells of a row of a table.
+func cellsOf(line string) []string {
+	if !strings.HasPrefix(line, "| ") {
+		return nil
+	}
+	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |"), " | ")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(strings.ReplaceAll(cells[i], `\|`, "|"))
+	}
+	return cells
+}
+
+func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+func code(s string) string { return strings.Trim(s, "`") }

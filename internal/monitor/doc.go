@@ -1,7 +1,8 @@
-// Package monitor is what watches a cluster from outside: the catalogue of all metrics of a
-// node, and the dashboard, the recording rules and the alerts that are made of them.
+// Package monitor reads docs/metrics.md, the catalogue of a node's metrics, for the tests that
+// hold other things to it.
 //
-// Catalogue is the contract: docs/metrics.md and what is in deploy are generated from this
-// package, and a test holds a real node's /metrics to it: name, type, labels, and how many
-// series there may be. Who adds a metric adds a line.
+// Its own tests hold the alerts, the recording rules and the dashboard in deploy to the
+// catalogue and to promtool, docs/alerts.md to the alerts, and docs/logs.md to the sources.
+// A test of cmd/quorate holds the catalogue to what a real node shows. Whoever adds a metric
+// adds its line to docs/metrics.md.
 package monitor

@@ -13,70 +13,120 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/quorate/quorate/internal/golden"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is generated into deploy and docs; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write docs/logs.md; then read the diff")
 
-// TestFiles holds what is generated to the code.
-func TestFiles(t *testing.T) {
-	for path, want := range map[string]string{
-		"deploy/grafana/quorate.json":           DashboardFile(),
-		"deploy/prometheus/quorate.rules.yaml":  RecordsFile(),
-		"deploy/prometheus/quorate.alerts.yaml": AlertsFile(),
-		"deploy/prometheus/quorate.test.yaml":   TestsFile(),
-		"docs/alerts.md":                        Runbook(),
-	} {
-		golden.Hold(t, filepath.Join(root, path), want, *rewrite)
+const runbooks = "https://github.com/quorate/quorate/blob/main/docs/alerts.md#"
+
+// rule is an alert or a recording rule.
+type rule struct {
+	Alert, Record, Expr, For string
+	Labels, Annotations      map[string]string
+}
+
+func rules(t *testing.T, file string) (out []rule) {
+	t.Helper()
+	var f struct{ Groups []struct{ Rules []rule } }
+	readYAML(t, file, &f)
+	for _, g := range f.Groups {
+		out = append(out, g.Rules...)
+	}
+	return out
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, "deploy", "prometheus", file)), into); err != nil {
+		t.Fatalf("%s: %v", file, err)
 	}
 }
 
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+type panel struct {
+	ID          int
+	Title, Type string
+	GridPos     struct{ X, Y, W, H int }
+	Targets     []struct{ Expr string }
+}
+
+type dashboard struct {
+	Panels     []panel
+	Templating struct {
+		List []struct{ Name, Type, Query string }
+	}
+	Annotations struct{ List []struct{ Name, Expr string } }
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, "deploy", "grafana", "quorate.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // queries returns every expression, by where it is.
-func queries() map[string]string {
+func queries(t *testing.T) map[string]string {
+	t.Helper()
 	out := map[string]string{}
-	for _, r := range Records() {
-		out["rule "+r.Name] = r.Expr
+	for _, r := range rules(t, "quorate.rules.yaml") {
+		out["rule "+r.Record] = r.Expr
 	}
-	for _, a := range Alerts() {
-		out["alert "+a.Name] = a.Expr
+	for _, a := range rules(t, "quorate.alerts.yaml") {
+		out["alert "+a.Alert] = a.Expr
 	}
-	for _, r := range Rows() {
-		for _, p := range r.Panels {
-			for i, q := range p.Queries {
-				out[fmt.Sprintf("panel %s %d", p.Title, i)] = q.Expr
-			}
+	d := readDashboard(t)
+	for _, p := range d.Panels {
+		for i, q := range p.Targets {
+			out[fmt.Sprintf("panel %s %d", p.Title, i)] = q.Expr
 		}
 	}
-	out["annotation"] = "changes(max(quorate_limits_version)[1m:]) > 0"
+	for _, a := range d.Annotations.List {
+		out["annotation "+a.Name] = a.Expr
+	}
 	return out
 }
 
 // TestQueriesNameMetricsThatExist, with labels that these have.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
 	labels := map[string]map[string]bool{"up": {}, "process_cpu_seconds_total": {}, "process_resident_memory_bytes": {}}
-	for _, f := range All() {
+	for _, m := range catalogue(t).Metrics {
 		own := map[string]bool{}
-		for _, l := range f.Labels {
-			own[l.Name] = true
+		for _, l := range m.Labels {
+			own[l] = true
 		}
-		labels[f.Name] = own
-		if f.Type == "histogram" {
-			delete(labels, f.Name)
-			labels[f.Name+"_count"], labels[f.Name+"_sum"] = own, own
-			labels[f.Name+"_bucket"] = map[string]bool{"le": true}
-			for l := range own {
-				labels[f.Name+"_bucket"][l] = true
-			}
+		if m.Type != "histogram" {
+			labels[m.Name] = own
+			continue
+		}
+		labels[m.Name+"_count"], labels[m.Name+"_sum"] = own, own
+		labels[m.Name+"_bucket"] = map[string]bool{"le": true}
+		for l := range own {
+			labels[m.Name+"_bucket"][l] = true
 		}
 	}
-	for _, r := range Records() {
-		labels[r.Name] = map[string]bool{"namespace": true, "limit": true, "protocol": true, "result": true}
+	for _, r := range rules(t, "quorate.rules.yaml") {
+		labels[r.Record] = map[string]bool{"namespace": true, "limit": true, "protocol": true, "result": true}
+	}
+	all := queries(t)
+	for _, v := range readDashboard(t).Templating.List {
+		if v.Type == "query" {
+			all["variable "+v.Name] = v.Query
+		}
 	}
 	metric := regexp.MustCompile(`\b(?:[a-z_]+:)?(?:quorate_|quorate:|process_|up\b)[a-z0-9_:]*(\{[^}]*\})?`)
 	matcher := regexp.MustCompile(`([a-z_]+)(?:=~|!=|!~|=)"`)
 	used := map[string]bool{}
-	for where, expr := range queries() {
+	for where, expr := range all {
 		for _, m := range metric.FindAllString(expr, -1) {
 			name, braces, _ := strings.Cut(m, "{")
 			own, there := labels[name]
@@ -93,51 +143,64 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	if len(used) < 40 {
 		t.Errorf("only %d metrics are looked at", len(used))
 	}
-	for _, r := range Records() {
-		if !used[r.Name] {
-			t.Logf("%s is for people alone", r.Name)
-		}
-	}
 }
 
-// TestAlertsAreWhole: each says what it means and what to do, at a place that is there.
+// TestAlertsAreWhole: each alert says how bad it is and what it means, has a runbook that says the
+// same and what to do, and a test in which it is quiet and one in which it fires. There is no
+// runbook without an alert.
 func TestAlertsAreWhole(t *testing.T) {
-	if n := len(Alerts()); n < 20 {
-		t.Errorf("%d alerts", n)
-	}
-	links := regexp.MustCompile(`\]\(([a-z-]+\.md)#([a-z0-9-]+)\)`)
-	for _, a := range Alerts() {
-		if a.Summary == "" || a.Means == "" || len(a.Do) == 0 || len(a.Shown.Series) == 0 || a.Shown.Quiet == "" || a.Shown.Fires == "" {
-			t.Errorf("%s is not whole: %+v", a.Name, a)
-		}
-		if !strings.Contains(Runbook(), "\n## "+a.Name+"\n") {
-			t.Errorf("%s has no runbook", a.Name)
+	var tests struct {
+		Tests []struct {
+			Cases []struct {
+				Alert string `yaml:"alertname"`
+				Fires []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
 		}
 	}
-	documents := Runbook()
-	for _, f := range All() {
-		documents += f.Do + "\n"
-	}
-	for _, m := range links.FindAllStringSubmatch(documents, -1) {
-		text, err := os.ReadFile(filepath.Join(root, "docs", m[1]))
-		if err != nil || !hasHeading(string(text), m[2]) {
-			t.Errorf("%s has no heading #%s (%v)", m[1], m[2], err)
+	readYAML(t, "quorate.test.yaml", &tests)
+	quiet, fires := map[string]bool{}, map[string]bool{}
+	for _, test := range tests.Tests {
+		for _, c := range test.Cases {
+			if len(c.Fires) > 0 {
+				fires[c.Alert] = true
+			} else {
+				quiet[c.Alert] = true
+			}
 		}
 	}
-}
-
-func hasHeading(text, anchor string) bool {
-	for line := range strings.SplitSeq(text, "\n") {
-		title := strings.TrimLeft(line, "#")
-		if title == line {
-			continue
-		}
-		drop := strings.NewReplacer(",", "", ".", "", "'", "", "`", "", "?", "", " ", "-")
-		if strings.ToLower(drop.Replace(strings.TrimSpace(title))) == anchor {
-			return true
-		}
+	page := read(t, "docs", "alerts.md")
+	sections := map[string]string{}
+	for _, s := range strings.Split(page, "\n## ")[1:] {
+		title, text, _ := strings.Cut(s, "\n")
+		sections[title] = text
 	}
-	return false
+	label := regexp.MustCompile(`\{\{ \$labels\.([a-z]+) \}\}`)
+	alerts := rules(t, "quorate.alerts.yaml")
+	for _, a := range alerts {
+		anchor, means, summary := strings.ToLower(a.Alert), a.Annotations["description"], a.Annotations["summary"]
+		if means == "" || summary == "" || a.For == "" || a.Annotations["runbook_url"] != runbooks+anchor {
+			t.Errorf("%s is not whole: %+v", a.Alert, a)
+		}
+		if !quiet[a.Alert] || !fires[a.Alert] {
+			t.Errorf("quorate.test.yaml does not show %s: quiet %t, firing %t", a.Alert, quiet[a.Alert], fires[a.Alert])
+		}
+		says := label.ReplaceAllString(strings.ReplaceAll(summary, "{{ $value }}", "N"), "`$1`")
+		if row := fmt.Sprintf("\n| [%s](#%s) | %s | %s |\n", a.Alert, anchor, a.Labels["severity"], escape(says)); !strings.Contains(page, row) {
+			t.Errorf("docs/alerts.md has no line %s", strings.TrimSpace(row))
+		}
+		for _, want := range []string{"\n" + means + "\n\n1. ", "\n```promql\n" + a.Expr + "\n```\n\nfor " + a.For + ".\n"} {
+			if !strings.Contains(sections[a.Alert], want) {
+				t.Errorf("docs/alerts.md does not say of %s:\n%s", a.Alert, want)
+			}
+		}
+		delete(sections, a.Alert)
+	}
+	for title := range sections {
+		t.Errorf("docs/alerts.md has %s, which is no alert", title)
+	}
+	if len(alerts) < 20 {
+		t.Errorf("only %d alerts", len(alerts))
+	}
 }
 
 // TestPromtool: each query parses, the rules are good, and each alert is quiet and fires when it
@@ -163,7 +226,7 @@ func TestPromtool(t *testing.T) {
 	// A panel's query is a rule as any, once Grafana's variables have values.
 	fill := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "web", "$limit", "login", "$instance", "n1")
 	var all []map[string]string
-	for where, expr := range queries() {
+	for where, expr := range queries(t) {
 		name := "x:" + regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(where), "_") + strconv.Itoa(len(all))
 		all = append(all, map[string]string{"record": name, "expr": fill.Replace(expr)})
 	}
@@ -194,7 +257,7 @@ func idleTest(t *testing.T, fill *strings.Replacer) string {
 	} {
 		series = append(series, map[string]string{"series": name, "values": "5x40"})
 	}
-	for where, expr := range queries() {
+	for where, expr := range queries(t) {
 		if strings.HasPrefix(where, "panel") && (strings.Contains(expr, " / ") || strings.Contains(expr, "quantile")) {
 			tests = append(tests, map[string]any{"expr": fill.Replace(expr), "eval_time": "30m", "exp_samples": []any{}})
 		}
@@ -212,31 +275,18 @@ func idleTest(t *testing.T, fill *strings.Replacer) string {
 
 // TestNeedlessHasTwoBounds: a panel with the lower bound of needless refusals has the upper one too: 0 reads as none.
 func TestNeedlessHasTwoBounds(t *testing.T) {
-	for _, r := range Rows() {
-		for _, p := range r.Panels {
-			all := fmt.Sprint(p.Queries)
-			if strings.Contains(all, "quorate_needless_refusals_total") && !strings.Contains(all, "quorate_needless_refusals_at_most_total") {
-				t.Errorf("%s: %s", p.Title, all)
-			}
+	for _, p := range readDashboard(t).Panels {
+		all := fmt.Sprint(p.Targets)
+		if strings.Contains(all, "quorate_needless_refusals_total") && !strings.Contains(all, "quorate_needless_refusals_at_most_total") {
+			t.Errorf("%s: %s", p.Title, all)
 		}
 	}
 }
 
-// TestDashboard: it is JSON, no panel lies on another, and each asks for something.
+// TestDashboard: no panel lies on another, and each asks for something.
 func TestDashboard(t *testing.T) {
-	var d struct {
-		Panels []struct {
-			ID          int
-			Title, Type string
-			GridPos     struct{ X, Y, W, H int }
-			Targets     []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal([]byte(DashboardFile()), &d); err != nil {
-		t.Fatal(err)
-	}
 	taken := map[[2]int]string{}
-	for i, p := range d.Panels {
+	for i, p := range readDashboard(t).Panels {
 		if p.ID != i+1 || p.Title == "" || (p.Type == "row") != (len(p.Targets) == 0) || p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("panel %d: %+v", i, p)
 		}

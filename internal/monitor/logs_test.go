@@ -126,7 +126,7 @@ func TestLogs(t *testing.T) {
 			}
 			keys = append(keys, "`"+k+"`")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(l.message), l.level, strings.Join(keys, " "), l.where)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", escape(l.message), l.level, strings.Join(keys, " "), l.where)
 	}
 	if !golden.Hold(t, filepath.Join(root, "docs", "logs.md"), b.String(), *rewrite) {
 		t.Error("programs may look for what changed")
