@@ -27,12 +27,15 @@ function plain(s) {
 	return s
 }
 
-# complaints returns the lines of a test's output that its own file and line begin, but those
-# of what its processes said.
-function complaints(id, text,   n, i, line, out) {
+# complaints returns what a test said: the lines that its own file and line begin, each with at
+# most 30 lines that go on with it, but those of what its processes said.
+function complaints(id, text,   n, i, line, out, more) {
 	n = split(text, line, "\n")
-	for (i = 1; i <= n; i++)
-		if (line[i] ~ /^panic: |^ +[a-z_0-9]+_test\.go:[0-9]+: / && line[i] !~ /harness_test/) out = out "  " substr(line[i], 1, 400) "\n"
+	for (i = 1; i <= n; i++) {
+		if (line[i] ~ /^panic: |^ +[a-z_0-9]+_test\.go:[0-9]+: /) more = line[i] ~ /harness_test/ ? 0 : 31
+		else if (line[i] !~ /^        /) more = 0
+		if (more-- > 0) out = out "  " substr(line[i], 1, 400) "\n"
+	}
 	return "  " id "\n" out
 }
 

@@ -206,8 +206,9 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// commandTime is how long a command may take.
-const commandTime = time.Minute
+// commandTime is how long a command may take. A cluster that does not start says why after a
+// minute.
+const commandTime = 90 * time.Second
 
 // run runs a line and returns what it prints.
 func (s *shell) run(line string) string {
