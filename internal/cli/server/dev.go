@@ -194,21 +194,22 @@ var devProtocols = config.Protocols{EnvoyRLS: true, EnvoyRLQS: true, Gubernator:
 // ready waits for all leaders and sets the limits unless the data has some. It
 // reports whether it did.
 func (o *devOptions) ready(ctx context.Context, ins []*instance, source string, limits []quota.Limit) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
 	for _, in := range ins {
 		if err := waitReady(ctx, in.node); err != nil {
 			return false, err
 		}
 	}
-	return firstLimits(ctx, ins[0].node, "quorate dev", source, limits)
+	first, err := firstLimits(ctx, ins[0].node, "quorate dev", source, limits)
+	return first || err == nil && o.data == "", err // nobody else had this data: an answer was lost
 }
 
-// readyTime bounds the wait for leaders: elections take about a second.
+// readyTime bounds the wait for leaders and limits: elections take about a second.
 const readyTime = time.Minute
 
 // waitReady waits until the node sees a leader for every range.
 func waitReady(ctx context.Context, n *cluster.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
-	defer cancel()
 	for {
 		st := n.Status()
 		if st.Ready {

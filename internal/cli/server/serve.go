@@ -308,10 +308,10 @@ func loadSeedLimits(path string) ([]quota.Limit, error) {
 	return config.LoadLimits(path)
 }
 
-// seedLimits gives the cluster its first limits, if it has none when it is
-// ready. All nodes may try, while somebody applies others: only the first counts.
+// seedLimits gives the cluster its first limits as soon as it has a leader, unless
+// it has some. All nodes may try, while somebody applies others: only the first counts.
 func seedLimits(ctx context.Context, n *cluster.Node, s config.Node, limits []quota.Limit, log *slog.Logger) {
-	if limits == nil || waitReady(ctx, n) != nil || n.Limits().Version > 0 {
+	if limits == nil || n.Limits().Version > 0 {
 		return
 	}
 	if _, err := firstLimits(ctx, n, "node "+string(s.Node), s.Limits, limits); err != nil && ctx.Err() == nil {
@@ -320,15 +320,21 @@ func seedLimits(ctx context.Context, n *cluster.Node, s config.Node, limits []qu
 }
 
 // firstLimits sets the limits of a cluster that never had any, and reports
-// whether it was one.
+// whether it was one. It waits for a leader until ctx ends: the other nodes may
+// start much later than this one.
 func firstLimits(ctx context.Context, n *cluster.Node, by, source string, limits []quota.Limit) (bool, error) {
 	comment := "first limits, from " + source
 	if len(comment) > quota.MaxCommentLen || !utf8.ValidString(comment) {
 		comment = "first limits"
 	}
-	_, _, err := n.ChangeLimits(ctx, quota.Change{Limits: limits, Expect: 0, By: by[:min(len(by), quota.MaxNameLen)], Comment: comment})
-	if conflict := new(quota.ConflictError); errors.As(err, &conflict) {
-		return false, nil
+	change := quota.Change{Limits: limits, Expect: 0, By: by[:min(len(by), quota.MaxNameLen)], Comment: comment}
+	for {
+		_, _, err := n.ChangeLimits(ctx, change)
+		if conflict := new(quota.ConflictError); errors.As(err, &conflict) {
+			return false, nil
+		}
+		if none := new(quota.NoLeaderError); !errors.As(err, &none) || ctx.Err() != nil {
+			return err == nil, err
+		}
 	}
-	return err == nil, err
 }
