@@ -122,7 +122,7 @@ func (n *Node) introduce(ctx context.Context) {
 		return
 	}
 	if err := n.tellLeader(ctx, self, csr); err != nil && ctx.Err() == nil {
-		n.log.Debug("not introduced to the meta leader", "err", err)
+		n.log.Debug("the meta leader does not know the state of this node yet", "err", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (c *clientJournal) open(cfg *Config, life quota.Incarnation, log *slog.Logg
 	}
 	dir := filepath.Join(cfg.Dir, "clients")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		log.Error("no journal of clients: what a report had booked when the process dies may be booked twice", "err", err)
+		log.Error("no journal of clients: what a report had counted when the process dies may be counted twice", "err", err)
 		return
 	}
 	j, err := journal.Open(journal.Config{Dir: dir, Cluster: cfg.Cluster, Node: cfg.Self, Life: life, Logger: log})
@@ -308,7 +308,7 @@ func (n *Node) correct() {
 			default:
 			}
 			if err := n.correctOne(ctx, d); err != nil {
-				n.log.Debug("an inherited attachment cannot be compared yet", "node", d.node, "err", err)
+				n.log.Debug("final report to a dead node cannot be compared yet", "node", d.node, "err", err)
 				c.mu.Lock()
 				c.oweAgain(d)
 				c.mu.Unlock()
@@ -328,7 +328,7 @@ func (n *Node) correctOne(ctx context.Context, d *clientDebt) error {
 	}
 	booked := res.GetClientResult().GetBooked()
 	if len(booked) != len(r.Entries) {
-		return fmt.Errorf("node %s told of %d entries; want %d", d.node, len(booked), len(r.Entries))
+		return fmt.Errorf("node %s returned %d entries; want %d", d.node, len(booked), len(r.Entries))
 	}
 	for i, u := range booked {
 		e := &r.Entries[i]

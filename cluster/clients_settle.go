@@ -155,7 +155,7 @@ func (s *session) settleAll() {
 		}
 		outcome, err := s.node.settleClient(q.ctx, l.parts)
 		if err != nil {
-			s.node.log.Debug("an attachment cannot be settled yet", "client", s.id, "attachment", l.term, "node", node, "err", err)
+			s.node.log.Debug("final report of a client session is pending", "client", s.id, "attachment", l.term, "node", node, "err", err)
 			outcome = "later"
 		}
 		s.node.stats.settlements.WithLabelValues(outcome).Inc()
@@ -234,7 +234,7 @@ func (n *Node) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 			n.clients.journal.know(m)
 			n.inheritNow(parts[i : i+1])
 		case errors.Is(err, branch.ErrUnknown):
-			n.log.Debug("a client settles an attachment that never was", "client", m.Report.From, "attachment", m.Report.Term)
+			n.log.Debug("final report of an unknown client session", "client", m.Report.From, "attachment", m.Report.Term)
 			return nil
 		case err != nil:
 			return err

@@ -28,7 +28,7 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.Afterlife {
 	n.journal, ac.Journal, ac.Known = j, j, j.Known()
 	inherited := j.Inherited()
 	if s := j.Stats(); s.Lives > 0 {
-		n.log.Info("an earlier process had counts that no leader had saved", "keys", s.Earlier, "lives", s.Lives)
+		n.log.Info("an earlier process had counts that no leader had saved", "keys", s.Earlier, "incarnations", s.Lives)
 	}
 	return inherited
 }
@@ -61,7 +61,7 @@ func (s *stats) initJournal(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_journal_slots_used", "Slots of the journal in use.", func(s *journal.Stats) int { return s.Used })
 	gauge("quorate_journal_slots_limit", "Bound on the slots of the journal.", func(*journal.Stats) int { return journal.MaxSlots })
 	gauge("quorate_journal_pending", "Slots with counts of earlier processes that no leader has saved yet.", func(s *journal.Stats) int { return s.Earlier })
-	gauge("quorate_journal_lives", "Earlier processes that such counts are of.", func(s *journal.Stats) int { return s.Lives })
+	gauge("quorate_journal_incarnations", "Earlier incarnations of the process that such counts are of.", func(s *journal.Stats) int { return s.Lives })
 	gauge("quorate_journal_failing", "1 if there is no journal, or the disk has no room for it to grow.", func(s *journal.Stats) int {
 		if s.Full {
 			return 1

@@ -34,8 +34,8 @@ func newLimitMetrics(n *Node) *limitMetrics {
 	}
 	return &limitMetrics{
 		node: n, guard: guard,
-		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node booked them as a leader."),
-		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node booked them as a leader."),
+		attempted: desc("quorate_attempted_tokens_total", "Tokens attempted, as this node counted them as a leader."),
+		admitted:  desc("quorate_admitted_tokens_total", "Tokens admitted, as this node counted them as a leader."),
 		over:      desc("quorate_over_admitted_tokens_total", "Tokens admitted beyond burst + rate x time, as this node measured as a leader, by cause (estimate, cut_off).", "cause"),
 		least:     desc("quorate_needless_refusals_total", "Tokens refused that the limit would have covered on top of all that was admitted, as this node measured as a leader: at least."),
 		most:      desc("quorate_needless_refusals_at_most_total", "The same, at most."),

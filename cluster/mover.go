@@ -90,7 +90,7 @@ func (n *Node) mover() {
 			continue
 		}
 		if err := n.tendMembers(ctx); err != nil && ctx.Err() == nil {
-			n.log.Debug("membership not tended", "err", err)
+			n.log.Debug("membership not reconciled", "err", err)
 		}
 		n.moves.move(ctx)
 	}
@@ -216,7 +216,7 @@ func (n *Node) buried(t *membership.Table) *raftlogv1.ChangeMembers {
 		if m := t.Member(id); m != nil && !m.Dead {
 			dead := *m
 			dead.Dead = true // not Leaving: a range is never made smaller by itself
-			n.log.Warn("gives up a dead node: its replicas go to others", "node", id, "silent_for", after)
+			n.log.Warn("a dead node is given up: its replicas move to others", "node", id, "silent_for", after)
 			return putMember(&dead)
 		}
 	}
@@ -291,7 +291,7 @@ func (n *Node) bidFarewell(id quota.NodeID) {
 	ctx, cancel := context.WithTimeout(context.Background(), peercall.Limit)
 	defer cancel()
 	if _, err := n.call(ctx, id, &peerv1.Call{Body: &peerv1.Call_Gone{Gone: &peerv1.CallGone{}}}); err != nil {
-		n.log.Info("a node that leaves was not told so", "node", id, "err", err)
+		n.log.Info("a leaving node was not notified", "node", id, "err", err)
 	}
 }
 

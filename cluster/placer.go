@@ -38,7 +38,7 @@ func (n *Node) placer() {
 		}
 		if err := n.place(n.view.Load()); err != nil {
 			if !errors.Is(err, raftgroup.ErrClosed) { // the node stops; what else is wrong is said at the next try
-				n.log.Warn("this node is not yet what the placement says", "err", err)
+				n.log.Warn("replicas of this node do not follow the placement yet", "err", err)
 			}
 			time.AfterFunc(settleAgain, n.rearrange)
 		}
@@ -157,7 +157,7 @@ func (n *Node) dropSurplus() error {
 		}
 		s.fsm.clear()
 		n.Recorder.Forget(s.id)
-		n.log.Info("gave its replica away", "range", s.id)
+		n.log.Info("replica removed from this node", "range", s.id)
 	}
 	return errors.Join(errs...)
 }

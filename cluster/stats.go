@@ -27,22 +27,22 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 		reg.MustRegister(c)
 		return c
 	}
-	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and turn.")
+	s.reports = counter("quorate_reports_sent_total", "Reports that this node made, one for each range and round.")
 	s.reportedKeys = counter("quorate_reported_keys_total", "Keys in those reports.")
 	s.grants = counter("quorate_grants_sent_total", "Grants that this node's ledgers sent to other nodes.")
 	s.unsent = counter("quorate_messages_unsent_total", "Reports and grants that could not be queued to a peer; they are made again.")
 	s.droppedGrants = counter("quorate_grants_dropped_total", "Grants dropped because the inbox was full; they are asked for again.")
-	s.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many waited to be booked; they are made again.")
+	s.droppedReports = counter("quorate_reports_dropped_total", "Reports of other nodes, or of this one, dropped because too many were queued; they are made again.")
 	s.refusedReports = counter("quorate_reports_refused_total", "Reports of an old term, incarnation or sequence number.")
 	s.checkpoints = counter("quorate_checkpoints_total", "Checkpoints of levels written to range logs.")
 	s.failedCheckpoints = counter("quorate_checkpoints_failed_total", "Checkpoints that a range log did not take.")
 	s.waitTimeouts = counter("quorate_grant_waits_expired_total", "Checks that waited for a grant in vain.")
-	s.unasked = counter("quorate_leader_unasked_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
+	s.unasked = counter("quorate_leader_decide_failures_total", "Checks whose leader could not be asked, or did not answer in time; they follow when_cut_off.")
 	s.expired = counter("quorate_reservations_expired_total", "Reservations that nobody settled in time.")
 	s.clientReports = counter("quorate_client_reports_total", "Reports of client processes attached to this node.")
 	s.settlements = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "quorate_client_settlements_total",
-		Help: "Last reports of attachments that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",
+		Name: "quorate_client_final_reports_total",
+		Help: "Final reports of client sessions that broke, by outcome: own (to this node), relayed (to another), inherited (of a node that is dead), later (not decided yet; it is repeated).",
 	}, []string{"outcome"})
 	for _, o := range settlementOutcomes {
 		s.settlements.WithLabelValues(o)

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 	}
 	gauges := map[string]float64{}
 	present := map[string]bool{}
-	reasons := map[string]int{"quorate_keys_not_journalled_total": 2, "quorate_over_admitted_tokens_total": 2, "quorate_account_ops_total": 7, "quorate_account_transactions_total": 8, "quorate_client_settlements_total": len(settlementOutcomes)} // a series each
+	reasons := map[string]int{"quorate_keys_not_journalled_total": 2, "quorate_over_admitted_tokens_total": 2, "quorate_account_ops_total": 7, "quorate_account_transactions_total": 8, "quorate_client_final_reports_total": len(settlementOutcomes)} // a series each
 	for _, f := range families {
 		present[f.GetName()] = len(f.GetMetric()) == max(1, reasons[f.GetName()])
 		gauges[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
@@ -39,9 +39,9 @@ func TestMetrics(t *testing.T) {
 		"quorate_reports_sent_total", "quorate_reported_keys_total", "quorate_grants_sent_total", "quorate_messages_unsent_total",
 		"quorate_grants_dropped_total", "quorate_reports_dropped_total", "quorate_reports_refused_total", "quorate_checkpoints_total", "quorate_checkpoints_failed_total",
 		"quorate_grant_waits_expired_total", "quorate_keys", "quorate_keys_limit", "quorate_ranges_led", "quorate_ledger_keys",
-		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_unasked_total", "quorate_reservations_expired_total",
+		"quorate_limits_version", "quorate_peers_connected", "quorate_leader_decide_failures_total", "quorate_reservations_expired_total",
 		"quorate_reservations", "quorate_journal_slots", "quorate_journal_slots_used", "quorate_journal_slots_limit",
-		"quorate_journal_pending", "quorate_journal_lives", "quorate_journal_failing", "quorate_keys_not_journalled_total",
+		"quorate_journal_pending", "quorate_journal_incarnations", "quorate_journal_failing", "quorate_keys_not_journalled_total",
 		"quorate_attempted_tokens_total", "quorate_admitted_tokens_total", "quorate_over_admitted_tokens_total",
 		"quorate_needless_refusals_total", "quorate_needless_refusals_at_most_total", "quorate_worst_excess_tokens", "quorate_over_admission_bound_tokens",
 		"quorate_account_ops_total", "quorate_account_transactions_total", "quorate_account_overloads_total", "quorate_account_held_waits_total",
@@ -49,8 +49,8 @@ func TestMetrics(t *testing.T) {
 		"quorate_account_requests", "quorate_account_transactions", "quorate_account_queue",
 		"quorate_node_losses_tolerated", "quorate_replicas",
 		"quorate_ready", "quorate_cluster_ready", "quorate_ranges_without_leader", "quorate_faults", "quorate_clock_offset_seconds", "quorate_limits_without_series",
-		"quorate_client_reports_total", "quorate_client_settlements_total", "quorate_clients", "quorate_client_keys",
-		"quorate_history_failures_total", "quorate_history_forgotten_blocks_total", "quorate_history_behind_seconds", "quorate_history_bytes",
+		"quorate_client_reports_total", "quorate_client_final_reports_total", "quorate_clients", "quorate_client_keys",
+		"quorate_history_failures_total", "quorate_history_dropped_slots_total", "quorate_history_behind_seconds", "quorate_history_bytes",
 	}
 	for _, name := range want {
 		if !present[name] {

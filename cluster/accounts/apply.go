@@ -67,7 +67,7 @@ func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op
 	case err != nil:
 		return nil, &UnavailableError{Reason: fmt.Sprintf("policies: %v", err)}
 	case len(rules) != len(refs):
-		return nil, fmt.Errorf("%w: asked for %d policies, told of %d", errRefused, len(refs), len(rules))
+		return nil, fmt.Errorf("%w: asked for %d policies, got %d", errRefused, len(refs), len(rules))
 	}
 	out := make([]account.Op, len(ops))
 	for i := range ops {

@@ -99,7 +99,7 @@ func (s *Service) later(tx account.Tx, r quota.RangeID, f func(ctx context.Conte
 		ctx, cancel := context.WithTimeout(s.ctx, endLimit)
 		defer cancel()
 		if err := f(ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Debug("transaction not ended yet", "home", tx.Home, "range", r, "err", err)
+			s.log.Debug("transaction not ended yet", "home_range", tx.Home, "range", r, "err", err)
 		}
 	})
 	if !started {

@@ -58,7 +58,7 @@ func (s *Service) look(ctx context.Context, r quota.RangeID, holder account.Tx) 
 		err = s.finishAt(ctx, holder, r, d.commit)
 	}
 	if err != nil {
-		s.log.Debug("holder not looked into", "home", holder.Home, "range", r, "err", err)
+		s.log.Debug("outcome of a transaction not known yet", "home_range", holder.Home, "range", r, "err", err)
 	}
 	return err == nil && d.decided
 }

@@ -181,6 +181,6 @@ func (g *Group) leave(ctx context.Context) {
 		if err == nil || !g.leads() {
 			return
 		}
-		g.log.Debug("not handed over", "to", id, "err", err)
+		g.log.Debug("leadership not transferred", "to", id, "err", err)
 	}
 }

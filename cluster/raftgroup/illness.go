@@ -236,7 +236,7 @@ func (h *Host) space() error {
 	if err != nil || free >= uint64(h.cfg.MinFree) {
 		return nil // an error of the question is none of the disk
 	}
-	return fmt.Errorf("disk of %s: %d MiB free, at least %d needed; make room", h.cfg.Dir, free>>20, h.cfg.MinFree>>20)
+	return fmt.Errorf("disk of %s: %d MiB free, at least %d needed; free some", h.cfg.Dir, free>>20, h.cfg.MinFree>>20)
 }
 
 // watchSpace is called every now and then. With little space left this node

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Steps of kicked elections.
+// Steps of elections forced.
 const (
 	rankStep   = 30 * time.Millisecond // between one survivor and the next
 	kickLength = time.Second           // how long timeouts stay lowered
@@ -27,7 +27,7 @@ func (i *instance) kick() {
 	fast.HeartbeatTimeout, fast.ElectionTimeout = i.group.host.cfg.Timing.Lease, i.group.host.cfg.Timing.Lease
 	i.restore() // only a change fires the timer
 	if err := i.raft.ReloadConfig(fast); err != nil {
-		i.group.log.Error("cannot hurry an election", "err", err)
+		i.group.log.Error("cannot force an election", "err", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func (h *Host) succeed(dead quota.NodeID) {
 			return
 		}
 	}
-	h.log.Info("kicked elections", "dead", dead, "groups", len(kicked))
+	h.log.Info("elections forced", "dead", dead, "groups", len(kicked))
 	h.sleep(kickLength)
 	for _, i := range kicked {
 		i.calm()

@@ -74,7 +74,7 @@ func (i *instance) lead() {
 			return
 		}
 		if err != nil {
-			g.log.Debug("fence failed", "term", term, "err", err)
+			g.log.Debug("barrier failed", "term", term, "err", err)
 		}
 		select {
 		case <-time.After(fenceRetry):

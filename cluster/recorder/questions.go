@@ -212,7 +212,7 @@ func (s *Recorder) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRea
 		q = ask.GetKeys()
 	}
 	if q == nil || len(q.Ranges) != 1 || s.node.Replica(quota.RangeID(q.Ranges[0])) == nil {
-		return nil, errors.New("unknown question about the history")
+		return nil, errors.New("unknown history query")
 	}
 	r := quota.RangeID(q.Ranges[0])
 	if !s.node.Open(r) {

@@ -164,7 +164,7 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks 
 	err := h.node.Propose(ctx, r, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
 	h.node.Replica(r).Written(term, blocks, err == nil)
 	if err != nil {
-		h.log.Debug("history: lines are not in the log", "range", r, "err", err)
+		h.log.Debug("history: time slots were not committed", "range", r, "err", err)
 	}
 }
 
@@ -342,7 +342,7 @@ func (h *uploader) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.
 		}
 		all, err := decodeTold(teller, t.Told)
 		if err != nil {
-			h.log.Warn("history: what a node tells cannot be read", "peer", from, "range", t.Range, "err", err)
+			h.log.Warn("history: an upload cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
 		next, term, ok := rep.Take(now, teller, history.Block(t.First), all)
@@ -451,8 +451,8 @@ func (h *uploader) Behind() bool {
 func (h *uploader) metrics(reg prometheus.Registerer) {
 	reg.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quorate_history_forgotten_blocks_total",
-			Help: "Blocks of ten seconds that no leader took for an hour, one for each range.",
+			Name: "quorate_history_dropped_slots_total",
+			Help: "Time slots of ten seconds that no leader stored within an hour, one for each range.",
 		}, func() float64 {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -460,7 +460,7 @@ func (h *uploader) metrics(reg prometheus.Registerer) {
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_history_behind_seconds",
-			Help: "Age of the oldest block of ten seconds that a range's log does not have.",
+			Help: "Age of the oldest time slot of ten seconds that a range's log does not have.",
 		}, h.age))
 }
 

@@ -149,7 +149,7 @@ func (n *Net) past(h *peerv1.Hello) string {
 	if life, _, _ := p.standingLife(); quota.Incarnation(h.Incarnation) >= life {
 		return ""
 	}
-	return fmt.Sprintf("life: a process of node %q that was started later has been connected to node %q; a data directory is for one process, and no copy of it may run: stop both, and start the one that is to stay",
+	return fmt.Sprintf("incarnation: a process of node %q that was started later has been connected to node %q; a data directory is for one process, and no copy of it may run: stop both, and start the one that is to stay",
 		clip(h.From), n.cfg.Self)
 }
 
@@ -165,7 +165,7 @@ func (n *Net) twin(h *peerv1.Hello) string {
 	if !up || life == quota.Incarnation(h.Incarnation) {
 		return ""
 	}
-	return fmt.Sprintf("twin: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop this one or that",
+	return fmt.Sprintf("duplicate: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop this one or that",
 		clip(h.From), addr, n.cfg.Self)
 }
 

@@ -13,7 +13,7 @@ import (
 func TestTwin(t *testing.T) {
 	a, b := pair(t, nil, nil)
 	twin := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
-	want := `twin: another process is node "b", at ` + b.addr
+	want := `duplicate: another process is node "b", at ` + b.addr
 	eventually(t, "the twin is told why", func() bool { return strings.HasPrefix(twin.Refusal("a"), want) })
 	if life, _, up := a.peer("b").standingLife(); life != 1 || !up {
 		t.Errorf("a is connected to life %d, %v; want 1, true", life, up)
@@ -73,7 +73,7 @@ func TestEarlierLife(t *testing.T) {
 	}
 	eventually(t, "b has ended", func() bool { return !a.Connected("b") })
 	old := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, nil)
-	want := `life: a process of node "b" that was started later`
+	want := `incarnation: a process of node "b" that was started later`
 	eventually(t, "it is told", func() bool { return strings.HasPrefix(old.Refusal("a"), want) })
 	eventually(t, "a says why", func() bool { return strings.HasPrefix(a.Refusal("b"), "by this side: "+want) })
 }

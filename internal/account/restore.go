@@ -244,7 +244,7 @@ func (in *recordReader) transaction(st *raftlogv1.StoredTransaction) error {
 		others: decodeRanges(st.GetOthers()), decided: st.GetDecided(), commit: st.GetCommit(),
 	}
 	if t.decided && !t.atHome {
-		return fmt.Errorf("transaction %x is decided where it is not at home", id)
+		return fmt.Errorf("transaction %x is decided outside its home range", id)
 	}
 	if !t.decided {
 		if err := in.parts(t, st); err != nil {

@@ -57,7 +57,7 @@ func DecodeKept(b []byte) (*Kept, error) {
 		last = at
 		s, err := d.sum()
 		if err != nil {
-			return nil, fmt.Errorf("state: block %d: %w", at, err)
+			return nil, fmt.Errorf("state: time slot %d: %w", at, err)
 		}
 		k.blocks[at] = s
 		for p := range s.ended {

@@ -74,7 +74,7 @@ func DecodeLine(b []byte) (Line, error) {
 		d.fail(errLine)
 	}
 	if d.err != nil {
-		return Line{}, fmt.Errorf("line of block %d: %w", l.Block, d.err)
+		return Line{}, fmt.Errorf("line of time slot %d: %w", l.Block, d.err)
 	}
 	if err := l.check(); err != nil {
 		return Line{}, err
@@ -96,7 +96,7 @@ func (t *Told) Append(b []byte) []byte {
 func DecodeTold(from Process, b []byte) (Told, error) {
 	l, err := DecodeLine(b)
 	if err == nil && len(l.From) > 0 {
-		err = fmt.Errorf("%w: a telling of several", errLine)
+		err = fmt.Errorf("%w: several time slots", errLine)
 	}
 	return Told{From: from, Block: l.Block, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
 }

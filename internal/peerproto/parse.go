@@ -45,7 +45,7 @@ func checkReport(m *peerv1.Report) error {
 	case m.Seq == 0:
 		return fmt.Errorf("seq: 0; reports are numbered from 1")
 	case m.Term == 0:
-		return fmt.Errorf("term: 0; attachments are numbered from 1")
+		return fmt.Errorf("term: 0; sessions are numbered from 1")
 	case m.Incarnation == 0:
 		return fmt.Errorf("incarnation: 0; must be above")
 	}
@@ -60,7 +60,7 @@ func checkReportEntry(e *peerv1.ReportEntry) error {
 	case e.Epoch == 0:
 		return fmt.Errorf("epoch: 0; openings are numbered from 1")
 	case e.Life != 0:
-		return fmt.Errorf("life: %d; only a node has earlier lives, must be 0", e.Life)
+		return fmt.Errorf("life: %d; only a node has earlier incarnations, must be 0", e.Life)
 	case len(e.Abandoned) > quota.MaxAbandoned:
 		return fmt.Errorf("abandoned: %d; at most %d", len(e.Abandoned), quota.MaxAbandoned)
 	}
