@@ -193,7 +193,7 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/readyz", "", 200, "ready\n"},
 		{"GET", "/readyz/cluster", "", 200, "ready\n"},
 		{"GET", "/healthcheck", "", 200, "OK"}, // as envoyproxy/ratelimit
-		{"GET", "/v1/status", "", 200, `"ranges":[{"id":0,"leader":"n1","term":3,"replicas":["n1","n2"],"former":[],"step":"","lag":null}]`},
+		{"GET", "/v1/status", "", 200, `"ranges":[{"id":0,"leader":"n1","term":3,"replicas":["n1","n2"],"removed":[],"step":"","lag":null}]`},
 		{"GET", "/v1/status?x=1", "", 400, "unknown query parameter; none are"},
 		{"GET", "/v1/rates", "", 200, `"rate":9.5,"demand":31.25,"attempted":1152921504606846976,`},
 		{"GET", "/v1/rates?top=1000&namespace=web&limit=login&order=remaining&key_prefix=acme/", "", 200, `"ranges_covered":15,"ranges_total":16`},

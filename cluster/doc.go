@@ -32,7 +32,7 @@
 // # Membership
 //
 // The meta group holds who is a member, what is wanted of each group (voters, the
-// preferred leader first, and former ones that are still to leave), join tokens, the
+// preferred leader first, and removed ones that are still to leave), join tokens, the
 // authority that signs certificates, and the feature level (package membership). A
 // change says from which revision it was made, and is refused if that is not the
 // newest.

@@ -79,7 +79,7 @@ func (c *trio) settled(within time.Duration, voters int) {
 			return fmt.Errorf("%d groups are not, such as %v", len(g), g[0])
 		}
 		for _, r := range c.any().Status().Ranges {
-			if len(r.Replicas) != voters || len(r.Former) > 0 || r.Leader == "" {
+			if len(r.Replicas) != voters || len(r.Removed) > 0 || r.Leader == "" {
 				return fmt.Errorf("range %d: %v", r.Id, r)
 			}
 		}

@@ -35,7 +35,7 @@ func (v *view) member(id quota.NodeID) *membership.Member { return v.table.Membe
 
 // names says whether a placement is of a node.
 func names(p shard.Placement, id quota.NodeID) bool {
-	return slices.Contains(p.Voters, id) || slices.Contains(p.Former, id)
+	return slices.Contains(p.Voters, id) || slices.Contains(p.Removed, id)
 }
 
 // staticView is the view out of the settings. A node that joins holds nothing

@@ -63,7 +63,7 @@ func (s settled) still(t *membership.Table, g uint32, want shard.Placement) bool
 	if g == metaGroup || s.revision == t.Revision() {
 		return s.revision == t.Revision()
 	}
-	return slices.Equal(s.want.Voters, want.Voters) && slices.Equal(s.want.Former, want.Former)
+	return slices.Equal(s.want.Voters, want.Voters) && slices.Equal(s.want.Removed, want.Removed)
 }
 
 func (n *Node) mover() {
@@ -254,7 +254,7 @@ func (n *Node) plan(t *membership.Table, nodes []shard.Node) ([]*raftlogv1.Store
 	}
 	var out []*raftlogv1.StoredPlacement
 	change := func(g uint32, was, is shard.Placement) {
-		if !slices.Equal(was.Voters, is.Voters) || !slices.Equal(was.Former, is.Former) {
+		if !slices.Equal(was.Voters, is.Voters) || !slices.Equal(was.Removed, is.Removed) {
 			out = append(out, membership.EncodePlacement(g, is))
 		}
 	}

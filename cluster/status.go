@@ -32,7 +32,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 			missing++
 		}
 		out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{
-			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: texts(v.ranges[r].Voters), Former: texts(v.ranges[r].Former),
+			Id: uint32(r), Leader: string(rt.leader), Term: uint64(rt.term), Replicas: texts(v.ranges[r].Voters), Removed: texts(v.ranges[r].Removed),
 		})
 	}
 	up := n.routes.upNodes()

@@ -26,7 +26,7 @@ func (n *Node) advance(ctx context.Context, t *membership.Table, g uint32, want 
 	case shard.Done, shard.Wait:
 		return step, nil
 	case shard.Forget:
-		p := shard.Placement{Voters: want.Voters, Former: slices.DeleteFunc(slices.Clone(want.Former), func(id quota.NodeID) bool { return id == step.Node })}
+		p := shard.Placement{Voters: want.Voters, Removed: slices.DeleteFunc(slices.Clone(want.Removed), func(id quota.NodeID) bool { return id == step.Node })}
 		_, err := n.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{
 			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{membership.EncodePlacement(g, p)}},
 		}})
@@ -51,7 +51,7 @@ func next(t *membership.Table, g uint32, want shard.Placement, is shard.Actual) 
 		switch {
 		case leaves(t, id):
 			if in {
-				want.Former = append(want.Former, id)
+				want.Removed = append(want.Removed, id)
 			}
 		case !in && is.Alive[id]:
 			return shard.Step{Do: shard.AddNonvoter, Node: id, Why: "it is a new member"}

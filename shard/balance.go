@@ -41,15 +41,15 @@ func (l *layout) better(r, a, b int) int {
 	return cmp.Or(
 		cmp.Compare(l.inZone(r, a), l.inZone(r, b)),
 		cmp.Compare(l.load[a], l.load[b]),
-		cmp.Compare(l.isFormer(r, b), l.isFormer(r, a)),
+		cmp.Compare(l.isRemoved(r, b), l.isRemoved(r, a)),
 		cmp.Compare(l.together(r, a, -1), l.together(r, b, -1)),
 		cmp.Compare(a, b),
 	)
 }
 
-// isFormer returns 1 for a node that probably has the range's data still.
-func (l *layout) isFormer(r, i int) int {
-	if slices.Contains(l.before[r].Former, l.nodes[i].ID) {
+// isRemoved returns 1 for a node that probably has the range's data still.
+func (l *layout) isRemoved(r, i int) int {
+	if slices.Contains(l.before[r].Removed, l.nodes[i].ID) {
 		return 1
 	}
 	return 0

@@ -33,7 +33,7 @@
 //     so that the work of a dead leader falls on many.
 //   - A replica moves only for one of these reasons.
 //
-// Nodes that lose their replica are Former until they have left the group; they
+// Nodes that lose their replica are Removed until they have left the group; they
 // keep it open until then, and may delete its data when they are forgotten.
 //
 // # Steps
@@ -51,6 +51,6 @@
 //   - A leader that is to go hands over first, to a wanted voter that has caught
 //     up, the preferred one if it can.
 //   - The meta group keeps every node of the cluster as a non-voter: whoever need
-//     not vote there is demoted; only its Former nodes are removed.
+//     not vote there is demoted; only its Removed nodes are removed.
 //   - Who leads among the wanted voters is not its business.
 package shard

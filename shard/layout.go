@@ -151,12 +151,12 @@ func (l *layout) placement(r int) Placement {
 	for _, i := range l.dead[r] {
 		p.Voters = append(p.Voters, l.nodes[i].ID)
 	}
-	for _, id := range slices.Concat(l.before[r].Former, l.before[r].Voters) {
+	for _, id := range slices.Concat(l.before[r].Removed, l.before[r].Voters) {
 		if !slices.Contains(p.Voters, id) {
-			p.Former = append(p.Former, id)
+			p.Removed = append(p.Removed, id)
 		}
 	}
-	slices.Sort(p.Former)
-	p.Former = slices.Compact(p.Former)
+	slices.Sort(p.Removed)
+	p.Removed = slices.Compact(p.Removed)
 	return p
 }

@@ -17,7 +17,7 @@ func Steps(want Placement, meta bool, is Actual) []Step {
 	}
 	var out []Step
 	// Each node is added, promoted, taken out and forgotten at most once.
-	for range 4*(len(want.Voters)+len(want.Former)+len(is.Voters)+len(is.Nonvoters)) + 1 {
+	for range 4*(len(want.Voters)+len(want.Removed)+len(is.Voters)+len(is.Nonvoters)) + 1 {
 		step := Next(want, meta, is)
 		if step.Do == Done {
 			break

@@ -20,7 +20,7 @@ const (
 	Transfer                  // hand the leadership to the node
 	Demote                    // take the vote, not the log; in the meta group only
 	Remove                    // take the node out of the configuration
-	Forget                    // take the node out of Former: it is in no configuration any more
+	Forget                    // take the node out of Removed: it is in no configuration any more
 )
 
 func (a Action) String() string {
@@ -153,7 +153,7 @@ func (g stepper) shrinkBy(n quota.NodeID) Step {
 }
 
 func (g stepper) takeOut(n quota.NodeID, why string) Step {
-	if g.meta && !slices.Contains(g.want.Former, n) {
+	if g.meta && !slices.Contains(g.want.Removed, n) {
 		return Step{Demote, n, why}
 	}
 	return Step{Remove, n, why}
@@ -196,7 +196,7 @@ func (g stepper) add() (Step, bool) {
 // who leave the cluster.
 func (g stepper) tidy() (Step, bool) {
 	for _, n := range g.notWanted(g.is.Nonvoters) {
-		if !g.meta || slices.Contains(g.want.Former, n) {
+		if !g.meta || slices.Contains(g.want.Removed, n) {
 			return Step{Remove, n, "it is not wanted"}, true
 		}
 	}
@@ -204,7 +204,7 @@ func (g stepper) tidy() (Step, bool) {
 }
 
 func (g stepper) forget() (Step, bool) {
-	for _, n := range g.want.Former {
+	for _, n := range g.want.Removed {
 		if !slices.Contains(g.is.Voters, n) && !slices.Contains(g.is.Nonvoters, n) {
 			return Step{Forget, n, "it has left the group"}, true
 		}

@@ -109,7 +109,7 @@ func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 	legal := true
 	switch s.Do {
 	case Done:
-		legal = sameSet(g.voters, want.Voters) && len(want.Former) == 0 && (meta && c.followed() || len(g.nonvoters) == 0)
+		legal = sameSet(g.voters, want.Voters) && len(want.Removed) == 0 && (meta && c.followed() || len(g.nonvoters) == 0)
 	case Wait:
 		legal = s.Why != ""
 	case AddNonvoter:
@@ -129,7 +129,7 @@ func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 			g.nonvoters = append(g.nonvoters, s.Node)
 		}
 	case Forget:
-		legal = !voter && !nonvoter && slices.Contains(want.Former, s.Node)
+		legal = !voter && !nonvoter && slices.Contains(want.Removed, s.Node)
 		*want = want.Forget(s.Node)
 		delete(g.data, s.Node)
 	}
@@ -177,8 +177,8 @@ func (c *cluster) happen() {
 	c.introduce()
 }
 
-// former returns who has to leave the meta group: those who leave the cluster.
-func (c *cluster) former() (out []quota.NodeID) {
+// removed returns who has to leave the meta group: those who leave the cluster.
+func (c *cluster) removed() (out []quota.NodeID) {
 	for _, n := range slices.Concat(c.meta.voters, c.meta.nonvoters) {
 		if s, _ := c.state(n); s == Leaving {
 			out = append(out, n)
@@ -192,7 +192,7 @@ func (c *cluster) work(steps int) {
 	c.t.Helper()
 	for range steps {
 		if c.rng.IntN(8) == 0 {
-			want := Placement{c.asked, c.former()}
+			want := Placement{c.asked, c.removed()}
 			c.step(c.meta, &want, true)
 			continue
 		}
@@ -227,13 +227,13 @@ func (c *cluster) settle() {
 	for r, g := range c.groups {
 		c.finish(g, &c.want[r], false)
 	}
-	c.finish(c.meta, &Placement{c.asked, c.former()}, true)
+	c.finish(c.meta, &Placement{c.asked, c.removed()}, true)
 	c.place() // reached, and with nobody left to forget: nothing changes
 }
 
 func (c *cluster) finish(g *group, want *Placement, meta bool) {
 	c.t.Helper()
-	bound := 4*(len(want.Voters)+len(want.Former)+len(g.voters)+len(g.nonvoters)) + 1
+	bound := 4*(len(want.Voters)+len(want.Removed)+len(g.voters)+len(g.nonvoters)) + 1
 	c.catchUp(g, 1)
 	foretold := Steps(*want, meta, c.actual(g))
 	var steps []Step

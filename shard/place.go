@@ -36,13 +36,13 @@ type Node struct {
 // Placement is what is wanted of one group.
 type Placement struct {
 	Voters []quota.NodeID // preferred leader first, then who should follow it
-	Former []quota.NodeID // nodes that still have to leave the group, sorted; forgotten, they may delete its data
+	Removed []quota.NodeID // nodes that still have to leave the group, sorted; forgotten, they may delete its data
 }
 
-// Forget returns the placement without a former node: it has left the
+// Forget returns the placement without a removed node: it has left the
 // group. The receiver stays as it is.
 func (p Placement) Forget(n quota.NodeID) Placement {
-	p.Former = slices.DeleteFunc(slices.Clone(p.Former), func(f quota.NodeID) bool { return f == n })
+	p.Removed = slices.DeleteFunc(slices.Clone(p.Removed), func(f quota.NodeID) bool { return f == n })
 	return p
 }
 

@@ -108,7 +108,7 @@ func (w *world) place() {
 
 func equal(a, b []Placement) bool {
 	return slices.EqualFunc(a, b, func(a, b Placement) bool {
-		return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Former, b.Former)
+		return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Removed, b.Removed)
 	})
 }
 
@@ -146,9 +146,9 @@ func (w *world) checkRange(r int, was, p Placement) {
 	if deadIn > 0 && activeOut > 0 {
 		w.t.Errorf("range %d: %v: a dead node keeps a seat that somebody could take", r, p)
 	}
-	for _, id := range slices.Concat(was.Voters, was.Former) {
-		if slices.Contains(p.Voters, id) == slices.Contains(p.Former, id) {
-			w.t.Errorf("range %d: %s has to be a voter or former: %v", r, id, p)
+	for _, id := range slices.Concat(was.Voters, was.Removed) {
+		if slices.Contains(p.Voters, id) == slices.Contains(p.Removed, id) {
+			w.t.Errorf("range %d: %s has to be a voter or removed: %v", r, id, p)
 		}
 	}
 	if got, want := w.cost(w.subset(p.Voters)), w.cost(w.ideal(p, 0, 1)); got != want {

@@ -124,8 +124,8 @@ func (s *scenario) placeAll(d *datadriven.TestData) string {
 	var b strings.Builder
 	for r, p := range want {
 		fmt.Fprintf(&b, "range %d: %s", r, join(p.Voters))
-		if len(p.Former) > 0 {
-			fmt.Fprintf(&b, ", former %s", join(p.Former))
+		if len(p.Removed) > 0 {
+			fmt.Fprintf(&b, ", removed %s", join(p.Removed))
 		}
 		b.WriteByte('\n')
 	}
@@ -208,7 +208,7 @@ func (s *scenario) runSteps(limit int) string {
 
 // TestNext plays testdata/next: what is wanted, what is, and the next step.
 //
-//	next want=(a,b,c) is=(a,b,d) [former=(d)] [nonvoters=(c)] [leader=a] [meta]
+//	next want=(a,b,c) is=(a,b,d) [removed=(d)] [nonvoters=(c)] [leader=a] [meta]
 //	    [behind=(c)] [dead=(d)]
 //
 // Who is neither behind nor dead is alive and has caught up; the leader is the
@@ -226,7 +226,7 @@ func TestNext(t *testing.T) {
 			}
 			return out
 		}
-		want, is := Placement{list("want"), list("former")}, Actual{Voters: list("is"), Nonvoters: list("nonvoters")}
+		want, is := Placement{list("want"), list("removed")}, Actual{Voters: list("is"), Nonvoters: list("nonvoters")}
 		is.Leader = quota.NodeID(arg(d, "leader", join(is.Voters[:min(1, len(is.Voters))])))
 		is.Alive, is.Ready = map[quota.NodeID]bool{}, map[quota.NodeID]bool{}
 		for _, n := range slices.Concat(want.Voters, is.Voters, is.Nonvoters) {

@@ -290,7 +290,7 @@ func asWanted(st *quoratev1.GetStatusResponse, nodes []*server) error {
 		return fmt.Errorf("there are %v, not %v", have, ids)
 	}
 	for _, r := range st.GetRanges() {
-		if len(r.GetReplicas()) != replicasOf(len(ids)) || len(r.GetFormer()) > 0 || !slices.Contains(r.GetReplicas(), r.GetLeader()) {
+		if len(r.GetReplicas()) != replicasOf(len(ids)) || len(r.GetRemoved()) > 0 || !slices.Contains(r.GetReplicas(), r.GetLeader()) {
 			return fmt.Errorf("range %d: %v", r.GetId(), r)
 		}
 	}

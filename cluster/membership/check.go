@@ -54,7 +54,7 @@ func checkPlacement(in *raftlogv1.Membership, p *raftlogv1.StoredPlacement) erro
 	if len(p.GetVoters()) == 0 {
 		return refuse(Invalid, "group %d: no voters", p.GetGroup())
 	}
-	all := slices.Concat(p.Voters, p.Former)
+	all := slices.Concat(p.Voters, p.Removed)
 	for i, id := range all {
 		if slices.Contains(all[:i], id) {
 			return refuse(Invalid, "group %d: node %q is there twice", p.Group, clip(id))

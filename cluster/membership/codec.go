@@ -41,12 +41,12 @@ func decodeMember(pb *raftlogv1.StoredMember) *Member {
 
 // EncodePlacement returns the stored form of what is wanted of a group.
 func EncodePlacement(group uint32, p shard.Placement) *raftlogv1.StoredPlacement {
-	return &raftlogv1.StoredPlacement{Group: group, Voters: texts(p.Voters), Former: texts(p.Former)}
+	return &raftlogv1.StoredPlacement{Group: group, Voters: texts(p.Voters), Removed: texts(p.Removed)}
 }
 
 // DecodePlacement returns what is wanted of a group out of its stored form.
 func DecodePlacement(pb *raftlogv1.StoredPlacement) shard.Placement {
-	return shard.Placement{Voters: names(pb.GetVoters()), Former: names(pb.GetFormer())}
+	return shard.Placement{Voters: names(pb.GetVoters()), Removed: names(pb.GetRemoved())}
 }
 
 func texts(ids []quota.NodeID) []string {

@@ -69,7 +69,7 @@ func (b *bytesOf) placements() (list []*raftlogv1.StoredPlacement) {
 	for range b.below(3) {
 		p := &raftlogv1.StoredPlacement{Group: uint32(b.below(4)), Voters: []string{fmt.Sprintf("n%d", b.below(6))}}
 		if v := b.below(8); v < 6 {
-			p.Former = []string{fmt.Sprintf("n%d", v)}
+			p.Removed = []string{fmt.Sprintf("n%d", v)}
 		}
 		list = append(list, p)
 	}
@@ -146,7 +146,7 @@ func checkTable(t *testing.T, before, table *Table) {
 		}
 	}
 	for _, p := range pb.Placements {
-		for _, id := range slices.Concat(p.Voters, p.Former) {
+		for _, id := range slices.Concat(p.Voters, p.Removed) {
 			if !hasMember(pb, id) {
 				t.Fatalf("%v is placed on a stranger, of %v", p, table.IDs())
 			}

@@ -144,7 +144,7 @@ func TestNodes(t *testing.T) {
 
 // TestPlacement: a placement is the same after it was stored.
 func TestPlacement(t *testing.T) {
-	p := shard.Placement{Voters: []quota.NodeID{"n2", "n1"}, Former: []quota.NodeID{"n3"}}
+	p := shard.Placement{Voters: []quota.NodeID{"n2", "n1"}, Removed: []quota.NodeID{"n3"}}
 	table := after(t, three(t), placed(EncodePlacement(2, p)))
 	meta, each := table.Placements(2)
 	if fmt.Sprint(each[1]) != fmt.Sprint(p) || fmt.Sprint(meta.Voters) != "[n1]" {

@@ -160,7 +160,7 @@ func (t *Table) JoinedBefore(at time.Time) (count int) {
 // Holds says whether a member is named by any placement.
 func (t *Table) Holds(id quota.NodeID) bool {
 	return slices.ContainsFunc(t.pb.Placements, func(p *raftlogv1.StoredPlacement) bool {
-		return slices.Contains(p.Voters, string(id)) || slices.Contains(p.Former, string(id))
+		return slices.Contains(p.Voters, string(id)) || slices.Contains(p.Removed, string(id))
 	})
 }
 

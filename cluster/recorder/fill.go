@@ -172,7 +172,7 @@ var (
 
 // fetchStored asks a replica for a part of what it has on its disk.
 func (s *Recorder) fetchStored(ctx context.Context, of FillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
-	res, err := s.readHistoryOf(ctx, of.From, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
+	res, err := s.readHistoryOf(ctx, of.From, &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
 		Range: uint32(of.Range), Resolution: uint32(of.Resolution), From: int64(h.From), End: int64(h.End),
 	}}})
 	if err != nil {

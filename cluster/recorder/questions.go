@@ -34,7 +34,7 @@ func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer
 		return history.Answer{}, err
 	}
 	r := Home(q.Limit, s.cfg.Ranges)
-	res, err := s.readHistory(ctx, r, &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
+	res, err := s.readHistory(ctx, r, &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
 		Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Step: uint32(q.Step),
 	}}})
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (histor
 	var lists []history.TopKeys
 	var gaps []history.Gap
 	s.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
-		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Keys{Keys: &peerv1.HistoryPoints{
+		return &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Keys{Keys: &peerv1.HistoryPoints{
 			Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Top: uint32(q.Top),
 		}}}
 	}, func(res *peerv1.CallHistoryReadResult) {
@@ -128,7 +128,7 @@ func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) 
 	out := history.Answer{RangesTotal: s.cfg.Ranges}
 	var all []history.UsedLimit
 	s.eachRange(ctx, func(r quota.RangeID) *peerv1.CallHistoryRead {
-		return &peerv1.CallHistoryRead{Question: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
+		return &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Limits{Limits: &peerv1.HistoryPoints{
 			Ranges: []uint32{uint32(r)}, From: int64(from), End: int64(end),
 		}}}
 	}, func(res *peerv1.CallHistoryReadResult) {

@@ -137,7 +137,7 @@ func (s *Recorder) Forget(r quota.RangeID) { s.Shelf.drop(r) }
 
 // AddCalls adds the calls of other nodes about the history.
 func (s *Recorder) AddCalls(t peercall.Table) {
-	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallHistoryTell) (*peerv1.CallHistoryTellResult, error) {
+	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallHistoryUpload) (*peerv1.CallHistoryUploadResult, error) {
 		return s.Rec.onTell(from, c), nil
 	})
 	peercall.Handle(t, historyReadLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {

@@ -235,7 +235,7 @@ func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 // message is what is to be told to one node.
 type message struct {
 	size   int
-	ranges []*peerv1.HistoryTelling
+	ranges []*peerv1.HistoryUpload
 	upto   []history.Block
 }
 
@@ -273,13 +273,13 @@ func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *
 		return
 	}
 	st := &h.ranges[r]
-	out := &peerv1.HistoryTelling{Range: uint32(r), First: int64(first)}
+	out := &peerv1.HistoryUpload{Range: uint32(r), First: int64(first)}
 	upto := st.upto
 	if last := h.book.Last(now); st.from != to || upto <= last || now-st.at >= tellAgain {
 		all := h.book.Due(now, r, maxToldBlocks)
 		for i := range all {
 			data := all[i].Append(nil)
-			out.Told = append(out.Told, data)
+			out.Slots = append(out.Slots, data)
 			upto = all[i].Block + 1
 			if m.size += len(data); m.size >= maxToldBytes {
 				break
@@ -291,22 +291,22 @@ func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *
 
 // send tells one node and notes what it says.
 func (h *uploader) send(to quota.NodeID, m *message) {
-	res := h.deliver(to, &peerv1.CallHistoryTell{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
+	res := h.deliver(to, &peerv1.CallHistoryUpload{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.busy, to)
 	now := Second(h.node.Now())
 	for i, t := range m.ranges {
-		var taken *peerv1.HistoryTaken
+		var taken *peerv1.HistoryUploadResult
 		if i < len(res.GetRanges()) {
 			taken = res.Ranges[i]
 		}
 		st := &h.ranges[t.Range]
-		if !taken.GetTaken() {
+		if !taken.GetAccepted() {
 			*st = progress{}
 			continue
 		}
-		if len(t.Told) > 0 {
+		if len(t.Slots) > 0 {
 			*st = progress{term: quota.Term(taken.Term), from: to, upto: m.upto[i], at: now}
 		} else if st.term != quota.Term(taken.Term) {
 			*st = progress{} // another term of the same leader: what it had is gone
@@ -315,38 +315,38 @@ func (h *uploader) send(to quota.NodeID, m *message) {
 	}
 }
 
-func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
+func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
 	if to == h.Self.Node {
 		return h.onTell(to, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	res, err := h.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_HistoryTell{HistoryTell: c}})
+	res, err := h.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_HistoryUpload{HistoryUpload: c}})
 	if err != nil {
 		return nil
 	}
-	return res.GetHistoryTellResult()
+	return res.GetHistoryUploadResult()
 }
 
 // onTell takes what a process tells the ranges that are led here.
-func (h *uploader) onTell(from quota.NodeID, c *peerv1.CallHistoryTell) *peerv1.CallHistoryTellResult {
-	out := &peerv1.CallHistoryTellResult{}
+func (h *uploader) onTell(from quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
+	out := &peerv1.CallHistoryUploadResult{}
 	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
 	now := Second(h.node.Now())
 	for _, t := range c.Ranges {
-		taken := &peerv1.HistoryTaken{}
+		taken := &peerv1.HistoryUploadResult{}
 		out.Ranges = append(out.Ranges, taken)
 		rep := h.node.Replica(quota.RangeID(t.Range))
 		if rep == nil || h.off {
 			continue
 		}
-		all, err := decodeTold(teller, t.Told)
+		all, err := decodeTold(teller, t.Slots)
 		if err != nil {
 			h.log.Warn("history: an upload cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
 		next, term, ok := rep.Take(now, teller, history.Block(t.First), all)
-		taken.Taken, taken.Term, taken.Next = ok, uint64(term), int64(next)
+		taken.Accepted, taken.Term, taken.Next = ok, uint64(term), int64(next)
 	}
 	return out
 }

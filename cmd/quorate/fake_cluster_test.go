@@ -65,7 +65,7 @@ func (c *fakeCluster) FullStatus(context.Context) *quoratev1.GetStatusResponse {
 		case quoratev1.NodeState_NODE_STATE_DRAINING:
 			n.Leads = max(n.Leads-1, 0)
 		case quoratev1.NodeState_NODE_STATE_LEAVING:
-			st.Ranges[0].Former, st.Ranges[0].Step = []string{id}, "remove "+id+": it is not wanted as a voter"
+			st.Ranges[0].Removed, st.Ranges[0].Step = []string{id}, "remove "+id+": it is not wanted as a voter"
 			if n.Replicas -= 2; n.Replicas < 0 {
 				delete(f.nodes, id)
 			}

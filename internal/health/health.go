@@ -119,7 +119,7 @@ func tolerance(st *quoratev1.GetStatusResponse) string {
 // Moves reports whether a range is being reconfigured. A range whose step is unknown is not: without
 // a leader of the meta group nothing moves.
 func Moves(r *quoratev1.RangeStatus) bool {
-	return len(r.Former) > 0 || r.Step != "" && r.Step != StepUnknown
+	return len(r.Removed) > 0 || r.Step != "" && r.Step != StepUnknown
 }
 
 // voters describes the number of voters per range.

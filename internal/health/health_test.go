@@ -71,7 +71,7 @@ func TestVerdict(t *testing.T) {
 		"leaving": {
 			"",
 			[]*quoratev1.NodeStatus{node("a"), node("b", func(n *quoratev1.NodeStatus) { n.State, n.Replicas = quoratev1.NodeState_NODE_STATE_LEAVING, 1 })},
-			[]*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a"}, Former: []string{"b"}}},
+			[]*quoratev1.RangeStatus{{Leader: "a", Replicas: []string{"a"}, Removed: []string{"b"}}},
 			Verdict{Changing, "node b leaves, 1 replica to go; 1 range to change"},
 		},
 	} {

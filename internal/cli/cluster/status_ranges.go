@@ -38,7 +38,7 @@ func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
 		if r.Lag != nil {
 			lag = render.Num(*r.Lag)
 		}
-		t.Row(render.Num(r.Id), render.OrNothing(r.Leader), render.Num(r.Term), lag, render.Names(r.Replicas), render.Names(r.Former), render.OrNothing(r.Step))
+		t.Row(render.Num(r.Id), render.OrNothing(r.Leader), render.Num(r.Term), lag, render.Names(r.Replicas), render.Names(r.Removed), render.OrNothing(r.Step))
 	}
 	fmt.Fprintln(w)
 	return t.Write(w)

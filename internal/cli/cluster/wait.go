@@ -99,7 +99,7 @@ func leadsLeft(st *quoratev1.GetStatusResponse, n *quoratev1.NodeStatus) int {
 
 func unsettledRanges(st *quoratev1.GetStatusResponse, _ *quoratev1.NodeStatus) (left int) {
 	for _, r := range st.Ranges {
-		if len(r.Former) > 0 || r.Step != "" || r.Leader == "" {
+		if len(r.Removed) > 0 || r.Step != "" || r.Leader == "" {
 			left++
 		}
 	}

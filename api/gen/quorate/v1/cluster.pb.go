@@ -599,7 +599,7 @@ type RangeStatus struct {
 	// Voters of its Raft group, preferred leader first.
 	Replicas []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	// Nodes that still hold the range and are to leave it.
-	Former []string `protobuf:"bytes,5,rep,name=former,proto3" json:"former,omitempty"`
+	Removed []string `protobuf:"bytes,5,rep,name=removed,proto3" json:"removed,omitempty"`
 	// What is done now so that it becomes as wanted; empty when it is.
 	Step string `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Entries that the slowest voter is behind, as its leader sees it; set where the answering node leads.
@@ -666,9 +666,9 @@ func (x *RangeStatus) GetReplicas() []string {
 	return nil
 }
 
-func (x *RangeStatus) GetFormer() []string {
+func (x *RangeStatus) GetRemoved() []string {
 	if x != nil {
-		return x.Former
+		return x.Removed
 	}
 	return nil
 }
@@ -2110,13 +2110,13 @@ const file_quorate_v1_cluster_proto_rawDesc = "" +
 	"\x05ready\x18\x11 \x01(\bH\x00R\x05ready\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x12 \x01(\tR\x06reason\x12<\n" +
 	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffsetB\b\n" +
-	"\x06_ready\"\xb0\x01\n" +
+	"\x06_ready\"\xb2\x01\n" +
 	"\vRangeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
-	"\breplicas\x18\x04 \x03(\tR\breplicas\x12\x16\n" +
-	"\x06former\x18\x05 \x03(\tR\x06former\x12\x12\n" +
+	"\breplicas\x18\x04 \x03(\tR\breplicas\x12\x18\n" +
+	"\aremoved\x18\x05 \x03(\tR\aremoved\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\tR\x04step\x12\x15\n" +
 	"\x03lag\x18\a \x01(\x03H\x00R\x03lag\x88\x01\x01B\x06\n" +
 	"\x04_lag\"\x8f\x02\n" +

@@ -2628,8 +2628,8 @@ type Call struct {
 	//	*Call_GoneResult
 	//	*Call_Client
 	//	*Call_ClientResult
-	//	*Call_HistoryTell
-	//	*Call_HistoryTellResult
+	//	*Call_HistoryUpload
+	//	*Call_HistoryUploadResult
 	//	*Call_HistoryRead
 	//	*Call_HistoryReadResult
 	Body isCall_Body `protobuf_oneof:"body"`
@@ -3036,19 +3036,19 @@ func (x *Call) GetClientResult() *CallClientResult {
 	return nil
 }
 
-func (x *Call) GetHistoryTell() *CallHistoryTell {
+func (x *Call) GetHistoryUpload() *CallHistoryUpload {
 	if x != nil {
-		if x, ok := x.Body.(*Call_HistoryTell); ok {
-			return x.HistoryTell
+		if x, ok := x.Body.(*Call_HistoryUpload); ok {
+			return x.HistoryUpload
 		}
 	}
 	return nil
 }
 
-func (x *Call) GetHistoryTellResult() *CallHistoryTellResult {
+func (x *Call) GetHistoryUploadResult() *CallHistoryUploadResult {
 	if x != nil {
-		if x, ok := x.Body.(*Call_HistoryTellResult); ok {
-			return x.HistoryTellResult
+		if x, ok := x.Body.(*Call_HistoryUploadResult); ok {
+			return x.HistoryUploadResult
 		}
 	}
 	return nil
@@ -3285,14 +3285,14 @@ type Call_ClientResult struct {
 	ClientResult *CallClientResult `protobuf:"bytes,73,opt,name=client_result,json=clientResult,proto3,oneof"`
 }
 
-type Call_HistoryTell struct {
-	// Tell the history what was counted; sent to leaders of ranges.
-	HistoryTell *CallHistoryTell `protobuf:"bytes,74,opt,name=history_tell,json=historyTell,proto3,oneof"`
+type Call_HistoryUpload struct {
+	// Upload what was counted for the history; sent to leaders of ranges.
+	HistoryUpload *CallHistoryUpload `protobuf:"bytes,74,opt,name=history_upload,json=historyUpload,proto3,oneof"`
 }
 
-type Call_HistoryTellResult struct {
+type Call_HistoryUploadResult struct {
 	// Its answer.
-	HistoryTellResult *CallHistoryTellResult `protobuf:"bytes,75,opt,name=history_tell_result,json=historyTellResult,proto3,oneof"`
+	HistoryUploadResult *CallHistoryUploadResult `protobuf:"bytes,75,opt,name=history_upload_result,json=historyUploadResult,proto3,oneof"`
 }
 
 type Call_HistoryRead struct {
@@ -3385,39 +3385,39 @@ func (*Call_Client) isCall_Body() {}
 
 func (*Call_ClientResult) isCall_Body() {}
 
-func (*Call_HistoryTell) isCall_Body() {}
+func (*Call_HistoryUpload) isCall_Body() {}
 
-func (*Call_HistoryTellResult) isCall_Body() {}
+func (*Call_HistoryUploadResult) isCall_Body() {}
 
 func (*Call_HistoryRead) isCall_Body() {}
 
 func (*Call_HistoryReadResult) isCall_Body() {}
 
-// CallHistoryTell is what one process tells of blocks that are over.
-type CallHistoryTell struct {
+// CallHistoryUpload carries what one process counted in time slots that are over.
+type CallHistoryUpload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// This life of the sender's process.
 	Incarnation uint64 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// What is told to each range.
-	Ranges        []*HistoryTelling `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	// One upload for each range.
+	Ranges        []*HistoryUpload `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallHistoryTell) Reset() {
-	*x = CallHistoryTell{}
+func (x *CallHistoryUpload) Reset() {
+	*x = CallHistoryUpload{}
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallHistoryTell) String() string {
+func (x *CallHistoryUpload) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallHistoryTell) ProtoMessage() {}
+func (*CallHistoryUpload) ProtoMessage() {}
 
-func (x *CallHistoryTell) ProtoReflect() protoreflect.Message {
+func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3429,52 +3429,52 @@ func (x *CallHistoryTell) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallHistoryTell.ProtoReflect.Descriptor instead.
-func (*CallHistoryTell) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallHistoryUpload.ProtoReflect.Descriptor instead.
+func (*CallHistoryUpload) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *CallHistoryTell) GetIncarnation() uint64 {
+func (x *CallHistoryUpload) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
 	}
 	return 0
 }
 
-func (x *CallHistoryTell) GetRanges() []*HistoryTelling {
+func (x *CallHistoryUpload) GetRanges() []*HistoryUpload {
 	if x != nil {
 		return x.Ranges
 	}
 	return nil
 }
 
-// HistoryTelling is what one process tells one range.
-type HistoryTelling struct {
+// HistoryUpload is what one process uploads to one range.
+type HistoryUpload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The range.
 	Range uint32 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
-	// The first block that the teller does not know to be in the log.
+	// The first time slot that the sender does not know to be in the log.
 	First int64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
-	// Blocks from there on, each as a line of the log; none asks which are there.
-	Told          [][]byte `protobuf:"bytes,3,rep,name=told,proto3" json:"told,omitempty"`
+	// Time slots from there on, each as a line of the log; none asks which are there.
+	Slots         [][]byte `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HistoryTelling) Reset() {
-	*x = HistoryTelling{}
+func (x *HistoryUpload) Reset() {
+	*x = HistoryUpload{}
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HistoryTelling) String() string {
+func (x *HistoryUpload) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HistoryTelling) ProtoMessage() {}
+func (*HistoryUpload) ProtoMessage() {}
 
-func (x *HistoryTelling) ProtoReflect() protoreflect.Message {
+func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3486,55 +3486,55 @@ func (x *HistoryTelling) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HistoryTelling.ProtoReflect.Descriptor instead.
-func (*HistoryTelling) Descriptor() ([]byte, []int) {
+// Deprecated: Use HistoryUpload.ProtoReflect.Descriptor instead.
+func (*HistoryUpload) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *HistoryTelling) GetRange() uint32 {
+func (x *HistoryUpload) GetRange() uint32 {
 	if x != nil {
 		return x.Range
 	}
 	return 0
 }
 
-func (x *HistoryTelling) GetFirst() int64 {
+func (x *HistoryUpload) GetFirst() int64 {
 	if x != nil {
 		return x.First
 	}
 	return 0
 }
 
-func (x *HistoryTelling) GetTold() [][]byte {
+func (x *HistoryUpload) GetSlots() [][]byte {
 	if x != nil {
-		return x.Told
+		return x.Slots
 	}
 	return nil
 }
 
-// CallHistoryTellResult says what became of it, in the order of the ranges.
-type CallHistoryTellResult struct {
+// CallHistoryUploadResult says what became of it, in the order of the ranges.
+type CallHistoryUploadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answers.
-	Ranges        []*HistoryTaken `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Ranges        []*HistoryUploadResult `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallHistoryTellResult) Reset() {
-	*x = CallHistoryTellResult{}
+func (x *CallHistoryUploadResult) Reset() {
+	*x = CallHistoryUploadResult{}
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallHistoryTellResult) String() string {
+func (x *CallHistoryUploadResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallHistoryTellResult) ProtoMessage() {}
+func (*CallHistoryUploadResult) ProtoMessage() {}
 
-func (x *CallHistoryTellResult) ProtoReflect() protoreflect.Message {
+func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3546,45 +3546,45 @@ func (x *CallHistoryTellResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallHistoryTellResult.ProtoReflect.Descriptor instead.
-func (*CallHistoryTellResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallHistoryUploadResult.ProtoReflect.Descriptor instead.
+func (*CallHistoryUploadResult) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *CallHistoryTellResult) GetRanges() []*HistoryTaken {
+func (x *CallHistoryUploadResult) GetRanges() []*HistoryUploadResult {
 	if x != nil {
 		return x.Ranges
 	}
 	return nil
 }
 
-// HistoryTaken is what a leader says to a telling.
-type HistoryTaken struct {
+// HistoryUploadResult is the answer of a leader to one upload.
+type HistoryUploadResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the receiver leads the range, and has taken it.
-	Taken bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Whether the receiver leads the range and has accepted it.
+	Accepted bool `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	// Its term.
 	Term uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	// The first block of the sender's process that is not in the log.
+	// The first time slot of the sender's process that is not in the log.
 	Next          int64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HistoryTaken) Reset() {
-	*x = HistoryTaken{}
+func (x *HistoryUploadResult) Reset() {
+	*x = HistoryUploadResult{}
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HistoryTaken) String() string {
+func (x *HistoryUploadResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HistoryTaken) ProtoMessage() {}
+func (*HistoryUploadResult) ProtoMessage() {}
 
-func (x *HistoryTaken) ProtoReflect() protoreflect.Message {
+func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
 	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3596,26 +3596,26 @@ func (x *HistoryTaken) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HistoryTaken.ProtoReflect.Descriptor instead.
-func (*HistoryTaken) Descriptor() ([]byte, []int) {
+// Deprecated: Use HistoryUploadResult.ProtoReflect.Descriptor instead.
+func (*HistoryUploadResult) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *HistoryTaken) GetTaken() bool {
+func (x *HistoryUploadResult) GetAccepted() bool {
 	if x != nil {
-		return x.Taken
+		return x.Accepted
 	}
 	return false
 }
 
-func (x *HistoryTaken) GetTerm() uint64 {
+func (x *HistoryUploadResult) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
 	}
 	return 0
 }
 
-func (x *HistoryTaken) GetNext() int64 {
+func (x *HistoryUploadResult) GetNext() int64 {
 	if x != nil {
 		return x.Next
 	}
@@ -3625,15 +3625,15 @@ func (x *HistoryTaken) GetNext() int64 {
 // CallHistoryRead asks for what a replica of a range keeps.
 type CallHistoryRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question.
+	// The query.
 	//
-	// Types that are valid to be assigned to Question:
+	// Types that are valid to be assigned to Query:
 	//
 	//	*CallHistoryRead_Points
 	//	*CallHistoryRead_Keys
 	//	*CallHistoryRead_Limits
 	//	*CallHistoryRead_Stored
-	Question      isCallHistoryRead_Question `protobuf_oneof:"question"`
+	Query         isCallHistoryRead_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3668,16 +3668,16 @@ func (*CallHistoryRead) Descriptor() ([]byte, []int) {
 	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *CallHistoryRead) GetQuestion() isCallHistoryRead_Question {
+func (x *CallHistoryRead) GetQuery() isCallHistoryRead_Query {
 	if x != nil {
-		return x.Question
+		return x.Query
 	}
 	return nil
 }
 
 func (x *CallHistoryRead) GetPoints() *HistoryPoints {
 	if x != nil {
-		if x, ok := x.Question.(*CallHistoryRead_Points); ok {
+		if x, ok := x.Query.(*CallHistoryRead_Points); ok {
 			return x.Points
 		}
 	}
@@ -3686,7 +3686,7 @@ func (x *CallHistoryRead) GetPoints() *HistoryPoints {
 
 func (x *CallHistoryRead) GetKeys() *HistoryPoints {
 	if x != nil {
-		if x, ok := x.Question.(*CallHistoryRead_Keys); ok {
+		if x, ok := x.Query.(*CallHistoryRead_Keys); ok {
 			return x.Keys
 		}
 	}
@@ -3695,7 +3695,7 @@ func (x *CallHistoryRead) GetKeys() *HistoryPoints {
 
 func (x *CallHistoryRead) GetLimits() *HistoryPoints {
 	if x != nil {
-		if x, ok := x.Question.(*CallHistoryRead_Limits); ok {
+		if x, ok := x.Query.(*CallHistoryRead_Limits); ok {
 			return x.Limits
 		}
 	}
@@ -3704,15 +3704,15 @@ func (x *CallHistoryRead) GetLimits() *HistoryPoints {
 
 func (x *CallHistoryRead) GetStored() *HistoryStored {
 	if x != nil {
-		if x, ok := x.Question.(*CallHistoryRead_Stored); ok {
+		if x, ok := x.Query.(*CallHistoryRead_Stored); ok {
 			return x.Stored
 		}
 	}
 	return nil
 }
 
-type isCallHistoryRead_Question interface {
-	isCallHistoryRead_Question()
+type isCallHistoryRead_Query interface {
+	isCallHistoryRead_Query()
 }
 
 type CallHistoryRead_Points struct {
@@ -3735,13 +3735,13 @@ type CallHistoryRead_Stored struct {
 	Stored *HistoryStored `protobuf:"bytes,5,opt,name=stored,proto3,oneof"`
 }
 
-func (*CallHistoryRead_Points) isCallHistoryRead_Question() {}
+func (*CallHistoryRead_Points) isCallHistoryRead_Query() {}
 
-func (*CallHistoryRead_Keys) isCallHistoryRead_Question() {}
+func (*CallHistoryRead_Keys) isCallHistoryRead_Query() {}
 
-func (*CallHistoryRead_Limits) isCallHistoryRead_Question() {}
+func (*CallHistoryRead_Limits) isCallHistoryRead_Query() {}
 
-func (*CallHistoryRead_Stored) isCallHistoryRead_Question() {}
+func (*CallHistoryRead_Stored) isCallHistoryRead_Query() {}
 
 // HistoryPoints is about a stretch of time.
 type HistoryPoints struct {
@@ -4255,7 +4255,7 @@ type HistoryPoint struct {
 	Start int64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
 	// How many.
 	Seconds uint32 `protobuf:"varint,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	// Whether all have told.
+	// Whether all processes have uploaded it.
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Who has not, packed.
 	Missing []byte `protobuf:"bytes,6,opt,name=missing,proto3" json:"missing,omitempty"`
@@ -8563,7 +8563,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\x03R\rwallUnixNanos\"0\n" +
 	"\x04Lead\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xdb\x17\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xe7\x17\n" +
 	"\x04Call\x12?\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1e.quorate.peer.v1.CallSetLimitsH\x00R\tsetLimits\x12R\n" +
@@ -8612,33 +8612,32 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\vgone_result\x18G \x01(\v2\x1f.quorate.peer.v1.CallGoneResultH\x00R\n" +
 	"goneResult\x125\n" +
 	"\x06client\x18H \x01(\v2\x1b.quorate.peer.v1.CallClientH\x00R\x06client\x12H\n" +
-	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResult\x12E\n" +
-	"\fhistory_tell\x18J \x01(\v2 .quorate.peer.v1.CallHistoryTellH\x00R\vhistoryTell\x12X\n" +
-	"\x13history_tell_result\x18K \x01(\v2&.quorate.peer.v1.CallHistoryTellResultH\x00R\x11historyTellResult\x12E\n" +
+	"\rclient_result\x18I \x01(\v2!.quorate.peer.v1.CallClientResultH\x00R\fclientResult\x12K\n" +
+	"\x0ehistory_upload\x18J \x01(\v2\".quorate.peer.v1.CallHistoryUploadH\x00R\rhistoryUpload\x12^\n" +
+	"\x15history_upload_result\x18K \x01(\v2(.quorate.peer.v1.CallHistoryUploadResultH\x00R\x13historyUploadResult\x12E\n" +
 	"\fhistory_read\x18L \x01(\v2 .quorate.peer.v1.CallHistoryReadH\x00R\vhistoryRead\x12X\n" +
 	"\x13history_read_result\x18M \x01(\v2&.quorate.peer.v1.CallHistoryReadResultH\x00R\x11historyReadResult\x12!\n" +
 	"\ftrace_parent\x18d \x01(\tR\vtraceParentB\x06\n" +
-	"\x04body\"l\n" +
-	"\x0fCallHistoryTell\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x127\n" +
-	"\x06ranges\x18\x02 \x03(\v2\x1f.quorate.peer.v1.HistoryTellingR\x06ranges\"\\\n" +
-	"\x0eHistoryTelling\x12\x14\n" +
+	"\x04body\"m\n" +
+	"\x11CallHistoryUpload\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x126\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x1e.quorate.peer.v1.HistoryUploadR\x06ranges\"]\n" +
+	"\rHistoryUpload\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x14\n" +
-	"\x05first\x18\x02 \x01(\x03R\x05first\x12\x12\n" +
-	"\x04told\x18\x03 \x03(\fR\x04toldJ\x04\b\x04\x10\x05R\x04keys\"N\n" +
-	"\x15CallHistoryTellResult\x125\n" +
-	"\x06ranges\x18\x01 \x03(\v2\x1d.quorate.peer.v1.HistoryTakenR\x06ranges\"L\n" +
-	"\fHistoryTaken\x12\x14\n" +
-	"\x05taken\x18\x01 \x01(\bR\x05taken\x12\x12\n" +
+	"\x05first\x18\x02 \x01(\x03R\x05first\x12\x14\n" +
+	"\x05slots\x18\x03 \x03(\fR\x05slotsJ\x04\b\x04\x10\x05R\x04keys\"W\n" +
+	"\x17CallHistoryUploadResult\x12<\n" +
+	"\x06ranges\x18\x01 \x03(\v2$.quorate.peer.v1.HistoryUploadResultR\x06ranges\"Y\n" +
+	"\x13HistoryUploadResult\x12\x1a\n" +
+	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x03R\x04next\"\x8d\x02\n" +
+	"\x04next\x18\x03 \x01(\x03R\x04next\"\x8a\x02\n" +
 	"\x0fCallHistoryRead\x128\n" +
 	"\x06points\x18\x01 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06points\x124\n" +
 	"\x04keys\x18\x02 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x04keys\x128\n" +
 	"\x06limits\x18\x03 \x01(\v2\x1e.quorate.peer.v1.HistoryPointsH\x00R\x06limits\x128\n" +
-	"\x06stored\x18\x05 \x01(\v2\x1e.quorate.peer.v1.HistoryStoredH\x00R\x06storedB\n" +
-	"\n" +
-	"\bquestionJ\x04\b\x04\x10\x05R\x04copy\"\xa7\x01\n" +
+	"\x06stored\x18\x05 \x01(\v2\x1e.quorate.peer.v1.HistoryStoredH\x00R\x06storedB\a\n" +
+	"\x05queryJ\x04\b\x04\x10\x05R\x04copy\"\xa7\x01\n" +
 	"\rHistoryPoints\x12\x16\n" +
 	"\x06ranges\x18\x01 \x03(\rR\x06ranges\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
@@ -9017,101 +9016,101 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
-	(Lane)(0),                      // 0: quorate.peer.v1.Lane
-	(AccountFault)(0),              // 1: quorate.peer.v1.AccountFault
-	(BackupStep)(0),                // 2: quorate.peer.v1.BackupStep
-	(*Hello)(nil),                  // 3: quorate.peer.v1.Hello
-	(*Frame)(nil),                  // 4: quorate.peer.v1.Frame
-	(*Raft)(nil),                   // 5: quorate.peer.v1.Raft
-	(*RaftHeader)(nil),             // 6: quorate.peer.v1.RaftHeader
-	(*LogEntry)(nil),               // 7: quorate.peer.v1.LogEntry
-	(*AppendEntries)(nil),          // 8: quorate.peer.v1.AppendEntries
-	(*AppendEntriesResult)(nil),    // 9: quorate.peer.v1.AppendEntriesResult
-	(*RequestVote)(nil),            // 10: quorate.peer.v1.RequestVote
-	(*VoteResult)(nil),             // 11: quorate.peer.v1.VoteResult
-	(*TimeoutNow)(nil),             // 12: quorate.peer.v1.TimeoutNow
-	(*TimeoutNowResult)(nil),       // 13: quorate.peer.v1.TimeoutNowResult
-	(*InstallSnapshot)(nil),        // 14: quorate.peer.v1.InstallSnapshot
-	(*InstallSnapshotResult)(nil),  // 15: quorate.peer.v1.InstallSnapshotResult
-	(*Reports)(nil),                // 16: quorate.peer.v1.Reports
-	(*Report)(nil),                 // 17: quorate.peer.v1.Report
-	(*ReportEntry)(nil),            // 18: quorate.peer.v1.ReportEntry
-	(*Learn)(nil),                  // 19: quorate.peer.v1.Learn
-	(*Grants)(nil),                 // 20: quorate.peer.v1.Grants
-	(*Grant)(nil),                  // 21: quorate.peer.v1.Grant
-	(*GrantEntry)(nil),             // 22: quorate.peer.v1.GrantEntry
-	(*Beacon)(nil),                 // 23: quorate.peer.v1.Beacon
-	(*Lead)(nil),                   // 24: quorate.peer.v1.Lead
-	(*Call)(nil),                   // 25: quorate.peer.v1.Call
-	(*CallHistoryTell)(nil),        // 26: quorate.peer.v1.CallHistoryTell
-	(*HistoryTelling)(nil),         // 27: quorate.peer.v1.HistoryTelling
-	(*CallHistoryTellResult)(nil),  // 28: quorate.peer.v1.CallHistoryTellResult
-	(*HistoryTaken)(nil),           // 29: quorate.peer.v1.HistoryTaken
-	(*CallHistoryRead)(nil),        // 30: quorate.peer.v1.CallHistoryRead
-	(*HistoryPoints)(nil),          // 31: quorate.peer.v1.HistoryPoints
-	(*HistoryStored)(nil),          // 32: quorate.peer.v1.HistoryStored
-	(*CallHistoryReadResult)(nil),  // 33: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryGap)(nil),             // 34: quorate.peer.v1.HistoryGap
-	(*HistoryRows)(nil),            // 35: quorate.peer.v1.HistoryRows
-	(*HistoryRow)(nil),             // 36: quorate.peer.v1.HistoryRow
-	(*HistoryPoint)(nil),           // 37: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),             // 38: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),             // 39: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),       // 40: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),           // 41: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),     // 42: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),               // 43: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),         // 44: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),            // 45: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),      // 46: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),           // 47: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),     // 48: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),              // 49: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),        // 50: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),               // 51: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),         // 52: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),          // 53: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),    // 54: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),         // 55: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),          // 56: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),              // 57: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),        // 58: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),            // 59: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),      // 60: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                // 61: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                    // 62: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),          // 63: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),              // 64: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),             // 65: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),       // 66: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),          // 67: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),    // 68: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),           // 69: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),     // 70: quorate.peer.v1.CallPoliciesResult
-	(*PoliciesBound)(nil),          // 71: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),               // 72: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),             // 73: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),         // 74: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),           // 75: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),     // 76: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),         // 77: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),          // 78: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),            // 79: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),          // 80: quorate.peer.v1.AccountFilter
-	(*CallTurn)(nil),               // 81: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),         // 82: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),       // 83: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil), // 84: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),        // 85: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),            // 86: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),          // 87: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),            // 88: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),          // 89: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),             // 90: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),       // 91: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),            // 92: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),         // 93: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),   // 94: quorate.peer.v1.CallBackupReadResult
+	(Lane)(0),                       // 0: quorate.peer.v1.Lane
+	(AccountFault)(0),               // 1: quorate.peer.v1.AccountFault
+	(BackupStep)(0),                 // 2: quorate.peer.v1.BackupStep
+	(*Hello)(nil),                   // 3: quorate.peer.v1.Hello
+	(*Frame)(nil),                   // 4: quorate.peer.v1.Frame
+	(*Raft)(nil),                    // 5: quorate.peer.v1.Raft
+	(*RaftHeader)(nil),              // 6: quorate.peer.v1.RaftHeader
+	(*LogEntry)(nil),                // 7: quorate.peer.v1.LogEntry
+	(*AppendEntries)(nil),           // 8: quorate.peer.v1.AppendEntries
+	(*AppendEntriesResult)(nil),     // 9: quorate.peer.v1.AppendEntriesResult
+	(*RequestVote)(nil),             // 10: quorate.peer.v1.RequestVote
+	(*VoteResult)(nil),              // 11: quorate.peer.v1.VoteResult
+	(*TimeoutNow)(nil),              // 12: quorate.peer.v1.TimeoutNow
+	(*TimeoutNowResult)(nil),        // 13: quorate.peer.v1.TimeoutNowResult
+	(*InstallSnapshot)(nil),         // 14: quorate.peer.v1.InstallSnapshot
+	(*InstallSnapshotResult)(nil),   // 15: quorate.peer.v1.InstallSnapshotResult
+	(*Reports)(nil),                 // 16: quorate.peer.v1.Reports
+	(*Report)(nil),                  // 17: quorate.peer.v1.Report
+	(*ReportEntry)(nil),             // 18: quorate.peer.v1.ReportEntry
+	(*Learn)(nil),                   // 19: quorate.peer.v1.Learn
+	(*Grants)(nil),                  // 20: quorate.peer.v1.Grants
+	(*Grant)(nil),                   // 21: quorate.peer.v1.Grant
+	(*GrantEntry)(nil),              // 22: quorate.peer.v1.GrantEntry
+	(*Beacon)(nil),                  // 23: quorate.peer.v1.Beacon
+	(*Lead)(nil),                    // 24: quorate.peer.v1.Lead
+	(*Call)(nil),                    // 25: quorate.peer.v1.Call
+	(*CallHistoryUpload)(nil),       // 26: quorate.peer.v1.CallHistoryUpload
+	(*HistoryUpload)(nil),           // 27: quorate.peer.v1.HistoryUpload
+	(*CallHistoryUploadResult)(nil), // 28: quorate.peer.v1.CallHistoryUploadResult
+	(*HistoryUploadResult)(nil),     // 29: quorate.peer.v1.HistoryUploadResult
+	(*CallHistoryRead)(nil),         // 30: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),           // 31: quorate.peer.v1.HistoryPoints
+	(*HistoryStored)(nil),           // 32: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),   // 33: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),              // 34: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),             // 35: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),              // 36: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),            // 37: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),              // 38: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),              // 39: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),        // 40: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),            // 41: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),      // 42: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),                // 43: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),          // 44: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),             // 45: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),       // 46: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),            // 47: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),      // 48: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),               // 49: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),         // 50: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),                // 51: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),          // 52: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),           // 53: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),     // 54: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),          // 55: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),           // 56: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),               // 57: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),         // 58: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),             // 59: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),       // 60: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                 // 61: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                     // 62: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),           // 63: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),               // 64: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),              // 65: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),        // 66: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),           // 67: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),     // 68: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),            // 69: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),      // 70: quorate.peer.v1.CallPoliciesResult
+	(*PoliciesBound)(nil),           // 71: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),                // 72: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),              // 73: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),          // 74: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),            // 75: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),      // 76: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),          // 77: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),           // 78: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),             // 79: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),           // 80: quorate.peer.v1.AccountFilter
+	(*CallTurn)(nil),                // 81: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),          // 82: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),        // 83: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),  // 84: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),         // 85: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),             // 86: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),           // 87: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),             // 88: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),           // 89: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),              // 90: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),        // 91: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),             // 92: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),          // 93: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),    // 94: quorate.peer.v1.CallBackupReadResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
@@ -9184,12 +9183,12 @@ var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	44,  // 67: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
 	39,  // 68: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
 	40,  // 69: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	26,  // 70: quorate.peer.v1.Call.history_tell:type_name -> quorate.peer.v1.CallHistoryTell
-	28,  // 71: quorate.peer.v1.Call.history_tell_result:type_name -> quorate.peer.v1.CallHistoryTellResult
+	26,  // 70: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
+	28,  // 71: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
 	30,  // 72: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
 	33,  // 73: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	27,  // 74: quorate.peer.v1.CallHistoryTell.ranges:type_name -> quorate.peer.v1.HistoryTelling
-	29,  // 75: quorate.peer.v1.CallHistoryTellResult.ranges:type_name -> quorate.peer.v1.HistoryTaken
+	27,  // 74: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	29,  // 75: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
 	31,  // 76: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
 	31,  // 77: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
 	31,  // 78: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
@@ -9298,8 +9297,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_GoneResult)(nil),
 		(*Call_Client)(nil),
 		(*Call_ClientResult)(nil),
-		(*Call_HistoryTell)(nil),
-		(*Call_HistoryTellResult)(nil),
+		(*Call_HistoryUpload)(nil),
+		(*Call_HistoryUploadResult)(nil),
 		(*Call_HistoryRead)(nil),
 		(*Call_HistoryReadResult)(nil),
 	}

@@ -731,7 +731,7 @@ type StoredPlacement struct {
 	// Who is to vote, preferred leader first.
 	Voters []string `protobuf:"bytes,2,rep,name=voters,proto3" json:"voters,omitempty"`
 	// Who still has to leave.
-	Former        []string `protobuf:"bytes,3,rep,name=former,proto3" json:"former,omitempty"`
+	Removed       []string `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,9 +780,9 @@ func (x *StoredPlacement) GetVoters() []string {
 	return nil
 }
 
-func (x *StoredPlacement) GetFormer() []string {
+func (x *StoredPlacement) GetRemoved() []string {
 	if x != nil {
-		return x.Former
+		return x.Removed
 	}
 	return nil
 }
@@ -1122,11 +1122,11 @@ const file_quorate_raftlog_v1_members_proto_rawDesc = "" +
 	"\rPutPlacements\x12C\n" +
 	"\n" +
 	"placements\x18\x01 \x03(\v2#.quorate.raftlog.v1.StoredPlacementR\n" +
-	"placements\"W\n" +
+	"placements\"Y\n" +
 	"\x0fStoredPlacement\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x16\n" +
-	"\x06voters\x18\x02 \x03(\tR\x06voters\x12\x16\n" +
-	"\x06former\x18\x03 \x03(\tR\x06former\"\"\n" +
+	"\x06voters\x18\x02 \x03(\tR\x06voters\x12\x18\n" +
+	"\aremoved\x18\x03 \x03(\tR\aremoved\"\"\n" +
 	"\n" +
 	"RaiseLevel\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\"\xdc\x01\n" +
