@@ -143,7 +143,7 @@ func TestRestoreChecksRecords(t *testing.T) {
 		"its history cannot be read":      {account(&raftlogv1.StoredAccount{Key: key("a"), History: []byte{1}})},
 		"out of order":                    {ended(two), ended(one)},
 		"tx: 3 bytes; 16":                 {ended([]byte("abc"))},
-		"decided where it is not at home": {tx(&raftlogv1.StoredTransaction{Tx: one, Decided: true})},
+		"decided outside its home range": {tx(&raftlogv1.StoredTransaction{Tx: one, Decided: true})},
 		"is there twice":                  {tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a", "a"))},
 		"is held by another": {
 			tx(&raftlogv1.StoredTransaction{Tx: one}, holding("a"), holding("a")), tx(&raftlogv1.StoredTransaction{Tx: two}, holding("a")),
