@@ -9,7 +9,7 @@ import (
 // Clock returns the time now. It is called only when a decision needs it.
 type Clock func() quota.Time
 
-// Aggregator is a member's table of keys. Allow, Check, Try, Decide, Charge,
+// Aggregator is a member's table of keys. TrySimple, TryHeld, TryHeldAll, Decide, Charge,
 // Refund, Abandon and Release may be called by any goroutine; all other methods by one at
 // a time.
 type Aggregator struct {
@@ -58,35 +58,14 @@ func (a *Aggregator) nodes() int { return int(a.count.Load()) }
 // Len returns the number of keys in the table.
 func (a *Aggregator) Len() int { return int(a.table.size.Load()) }
 
-// Allow decides and charges, as Check, and returns only whether the request
-// may pass. It is the fastest way in.
-func (a *Aggregator) Allow(clock Clock, n quota.LimitName, key string, cost int64) bool {
-	if s := a.table.find(n); s != nil && s.rule.Load().simple {
-		if l, b := s.keys.find(key); l != nil && l.pay(cost, b, &a.urgent) {
-			return true
-		}
-	}
-	return a.Check(clock, n, key, cost).Allowed
-}
-
-// Check decides whether a request of that cost may pass and charges it if so.
-// A cost of 0 charges nothing and tells whether a cost of 1 would pass. It never
-// blocks on anything but the lock of this one key.
-func (a *Aggregator) Check(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
-	d, _ := a.check(clock, n, key, cost, true)
-	return d
-}
-
-// Try is Check for a caller that can wait for a grant, or ask a leader, and will
-// come again: it says what the decision needs, counting nothing, where that would
-// tell. That is when this node holds too little of a hard limit, when it would
-// have to guess about a soft one, and when the leader itself decides.
-func (a *Aggregator) Try(clock Clock, n quota.LimitName, key string, cost int64) (quota.Decision, Need) {
-	return a.check(clock, n, key, cost, false)
-}
-
-// TrySimple is Try for limits with one counter; false for all others, of which
-// nothing has been decided. What needs something is to be decided by Decide.
+// TrySimple decides whether a request of that cost may pass, and charges it if so, where
+// a limit has one counter; false for all others, of which nothing has been decided. A cost
+// of 0 charges nothing and tells whether a cost of 1 would pass. It never blocks on anything
+// but the lock of this one key.
+//
+// Need is what the decision needs, counting nothing, where that would tell: when this node
+// holds too little of a hard limit, when it would have to guess about a soft one, and when
+// the leader itself decides. Such a request is to be decided with a [Call].
 func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost int64) (d quota.Decision, need Need, ok bool) {
 	s, key := a.table.resolve(n, key)
 	if s == nil {
@@ -96,7 +75,7 @@ func (a *Aggregator) TrySimple(clock Clock, n quota.LimitName, key string, cost 
 	if !r.simple {
 		return d, Nothing, false
 	}
-	d, need = a.checkSimple(clock, s, r, key, cost, false, true)
+	d, need = a.checkSimple(clock, s, r, key, cost, false)
 	return d, need, true
 }
 
@@ -119,22 +98,24 @@ func (a *Aggregator) TryHeld(n quota.LimitName, key string, cost int64) (d quota
 	return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), true
 }
 
-func (a *Aggregator) check(clock Clock, n quota.LimitName, key string, cost int64, final bool) (quota.Decision, Need) {
+// checkNow decides by what this node knows: it needs neither a grant nor a leader.
+func (a *Aggregator) checkNow(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
 	if s, key := a.table.resolve(n, key); s != nil {
 		if r := s.rule.Load(); r.simple {
-			return a.checkSimple(clock, s, r, key, cost, final, false)
+			d, _ := a.checkSimple(clock, s, r, key, cost, true)
+			return d
 		}
 	}
 	var c Call
 	c.Reset([]quota.Request{{Key: quota.Key{LimitName: n, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
-	c.Final, c.Alone = final, final
+	c.Final, c.Alone = true, true
 	a.Decide(clock, &c)
-	return c.Out[0], c.Need
+	return c.Out[0]
 }
 
-// checkSimple is Decide for one limit with one counter: it allocates nothing.
-// waits says that the call comes again, as one that waits.
-func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final, waits bool) (quota.Decision, Need) {
+// checkSimple is Decide for one limit with one counter: it allocates nothing. Unless it is
+// final, it may say that the decision needs something, and the request comes again as a [Call].
+func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost int64, final bool) (quota.Decision, Need) {
 	at, b := s.keys.find(key)
 	if at != nil && at.pay(cost, b, &a.urgent) {
 		return decision(r.limit, quota.WhyHeld, true, at.lastEstimate(), quota.FromTokens(cost)), Nothing
@@ -151,7 +132,8 @@ func (a *Aggregator) checkSimple(clock Clock, s *slot, r *rule, key string, cost
 	}
 	t := turn{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(cost), maxWait: quota.LimitsWait,
-		final: final, alone: final, waits: waits, at: b,
+		final: final, alone: final, at: b,
+		waits: !final, // the Call says how much is wanted
 	}
 	d := a.charge(clock, &t, s)
 	d.Limit = l

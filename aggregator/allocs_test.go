@@ -21,15 +21,15 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 	for name, f := range map[string]func(){
 		"Handle.Take": func() { h.Take(1) },
-		"Allow":       func() { a.Allow(clock, benchName, "k", 1) },
-		"Check":       func() { a.Check(clock, benchName, "k", 1) },
+		"TryHeld":     func() { a.TryHeld(benchName, "k", 1) },
+		"TrySimple":   func() { a.TrySimple(clock, benchName, "k", 1) },
 	} {
 		if n := testing.AllocsPerRun(1000, f); n != 0 {
 			t.Errorf("%s: %v allocations; want none", name, n)
 		}
 	}
 	empty, emptyClock := refusingTable()
-	if n := testing.AllocsPerRun(1000, func() { empty.Check(emptyClock, benchName, "k", 1) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { empty.TrySimple(emptyClock, benchName, "k", 1) }); n != 0 {
 		t.Errorf("a refusal: %v allocations; want none", n)
 	}
 }

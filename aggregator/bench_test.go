@@ -34,7 +34,7 @@ func benchTable(b testing.TB, keys []string) (*Aggregator, Clock) {
 	a.SetLimits(clock(), limits)
 	a.SetLeader(0, "a", 1)
 	for _, k := range keys {
-		a.Check(clock, benchName, k, 1)
+		a.checkNow(clock, benchName, k, 1)
 	}
 	hold(a, clock())
 	return a, clock
@@ -66,8 +66,8 @@ func BenchmarkHeldKey(b *testing.B) {
 		f      func(int) bool
 	}{
 		{"Handle", 0.15, func(int) bool { return h.Take(1) }},
-		{"Allow", 0.3, func(int) bool { return a.Allow(clock, benchName, "k", 1) }},
-		{"Check", 0.5, func(int) bool { return a.Check(clock, benchName, "k", 1).Allowed }},
+		{"TryHeld", 0.5, func(int) bool { _, ok := a.TryHeld(benchName, "k", 1); return ok }},
+		{"TrySimple", 0.5, func(int) bool { d, _, _ := a.TrySimple(clock, benchName, "k", 1); return d.Allowed }},
 	} {
 		b.Run(w.name, func(b *testing.B) { benchtest.Compare(b, w.target, passes(b, w.f), ref) })
 	}
@@ -93,7 +93,7 @@ func refusingTable() (*Aggregator, Clock) {
 	limits, _ := quota.NewLimits(1, []quota.Limit{{LimitName: benchName, Rate: quota.Rate{Tokens: 1, Per: 24 * time.Hour}, Burst: 1}})
 	a.SetLimits(clock(), limits)
 	a.SetLeader(0, "a", 1)
-	a.Check(clock, benchName, "k", 1)
+	a.checkNow(clock, benchName, "k", 1)
 	for _, r := range a.Collect(clock()) {
 		for _, e := range r.Entries {
 			a.Apply(clock(), quota.Grant{Term: 1, From: "a", To: "a", At: clock(), Entries: []quota.GrantEntry{{
@@ -109,13 +109,16 @@ func BenchmarkRefused(b *testing.B) {
 	l := rate.NewLimiter(rate.Every(24*time.Hour), 1)
 	l.Allow()
 	ref := passes(b, func(int) bool { return !l.Allow() })
-	check := func(int) bool { return !a.Check(clock, benchName, "k", 1).Allowed }
+	check := func(int) bool {
+		d, need, _ := a.TrySimple(clock, benchName, "k", 1)
+		return !d.Allowed && need == Nothing
+	}
 	var h Handle
 	a.Find(&h, benchName, "k")
 	b.Run("Handle", func(b *testing.B) {
 		benchtest.Compare(b, 0.35, passes(b, func(i int) bool { return !h.Take(1) && (h.Refuses(clock, 1) || check(i)) }), ref)
 	})
-	b.Run("Check", func(b *testing.B) { benchtest.Compare(b, 2.5, passes(b, check), ref) })
+	b.Run("TrySimple", func(b *testing.B) { benchtest.Compare(b, 2.5, passes(b, check), ref) })
 }
 
 const millionKeys = 1_000_000
@@ -144,10 +147,35 @@ func BenchmarkMillionKeys(b *testing.B) {
 			l, ok := limiters.Load(seq.Key(i))
 			return ok && l.Allow()
 		})
-		b.Run(dist+"/Allow", func(b *testing.B) {
-			benchtest.Compare(b, 0.3, passes(b, func(i int) bool { return a.Allow(clock, benchName, seq.Key(i), 1) }), ref)
+		b.Run(dist+"/TrySimple", func(b *testing.B) {
+			benchtest.Compare(b, 0.5, passes(b, func(i int) bool {
+				d, _, _ := a.TrySimple(clock, benchName, seq.Key(i), 1)
+				return d.Allowed
+			}), ref)
 			b.ReportMetric(perKey, "heap-B/key")
 		})
+		b.Run(dist+"/TryHeldAll", func(b *testing.B) { benchtest.Compare(b, 0.3, passesTogether(b, a, &seq), ref) })
+	}
+}
+
+// passesTogether is passes for checks that come in batches.
+func passesTogether(b *testing.B, a *Aggregator, seq *benchtest.Requests) benchtest.Loop {
+	const batch = 128
+	return func(from, n int) {
+		checks, out := make([]quota.Spend, batch), make([]quota.Decision, batch)
+		for i := from; i < from+n; i += batch {
+			some := min(batch, from+n-i)
+			for j := range some {
+				checks[j] = quota.Spend{Key: seq.Key(i + j), Cost: 1}
+			}
+			a.TryHeldAll(benchName, checks[:some], out[:some])
+			for j := range some {
+				if !out[j].Allowed {
+					b.Error("refused")
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -110,13 +110,16 @@ func (p *pair) ask() {
 	q, final := p.key(), p.rng.IntN(2) == 0
 	switch p.rng.IntN(12) {
 	case 0, 1, 2:
-		p.each("check", func(a *Aggregator) any { return a.Check(p.clock, k.LimitName, k.Key, cost) })
+		p.each("check", func(a *Aggregator) any { return a.checkNow(p.clock, k.LimitName, k.Key, cost) })
 	case 3, 4:
-		p.each("allow", func(a *Aggregator) any { return a.Allow(p.clock, k.LimitName, k.Key, cost) })
+		p.each("held", func(a *Aggregator) any {
+			d, ok := a.TryHeld(k.LimitName, k.Key, cost)
+			return []any{d, ok}
+		})
 	case 5:
-		p.each("try", func(a *Aggregator) any {
-			d, need := a.Try(p.clock, k.LimitName, k.Key, cost)
-			return []any{d, need}
+		p.each("simple", func(a *Aggregator) any {
+			d, need, ok := a.TrySimple(p.clock, k.LimitName, k.Key, cost)
+			return []any{d, need, ok}
 		})
 	case 6:
 		p.each("decide", func(a *Aggregator) any {
@@ -343,7 +346,7 @@ func TestFrozenMakesRoom(t *testing.T) {
 		for p.step = range 1000 {
 			if p.rng.IntN(2) == 0 {
 				k := p.key()
-				p.each("check", func(a *Aggregator) any { return a.Check(p.clock, k.LimitName, k.Key, 1) })
+				p.each("check", func(a *Aggregator) any { return a.checkNow(p.clock, k.LimitName, k.Key, 1) })
 			}
 			p.report()
 			p.pass()

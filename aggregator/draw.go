@@ -14,7 +14,7 @@ func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 	step := max(1, (want+drawParts-1)/drawParts)
 	for got < want {
 		n := min(step, want-got)
-		if d, _ := a.check(clock, k.LimitName, k.Key, n, true); !d.Allowed {
+		if !a.checkNow(clock, k.LimitName, k.Key, n).Allowed {
 			if rest := want - got - n; rest > 0 {
 				a.Miss(clock, k, rest)
 			}

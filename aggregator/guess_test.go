@@ -8,13 +8,15 @@ import (
 )
 
 // TestGuess: one of three nodes passes its part of a new soft key on the
-// estimate; beyond that Try waits, uncounted, and says how much it wants; Check
-// passes.
+// estimate; beyond that a call waits, uncounted, and says how much it wants; one that
+// cannot wait passes.
 func TestGuess(t *testing.T) {
 	r := newRig(t, Config{Nodes: 3})
 	try := func() quota.Decision {
-		d, _ := r.Try(r.clock, softName, "k", 1)
-		return d
+		var c Call
+		c.Reset([]quota.Request{{Key: quota.Key{LimitName: softName, Key: "k"}, Cost: 1}}, make([]quota.Decision, 1))
+		r.Decide(r.clock, &c)
+		return c.Out[0]
 	}
 	for i := range 3 { // 20 / (2 x 3)
 		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {

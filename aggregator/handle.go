@@ -19,9 +19,9 @@ type spot struct {
 	b     *bucket
 }
 
-// Take takes a cost out of what is held, as Allow does first of all: no lock, no
-// map, no clock, no allocation. False says that nothing was taken or counted, and
-// that the key is to be decided with [Aggregator.TrySimple] or a [Call].
+// Take takes a cost out of what is held: no lock, no map, no clock, no allocation. False
+// says that nothing was taken or counted, and that the key is to be decided with
+// [Aggregator.TrySimple] or a [Call].
 //
 // A bucket that was dropped holds nothing, and one of other limits is not looked
 // at: so a handle never spends what is not there any more.

@@ -15,7 +15,7 @@ func TestHandle(t *testing.T) {
 	if h.Take(1) {
 		t.Fatal("took of a key that holds nothing")
 	}
-	a.Check(clock, benchName, "k", 1)
+	a.checkNow(clock, benchName, "k", 1)
 	for _, r := range a.Collect(clock()) {
 		a.Apply(clock(), quota.Grant{Term: 1, From: "n", To: "c", At: clock(), Entries: []quota.GrantEntry{{
 			Key: r.Entries[0].Key, Epoch: r.Entries[0].Epoch, Seq: 1, Ack: r.Seq, Tokens: 10 * quota.Token, Level: 99 * quota.Token, Lease: time.Minute, Again: time.Second,

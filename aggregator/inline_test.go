@@ -21,7 +21,7 @@ func TestInline(t *testing.T) {
 		return n
 	}
 	for range 2 { // without limits, and with some that do not change it
-		d := a.Check(clock, name(3), "k", 1)
+		d := a.checkNow(clock, name(3), "k", 1)
 		if d.Limit == nil || d.Limit.Burst != 3 || d.Why == quota.WhyNoLimit {
 			t.Fatalf("%+v", d)
 		}
@@ -31,7 +31,7 @@ func TestInline(t *testing.T) {
 		}
 		a.SetLimits(now, set)
 	}
-	if d := a.Check(clock, quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "k", 1); d.Why != quota.WhyNoLimit {
+	if d := a.checkNow(clock, quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "k", 1); d.Why != quota.WhyNoLimit {
 		t.Errorf("nonsense: %+v", d)
 	}
 	for i := range int64(maxInline + 10) {

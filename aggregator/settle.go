@@ -24,8 +24,7 @@ func (a *Aggregator) Charge(clock Clock, n quota.LimitName, key string, used int
 	if l.Kind != quota.Concurrency && used > 0 {
 		booked = a.bookAll(clock, r, key, min(used, quota.MaxTokens))
 	}
-	d, _ = a.check(clock, n, key, 0, true)
-	return booked, d
+	return booked, a.checkNow(clock, n, key, 0)
 }
 
 // bookAll charges all tiers with what each of them can owe, and the parents with
@@ -166,8 +165,7 @@ func (a *Aggregator) giveBackOf(clock Clock, n quota.LimitName, key string, cost
 			a.refund(clock, quota.Key{LimitName: c.slot.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost), taken)
 		}
 	}
-	d, _ := a.check(clock, n, key, 0, true)
-	return d
+	return a.checkNow(clock, n, key, 0)
 }
 
 // refund gives a cost back to one counter, unless that was taken in a window that has ended;

@@ -32,7 +32,7 @@ func TestRefuses(t *testing.T) {
 		}}})
 		return e
 	}
-	a.Check(clock, benchName, "k", 1)
+	a.checkNow(clock, benchName, "k", 1)
 	grant(0)
 	var h Handle
 	if h.Refuses(clock, 1) {
@@ -42,7 +42,7 @@ func TestRefuses(t *testing.T) {
 	if h.Refuses(clock, 2) {
 		t.Error("refused before anything was decided")
 	}
-	if a.Check(clock, benchName, "k", 2).Allowed {
+	if a.checkNow(clock, benchName, "k", 2).Allowed {
 		t.Fatal("admitted what is not there")
 	}
 	if !h.Refuses(clock, 2) || !h.Refuses(clock, 5) || h.Refuses(clock, 1) || h.Refuses(clock, 0) || h.Refuses(clock, -1) {
@@ -56,7 +56,7 @@ func TestRefuses(t *testing.T) {
 	if h.Refuses(clock, 2) {
 		t.Error("when it can pass it is decided")
 	}
-	if a.Check(clock, benchName, "k", 9).Allowed || !h.Refuses(clock, 9) {
+	if a.checkNow(clock, benchName, "k", 9).Allowed || !h.Refuses(clock, 9) {
 		t.Error("a refusal begins anew")
 	}
 	now = now.Add(100 * time.Millisecond)

@@ -22,17 +22,17 @@ func TestSlowRates(t *testing.T) {
 		a := New(Config{Self: "a", Ranges: 1}, now)
 		a.SetLimits(now, limits)
 		now = now.Add(time.Second)
-		if d := a.Check(clock, softName, "k", 1); !d.Allowed {
+		if d := a.checkNow(clock, softName, "k", 1); !d.Allowed {
 			t.Fatalf("%v: the first is refused: %v", r, d.Why)
 		}
 		begun, refill := now, r.TimeFor(quota.Token)
 		for now.Sub(begun) < refill-time.Hour {
 			now = now.Add(refill / 97)
-			if now.Sub(begun) < refill-time.Hour && a.Check(clock, softName, "k", 1).Allowed {
+			if now.Sub(begun) < refill-time.Hour && a.checkNow(clock, softName, "k", 1).Allowed {
 				t.Fatalf("%v: allowed after %v of %v", r, now.Sub(begun), refill)
 			}
 		}
-		if now = begun.Add(refill + time.Millisecond); !a.Check(clock, softName, "k", 1).Allowed {
+		if now = begun.Add(refill + time.Millisecond); !a.checkNow(clock, softName, "k", 1).Allowed {
 			t.Errorf("%v: refused after %v", r, refill)
 		}
 	}

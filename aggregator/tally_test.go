@@ -23,7 +23,7 @@ func (p *pair) tallyCheck(want sums) {
 	if k.LimitName.Limit == "busy" {
 		return // it is acquired, not checked
 	}
-	d := p.each("check", func(a *Aggregator) any { return a.Check(p.clock, k.LimitName, k.Key, cost) }).(quota.Decision)
+	d := p.each("check", func(a *Aggregator) any { return a.checkNow(p.clock, k.LimitName, k.Key, cost) }).(quota.Decision)
 	switch {
 	case d.Why == quota.WhyNoLimit:
 	case d.Allowed:
@@ -89,7 +89,7 @@ func TestTallyAllocatesNothing(t *testing.T) {
 	a, clock := benchTable(t, []string{"k"})
 	b, _ := a.find(quota.Key{LimitName: benchName, Key: "k"})
 	if n := testing.AllocsPerRun(1000, func() {
-		a.Check(clock, benchName, "k", 1)
+		a.checkNow(clock, benchName, "k", 1)
 		b.lock()
 		b.tally()
 		b.unlock()
@@ -115,7 +115,7 @@ func TestTallyOfCostsThatNeverFit(t *testing.T) {
 	a.SetLimits(now, limits)
 	want := quota.Units(0)
 	for _, cost := range []int64{21, 30, 31, quota.MaxTokens} {
-		if d := a.Check(clock, l.LimitName, "k", cost); d.Allowed {
+		if d := a.checkNow(clock, l.LimitName, "k", cost); d.Allowed {
 			t.Fatalf("a cost of %d was admitted", cost)
 		}
 		c := Call{Requests: []quota.Request{{Key: quota.Key{LimitName: l.LimitName, Key: "k"}, Cost: cost}}, Out: make([]quota.Decision, 1)}

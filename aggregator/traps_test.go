@@ -95,7 +95,7 @@ func TestTrapRefusedIsCharged(t *testing.T) {
 	}
 	for range 10 {
 		r.together(tiers.LimitName)
-		r.Check(r.clock, child.LimitName, "k/u", 1)
+		r.checkNow(r.clock, child.LimitName, "k/u", 1)
 	}
 	spent := map[quota.Key]quota.Units{}
 	for _, rep := range r.Collect(r.now) {
@@ -260,10 +260,10 @@ func TestTrapJoinedKeys(t *testing.T) {
 	for _, n := range names {
 		for _, k := range keys {
 			name := quota.LimitName{Namespace: "n", Limit: n}
-			if d := r.Check(r.clock, name, k, 1); !d.Allowed {
+			if d := r.checkNow(r.clock, name, k, 1); !d.Allowed {
 				t.Errorf("%v, key %q: somebody else has used it: %v", name, k, d.Why)
 			}
-			if d := r.Check(r.clock, name, k, 1); d.Allowed {
+			if d := r.checkNow(r.clock, name, k, 1); d.Allowed {
 				t.Errorf("%v, key %q: passes twice", name, k)
 			}
 		}
@@ -290,7 +290,7 @@ func TestTrapManyNames(t *testing.T) {
 		if i%2 == 0 {
 			n, key = quota.LimitName{Namespace: "n", Limit: key}, "*"
 		}
-		d := r.Check(r.clock, n, key, 1)
+		d := r.checkNow(r.clock, n, key, 1)
 		if i >= most && d.Allowed {
 			beyond++
 		}

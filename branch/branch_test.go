@@ -113,17 +113,36 @@ func (w *world) prove() {
 
 func (w *world) clock() quota.Time { return w.now }
 
+// try decides one request, or says what the decision needs.
+func (w *world) try(a *aggregator.Aggregator, l quota.LimitName, key string, cost int64) (quota.Decision, aggregator.Need) {
+	return w.decide(a, l, key, cost, false)
+}
+
+// check decides one request, with neither a grant nor a leader.
+func (w *world) check(a *aggregator.Aggregator, l quota.LimitName, key string, cost int64) quota.Decision {
+	d, _ := w.decide(a, l, key, cost, true)
+	return d
+}
+
+func (w *world) decide(a *aggregator.Aggregator, l quota.LimitName, key string, cost int64, final bool) (quota.Decision, aggregator.Need) {
+	var c aggregator.Call
+	c.Reset([]quota.Request{{Key: quota.Key{LimitName: l, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
+	c.Final, c.Alone = final, final
+	a.Decide(w.clock, &c)
+	return c.Out[0], c.Need
+}
+
 func (w *world) ask(p *proc, l quota.LimitName, key string, cost int64) bool {
-	d, need := p.agg.Try(w.clock, l, key, cost)
+	d, need := w.try(p.agg, l, key, cost)
 	for range 4 {
 		if need == aggregator.Nothing {
 			break
 		}
 		w.pump()
-		d, need = p.agg.Try(w.clock, l, key, cost)
+		d, need = w.try(p.agg, l, key, cost)
 	}
 	if need != aggregator.Nothing {
-		d = p.agg.Check(w.clock, l, key, cost)
+		d = w.check(p.agg, l, key, cost)
 	}
 	if d.Allowed {
 		p.sum += cost
@@ -155,12 +174,12 @@ func TestFirstChecks(t *testing.T) {
 		w.run(time.Second, 10*time.Millisecond)
 		for i := range 20 {
 			p, key := w.procs[i%2], fmt.Sprint("new", i)
-			_, need := p.agg.Try(w.clock, l.LimitName, key, 1)
+			_, need := w.try(p.agg, l.LimitName, key, 1)
 			for range 2 { // to the node and its leader, and back
 				w.now = w.now.Add(time.Millisecond)
 				w.pump()
 			}
-			d, need2 := p.agg.Try(w.clock, l.LimitName, key, 1)
+			d, need2 := w.try(p.agg, l.LimitName, key, 1)
 			if need != aggregator.Grant || need2 != aggregator.Nothing || !d.Allowed || d.Why != quota.WhyHeld {
 				t.Fatalf("%v, key %d: needs %v, and after 2 ms %v: %+v; want a grant, then held tokens", c, i, need, need2, d)
 			}

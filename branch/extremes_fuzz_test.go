@@ -96,11 +96,11 @@ func (x *extremes) play(calls []byte) {
 		p, cost := x.procs[calls[i]>>4%2], x.cost(calls[i+1])
 		switch calls[i] % 8 {
 		case 0, 1, 2:
-			if p.agg.Check(x.clock, n, "k", cost).Allowed {
+			if x.check(p.agg, n, "k", cost).Allowed {
 				x.spent += float64(cost)
 			}
 		case 3:
-			if x.node.Check(x.clock, n, "k", cost).Allowed {
+			if x.check(x.node, n, "k", cost).Allowed {
 				x.spent += float64(cost)
 			}
 		case 4:
@@ -132,7 +132,7 @@ func (x *extremes) play(calls []byte) {
 	served := x.charged || x.limit.Rate.TimeFor(x.limit.BurstUnits()) > 10*time.Second
 	for range 40 {
 		for _, p := range x.procs {
-			served = served || p.agg.Check(x.clock, n, "k", 1).Allowed
+			served = served || x.check(p.agg, n, "k", 1).Allowed
 		}
 		x.now = x.now.Add(50 * time.Millisecond)
 		x.exchange()

@@ -76,7 +76,7 @@ func TestKeysBeyondTheTable(t *testing.T) {
 	w.node.SetLeader(0, "l", 1)
 	w.b.trunk = w.node
 	for i := range most {
-		w.node.Check(w.clock, l.LimitName, "old"+strconv.Itoa(i), 1)
+		w.check(w.node, l.LimitName, "old"+strconv.Itoa(i), 1)
 	}
 	passed := 0
 	for i := range seconds * perSecond {

@@ -155,7 +155,7 @@ func (s *storm) settle() {
 // ask asks a client for tokens and holds what it admits to the envelope.
 func (s *storm) ask(p *proc) {
 	cost := int64(1 + s.rng.IntN(3))
-	d := p.agg.Check(s.clock, s.limit.LimitName, "k", cost)
+	d := s.check(p.agg, s.limit.LimitName, "k", cost)
 	if !d.Allowed {
 		return
 	}

@@ -103,7 +103,7 @@ func (s *scene) askFor(d *datadriven.TestData) {
 // ask waits for a grant if one would tell, and lets messages pass on.
 func (s *scene) ask(p *proc, l quota.LimitName, key string, cost int64) bool {
 	for range 4 {
-		if _, need := p.agg.Try(s.clock, l, key, 0); need == aggregator.Nothing {
+		if _, need := s.try(p.agg, l, key, 0); need == aggregator.Nothing {
 			break
 		}
 		s.pump()
@@ -117,7 +117,7 @@ func (s *scene) ask(p *proc, l quota.LimitName, key string, cost int64) bool {
 
 // askSilently lets no message pass.
 func (s *scene) askSilently(p *proc, l quota.LimitName, key string, cost int64) bool {
-	d := p.agg.Check(s.clock, l, key, cost)
+	d := s.check(p.agg, l, key, cost)
 	if d.Allowed {
 		p.sum += cost
 	}

@@ -32,7 +32,7 @@ func TestLateRefund(t *testing.T) {
 				if n := take(refunds); n != most {
 					t.Fatalf("%d passed", n)
 				}
-				w.run(w.node.Check(w.clock, l.LimitName, "k", 0).ResetAfter-time.Second, 50*time.Millisecond)
+				w.run(w.check(w.node, l.LimitName, "k", 0).ResetAfter-time.Second, 50*time.Millisecond)
 				refunds.agg.Refund(w.clock, l.LimitName, "k", most)
 				said := refunds.agg.Collect(w.now)
 				w.procs = w.procs[1:] // nothing else of it arrives

@@ -38,9 +38,9 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	m.agg.Store(agg)
 	m.known.Store(newRules(limits))
 	for _, k := range keys {
-		agg.Check(c.clock.now, l.LimitName, k, 1)
+		agg.TrySimple(c.clock.now, l.LimitName, k, 1)
 	}
-	agg.Check(c.clock.now, http.LimitName, keys[0], 1)
+	agg.TrySimple(c.clock.now, http.LimitName, keys[0], 1)
 	for _, r := range agg.Collect(c.clock.now()) {
 		g := quota.Grant{Term: 1, From: "n", To: "c", At: c.clock.now()}
 		for _, e := range r.Entries {

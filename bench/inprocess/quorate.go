@@ -44,7 +44,7 @@ func newTable(k kind, keys []string) (store, error) {
 		a.SetLeader(0, "a", 1)
 	}
 	for _, key := range keys {
-		a.Check(now, limitOf, key, 1)
+		a.TrySimple(now, limitOf, key, 1)
 	}
 	if k == enough {
 		hold(a)
@@ -66,7 +66,11 @@ func hold(a *aggregator.Aggregator) {
 	}
 }
 
-func (t table) allow(key string) bool { return t.a.Allow(now, limitOf, key, 1) }
+// allow decides as a node does.
+func (t table) allow(key string) bool {
+	d, _, _ := t.a.TrySimple(now, limitOf, key, 1)
+	return d.Allowed
+}
 
 // node is a real one that clients of this package are attached to; it runs while any is.
 var node struct {

@@ -15,6 +15,7 @@ type member struct {
 	ledgers map[quota.RangeID]*leader.Ledger
 	wakeAt  quota.Time
 	asleep  bool
+	call    aggregator.Call
 	reports peerproto.Reports
 	grants  peerproto.Grants
 }
@@ -30,7 +31,7 @@ func (m *member) request(key string) {
 		m.agg.Collect(c.now)
 	}
 	began := cpu()
-	d := m.agg.Check(c.clock, c.Limit.LimitName, key, 1)
+	d := m.decide(key)
 	c.spent(&c.res.Decide, began)
 	if d.Allowed {
 		c.res.Admitted++
@@ -38,6 +39,19 @@ func (m *member) request(key string) {
 	if m.agg.Urgent() || m.wakeAt == 0 {
 		m.pump()
 	}
+}
+
+// decide decides as a node does that waits for no grant.
+func (m *member) decide(key string) quota.Decision {
+	d, need, simple := m.agg.TrySimple(m.c.clock, m.c.Limit.LimitName, key, 1)
+	if simple && need == aggregator.Nothing {
+		return d
+	}
+	var out [1]quota.Decision
+	m.call.Reset([]quota.Request{{Key: quota.Key{LimitName: m.c.Limit.LimitName, Key: key}, Cost: 1, MaxWait: quota.LimitsWait}}, out[:])
+	m.call.Final, m.call.Alone = true, true
+	m.agg.Decide(m.c.clock, &m.call)
+	return out[0]
 }
 
 // pump sends what is due, one frame for each leader, and comes back when more is.

@@ -76,11 +76,14 @@ func (p *pair) write() {
 // take asks for one token, waiting for a grant as a node does.
 func (p *pair) take(n quota.LimitName, key string) quota.Decision {
 	clock := func() quota.Time { return p.now }
-	if d, need := p.agg.Try(clock, n, key, 1); need == aggregator.Nothing {
-		return d
+	var c aggregator.Call
+	c.Reset([]quota.Request{{Key: quota.Key{LimitName: n, Key: key}, Cost: 1, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
+	if p.agg.Decide(clock, &c); c.Need != aggregator.Nothing {
+		p.pass(20 * time.Millisecond)
+		c.Final, c.Alone = true, true
+		p.agg.Decide(clock, &c)
 	}
-	p.pass(20 * time.Millisecond)
-	return p.agg.Check(clock, n, key, 1)
+	return c.Out[0]
 }
 
 // TestTrapEviction: gubernator's cache drops the least used keys when it is full,

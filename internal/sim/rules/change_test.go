@@ -35,7 +35,7 @@ func TestChangedKind(t *testing.T) {
 					}
 					g.pass(idle)
 					g.limits(ruleOf("l", days[to](10)))
-					d, _ := g.members[0].Try(g.clock, k.LimitName, k.Key, 1) // on what it knows itself
+					d, _, _ := g.members[0].TrySimple(g.clock, k.LimitName, k.Key, 1) // on what it knows itself
 					if n := g.drain(0, k, 20); n != 0 || d.Allowed && idle > 0 {
 						t.Errorf("%d passed after the change (%v)", n, d.Why)
 					}

@@ -149,7 +149,7 @@ func TestInFlight(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		g := newGang(t, 2, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}, func(l *quota.Limit) { l.Ceiling = ceiling }))
 		k := key("l", "k")
-		if d := g.members[0].Check(g.clock, k.LimitName, k.Key, 1); d.Allowed || d.Why != quota.WhyUseAcquire {
+		if d := g.checkNow(0, k, 1); d.Allowed || d.Why != quota.WhyUseAcquire {
 			t.Errorf("checked: allowed %v, %v", d.Allowed, d.Why)
 		}
 		var held [2]int

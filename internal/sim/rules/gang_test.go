@@ -179,6 +179,19 @@ func (g *gang) call(m int, acquires bool, reqs ...quota.Request) (bool, []quota.
 	return g.decide(m, &c), out
 }
 
+// checkNow decides a check on a member that neither waits nor asks.
+func (g *gang) checkNow(m int, k quota.Key, cost int64) quota.Decision {
+	return checkNow(g.members[m], g.clock, k, cost)
+}
+
+func checkNow(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cost int64) quota.Decision {
+	var c aggregator.Call
+	c.Reset([]quota.Request{ask(k.LimitName, k.Key, cost)}, make([]quota.Decision, 1))
+	c.Final, c.Alone = true, true
+	a.Decide(clock, &c)
+	return c.Out[0]
+}
+
 func (g *gang) decide(m int, c *aggregator.Call) bool {
 	g.t.Helper()
 	for round := 0; ; round++ {

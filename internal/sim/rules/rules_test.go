@@ -15,9 +15,9 @@ func TestPeekNeverCharges(t *testing.T) {
 	eachSlow(t, 1, func(t *testing.T, g *gang, l quota.Limit, k quota.Key) {
 		peek := func() {
 			for range 250 {
-				g.members[0].Check(g.clock, k.LimitName, k.Key, 0)
-				g.members[0].Allow(g.clock, k.LimitName, k.Key, 0)
-				g.members[0].Try(g.clock, k.LimitName, k.Key, 0)
+				g.members[0].TryHeld(k.LimitName, k.Key, 0)
+				g.members[0].TrySimple(g.clock, k.LimitName, k.Key, 0)
+				g.checkNow(0, k, 0)
 				g.take(0, k, 0)
 			}
 			g.settle()

@@ -125,7 +125,7 @@ func TestMaxKeysUnderLoad(t *testing.T) {
 		for c := range 8 {
 			wg.Go(func() {
 				for i := range 50 {
-					g.members[0].Check(g.clock, key("l", "").LimitName, fmt.Sprint(c, "-", i), 1)
+					g.checkNow(0, key("l", fmt.Sprint(c, "-", i)), 1)
 				}
 			})
 		}
@@ -216,7 +216,7 @@ func TestEnforcement(t *testing.T) {
 		ban := with(quota.Enforce, fraction)
 		ban.Class = quota.Banned
 		g := newGang(t, 1, ban)
-		return func(key string) bool { return !g.members[0].Check(g.clock, ban.LimitName, key, 1).Shadow }
+		return func(key string) bool { return !g.checkNow(0, quota.Key{LimitName: ban.LimitName, Key: key}, 1).Shadow }
 	}
 	const keys = 10_000
 	before := make([]bool, keys)

@@ -33,7 +33,7 @@ func TestListWithoutAPart(t *testing.T) {
 			agg.SetLimits(now, limits)
 			used, heard := map[string]int64{}, map[string]quota.Term{}
 			take := func(k string) {
-				if agg.Check(clock, l.LimitName, k, 1).Allowed {
+				if checkNow(agg, clock, quota.Key{LimitName: l.LimitName, Key: k}, 1).Allowed {
 					used[k]++
 				}
 			}

@@ -322,13 +322,13 @@ func TestLateReport(t *testing.T) {
 			g.pass(end.Sub(g.now) - 15*time.Millisecond)
 			g.cut = true
 			for range 6 {
-				if d := g.members[0].Check(g.clock, k.LimitName, k.Key, 1); !d.Allowed {
+				if d := g.checkNow(0, k, 1); !d.Allowed {
 					t.Fatalf("6 of 9: %v", d.Why)
 				}
 			}
 			g.now = end.Add(time.Millisecond)
 			for range after {
-				g.members[0].Check(g.clock, k.LimitName, k.Key, 1)
+				g.checkNow(0, k, 1)
 			}
 			g.pass(100 * time.Millisecond)
 			g.cut = false
