@@ -45,20 +45,20 @@ func TestEveryCommandHasForms(t *testing.T) {
 			return
 		}
 		if f == nil {
-			t.Errorf("%s has no -o: use outputFlag, or say in noForm why not", path)
+			t.Errorf("%s has no -o: use render.Output, or say in noForm why not", path)
 			return
 		}
 		_, list, _ := strings.Cut(f.Usage, ": ")
 		forms := strings.Split(list, ", ")
-		for _, want := range []string{render.FormJSON, render.FormYAML} {
+		for _, want := range []string{render.FormatJSON, render.FormatYAML} {
 			if !slices.Contains(forms, want) {
 				t.Errorf("%s -o has the forms %v; want %s", path, forms, want)
 			}
 		}
-		if slices.Contains(forms, render.FormTable) != slices.Contains(forms, render.FormCSV) {
+		if slices.Contains(forms, render.FormatTable) != slices.Contains(forms, render.FormatCSV) {
 			t.Errorf("%s -o has the forms %v; a table is CSV too", path, forms)
 		}
-		if lists := []string{"list", "get", "history", "status", "plan", "rates", "verify"}; slices.Contains(lists, c.Name()) && path != "quorate ca status" && c.Flags().Lookup("output").DefValue != render.FormTable {
+		if lists := []string{"list", "get", "history", "status", "plan", "rates", "verify"}; slices.Contains(lists, c.Name()) && path != "quorate ca status" && c.Flags().Lookup("output").DefValue != render.FormatTable {
 			t.Errorf("%s lists, and prints no table", path)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/account"
@@ -35,7 +34,7 @@ func newAccountsApplyCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var a applyFlags
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "apply [ACCOUNT]",
 		Short: "Apply operations to accounts: all of them, or none",
@@ -73,7 +72,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 			if err != nil {
 				return err
 			}
-			return printOps(cmd, output, req, res)
+			return printOps(cmd, &output, req, res)
 		},
 	}
 	t.AddFlags(cmd)
@@ -90,7 +89,7 @@ Exit code 0 says applied, 1 not: the output says which operation failed and why.
 	f.StringVar(&a.requestID, "request-id", "", "apply once under this name, at most 256 bytes (default: made up)")
 	f.DurationVar(&a.ttl, "ttl", 0, "how long the request id is remembered, 1s to 744h (default 2h)")
 	f.StringVarP(&a.file, "file", "f", "", "apply the operations of this file")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
@@ -197,16 +196,11 @@ func (a *applyFlags) oneOp(cmd *cobra.Command, args []string) ([]account.Op, err
 	return []account.Op{op}, nil
 }
 
-func printOps(cmd *cobra.Command, output string, req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) error {
-	var err error
-	if output == "json" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-	} else {
-		err = opsTable(req, res).Write(cmd.OutOrStdout())
+func printOps(cmd *cobra.Command, output *render.Output, req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) error {
+	if err := output.Print(cmd, res, func(p *render.Page) { p.Table(opsTable(req, res)) }); err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
 	case !res.Applied:
 		fmt.Fprintln(cmd.ErrOrStderr(), "quorate: nothing was applied")
 		return exit.AnswerNo()
@@ -230,7 +224,7 @@ func opsTable(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) *
 		if why == "" {
 			why = "-"
 		}
-		t.Row(accountWord(req.Ops[i].AccountId), render.Num(r.PreviousBalance), render.Num(r.NewBalance), status, why)
+		t.Row(accountWord(req.Ops[i].AccountId), r.PreviousBalance, r.NewBalance, status, why)
 	}
 	return t
 }

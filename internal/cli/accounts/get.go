@@ -1,9 +1,9 @@
 package accounts
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +25,7 @@ func newAccountsGetCommand() *cobra.Command {
 	var who Identity
 	var a accountFlags
 	var stale bool
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "get [ACCOUNT...]",
 		Short: "Print accounts, as they are at one moment",
@@ -53,29 +53,23 @@ not exist.`,
 			if err != nil {
 				return err
 			}
-			return printAccounts(cmd, output, res)
+			return printAccounts(cmd, &output, res)
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	a.addFlags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "take the nearest replica's word, perhaps a second old")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printAccounts(cmd *cobra.Command, output string, res *quoratev1.GetAccountsResponse) error {
-	var err error
-	if output == "json" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-	} else {
-		t := render.NewTable("ACCOUNT", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
-		for _, s := range res.Accounts {
-			t.Row(append([]string{accountWord(s.Id)}, stateCells(s)...)...)
-		}
-		err = t.Write(cmd.OutOrStdout())
+func printAccounts(cmd *cobra.Command, output *render.Output, res *quoratev1.GetAccountsResponse) error {
+	t := render.NewTable("ACCOUNT", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
+	for _, s := range res.Accounts {
+		t.Row(append([]any{accountWord(s.Id)}, stateCells(s)...)...)
 	}
-	if err != nil {
+	if err := output.Print(cmd, res, func(p *render.Page) { p.Table(t) }); err != nil {
 		return err
 	}
 	missing := 0
@@ -94,22 +88,22 @@ func printAccounts(cmd *cobra.Command, output string, res *quoratev1.GetAccounts
 }
 
 // stateCells are balance, projected, next refill, limit, policy and time of change.
-func stateCells(s *quoratev1.AccountState) []string {
+func stateCells(s *quoratev1.AccountState) []any {
 	if s.Account == nil {
-		return []string{"-", "-", "-", "-", "-", "-"}
+		return slices.Repeat([]any{render.Nothing}, 6)
 	}
-	limit := "-"
+	var limit any = render.Nothing
 	if s.Account.Policy != nil {
-		limit = render.Num(int64(s.Account.Policy.Limit))
+		limit = int64(s.Account.Policy.Limit)
 	}
-	return []string{render.Num(s.Account.Balance), render.Num(s.ProjectedBalance), render.When(s.NextRefillAt), limit, policyWord(s.Account.PolicyId, s.Id), render.When(s.Account.UpdatedAt)}
+	return []any{s.Account.Balance, s.ProjectedBalance, render.When(s.NextRefillAt), limit, policyWord(s.Account.PolicyId, s.Id), render.When(s.Account.UpdatedAt)}
 }
 
 func newAccountsListCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var a accountFlags
-	var output string
+	var output render.Output
 	var most int
 	cmd := &cobra.Command{
 		Use:   "list --app APP --realm REALM",
@@ -135,7 +129,7 @@ instead, 0 all of them; they are fetched and printed in pages.`,
 			if cmd.Flags().Changed("namespace") {
 				req.Namespace = new(a.namespace)
 			}
-			return listAccounts(cmd, &t, who, req, most, output)
+			return listAccounts(cmd, &t, who, req, most, &output)
 		},
 	}
 	t.AddFlags(cmd)
@@ -147,16 +141,15 @@ instead, 0 all of them; they are fetched and printed in pages.`,
 	f.StringVar(&a.name, "prefix", "", "only names that begin so")
 	f.StringVar(&a.resource, "type", "", "only what counts this")
 	f.IntVar(&most, "max", accountsShown, "how many to print; 0 is all")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
 // listAccounts fetches and prints page by page.
-func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListAccountsRequest, most int, output string) error {
+func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListAccountsRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := render.NewTable("IDENTITY", "NAMESPACE", "NAME", "TYPE", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
-	pages := pager{cmd: cmd, output: output, name: "accounts", tbl: tbl, most: most}
-	return pages.run(func(size int32) ([]proto.Message, string, error) {
+	return printPages(cmd, output.List(cmd, "accounts", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
 		var res *quoratev1.ListAccountsResponse
 		err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
@@ -171,74 +164,44 @@ func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 		for _, s := range res.Accounts {
 			out = append(out, s)
 			id := s.GetId()
-			tbl.Row(append([]string{render.OrNothing(id.GetIdentity()), render.OrNothing(id.GetNamespace()), render.Cell(id.GetName()), render.Cell(id.GetResourceType())}, stateCells(s)...)...)
+			tbl.Row(append([]any{render.NameOrNothing(id.GetIdentity()), render.NameOrNothing(id.GetNamespace()), render.Name(id.GetName()), render.Name(id.GetResourceType())}, stateCells(s)...)...)
 		}
 		return out, res.NextPageToken, nil
 	})
 }
 
-// pager prints pages of what a node lists as one whole.
-type pager struct {
-	cmd          *cobra.Command
-	output, name string
-	tbl          *render.Table
-	most         int
-}
-
-// run fetches and prints; fetch returns a page, of which it has added the rows, and
-// the token of the next.
-func (p *pager) run(fetch func(size int32) ([]proto.Message, string, error)) error {
-	w := p.cmd.OutOrStdout()
-	for shown, first := 0, true; ; first = false {
+// printPages fetches pages of a list and prints them as one whole, at most so many items, 0 being all. fetch
+// returns a page, of which it has added the rows, and the token of the next.
+func printPages(cmd *cobra.Command, pages *render.List, most int, fetch func(size int32) ([]proto.Message, string, error)) error {
+	for shown := 0; ; {
 		size := api.MaxList
-		if p.most > 0 {
-			size = min(p.most-shown, size)
+		if most > 0 {
+			size = min(most-shown, size)
 		}
 		list, next, err := fetch(int32(size))
 		if err != nil {
 			return err
 		}
-		if p.output == "json" {
-			_, err = w.Write(p.json(list, first, shown > 0))
-		} else if err = p.tbl.Write(w); err == nil {
-			p.tbl.Next()
-		}
-		if err != nil {
+		if err := pages.Add(list); err != nil {
 			return err
 		}
 		shown += len(list)
-		if next != "" && len(list) > 0 && (p.most == 0 || shown < p.most) {
+		if next != "" && len(list) > 0 && (most == 0 || shown < most) {
 			continue
 		}
-		if p.output == "json" {
-			_, err = fmt.Fprintln(w, "]}")
-		}
+		err = pages.End("")
 		if next != "" && len(list) > 0 {
-			fmt.Fprintf(p.cmd.ErrOrStderr(), "quorate: there may be more than these %d; --max 0 shows all\n", shown)
+			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: there may be more than these %d; --max 0 shows all\n", shown)
 		}
 		return err
 	}
-}
-
-func (p *pager) json(list []proto.Message, first, some bool) []byte {
-	var b bytes.Buffer
-	if first {
-		fmt.Fprintf(&b, `{%q:[`, p.name)
-	}
-	for i, m := range list {
-		if i > 0 || some {
-			b.WriteByte(',')
-		}
-		b.Write(api.FormatJSON(m))
-	}
-	return b.Bytes()
 }
 
 func newAccountsHistoryCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var a accountFlags
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "history [ACCOUNT]",
 		Short: "Print the last changes of an account",
@@ -261,7 +224,7 @@ none: the account does not exist.`, account.MaxHistory),
 			if err != nil {
 				return err
 			}
-			if err := printAccountHistory(cmd, output, ids[0], res); err != nil {
+			if err := output.Print(cmd, res, func(p *render.Page) { printAccountHistory(p, ids[0], res) }); err != nil {
 				return err
 			}
 			if len(res.Changes) == 0 {
@@ -273,18 +236,14 @@ none: the account does not exist.`, account.MaxHistory),
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	a.addFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printAccountHistory(cmd *cobra.Command, output string, id account.ID, res *quoratev1.GetAccountHistoryResponse) error {
-	if output == "json" {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-		return err
-	}
+func printAccountHistory(p *render.Page, id account.ID, res *quoratev1.GetAccountHistoryResponse) {
 	t := render.NewTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
 	for _, c := range res.Changes {
-		t.Row(render.When(c.At), render.OrNothing(c.By), render.OrNothing(c.RequestId), render.Num(c.PreviousBalance), render.Num(c.NewBalance), policyWord(c.PolicyId, accountProto(id)))
+		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), c.PreviousBalance, c.NewBalance, policyWord(c.PolicyId, accountProto(id)))
 	}
-	return t.Write(cmd.OutOrStdout())
+	p.Table(t)
 }

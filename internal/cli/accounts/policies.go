@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/account"
@@ -36,7 +35,8 @@ func newPoliciesLoadCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var r realmFlags
-	var version, output string
+	var output render.Output
+	var version string
 	cmd := &cobra.Command{
 		Use:   "load --app APP --realm REALM FILE",
 		Short: "Load the policies of a file",
@@ -61,18 +61,18 @@ there with other policies. -o version prints the version alone, for scripts.`,
 			if err != nil {
 				return exit.Invalid(err)
 			}
-			return loadPolicies(cmd, &t, who, &quoratev1.LoadPoliciesRequest{AppId: r.app, Realm: r.realm, Version: version, Config: policiesProto(policies)}, output)
+			return loadPolicies(cmd, &t, who, &quoratev1.LoadPoliciesRequest{AppId: r.app, Realm: r.realm, Version: version, Config: policiesProto(policies)}, &output)
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	r.addFlags(cmd)
 	cmd.Flags().StringVar(&version, "version", "", "a name of your own for this version (default: a hash of the policies)")
-	render.OutputFlag(cmd, &output, "text", "json", "version")
+	output.AddFlags(cmd, "text", "json", "version")
 	return cmd
 }
 
-func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, output string) error {
+func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, output *render.Output) error {
 	defer t.Keep()()
 	var res *quoratev1.LoadPoliciesResponse
 	err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
@@ -85,15 +85,14 @@ func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	if err := sameContent(cmd, t, who, req, res); err != nil {
 		return err
 	}
-	if output == "version" {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), res.Id.GetVersion())
-		return err
+	if output.Format == "version" {
+		return output.Printf(cmd, res, "%s", res.Id.GetVersion())
 	}
 	what := "loaded"
 	if !res.Created {
 		what = "there already"
 	}
-	return render.PrintResult(cmd, output, res, "%s: %s %s", configWord(res.Id), countPolicies(len(req.Config.Policies)), what)
+	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), countPolicies(len(req.Config.Policies)), what)
 }
 
 func countPolicies(n int) string {
@@ -183,7 +182,7 @@ func newPoliciesGetCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var r realmFlags
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "get VERSION",
 		Short: "Print the policies of a config",
@@ -201,26 +200,21 @@ app~realm~version in one word. -o yaml is a file for "quorate policies load".`,
 			if err != nil {
 				return err
 			}
-			return printPolicies(cmd, output, res)
+			if output.Format == render.FormatYAML {
+				_, err := cmd.OutOrStdout().Write(config.FormatPolicies(policiesFrom(res.Config)))
+				return err
+			}
+			return output.Print(cmd, res, func(p *render.Page) { printPolicies(p, res) })
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	r.addFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json", "yaml")
+	output.AddFlags(cmd, "table", "json", "yaml")
 	return cmd
 }
 
-func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPoliciesResponse) error {
-	w := cmd.OutOrStdout()
-	switch output {
-	case "json":
-		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
-		return err
-	case "yaml":
-		_, err := w.Write(config.FormatPolicies(policiesFrom(res.Config)))
-		return err
-	}
+func printPolicies(page *render.Page, res *quoratev1.GetPoliciesResponse) {
 	t := render.NewTable("NAMESPACE", "NAME", "TYPE", "DEFAULT", "LIMIT", "REFILL", "LIFETIME", "OPTIONS")
 	for _, e := range res.Config.GetPolicies() {
 		k, p := e.GetKey(), e.GetPolicy()
@@ -231,9 +225,9 @@ func printPolicies(cmd *cobra.Command, output string, res *quoratev1.GetPolicies
 		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
 			options = "absolute_resource"
 		}
-		t.Row(render.OrNothing(k.GetNamespace()), render.Cell(k.GetName()), render.Cell(k.GetResourceType()), render.Num(int64(p.GetDefault())), render.Num(int64(p.GetLimit())), refillText(p.GetRefill()), lifetime, options)
+		t.Row(render.NameOrNothing(k.GetNamespace()), render.Name(k.GetName()), render.Name(k.GetResourceType()), int64(p.GetDefault()), int64(p.GetLimit()), refillText(p.GetRefill()), lifetime, options)
 	}
-	return t.Write(w)
+	page.Table(t)
 }
 
 // refillText is a refill in words: 10 every 1d at 6h.
@@ -263,7 +257,7 @@ func newPoliciesListCommand() *cobra.Command {
 	var t remote.Targets
 	var who Identity
 	var r realmFlags
-	var output string
+	var output render.Output
 	var most int
 	cmd := &cobra.Command{
 		Use:   "list --app APP --realm REALM",
@@ -281,22 +275,21 @@ many instead, 0 all of them.`,
 			if most < 0 {
 				return exit.Usagef("--max %d: must be 0 (all) or more", most)
 			}
-			return listPolicies(cmd, &t, who, &quoratev1.ListPoliciesRequest{AppId: r.app, Realm: r.realm}, most, output)
+			return listPolicies(cmd, &t, who, &quoratev1.ListPoliciesRequest{AppId: r.app, Realm: r.realm}, most, &output)
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	r.addFlags(cmd)
 	cmd.Flags().IntVar(&most, "max", accountsShown, "how many to print; 0 is all")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListPoliciesRequest, most int, output string) error {
+func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListPoliciesRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := render.NewTable("VERSION", "POLICIES", "LOADED", "BY")
-	pages := pager{cmd: cmd, output: output, name: "policies", tbl: tbl, most: most}
-	return pages.run(func(size int32) ([]proto.Message, string, error) {
+	return printPages(cmd, output.List(cmd, "policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
 		var res *quoratev1.ListPoliciesResponse
 		err := callAdmin(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.AccountAdminServiceClient) (err error) {
@@ -310,7 +303,7 @@ func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 		var out []proto.Message
 		for _, p := range res.Policies {
 			out = append(out, p)
-			tbl.Row(render.Printable(p.GetId().GetVersion()), render.Num(p.Policies), render.When(p.LoadedAt), render.OrNothing(p.By))
+			tbl.Row(render.Printable(p.GetId().GetVersion()), p.Policies, render.When(p.LoadedAt), render.NameOrNothing(p.By))
 		}
 		return out, res.NextPageToken, nil
 	})
@@ -321,7 +314,7 @@ func newPoliciesPurgeCommand() *cobra.Command {
 	var who Identity
 	var r realmFlags
 	var yes bool
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "purge VERSION",
 		Short: "Delete a policy config that is no longer in use",
@@ -350,14 +343,14 @@ there.`,
 			if !res.Purged {
 				return exit.NotFoundf("%s: %w", configWord(id), errNoPolicies)
 			}
-			return render.PrintResult(cmd, output, res, "%s purged", configWord(id))
+			return output.Printf(cmd, res, "%s purged", configWord(id))
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	r.addFlags(cmd)
 	render.YesFlag(cmd, &yes)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 

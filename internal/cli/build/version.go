@@ -52,7 +52,8 @@ func readBuild(file string) (*debug.BuildInfo, error) {
 
 // NewVersionCommand returns "quorate version".
 func NewVersionCommand() *cobra.Command {
-	var output, of string
+	var output render.Output
+	var of string
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what it was built from",
@@ -69,21 +70,17 @@ binary, with its version and the checksum of its source.`,
 				return err
 			}
 			b := buildOf(info)
-			switch output {
-			case "json":
-				return render.WriteJSON(cmd, b)
-			case "cyclonedx":
-				return render.WriteJSON(cmd, materials(info, b.Version))
+			if output.Format == "cyclonedx" {
+				return render.NewPrinter(render.FormatJSON, false, cmd.OutOrStdout()).Print(materials(info, b.Version), nil)
 			}
 			changed := ""
 			if b.Modified {
 				changed = ", with changes"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "quorate %s (%s%s, %s, %s)\n", b.Version, b.Revision, changed, b.GoVersion, strings.TrimPrefix(b.Platform, "/"))
-			return nil
+			return output.Printf(cmd, b, "quorate %s (%s%s, %s, %s)", b.Version, b.Revision, changed, b.GoVersion, strings.TrimPrefix(b.Platform, "/"))
 		},
 	}
-	render.OutputFlag(cmd, &output, "text", "json", "cyclonedx")
+	output.AddFlags(cmd, "text", "json", "cyclonedx")
 	cmd.Flags().StringVar(&of, "of", "", "`file` of another binary, perhaps for another system, to tell what is in it")
 	return cmd
 }

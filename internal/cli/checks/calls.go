@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -22,7 +21,7 @@ import (
 // caller is a command that makes one call of QuotaService.
 type caller struct {
 	remote.Targets
-	output  string
+	output  render.Output
 	cost    int64
 	maxWait time.Duration
 	ttl     time.Duration
@@ -82,12 +81,7 @@ func (c *caller) lifetime() (*durationpb.Duration, error) {
 
 // print writes the answer, and ends with exit code 1 if it is a refusal.
 func (c *caller) print(cmd *cobra.Command, res proto.Message, allowed bool, text string) error {
-	var err error
-	if c.output == "json" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-	} else {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-	}
+	err := c.output.Printf(cmd, res, "%s", text)
 	if err == nil && !allowed {
 		return exit.AnswerNo()
 	}
@@ -160,6 +154,6 @@ answer says "wait", the tokens are set aside and the caller waits that long.`,
 	c.AddFlags(cmd)
 	c.costFlag(cmd)
 	cmd.Flags().BoolVar(&c.peek, "peek", false, "ask about one token and charge none")
-	render.OutputFlag(cmd, &c.output, "text", "json")
+	c.output.AddFlags(cmd, "text", "json")
 	return cmd
 }

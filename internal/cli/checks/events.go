@@ -2,6 +2,7 @@ package checks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ const watchAgain = time.Second
 // watcher prints the events of nodes.
 type watcher struct {
 	remote.Targets
-	output string
+	output render.Output
 	kinds  []string
 	key    string
 	span   time.Duration
@@ -38,7 +39,7 @@ type watcher struct {
 	messages io.Writer
 
 	mu  sync.Mutex
-	out io.Writer
+	out render.Printer
 	err error // of writing
 	end context.CancelFunc
 }
@@ -74,7 +75,7 @@ slowed. -o json prints one object per line. The kinds are
 			if err != nil {
 				return err
 			}
-			e.out, e.messages = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			e.out, e.messages = e.output.Printer(cmd), cmd.ErrOrStderr()
 			return e.run(cmd.Context(), addrs)
 		},
 	}
@@ -86,7 +87,7 @@ slowed. -o json prints one object per line. The kinds are
 	f.StringVar(&e.key, "key", "", "only this key")
 	f.BoolVar(&e.all, "all-nodes", false, "the events of all nodes, not only of the first that answers")
 	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
-	render.OutputFlag(cmd, &e.output, "text", "json")
+	e.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -228,16 +229,16 @@ func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err err
 }
 
 func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
-	line := fmt.Sprintf(`{"node":%q,"event":%s,"lost":%d}`, addr, api.FormatJSON(res.Event), res.Lost)
-	if e.output == "text" {
-		line = eventText(res.Event)
-		if e.all {
-			line = addr + "  " + line
-		}
-	}
+	data := fmt.Appendf(nil, `{"node":%q,"event":%s,"lost":%d}`, addr, api.FormatJSON(res.Event), res.Lost)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, err := fmt.Fprintln(e.out, line); err != nil {
+	err := e.out.Print(json.RawMessage(data), func(p *render.Page) {
+		if e.all {
+			fmt.Fprint(p, addr, "  ")
+		}
+		fmt.Fprintln(p, eventText(res.Event))
+	})
+	if err != nil {
 		e.err = err
 		e.end() // nobody reads any more
 		return false
@@ -256,7 +257,7 @@ func eventText(ev *quoratev1.Event) string {
 			parts = append(parts, text)
 		}
 	}
-	add(ev.Cost != 0, "cost "+render.Num(ev.Cost))
+	add(ev.Cost != 0, fmt.Sprint("cost ", ev.Cost))
 	add(ev.Why != 0, render.Word(ev.Why))
 	add(ev.Wait.AsDuration() > 0, "wait "+render.Pause(ev.Wait))
 	add(ev.Dynamic, "dynamic")

@@ -3,6 +3,7 @@ package checks
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -21,7 +22,10 @@ func TestRatesUnrefused(t *testing.T) {
 		},
 	}
 	var b strings.Builder
-	if err := printGroups(&b, res); err != nil {
+	print := func(format string, w io.Writer, res *quoratev1.TopRatesResponse) error {
+		return render.NewPrinter(format, false, w).Print(nil, func(p *render.Page) { printGroups(p, res) })
+	}
+	if err := print(render.FormatTable, &b, res); err != nil {
 		t.Fatal(err)
 	}
 	if want := "REFUSED has what passed all the same, since it is not enforced or not for all keys: web/a shadow, web/c enforced for 25%\n"; !strings.HasSuffix(b.String(), want) {
@@ -29,7 +33,7 @@ func TestRatesUnrefused(t *testing.T) {
 	}
 	b.Reset()
 	res.Limits = res.Limits[1:2]
-	if err := printGroups(&b, res); err != nil || strings.Contains(b.String(), "passed") {
+	if err := print(render.FormatTable, &b, res); err != nil || strings.Contains(b.String(), "passed") {
 		t.Errorf("%v: %s", err, &b)
 	}
 }
@@ -38,7 +42,8 @@ func TestRatesUnrefused(t *testing.T) {
 func TestGroupsTable(t *testing.T) {
 	groups := &quoratev1.TopRatesResponse{Groups: []*quoratev1.RateGroup{{Value: "eu", Keys: 2, Rate: 9, Demand: 12.25, Attempted: 100, Admitted: 90, Refused: 10, Utilisation: .5, Remaining: 3}, {Keys: 1}}, KeysGrouped: 1000, GroupsPartial: true}
 	var table, csv bytes.Buffer
-	if err := errors.Join(printGroups(&table, groups), printGroups(&render.CSVOut{To: &csv}, groups)); err != nil {
+	page := func(p *render.Page) { printGroups(p, groups) }
+	if err := errors.Join(render.WritePage(&table, page), render.NewPrinter(render.FormatCSV, false, &csv).Print(nil, page)); err != nil {
 		t.Fatal(err)
 	}
 	const want = "group,keys,rate,demand,used,attempted,admitted,refused,needless,needless_at_most,remaining\neu,2,9,12.25,0.5,100,90,10,0,0,3\n,1,0,0,0,0,0,0,0,0,0\n"

@@ -3,13 +3,10 @@ package checks
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -27,7 +24,7 @@ new, and list the keys with the highest demand.`,
 
 func newKeysGetCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "get NAMESPACE/LIMIT KEY",
 		Short: "Print what the leaders know of a key",
@@ -50,39 +47,32 @@ has one. "*" is the key of limits that have one bucket for everybody.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-				return err
-			}
-			return printKey(cmd.OutOrStdout(), res)
+			return output.Print(cmd, res, func(p *render.Page) { printKey(p, res) })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printKey(w io.Writer, res *quoratev1.GetKeyResponse) error {
-	titles, needless := needlessColumns(w, res.Counters)
-	tbl := render.NewTable(slices.Concat([]string{"COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED"}, titles, []string{"NODES", "LEADER"})...)
+func printKey(p *render.Page, res *quoratev1.GetKeyResponse) {
+	tbl := render.NewTable("COUNTER", "KEY", "RULE", "REMAINING", "RATE", "ADMITTED", "REFUSED", needless, needlessAtMost, "NODES", "LEADER")
+	hideNeedless(tbl, res.Counters)
 	for _, k := range res.Counters {
-		row := []string{
-			k.Namespace + "/" + k.Limit, render.Cell(k.Key), limits.RuleText(k.Rule) + shadowMark(k.Rule), render.Num(k.Remaining), perSecond(k.Rate),
-			render.Num(k.Admitted), render.Num(k.Refused),
-		}
-		tbl.Row(append(append(row, needless(k)...), render.Num(k.Members), render.OrNothing(k.Leader))...)
+		least, most := needlessCells(k)
+		tbl.Row(k.Namespace+"/"+k.Limit, render.Name(k.Key), limits.RuleText(k.Rule)+shadowMark(k.Rule), k.Remaining, perSecond(k.Rate),
+			k.Admitted, k.Refused, least, most, k.Members, render.NameOrNothing(k.Leader))
 	}
-	if err := tbl.Write(w); err != nil || res.Override == nil {
-		return err
+	p.Table(tbl)
+	if res.Override != nil {
+		fmt.Fprintf(p, "override: %s\n", limits.OverrideText(res.Override))
 	}
-	_, err := fmt.Fprintf(w, "override: %s\n", limits.OverrideText(res.Override))
-	return err
 }
 
 func newKeysResetCommand() *cobra.Command {
 	var t remote.Targets
 	var yes bool
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "reset NAMESPACE/LIMIT KEY",
 		Short: "Make a key as good as new",
@@ -106,12 +96,12 @@ are forgotten. Parents stay as they are. The command asks first.`,
 			if err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, &quoratev1.ResetKeyResponse{}, "%v %s reset", k.LimitName, render.Show(k.Key))
+			return output.Printf(cmd, &quoratev1.ResetKeyResponse{}, "%v %s reset", k.LimitName, render.Show(k.Key))
 		},
 	}
 	t.AddFlags(cmd)
 	render.YesFlag(cmd, &yes)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -49,7 +47,7 @@ var whyText = map[string]string{
 
 func newKeysExplainCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/LIMIT KEY",
 		Short: "Say why a key is refused, or not, and when it passes again",
@@ -82,14 +80,15 @@ tells those to come, each with its reason.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return e.json(cmd.OutOrStdout())
+			data, err := e.json()
+			if err != nil {
+				return err
 			}
-			return e.print(cmd.OutOrStdout(), render.Show(k.LimitName.String()), render.Show(k.Key))
+			return output.Print(cmd, data, func(p *render.Page) { e.print(p, render.Show(k.LimitName.String()), render.Show(k.Key)) })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -100,32 +99,27 @@ type keyStanding struct {
 	now *quoratev1.AllowResponse
 }
 
-func (e *keyStanding) json(w io.Writer) error {
+func (e *keyStanding) json() (json.RawMessage, error) {
 	out := map[string]json.RawMessage{"key": json.RawMessage(api.FormatJSON(e.key))}
 	if e.now != nil {
 		why, err := json.Marshal(whyText[render.Word(e.now.Why)])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out["now"], out["why"] = json.RawMessage(api.FormatJSON(e.now)), why
 	}
-	data, err := json.Marshal(out)
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", data)
-	}
-	return err
+	return json.Marshal(out)
 }
 
-func (e *keyStanding) print(w io.Writer, limit, key string) error {
-	var b strings.Builder
+func (e *keyStanding) print(p *render.Page, limit, key string) {
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(p, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "%s  key %s\n", limit, key)
+	fmt.Fprintf(p, "%s  key %s\n", limit, key)
 	for _, k := range e.key.Counters {
 		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+render.Show(k.Key)+": "+limits.RuleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
 		line("level", "%s", levelText(k))
-		line("counted", "%s admitted, %s refused since leader %s first saw it; %.1f/s asked now", render.Num(k.Admitted), render.Num(k.Refused), render.OrDash(k.Leader), k.Demand)
+		line("counted", "%d admitted, %d refused since leader %s first saw it; %.1f/s asked now", k.Admitted, k.Refused, render.OrDash(k.Leader), k.Demand)
 	}
 	if o := e.key.Override; o != nil {
 		line("override", "%s", limits.OverrideText(o))
@@ -133,8 +127,6 @@ func (e *keyStanding) print(w io.Writer, limit, key string) error {
 	if e.now != nil {
 		e.printNow(line)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // printNow says what one node would answer.
@@ -167,9 +159,9 @@ func (e *keyStanding) printNow(line func(name, format string, args ...any)) {
 func levelText(k *quoratev1.KeyRate) string {
 	by := ", reported by " + render.Plural(int(k.Members), "node")
 	if k.Remaining < 0 {
-		return render.Num(-k.Remaining) + " owed" + by
+		return fmt.Sprintf("%d owed%s", -k.Remaining, by)
 	}
-	return fmt.Sprintf("%s of %s left%s", render.Num(k.Remaining), render.Num(max(k.Rule.GetBurst(), k.Rule.GetInFlight())), by)
+	return fmt.Sprintf("%d of %d left%s", k.Remaining, max(k.Rule.GetBurst(), k.Rule.GetInFlight()), by)
 }
 
 // shadowMark marks in tables a rule whose refusals are counted, and refuse nobody, or not all keys.

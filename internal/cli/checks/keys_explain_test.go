@@ -43,7 +43,10 @@ func TestShadowMark(t *testing.T) {
 	for mode, want := range map[quoratev1.Enforcement]bool{quoratev1.Enforcement_ENFORCEMENT_UNSPECIFIED: false, quoratev1.Enforcement_ENFORCEMENT_ENFORCE: false, quoratev1.Enforcement_ENFORCEMENT_SHADOW: true} {
 		rule := &quoratev1.Limit{Rate: "10/s", Burst: 20, Kind: quoratev1.Kind_KIND_BUCKET, Enforcement: mode}
 		var out strings.Builder
-		if err := printKey(&out, &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: "a", Limit: "b", Key: "k", Rule: rule}}}); err != nil {
+		err := render.WritePage(&out, func(p *render.Page) {
+			printKey(p, &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: "a", Limit: "b", Key: "k", Rule: rule}}})
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(out.String(), "10/s burst 20 shadow"); got != want {
@@ -87,7 +90,7 @@ func TestKeyStanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			e := keyStanding{key: &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{c.counter}}, now: c.now}
-			if err := e.print(&out, "a/b", "k"); err != nil {
+			if err := render.WritePage(&out, func(p *render.Page) { e.print(p, "a/b", "k") }); err != nil {
 				t.Fatal(err)
 			}
 			for _, w := range c.want {

@@ -27,13 +27,13 @@ func TestNeedlessColumn(t *testing.T) {
 				Groups: []*quoratev1.RateGroup{{Value: "v", NeedlessRefusals: tt.least, NeedlessRefusalsAtMost: tt.most}},
 			}
 			key := &quoratev1.GetKeyResponse{Counters: res.Keys}
-			for table, write := range map[string]func(*bytes.Buffer) error{
-				"rates":  func(b *bytes.Buffer) error { return printRates(b, res) },
-				"groups": func(b *bytes.Buffer) error { return printGroups(b, res) },
-				"key":    func(b *bytes.Buffer) error { return printKey(b, key) },
+			for table, page := range map[string]func(*render.Page){
+				"rates":  func(p *render.Page) { printRates(p, res) },
+				"groups": func(p *render.Page) { printGroups(p, res) },
+				"key":    func(p *render.Page) { printKey(p, key) },
 			} {
 				var b bytes.Buffer
-				if err := write(&b); err != nil {
+				if err := render.WritePage(&b, page); err != nil {
 					t.Fatal(err)
 				}
 				if has := strings.Contains(b.String(), "NEEDLESS"); has != (tt.want != "") || !strings.Contains(b.String(), tt.want) {
@@ -41,9 +41,11 @@ func TestNeedlessColumn(t *testing.T) {
 				}
 			}
 			var b bytes.Buffer
-			titles, cells := needlessColumns(&render.CSVOut{To: &b}, res.Groups)
-			if got := strings.Join(cells(res.Groups[0]), ","); got != tt.csv || len(titles) != 2 {
-				t.Errorf("CSV: %q under %q; want %q", got, titles, tt.csv)
+			if err := render.NewPrinter(render.FormatCSV, false, &b).Print(nil, func(p *render.Page) { printGroups(p, res) }); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.String(); !strings.Contains(got, ",refused,needless,needless_at_most,") || !strings.HasSuffix(got, ",0,"+tt.csv+",0\n") {
+				t.Errorf("CSV: %q; want %q", got, tt.csv)
 			}
 		})
 	}

@@ -24,7 +24,9 @@ import (
 // ratesOptions are the flags of "rates" and "keys top".
 type ratesOptions struct {
 	remote.Targets
-	output, limit, by, prefix, label, group, page string
+	output render.Output
+
+	limit, by, prefix, label, group, page string
 
 	top   int32
 	watch time.Duration
@@ -39,7 +41,7 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
 	cmd.Flags().StringVar(&r.label, "label", "", "only keys with this label: name=value, or 2=eu for the second part of acme/eu/7")
 	cmd.Flags().StringVar(&r.page, "page", "", "the next page of an earlier answer, which names it")
-	render.OutputFlag(cmd, &r.output, "table", "json")
+	r.output.AddFlags(cmd, "table", "json")
 }
 
 // NewRatesCommand returns "quorate rates".
@@ -88,7 +90,7 @@ func (r *ratesOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return r.print(cmd, res)
+	return r.print(cmd, res, false)
 }
 
 // follow prints rates again and again, from the first node that answers.
@@ -136,13 +138,7 @@ func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quorate
 			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d answers left out: they were not read or not ready in time\n", res.Skipped-skipped)
 			skipped = res.Skipped
 		}
-		if r.output == "table" {
-			if render.Colours(cmd) {
-				fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "as of %s\n", render.When(res.Rates.GetAsOf()))
-		}
-		err = r.print(cmd, res.Rates)
+		err = r.print(cmd, res.Rates, true)
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -150,8 +146,8 @@ func (r *ratesOptions) followOne(cmd *cobra.Command, addr string, watch *quorate
 	return err
 }
 
-// print prints one answer.
-func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse) (err error) {
+// print prints one answer; again says that it replaces the one before on the screen.
+func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse, again bool) error {
 	if res.RangesCovered < res.RangesTotal {
 		text := ""
 		if len(res.MissingMembers) > 0 {
@@ -159,39 +155,39 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %d of %d ranges answered%s\n", res.RangesCovered, res.RangesTotal, text)
 	}
-	switch {
-	case r.output == "json":
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-		return err
-	case r.group != "":
-		err = printGroups(cmd.OutOrStdout(), res)
-	default:
-		err = printRates(cmd.OutOrStdout(), res)
-	}
-	if res.NextPageToken != "" && r.watch == 0 && r.output == "table" && r.group == "" {
+	err := r.output.Print(cmd, res, func(p *render.Page) {
+		if again {
+			if render.Colours(cmd) {
+				fmt.Fprint(p, "\x1b[H\x1b[2J")
+			}
+			fmt.Fprintf(p, "as of %s\n", render.When(res.GetAsOf()))
+		}
+		if r.group != "" {
+			printGroups(p, res)
+		} else {
+			printRates(p, res)
+		}
+	})
+	if res.NextPageToken != "" && r.watch == 0 && r.output.ForPeople() && r.group == "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: more with --page %s\n", res.NextPageToken)
 	}
 	return err
 }
 
-func printGroups(w io.Writer, res *quoratev1.TopRatesResponse) error {
-	titles, needless := needlessColumns(w, res.Groups)
-	tbl := render.NewTable(slices.Concat([]string{"GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles, []string{"REMAINING"})...)
+func printGroups(p *render.Page, res *quoratev1.TopRatesResponse) {
+	tbl := render.NewTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING")
+	hideNeedless(tbl, res.Groups)
 	for _, g := range res.Groups {
-		row := []string{render.OrNothing(g.Value), render.Num(g.Keys), perSecond(g.Rate), perSecond(g.Demand), render.PartCell(g.Utilisation), render.Num(g.Attempted), render.Num(g.Admitted), render.Num(g.Refused)}
-		tbl.Row(append(append(row, needless(g)...), render.Num(g.Remaining))...)
+		least, most := needlessCells(g)
+		tbl.Row(render.NameOrNothing(g.Value), g.Keys, perSecond(g.Rate), perSecond(g.Demand), render.Part(g.Utilisation), g.Attempted, g.Admitted, g.Refused, least, most, g.Remaining)
 	}
-	if err := tbl.Write(w); err != nil {
-		return err
-	}
+	p.Table(tbl)
 	if names := unrefused(res.Limits); names != "" {
-		fmt.Fprintf(w, "REFUSED has what passed all the same, since it is not enforced or not for all keys: %s\n", names)
+		fmt.Fprintf(p, "REFUSED has what passed all the same, since it is not enforced or not for all keys: %s\n", names)
 	}
 	if res.GroupsPartial {
-		_, err := fmt.Fprintf(w, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
-		return err
+		fmt.Fprintf(p, "of the first %d keys: there are more, which are in no group\n", res.KeysGrouped)
 	}
-	return nil
 }
 
 // unrefused are the limits of which not all that is not admitted is refused.
@@ -208,33 +204,34 @@ func unrefused(limits []*quoratev1.LimitError) string {
 	return strings.Join(names, ", ")
 }
 
-func printRates(w io.Writer, res *quoratev1.TopRatesResponse) error {
-	titles, needless := needlessColumns(w, res.Keys)
-	tbl := render.NewTable(slices.Concat([]string{"LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED"}, titles,
-		[]string{"REMAINING", "NODES", "RANGE", "LEADER"})...)
+func printRates(p *render.Page, res *quoratev1.TopRatesResponse) {
+	tbl := render.NewTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING", "NODES", "RANGE", "LEADER")
+	hideNeedless(tbl, res.Keys)
 	for _, k := range res.Keys {
-		row := []string{
-			k.Namespace + "/" + k.Limit, render.Cell(k.Key), limits.RuleText(k.Rule) + " " + render.Word(k.Rule.GetCeiling()) + shadowMark(k.Rule),
-			perSecond(k.Rate), perSecond(k.Demand), render.PartCell(k.Utilisation), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused),
-		}
-		tbl.Row(append(append(row, needless(k)...), render.Num(k.Remaining), render.Num(k.Members), render.Num(k.Range), render.OrNothing(k.Leader))...)
+		least, most := needlessCells(k)
+		tbl.Row(k.Namespace+"/"+k.Limit, render.Name(k.Key), limits.RuleText(k.Rule)+" "+render.Word(k.Rule.GetCeiling())+shadowMark(k.Rule),
+			perSecond(k.Rate), perSecond(k.Demand), render.Part(k.Utilisation), k.Attempted, k.Admitted, k.Refused, least, most, k.Remaining, k.Members, k.Range, render.NameOrNothing(k.Leader))
 	}
-	return tbl.WriteOr(w, "no traffic")
+	p.TableOr(tbl, "no traffic")
 }
 
-// needlessColumns returns the titles of the columns about needless refusals, and their cells: one
-// column in a table, none if it would have zeros only; in CSV, where columns stay, one for each bound.
-func needlessColumns[T render.Refusals](w io.Writer, rows []T) (titles []string, cells func(T) []string) {
-	if _, csv := w.(*render.CSVOut); csv {
-		return []string{"NEEDLESS", "NEEDLESS AT MOST"}, func(r T) []string {
-			return []string{render.TokenRate(r.GetNeedlessRefusals()), render.TokenRate(r.GetNeedlessRefusalsAtMost())}
-		}
-	}
+// Columns about needless refusals, of which two bounds are known: CSV has both, and people see a range.
+const (
+	needless       = "NEEDLESS"
+	needlessAtMost = "NEEDLESS AT MOST"
+)
+
+// hideNeedless hides the second bound from people, and the first too if it would have zeros only.
+func hideNeedless[T render.Refusals](tbl *render.Table, rows []T) {
+	tbl.OnlyCSV(needlessAtMost)
 	if !slices.ContainsFunc(rows, func(r T) bool { return r.GetNeedlessRefusalsAtMost() > 0 }) {
-		return nil, func(T) []string { return nil }
+		tbl.OnlyCSV(needless)
 	}
-	return []string{"NEEDLESS"}, func(r T) []string { return []string{render.NeedlessCell(r)} }
+}
+
+func needlessCells(r render.Refusals) (least, most render.Cell) {
+	return render.Cell{Human: render.NeedlessText(r), Machine: render.TokenRate(r.GetNeedlessRefusals())}, render.Cell{Machine: render.TokenRate(r.GetNeedlessRefusalsAtMost())}
 }
 
 // perSecond is tokens per second.
-func perSecond(v float64) string { return render.Exact(fmt.Sprintf("%.1f", v), v) }
+func perSecond(v float64) render.Cell { return render.Exact(fmt.Sprintf("%.1f", v), v) }

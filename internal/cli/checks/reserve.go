@@ -50,7 +50,7 @@ Exit code 0 says reserved, 1 refused.`,
 	c.AddFlags(cmd)
 	c.costFlag(cmd)
 	c.ttlFlag(cmd)
-	render.OutputFlag(cmd, &c.output, "text", "json")
+	c.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -98,7 +98,7 @@ settled before, has expired, or never was.`,
 	}
 	c.AddFlags(cmd)
 	cmd.Flags().Int64Var(&used, "used", 0, "how many tokens were used (default: all that were reserved)")
-	render.OutputFlag(cmd, &c.output, "text", "json")
+	c.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ func (c *caller) end(cmd *cobra.Command, res proto.Message, word string, f func(
 	if err := c.callQuota(cmd.Context(), f); err != nil {
 		return err
 	}
-	return render.PrintResult(cmd, c.output, res, "%s", word)
+	return c.output.Printf(cmd, res, "%s", word)
 }
 
 // NewAcquireCommand returns "quorate acquire".
@@ -150,7 +150,7 @@ Exit code 0 says taken, 1 refused.`,
 	c.AddFlags(cmd)
 	cmd.Flags().Int64Var(&count, "count", 1, "how many places, 1 or more")
 	c.ttlFlag(cmd)
-	render.OutputFlag(cmd, &c.output, "text", "json")
+	c.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -172,6 +172,6 @@ given back before, that their lease has ended, or that they never were taken.`,
 		},
 	}
 	c.AddFlags(cmd)
-	render.OutputFlag(cmd, &c.output, "text", "json")
+	c.output.AddFlags(cmd, "text", "json")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newBackupVerifyCommand() *cobra.Command {
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check a backup, and say what is in it",
@@ -35,13 +35,14 @@ it is cut off, damaged, or no backup; the error says where and why.`,
 			if err != nil {
 				return err
 			}
-			if output == render.FormJSON {
-				return printBackupJSON(cmd.OutOrStdout(), c)
+			data, err := json.Marshal(backupData(c))
+			if err != nil {
+				return err
 			}
-			return printBackup(cmd.OutOrStdout(), c)
+			return output.Print(cmd, json.RawMessage(data), func(p *render.Page) { printBackup(p, c) })
 		},
 	}
-	render.OutputFlag(cmd, &output, render.FormTable, render.FormJSON)
+	output.AddFlags(cmd, render.FormatTable, render.FormatJSON)
 	return cmd
 }
 
@@ -77,7 +78,7 @@ type backupGroupJSON struct {
 	Levels       int    `json:"levels"`
 }
 
-func printBackupJSON(w io.Writer, c *cluster.BackupContent) error {
+func backupData(c *cluster.BackupContent) backupJSON {
 	m := &c.Meta
 	out := backupJSON{
 		Cluster: c.Cluster, Ranges: c.Head.Ranges, Software: c.Software, AsOf: c.At, Bytes: c.Size(),
@@ -93,7 +94,7 @@ func printBackupJSON(w io.Writer, c *cluster.BackupContent) error {
 		}
 		out.Groups = append(out.Groups, row)
 	}
-	return json.NewEncoder(w).Encode(out)
+	return out
 }
 
 // openBackup opens a file, or standard input.
@@ -116,19 +117,19 @@ func inspectBackup(in io.Reader, name string, stderr io.Writer) (*cluster.Backup
 	return c, nil
 }
 
-func printBackup(w io.Writer, c *cluster.BackupContent) error {
+func printBackup(p *render.Page, c *cluster.BackupContent) {
 	m := &c.Meta
-	fmt.Fprintf(w, "cluster    %s, %d ranges, made by version %s\nas of      %s\nlimits     version %d: %d limits; %d versions in the history\noverrides  %d\npolicies   %d in %d configs\nsecurity   %d bindings of roles, %d bearer tokens\n\n",
+	fmt.Fprintf(p, "cluster    %s, %d ranges, made by version %s\nas of      %s\nlimits     version %d: %d limits; %d versions in the history\noverrides  %d\npolicies   %d in %d configs\nsecurity   %d bindings of roles, %d bearer tokens\n\n",
 		render.Show(c.Cluster), c.Head.Ranges, render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
 		m.LimitsVersion, m.Limits, m.Versions, m.Overrides, m.Policies, m.PolicyConfigs, m.Bindings, m.Tokens)
 	t := render.NewTable("GROUP", "INDEX", "TERM", "BYTES", "ACCOUNTS", "REQUEST IDS", "TRANSACTIONS", "LEVELS", "SHA-256")
 	total := cluster.RangeContent{}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		row := []string{g.Name, render.Num(g.Index), render.Num(g.Term), render.Num(g.Size), "-", "-", "-", "-", render.Both(g.SHA256[:12], g.SHA256)}
+		row := []any{g.Name, g.Index, g.Term, g.Size, render.Nothing, render.Nothing, render.Nothing, render.Nothing, render.Cell{Human: g.SHA256[:12], Machine: g.SHA256}}
 		if i > 0 {
 			r := &c.Ranges[i-1]
-			copy(row[4:], []string{render.Num(r.Accounts), render.Num(r.Requests), render.Num(r.Transactions), render.Num(r.Levels)})
+			row[4], row[5], row[6], row[7] = r.Accounts, r.Requests, r.Transactions, r.Levels
 			total.Accounts += r.Accounts
 			total.Requests += r.Requests
 			total.Transactions += r.Transactions
@@ -136,6 +137,6 @@ func printBackup(w io.Writer, c *cluster.BackupContent) error {
 		}
 		t.Row(row...)
 	}
-	t.Row("all", "-", "-", render.Num(c.Size()), render.Num(total.Accounts), render.Num(total.Requests), render.Num(total.Transactions), render.Num(total.Levels), "-")
-	return t.Write(w)
+	t.Row("all", render.Nothing, render.Nothing, c.Size(), total.Accounts, total.Requests, total.Transactions, total.Levels, render.Nothing)
+	p.Table(t)
 }

@@ -17,7 +17,7 @@ import (
 type nodeChange struct {
 	remote.Targets
 	who    accounts.Identity
-	output string
+	output render.Output
 	wait   bool
 }
 
@@ -26,7 +26,7 @@ func (o *nodeChange) addFlags(cmd *cobra.Command, what string) {
 	o.Targets.AddFlags(cmd)
 	o.who.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+what+" (default: on a terminal)")
-	render.OutputFlag(cmd, &o.output, "text", "json")
+	o.output.AddFlags(cmd, "text", "json")
 }
 
 func (o *nodeChange) waits(cmd *cobra.Command) bool {
@@ -46,7 +46,7 @@ func (o *nodeChange) run(cmd *cobra.Command, req *quoratev1.ChangeNodeRequest, t
 	if err != nil {
 		return err
 	}
-	if err := render.PrintResult(cmd, o.output, res, "%s", text(res)); err != nil {
+	if err := o.output.Printf(cmd, res, "%s", text(res)); err != nil {
 		return err
 	}
 	if res.Warning != "" {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/accounts"
 	"github.com/quorate/quorate/internal/cli/exit"
@@ -40,7 +39,7 @@ func newJoinTokenCreateCommand() *cobra.Command {
 	var who accounts.Identity
 	var ttl time.Duration
 	var req quoratev1.CreateJoinTokenRequest
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a join token, and print how a node joins with it",
@@ -61,28 +60,22 @@ would remember it.`,
 			if err != nil {
 				return err
 			}
-			return printJoinToken(cmd, &t, output, res)
+			return printJoinToken(cmd, &t, &output, res)
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it can be used; at most 720h")
 	cmd.Flags().Uint32Var(&req.Uses, "uses", 1, "how many nodes can join with it; at most 256")
-	render.OutputFlag(cmd, &output, "text", "json", "token")
+	output.AddFlags(cmd, "text", "json", "token")
 	return cmd
 }
 
-func printJoinToken(cmd *cobra.Command, t *remote.Targets, output string, res *quoratev1.CreateJoinTokenResponse) error {
-	w := cmd.OutOrStdout()
-	switch output {
-	case "json":
-		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
-		return err
-	case "token":
-		_, err := fmt.Fprintln(w, res.Token)
-		return err
+func printJoinToken(cmd *cobra.Command, t *remote.Targets, output *render.Output, res *quoratev1.CreateJoinTokenResponse) error {
+	if output.Format == "token" {
+		return output.Printf(cmd, res, "%s", res.Token)
 	}
-	_, err := fmt.Fprintf(w, `Join token %s, for %s, until %s. It is shown once:
+	return output.Printf(cmd, res, `Join token %s, for %s, until %s. It is shown once:
 
 %s
 
@@ -93,9 +86,7 @@ this command, then press Enter and Ctrl-D
 
 and start the node there, with a name and an address of its own:
 
-  %s
-`, render.Show(res.Info.GetId()), render.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), render.Printable(res.Token), joinCommand(t, res))
-	return err
+  %s`, render.Show(res.Info.GetId()), render.Plural(int(res.Info.GetUsesLeft()), "node"), render.When(res.Info.GetExpiresAt()), render.Printable(res.Token), joinCommand(t, res))
 }
 
 // maxJoinAddresses is how many members a join command names: it needs one that
@@ -124,7 +115,7 @@ func withoutTLS(token string) bool {
 
 func newJoinTokenListCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Print the join tokens",
@@ -142,29 +133,25 @@ with them.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-				return err
-			}
 			tbl := render.NewTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY", "STATE")
 			for _, k := range res.Tokens {
 				state := "usable"
 				if k.Unusable != "" {
 					state = "unusable: " + render.Printable(k.Unusable)
 				}
-				tbl.Row(render.Cell(k.Id), render.When(k.ExpiresAt), render.Num(k.UsesLeft), render.When(k.CreatedAt), render.OrNothing(k.By), state)
+				tbl.Row(render.Name(k.Id), render.When(k.ExpiresAt), k.UsesLeft, render.When(k.CreatedAt), render.NameOrNothing(k.By), state)
 			}
-			return tbl.WriteOr(cmd.OutOrStdout(), "no join tokens")
+			return output.Print(cmd, res, func(p *render.Page) { p.TableOr(tbl, "no join tokens") })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
 func newJoinTokenRevokeCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var who accounts.Identity
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
@@ -184,11 +171,11 @@ func newJoinTokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, res, "%s revoked", render.Show(args[0]))
+			return output.Printf(cmd, res, "%s revoked", render.Show(args[0]))
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

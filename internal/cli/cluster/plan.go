@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/accounts"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -40,7 +39,7 @@ func CallCluster(ctx context.Context, t *remote.Targets, who accounts.Identity, 
 func newClusterPlanCommand() *cobra.Command {
 	var t remote.Targets
 	var without []string
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print which replicas will move, and in which steps",
@@ -61,35 +60,29 @@ left.`,
 			if err != nil {
 				return err
 			}
-			return printPlan(cmd, output, res)
+			return output.Print(cmd, res, func(p *render.Page) { printPlan(p, res) })
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().StringSliceVar(&without, "without", nil, "as if these `nodes` had left")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printPlan(cmd *cobra.Command, output string, res *quoratev1.GetPlanResponse) error {
-	w := cmd.OutOrStdout()
-	if output == "json" {
-		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
-		return err
-	}
+func printPlan(p *render.Page, res *quoratev1.GetPlanResponse) {
 	t := render.NewTable("GROUP", "VOTERS", "WANTED", "STEPS")
 	for _, g := range res.Groups {
 		steps := g.Steps
 		if len(steps) == 0 {
 			steps = []string{""}
 		}
-		t.Row(render.Cell(g.Group), render.Names(g.Voters), render.Names(g.Wanted), render.Printable(steps[0]))
+		t.Row(render.Name(g.Group), render.Names(g.Voters), render.Names(g.Wanted), render.Printable(steps[0]))
 		for _, s := range steps[1:] {
 			t.Row("", "", "", render.Printable(s))
 		}
 	}
-	if err := t.WriteOr(w, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total)); err != nil || len(res.Groups) == 0 {
-		return err
+	p.TableOr(t, fmt.Sprintf("nothing to do: all %d groups are as wanted", res.Total))
+	if len(res.Groups) > 0 {
+		fmt.Fprintf(p, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)
 	}
-	_, err := fmt.Fprintf(w, "\n%d of %d groups are to change\n", len(res.Groups), res.Total)
-	return err
 }

@@ -3,13 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -20,7 +18,7 @@ import (
 // statusFlags are the flags of status.
 type statusFlags struct {
 	remote.Targets
-	output     string
+	output     render.Output
 	all, check bool
 }
 
@@ -60,7 +58,7 @@ it does not answer; "ready" of the whole says that at least one node is, and
 	o.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.all, "ranges", false, "print all ranges")
 	cmd.Flags().BoolVar(&o.check, "check", false, "end with exit code 1 unless the cluster is healthy, unreplicated or changing")
-	render.OutputFlag(cmd, &o.output, "table", "json")
+	o.output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
@@ -71,12 +69,8 @@ func (o *statusFlags) run(cmd *cobra.Command) error {
 	}
 	list := askOthers(cmd.Context(), &o.Targets, st)
 	v := health.Of(st, list...)
-	if o.output == "json" {
-		addVerdict(st, list, v)
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(st))
-	} else {
-		err = printStatus(cmd.OutOrStdout(), render.Colours(cmd), st, list, v, o.all)
-	}
+	addVerdict(st, list, v)
+	err = o.output.Print(cmd, st, func(p *render.Page) { printStatus(p, render.Colours(cmd), st, list, v, o.all) })
 	if err == nil && o.check && !v.Fine() {
 		return exit.AnswerNo()
 	}
@@ -93,25 +87,16 @@ func GetStatus(ctx context.Context, t *remote.Targets) (*quoratev1.GetStatusResp
 	return st, err
 }
 
-func printStatus(w io.Writer, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) error {
+func printStatus(w *render.Page, p render.Palette, st *quoratev1.GetStatusResponse, list []health.Said, v health.Verdict, all bool) {
 	fmt.Fprintf(w, "%s: %s\n\n", p.Paint(colourOf(v), v.Word), v.Text)
 	fmt.Fprintf(w, "cluster  %s, as node %s sees it (version %s)\nmeta     leader %s, limits version %d\n\n",
 		render.OrDash(st.Cluster), render.OrDash(st.Node), render.OrDash(st.Version), render.OrDash(st.MetaLeader), st.LimitsVersion)
 	nodes := render.NewTable("NODE", "STATE", "ZONE", "VERSION", "PEER ADDRESS", "ANSWERS", "REPLICAS", "LEADS", "CLIENTS", "ROUND TRIP")
 	for _, n := range st.Nodes {
-		nodes.Row(render.Cell(n.Id), stateWord(n), render.OrNothing(n.Zone), render.OrNothing(n.Version), render.OrNothing(n.PeerAddress), answers(n), render.Num(n.Replicas), render.Num(n.Leads), render.Num(n.Clients), roundTrip(n, st.Node))
+		nodes.Row(render.Name(n.Id), stateWord(n), render.NameOrNothing(n.Zone), render.NameOrNothing(n.Version), render.NameOrNothing(n.PeerAddress), answers(n), n.Replicas, n.Leads, n.Clients, roundTrip(n, st.Node))
 	}
-	if err := nodes.Write(w); err != nil {
-		return err
-	}
-	printSaid(w, list)
-	printFaults(w, st)
-	return printRanges(w, st, all)
-}
-
-// printSaid prints a line for each node that is not ready, sees a group without a leader, or does not answer.
-func printSaid(w io.Writer, list []health.Said) {
-	for _, s := range list {
+	w.Table(nodes)
+	for _, s := range list { // a line for each node that is not ready, sees a group without a leader, or does not answer
 		switch {
 		case s.Fault != "":
 			fmt.Fprintf(w, "%s: does not answer %s\n", render.Show(s.Node), render.Printable(s.Fault))
@@ -121,14 +106,12 @@ func printSaid(w io.Writer, list []health.Said) {
 			fmt.Fprintf(w, "%s: %s\n", render.Show(s.Node), render.Printable(s.Leaderless))
 		}
 	}
-}
-
-func printFaults(w io.Writer, st *quoratev1.GetStatusResponse) {
 	for _, n := range st.Nodes {
 		for _, f := range n.Faults {
 			fmt.Fprintf(w, "%s: %s\n", render.Show(n.Id), render.Printable(f))
 		}
 	}
+	printRanges(w, st, all)
 }
 
 // stateWord returns the desired state of a node; active while the membership is unknown.
@@ -149,9 +132,9 @@ func answers(n *quoratev1.NodeStatus) string {
 	return "no"
 }
 
-func roundTrip(n *quoratev1.NodeStatus, self string) string {
+func roundTrip(n *quoratev1.NodeStatus, self string) any {
 	if d := n.RoundTrip.AsDuration(); d > 0 && n.Id != self && n.Connected {
 		return render.Exact(d.Round(10*time.Microsecond).String(), d.Seconds())
 	}
-	return "-"
+	return render.Nothing
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // printRanges prints the ranges that are not as they should be, or all of them.
-func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
+func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 	up := health.Connected(st)
 	var list []*quoratev1.RangeStatus
 	for _, r := range st.Ranges {
@@ -27,21 +27,21 @@ func printRanges(w io.Writer, st *quoratev1.GetStatusResponse, all bool) error {
 	}
 	switch {
 	case len(list) == 0:
-		return nil
+		return
 	case !all && len(list) > fewRanges:
-		sumRanges(w, list, up)
-		return nil
+		sumRanges(p, list, up)
+		return
 	}
 	t := render.NewTable("RANGE", "LEADER", "TERM", "LAG", "VOTERS", "LEAVING", "NOW")
 	for _, r := range list {
-		lag := "-"
+		var lag any = render.Nothing
 		if r.Lag != nil {
-			lag = render.Num(*r.Lag)
+			lag = *r.Lag
 		}
-		t.Row(render.Num(r.Id), render.OrNothing(r.Leader), render.Num(r.Term), lag, render.Names(r.Replicas), render.Names(r.Removed), render.OrNothing(r.Step))
+		t.Row(r.Id, render.NameOrNothing(r.Leader), r.Term, lag, render.Names(r.Replicas), render.Names(r.Removed), render.NameOrNothing(r.Step))
 	}
-	fmt.Fprintln(w)
-	return t.Write(w)
+	fmt.Fprintln(p)
+	p.Table(t)
 }
 
 // sumRanges prints a line for each trouble: what it is, and which ranges have it.

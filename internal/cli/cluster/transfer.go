@@ -18,7 +18,7 @@ func newClusterTransferCommand() *cobra.Command {
 	var who accounts.Identity
 	var req quoratev1.TransferLeadershipRequest
 	var ranges []uint
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "transfer",
 		Short: "Hand the leadership of ranges to other nodes",
@@ -45,7 +45,7 @@ drain it. Exit code 1 says that some could not be handed over.`,
 			if err != nil {
 				return err
 			}
-			if err := render.PrintResult(cmd, output, res, "%s handed over", render.Plural(int(res.Moved), "range")); err != nil || len(res.Faults) == 0 {
+			if err := output.Printf(cmd, res, "%s handed over", render.Plural(int(res.Moved), "range")); err != nil || len(res.Faults) == 0 {
 				return err
 			}
 			for _, f := range res.Faults {
@@ -59,6 +59,6 @@ drain it. Exit code 1 says that some could not be handed over.`,
 	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges go")
 	cmd.Flags().StringVar(&req.To, "to", "", "the `node` that is to lead them (default: any other of their voters)")
 	cmd.Flags().UintSliceVar(&ranges, "range", nil, "the `ranges`, by number (default: all that --from leads)")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/health"
 )
 
@@ -19,7 +20,7 @@ func TestManyRanges(t *testing.T) {
 		st.Ranges = append(st.Ranges, r)
 	}
 	var b strings.Builder
-	if err := printRanges(&b, st, false); err != nil {
+	if err := render.WritePage(&b, func(p *render.Page) { printRanges(p, st, false) }); err != nil {
 		t.Fatal(err)
 	}
 	const want = "\n62 ranges without c: 0-19, 21-39, 41-63\n2 ranges without a leader: 20, 40\n--ranges prints them one by one\n"

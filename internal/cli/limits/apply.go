@@ -3,7 +3,6 @@ package limits
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 func newLimitsApplyCommand() *cobra.Command {
 	var t remote.Targets
 	var c render.Change
-	var output string
+	var output render.Output
 	var dry, yes bool
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
@@ -61,18 +60,18 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-			return err
-		}
-		printFindings(cmd.ErrOrStderr(), args[0], res.Findings)
-		return printApplied(cmd, &t, res, dry)
+		return output.Print(cmd, res, func(p *render.Page) {
+			for _, f := range res.Findings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "quorate: warning: %s: %s\n", args[0], f)
+			}
+			printApplied(p, cmd, &t, res, dry)
+		})
 	}
 	t.AddFlags(cmd)
 	c.AddFlags(cmd)
 	render.YesFlag(cmd, &yes)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "check the file and print what it would change, and change nothing")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -133,30 +132,21 @@ func firstFew(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-func printFindings(w io.Writer, source string, findings []string) {
-	for _, f := range findings {
-		fmt.Fprintf(w, "quorate: warning: %s: %s\n", source, f)
-	}
-}
-
-func printApplied(cmd *cobra.Command, t *remote.Targets, res *quoratev1.ApplyLimitsResponse, dry bool) error {
+func printApplied(p *render.Page, cmd *cobra.Command, t *remote.Targets, res *quoratev1.ApplyLimitsResponse, dry bool) {
 	changes := res.Changes
 	if res.Changed && !dry {
 		changes = changesOf(cmd.Context(), t, res.Version)
 	}
-	out := cmd.OutOrStdout()
-	print := printBriefly
 	if dry {
-		print = printChanges
-	}
-	if err := print(out, render.Colours(cmd), changes); err != nil {
-		return err
+		printChanges(p, render.Colours(cmd), changes)
+	} else {
+		printBriefly(p, render.Colours(cmd), changes)
 	}
 	word := "unchanged"
 	switch {
 	case res.Changed && dry:
-		_, err := fmt.Fprintf(out, "limits would change: %s; version %d is in force\n", countChanges(changes), res.Version)
-		return err
+		fmt.Fprintf(p, "limits would change: %s; version %d is in force\n", countChanges(changes), res.Version)
+		return
 	case res.Changed:
 		word = "applied"
 	}
@@ -164,8 +154,7 @@ func printApplied(cmd *cobra.Command, t *remote.Targets, res *quoratev1.ApplyLim
 	if len(changes) > 0 {
 		sum = " (" + countChanges(changes) + ")"
 	}
-	_, err := fmt.Fprintf(out, "limits %s: version %d%s\n", word, res.Version, sum)
-	return err
+	fmt.Fprintf(p, "limits %s: version %d%s\n", word, res.Version, sum)
 }
 
 // changesOf compares a version with the one before. What was applied is

@@ -25,7 +25,7 @@ import (
 
 func newLimitsDiffCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var against uint64
 	cmd := &cobra.Command{
 		Use:   "diff FILE | N [M]",
@@ -55,15 +55,13 @@ something does, 2 and more that they could not be compared.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-			} else {
-				err = printChanges(cmd.OutOrStdout(), render.Colours(cmd), res.Changes)
-			}
-			if err == nil && len(res.Changes) > 0 {
-				if output == "text" {
-					fmt.Fprintln(cmd.OutOrStdout(), countChanges(res.Changes))
+			err = output.Print(cmd, res, func(p *render.Page) {
+				printChanges(p, render.Colours(cmd), res.Changes)
+				if len(res.Changes) > 0 {
+					fmt.Fprintln(p, countChanges(res.Changes))
 				}
+			})
+			if err == nil && len(res.Changes) > 0 {
 				return exit.AnswerNo()
 			}
 			return err
@@ -71,7 +69,7 @@ something does, 2 and more that they could not be compared.`,
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().Uint64Var(&against, "against", 0, "compare the file with this version (default: what is in force)")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -122,45 +120,39 @@ var signs = map[quoratev1.ChangeKind]struct{ sign, colour, word string }{
 }
 
 // printChanges writes one paragraph per limit.
-func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) error {
-	var b strings.Builder
+func printChanges(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
-		b.WriteString(p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)) + "\n")
+		fmt.Fprintln(w, p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)))
 		width := 0
 		for _, f := range c.Fields {
 			width = max(width, utf8.RuneCountInString(f.Field))
 		}
 		for _, f := range c.Fields {
 			if value := changeText(p, c.Kind, f); value != "" {
-				fmt.Fprintf(&b, "    %-*s  %s\n", width, f.Field, value)
+				fmt.Fprintf(w, "    %-*s  %s\n", width, f.Field, value)
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // printBriefly writes one line per limit: what changed in it, or only that it
 // came or went.
-func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) error {
-	var b strings.Builder
+func printBriefly(w io.Writer, p render.Palette, changes []*quoratev1.LimitChange) {
 	for _, c := range changes {
 		s := signs[c.Kind]
-		b.WriteString(p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)))
+		fmt.Fprint(w, p.Paint(s.colour, s.sign+" "+render.Show(c.Namespace+"/"+c.Limit)))
 		if c.Kind == quoratev1.ChangeKind_CHANGE_KIND_CHANGED {
 			for i, f := range c.Fields {
 				sep := ", "
 				if i == 0 {
 					sep = "  "
 				}
-				b.WriteString(sep + f.Field + " " + changeText(p, c.Kind, f))
+				fmt.Fprint(w, sep, f.Field, " ", changeText(p, c.Kind, f))
 			}
 		}
-		b.WriteByte('\n')
+		fmt.Fprintln(w)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // changeText is what became of a field; nothing when it was never set.

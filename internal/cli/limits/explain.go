@@ -23,8 +23,9 @@ import (
 // explainOptions are the flags of "limits explain".
 type explainOptions struct {
 	remote.Targets
-	file, output string
-	delay, sync  time.Duration
+	output      render.Output
+	file        string
+	delay, sync time.Duration
 }
 
 // assumed of a cluster that is not there, or does not tell.
@@ -62,7 +63,7 @@ longest gap between two reports.`,
 	f.StringVar(&o.file, "file", "", "explain the limit of this file (\"-\": standard input), without a cluster")
 	f.DurationVar(&o.delay, "delay", 0, "one-way delay between nodes (default: as measured; 1ms with --file)")
 	f.DurationVar(&o.sync, "sync", 0, "sync interval (default: the cluster's; 100ms with --file)")
-	render.OutputFlag(cmd, &o.output, "text", "json")
+	o.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -80,10 +81,7 @@ func (o *explainOptions) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	e.explain(l)
-	if o.output == "json" {
-		return render.WriteJSON(cmd, e)
-	}
-	return e.print(cmd.OutOrStdout())
+	return o.output.Print(cmd, e, e.print)
 }
 
 func (o *explainOptions) check() error {

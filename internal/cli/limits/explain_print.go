@@ -2,7 +2,6 @@ package limits
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -11,28 +10,25 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 )
 
-func (e *explanation) print(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n", render.Show(e.Limit), wrap("  ", e.Rule))
-	fmt.Fprintf(w, "cluster: %s, one-way delay %v (%s), sync interval %v, lease %v\n\n", render.Plural(e.c.Nodes, "node"), e.c.Delay.Round(time.Microsecond), e.Delay, e.c.Sync, e.c.Lease)
+func (e *explanation) print(p *render.Page) {
+	fmt.Fprintf(p, "%s\n%s\n", render.Show(e.Limit), wrap("  ", e.Rule))
+	fmt.Fprintf(p, "cluster: %s, one-way delay %v (%s), sync interval %v, lease %v\n\n", render.Plural(e.c.Nodes, "node"), e.c.Delay.Round(time.Microsecond), e.Delay, e.c.Sync, e.c.Lease)
 	if len(e.Situations) == 0 {
-		_, err := fmt.Fprintln(w, "Nothing is counted, so nothing can be wrong.")
-		return err
+		fmt.Fprintln(p, "Nothing is counted, so nothing can be wrong.")
+		return
 	}
-	fmt.Fprintln(w, "How many tokens one key may be given beyond burst + rate x time, or beyond the count of a window:")
-	if err := e.printSituations(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\nWhy:")
-	e.printReasons(w)
-	e.list(w, "Where 0 does not hold:", e.Exceptions)
+	fmt.Fprintln(p, "How many tokens one key may be given beyond burst + rate x time, or beyond the count of a window:")
+	e.printSituations(p)
+	fmt.Fprintln(p, "\nWhy:")
+	e.printReasons(p)
+	e.list(p, "Where 0 does not hold:", e.Exceptions)
 	if !e.offline {
-		e.printMeasured(w)
+		e.printMeasured(p)
 	}
-	e.list(w, "Tighter:", e.Tighter)
-	return nil
+	e.list(p, "Tighter:", e.Tighter)
 }
 
-func (e *explanation) printSituations(w io.Writer) error {
+func (e *explanation) printSituations(p *render.Page) {
 	tbl := render.NewTable("SITUATION", "AT MOST", "BURSTS", "TYPICAL", "WHEN")
 	believes := false
 	for _, s := range e.Situations {
@@ -43,17 +39,14 @@ func (e *explanation) printSituations(w io.Writer) error {
 		}
 		tbl.Row(s.Name, worst, bursts, amount(s.Typical), s.When)
 	}
-	if err := tbl.Write(w); err != nil {
-		return err
-	}
+	p.Table(tbl)
 	if believes {
-		fmt.Fprint(w, wrap("  ", "At most: derived, for as long as messages arrive. Typical: the worst of the simulator's seeds, no promise."))
+		fmt.Fprint(p, wrap("  ", "At most: derived, for as long as messages arrive. Typical: the worst of the simulator's seeds, no promise."))
 	}
-	return nil
 }
 
 // printReasons prints each formula once, with the situations that it is for.
-func (e *explanation) printReasons(w io.Writer) {
+func (e *explanation) printReasons(p *render.Page) {
 	var others, ages bool
 	for i := 0; i < len(e.Situations); {
 		s, names := &e.Situations[i], e.Situations[i].Name
@@ -63,11 +56,11 @@ func (e *explanation) printReasons(w io.Writer) {
 		}
 		ages = ages || strings.Contains(s.Formula, "age")
 		others = others || strings.Contains(s.Formula, "N-1")
-		fmt.Fprintf(w, "  %s\n      %s\n", names, s.Formula)
+		fmt.Fprintf(p, "  %s\n      %s\n", names, s.Formula)
 		if s.Numbers != s.Formula {
-			fmt.Fprintf(w, "      %s\n", s.Numbers)
+			fmt.Fprintf(p, "      %s\n", s.Numbers)
 		}
-		fmt.Fprint(w, wrap("      ", s.Basis))
+		fmt.Fprint(p, wrap("      ", s.Basis))
 	}
 	words := ""
 	if others {
@@ -77,27 +70,27 @@ func (e *explanation) printReasons(w io.Writer) {
 		words += fmt.Sprintf("age: how long a node may go without news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
 	}
 	if words != "" {
-		fmt.Fprint(w, wrap("  ", words+"docs/accuracy.md derives it."))
+		fmt.Fprint(p, wrap("  ", words+"docs/accuracy.md derives it."))
 	}
 }
 
-func (e *explanation) list(w io.Writer, title string, lines []string) {
+func (e *explanation) list(p *render.Page, title string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s\n", title)
+	fmt.Fprintf(p, "\n%s\n", title)
 	for _, l := range lines {
-		fmt.Fprint(w, wrap("  - ", l))
+		fmt.Fprint(p, wrap("  - ", l))
 	}
 }
 
-func (e *explanation) printMeasured(w io.Writer) {
+func (e *explanation) printMeasured(p *render.Page) {
 	m := e.Measured
 	if m == nil {
-		fmt.Fprintln(w, "\nMeasured: nothing yet")
+		fmt.Fprintln(p, "\nMeasured: nothing yet")
 		return
 	}
-	fmt.Fprintf(w, `
+	fmt.Fprintf(p, `
 Measured by the leaders since their nodes started, tokens of all keys:
   asked for      %d, of which %d were admitted
   too many       %s beyond the limit, %s of them while cut off; most at one time: %s of one key (%.2f bursts)

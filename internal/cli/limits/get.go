@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -18,7 +18,7 @@ import (
 
 func newLimitsGetCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var number uint64
 	cmd := &cobra.Command{
 		Use:   "get [NAME...]",
@@ -49,67 +49,62 @@ replaces all limits, so apply what was printed without NAME.`,
 			if err := choice(args).missing(res.Limits); err != nil {
 				return err
 			}
-			return printLimits(cmd.OutOrStdout(), res, args, output)
+			if output.Format == render.FormatYAML {
+				return writeLimitFile(cmd.OutOrStdout(), res, args)
+			}
+			res.Yaml = ""
+			res.Limits = slices.DeleteFunc(res.Limits, func(l *quoratev1.Limit) bool { return !choice(args).has(l.Namespace, l.Name) })
+			return output.Print(cmd, res, func(p *render.Page) { printLimits(p, res, output.Format == "wide") })
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().Uint64Var(&number, "version", 0, "the version to print (default: the one in force)")
-	render.OutputFlag(cmd, &output, "table", "wide", "json", "yaml")
+	output.AddFlags(cmd, "table", "wide", "json", "yaml")
 	return cmd
 }
 
-func printLimits(w io.Writer, res *quoratev1.GetLimitsResponse, names choice, output string) error {
-	switch output {
-	case "yaml":
-		text := []byte(res.Yaml)
-		if len(names) > 0 {
-			list, err := ParseAnswer(res)
-			if err != nil {
-				return err
-			}
-			text = config.FormatLimits(slices.DeleteFunc(list, func(l quota.Limit) bool { return !names.has(l.Namespace, l.LimitName.Limit) }))
+// writeLimitFile writes the limits that are named as a limit file.
+func writeLimitFile(w io.Writer, res *quoratev1.GetLimitsResponse, names choice) error {
+	text := []byte(res.Yaml)
+	if len(names) > 0 {
+		list, err := ParseAnswer(res)
+		if err != nil {
+			return err
 		}
-		_, err := w.Write(text)
-		return err
-	case "json":
-		res.Yaml = ""
-		res.Limits = slices.DeleteFunc(res.Limits, func(l *quoratev1.Limit) bool { return !names.has(l.Namespace, l.Name) })
-		_, err := fmt.Fprintf(w, "%s\n", api.FormatJSON(res))
-		return err
+		text = config.FormatLimits(slices.DeleteFunc(list, func(l quota.Limit) bool { return !names.has(l.Namespace, l.LimitName.Limit) }))
 	}
+	_, err := w.Write(text)
+	return err
+}
+
+func printLimits(p *render.Page, res *quoratev1.GetLimitsResponse, wide bool) {
 	header := []string{"NAME", "RATE", "BURST", "KIND", "CEILING", "ENFORCEMENT"}
-	if output == "wide" {
+	if wide {
 		header = append(header, "DETAILS")
 	}
 	tbl := render.NewTable(header...)
 	for _, l := range res.Limits {
-		if names.has(l.Namespace, l.Name) {
-			addLimit(tbl, l, output == "wide")
-		}
+		addLimit(tbl, l, wide)
 	}
-	fmt.Fprintf(w, "version %d\n", res.Version)
-	return tbl.Write(w)
+	fmt.Fprintf(p, "version %d\n", res.Version)
+	p.Table(tbl)
 }
 
 func addLimit(t *render.Table, l *quoratev1.Limit, wide bool) {
 	first := &quoratev1.Tier{Kind: l.Kind, Rate: l.Rate, Burst: l.Burst, Calendar: l.Calendar, Timezone: l.Timezone}
-	rate, burst, kind, ceiling := rateText(first), render.Num(l.Burst), render.Word(l.Kind), render.Word(l.Ceiling)
+	var burst any = l.Burst
+	rate, kind, ceiling := rateText(first), render.Word(l.Kind), render.Word(l.Ceiling)
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != 0 {
-		rate, burst, kind, ceiling = "-", "-", render.Word(l.Class), "-"
+		rate, burst, kind, ceiling = render.Nothing, render.Nothing, render.Word(l.Class), render.Nothing
 	}
-	cells := []string{render.Show(l.Namespace + "/" + l.Name), rate, burst, kind, ceiling, enforcementText(l)}
+	cells := []any{render.Show(l.Namespace + "/" + l.Name), rate, burst, kind, ceiling, enforcementText(l)}
 	if wide {
-		details := detailsText(l)
-		if details == "" {
-			details = "-"
-		}
-		cells = append(cells, render.Printable(details))
+		cells = append(cells, cmp.Or(render.Printable(detailsText(l)), render.Nothing))
 	}
 	t.Row(cells...)
 	for _, tier := range l.Tiers[min(1, len(l.Tiers)):] {
-		more := make([]string, len(cells))
-		copy(more, []string{"", "+ " + rateText(tier), render.Num(tier.Burst), render.Word(tier.Kind)})
-		t.Row(more...)
+		more := []any{"", "+ " + rateText(tier), tier.Burst, render.Word(tier.Kind), "", "", ""}
+		t.Row(more[:len(cells)]...)
 	}
 }
 
@@ -140,14 +135,19 @@ func enforcementText(l *quoratev1.Limit) string {
 func detailsText(l *quoratev1.Limit) string {
 	var out []string
 	add := func(name, value string) {
-		if value != "" && value != "0s" && value != "0" {
+		if value != "" && value != "0s" {
 			out = append(out, name+"="+value)
+		}
+	}
+	count := func(name string, n int64) {
+		if n != 0 {
+			out = append(out, fmt.Sprintf("%s=%d", name, n))
 		}
 	}
 	if l.Decide == quoratev1.Decide_DECIDE_LEADER {
 		add("decide", render.Word(l.Decide))
 	}
-	add("max_cost", render.Num(l.MaxCost))
+	count("max_cost", l.MaxCost)
 	add("max_wait", render.Pause(l.MaxWait))
 	add("max_debt", render.Pause(l.MaxDebt))
 	add("lease", render.Pause(l.Lease))
@@ -156,13 +156,13 @@ func detailsText(l *quoratev1.Limit) string {
 		add("floor", fmt.Sprintf("%s+%d", f.Rate, f.Burst))
 	}
 	if l.Near != quota.DefaultNear {
-		add("near", render.Num(l.Near)+"%")
+		add("near", fmt.Sprintf("%d%%", l.Near))
 	}
 	add("when_cut_off", cutOffText(l.WhenCutOff))
 	if m := l.Match; m != nil {
 		add("match", strings.TrimPrefix(strings.Join(m.Methods, "|")+" "+m.Path, " "))
 	}
-	add("max_keys", render.Num(l.MaxKeys))
+	count("max_keys", l.MaxKeys)
 	add("idle", render.Pause(l.Idle))
 	return strings.Join(out, ", ")
 }

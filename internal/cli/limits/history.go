@@ -3,7 +3,6 @@ package limits
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 
 func newLimitsHistoryCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var count int
 	var before uint64
 	cmd := &cobra.Command{
@@ -45,36 +44,35 @@ a version back.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-				return err
-			}
-			return printVersions(cmd.OutOrStdout(), res.Versions)
+			return output.Print(cmd, res, func(p *render.Page) { printVersions(p, res.Versions) })
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().IntVarP(&count, "number", "n", 20, fmt.Sprintf("how many versions, 1 to %d", api.MaxList))
 	cmd.Flags().Uint64Var(&before, "before", 0, "only versions below this one")
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printVersions(w io.Writer, versions []*quoratev1.LimitVersion) error {
-	tbl := render.NewTable("VERSION", "WHEN", "WHO", "LIMITS", render.Both("+", "added"), render.Both("~", "changed"), render.Both("-", "removed"), "COMMENT")
+func printVersions(p *render.Page, versions []*quoratev1.LimitVersion) {
+	tbl := render.NewTable("VERSION", "WHEN", "WHO", "LIMITS", "+", "~", "-", "COMMENT")
+	tbl.CSVTitle("+", "added")
+	tbl.CSVTitle("~", "changed")
+	tbl.CSVTitle("-", "removed")
 	for _, v := range versions {
 		comment := v.Comment
 		if v.RollbackTo > 0 {
 			comment = strings.TrimSuffix(fmt.Sprintf("[back to %d] %s", v.RollbackTo, comment), " ")
 		}
-		tbl.Row(render.Num(v.Version), render.When(v.At), render.OrNothing(v.Author), render.Num(v.Limits), render.Num(v.Added), render.Num(v.Changed), render.Num(v.Removed), render.OrNothing(comment))
+		tbl.Row(v.Version, render.When(v.At), render.NameOrNothing(v.Author), v.Limits, v.Added, v.Changed, v.Removed, render.NameOrNothing(comment))
 	}
-	return tbl.WriteOr(w, "no versions: no limits were applied yet")
+	p.TableOr(tbl, "no versions: no limits were applied yet")
 }
 
 func newLimitsRollbackCommand() *cobra.Command {
 	var t remote.Targets
 	var c render.Change
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "rollback VERSION",
 		Short: "Bring the limits of an earlier version back, as a new version",
@@ -99,31 +97,26 @@ refilled.`,
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-			return err
-		}
-		if !res.Changed {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "limits unchanged: version %d has those of version %d\n", res.Version, number)
-			return err
-		}
-		changes := changesOf(cmd.Context(), &t, res.Version)
-		if err := printBriefly(cmd.OutOrStdout(), render.Colours(cmd), changes); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "limits rolled back to version %d: version %d (%s)\n", number, res.Version, countChanges(changes))
-		return err
+		return output.Print(cmd, res, func(p *render.Page) {
+			if !res.Changed {
+				fmt.Fprintf(p, "limits unchanged: version %d has those of version %d\n", res.Version, number)
+				return
+			}
+			changes := changesOf(cmd.Context(), &t, res.Version)
+			printBriefly(p, render.Colours(cmd), changes)
+			fmt.Fprintf(p, "limits rolled back to version %d: version %d (%s)\n", number, res.Version, countChanges(changes))
+		})
 	}
 	t.AddFlags(cmd)
 	c.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
 func newLimitsDeleteCommand() *cobra.Command {
 	var t remote.Targets
 	var c render.Change
-	var output string
+	var output render.Output
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME...",
@@ -161,17 +154,12 @@ changed the limits meanwhile (exit code 3).`,
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-			return err
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed: version %d\n", render.Plural(len(args), "limit"), res.Version)
-		return err
+		return output.Printf(cmd, res, "%s removed: version %d", render.Plural(len(args), "limit"), res.Version)
 	}
 	t.AddFlags(cmd)
 	c.AddFlags(cmd)
 	render.YesFlag(cmd, &yes)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -192,7 +180,8 @@ func confirmDelete(cmd *cobra.Command, t *remote.Targets, req *quoratev1.DeleteL
 		req.ExpectedVersion = &now.Version
 	}
 	if !yes && render.OnTerminal(cmd.InOrStdin()) {
-		if err := printLimits(cmd.ErrOrStderr(), now, names, "table"); err != nil {
+		now.Limits = slices.DeleteFunc(now.Limits, func(l *quoratev1.Limit) bool { return !names.has(l.Namespace, l.Name) })
+		if err := render.WritePage(cmd.ErrOrStderr(), func(p *render.Page) { printLimits(p, now, false) }); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -222,7 +223,7 @@ func OverrideText(o *quoratev1.Override) string {
 	}
 	add("rate ", o.Rate)
 	if o.Burst != nil {
-		add("burst ", render.Num(*o.Burst))
+		add("burst ", strconv.FormatInt(*o.Burst, 10))
 	}
 	if o.Scale > 0 {
 		add("scale ", fmt.Sprintf("%gx", o.Scale))

@@ -50,7 +50,7 @@ type overrideFlags struct {
 func newOverridesSetCommand() *cobra.Command {
 	var t remote.Targets
 	var o overrideFlags
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "set NAMESPACE/LIMIT KEY",
 		Short: "Set or replace the override of a key",
@@ -75,7 +75,7 @@ NAMESPACE/@template and the name as the first part of the key.`,
 			if err := setOverrides(cmd.Context(), &t, []*quoratev1.Override{one}); err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, &quoratev1.SetOverridesResponse{Set: 1}, "%v %s: %s", k.LimitName, render.Show(k.Key), OverrideText(one))
+			return output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: 1}, "%v %s: %s", k.LimitName, render.Show(k.Key), OverrideText(one))
 		},
 	}
 	t.AddFlags(cmd)
@@ -87,7 +87,7 @@ NAMESPACE/@template and the name as the first part of the key.`,
 	f.BoolVar(&o.unlimited, "unlimited", false, "admit everything")
 	f.BoolVar(&o.ban, "ban", false, "refuse everything")
 	f.StringVar(&o.expires, "expires", "", "when it ends: 72h, 7d or 2027-01-31T18:00:00Z (default: never)")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -188,7 +188,7 @@ func setOverrides(ctx context.Context, t *remote.Targets, list []*quoratev1.Over
 
 func newOverridesDeleteCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "delete NAMESPACE/LIMIT KEY...",
 		Short: "Delete overrides: the limit counts again as it stands",
@@ -218,7 +218,7 @@ code 5 says that one of the keys had none; the others are deleted.`,
 			if err != nil {
 				return err
 			}
-			if err := render.PrintResult(cmd, output, res, "%s deleted", render.Plural(int(res.Deleted), "override")); err != nil {
+			if err := output.Printf(cmd, res, "%s deleted", render.Plural(int(res.Deleted), "override")); err != nil {
 				return err
 			}
 			if none := len(keys) - int(res.Deleted); none > 0 {
@@ -228,6 +228,6 @@ code 5 says that one of the keys had none; the others are deleted.`,
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

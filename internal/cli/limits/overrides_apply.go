@@ -26,7 +26,7 @@ import (
 func newOverridesApplyCommand() *cobra.Command {
 	var t remote.Targets
 	var c render.Change
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Set all overrides of a file",
@@ -46,20 +46,20 @@ line of its own with "- ", and nothing follows the last.`,
 				return exit.Invalid(err)
 			}
 			defer closeFile()
-			a := &overrideApply{source: args[0], now: quota.Time(time.Now().UnixNano()), output: output, messages: cmd.ErrOrStderr(), author: c.Who()}
+			a := &overrideApply{source: args[0], now: quota.Time(time.Now().UnixNano()), output: &output, messages: cmd.ErrOrStderr(), author: c.Who()}
 			return a.run(cmd, &t, f)
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().StringVar(&c.Author, "author", "", "who, for the history (default: $QUORATE_USER, or who is logged in)")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
 // overrideApply reads a file twice: to check it, and to send it.
 type overrideApply struct {
 	source, author string
-	output         string
+	output         *render.Output
 	now            quota.Time
 	messages       io.Writer
 	total, sent    int
@@ -94,7 +94,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 		}
 		return err
 	}
-	return render.PrintResult(cmd, a.output, &quoratev1.SetOverridesResponse{Set: int32(a.total)}, "%s set", render.Plural(a.total, "override"))
+	return a.output.Printf(cmd, &quoratev1.SetOverridesResponse{Set: int32(a.total)}, "%s set", render.Plural(a.total, "override"))
 }
 
 func (a *overrideApply) send(ctx context.Context, t *remote.Targets, list []quota.Override) error {

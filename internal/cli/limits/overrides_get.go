@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -22,7 +23,7 @@ const overridesShown = 100
 
 func newOverridesGetCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var most int
 	cmd := &cobra.Command{
 		Use:   "get [NAMESPACE[/LIMIT] [KEY]]",
@@ -39,9 +40,8 @@ printed in pages. -o yaml is a file for "quorate overrides apply".`,
 			if most < 0 {
 				return exit.Usagef("--max %d: must be 0 (all) or more", most)
 			}
-			p := &overridePrinter{w: cmd.OutOrStdout(), output: output}
 			if len(args) == 2 {
-				return getOverride(cmd.Context(), &t, args[0], args[1], p)
+				return getOverride(cmd, &t, args[0], args[1], &output)
 			}
 			req := &quoratev1.ListOverridesRequest{}
 			if len(args) == 1 {
@@ -50,38 +50,45 @@ printed in pages. -o yaml is a file for "quorate overrides apply".`,
 					return err
 				}
 			}
-			return listOverrides(cmd, &t, req, most, p)
+			return listOverrides(cmd, &t, req, most, &output)
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().IntVar(&most, "max", overridesShown, "how many to print; 0 is all")
-	render.OutputFlag(cmd, &output, "table", "json", "yaml")
+	output.AddFlags(cmd, "table", "json", "yaml")
 	return cmd
 }
 
-func getOverride(ctx context.Context, t *remote.Targets, limit, key string, p *overridePrinter) error {
+func getOverride(cmd *cobra.Command, t *remote.Targets, limit, key string, output *render.Output) error {
 	k, err := ParseKey(limit, key)
 	if err != nil {
 		return err
 	}
 	var res *quoratev1.GetOverrideResponse
-	err = callOverrides(ctx, t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {
+	err = callOverrides(cmd.Context(), t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {
 		res, err = c.GetOverride(ctx, &quoratev1.GetOverrideRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if p.output == "json" {
-		_, err = fmt.Fprintf(p.w, "%s\n", api.FormatJSON(res.Override))
-		return err
+	list := []*quoratev1.Override{res.Override}
+	if output.Format == render.FormatYAML {
+		return writeOverrideFile(cmd.OutOrStdout(), list, true)
 	}
-	return p.page([]*quoratev1.Override{res.Override})
+	return output.Print(cmd, res.Override, func(p *render.Page) {
+		tbl := newOverrideTable()
+		addOverrides(tbl, list)
+		p.Table(tbl)
+	})
 }
 
 // listOverrides fetches and prints page by page.
-func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOverridesRequest, most int, p *overridePrinter) error {
+func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOverridesRequest, most int, output *render.Output) error {
 	defer t.Keep()()
+	tbl := newOverrideTable()
+	pages := output.List(cmd, "overrides", tbl)
+	file := output.Format == render.FormatYAML
 	shown := 0
 	for {
 		req.Max = api.MaxList
@@ -96,7 +103,17 @@ func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOve
 		if err != nil {
 			return err
 		}
-		if err := p.page(res.Overrides); err != nil {
+		if file {
+			err = writeOverrideFile(cmd.OutOrStdout(), res.Overrides, shown == 0)
+		} else {
+			items := make([]proto.Message, len(res.Overrides))
+			for i, o := range res.Overrides {
+				items[i] = o
+			}
+			addOverrides(tbl, res.Overrides)
+			err = pages.Add(items)
+		}
+		if err != nil {
 			return err
 		}
 		shown += len(res.Overrides)
@@ -106,56 +123,25 @@ func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOve
 		if shown < int(res.Total) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %d of %d are shown; --max 0 shows all\n", shown, res.Total)
 		}
-		return p.end(res.Total)
-	}
-}
-
-// overridePrinter prints pages as one whole.
-type overridePrinter struct {
-	w      io.Writer
-	output string
-	tbl    *render.Table
-	pages  int
-}
-
-func (p *overridePrinter) page(list []*quoratev1.Override) error {
-	p.pages++
-	switch p.output {
-	case "json":
-		return p.jsonPage(list)
-	case "yaml":
-		return p.yamlPage(list)
-	}
-	if p.tbl == nil {
-		p.tbl = render.NewTable("LIMIT", "KEY", "OVERRIDE", "BY", "COMMENT")
-	} else {
-		p.tbl.Next()
-	}
-	for _, o := range list {
-		p.tbl.Row(render.Cell(o.Namespace+"/"+o.Limit), render.Cell(o.Key), OverrideText(o), render.OrNothing(o.Author), render.OrNothing(o.Comment))
-	}
-	return p.tbl.Write(p.w)
-}
-
-func (p *overridePrinter) jsonPage(list []*quoratev1.Override) error {
-	var b bytes.Buffer
-	for i, o := range list {
-		switch {
-		case i > 0 || p.pages > 1:
-			b.WriteByte(',')
-		default:
-			b.WriteString(`{"overrides":[`)
+		if file {
+			return nil
 		}
-		b.Write(api.FormatJSON(o))
+		return pages.End(fmt.Sprintf(`"total":%d`, res.Total))
 	}
-	if len(list) == 0 && p.pages == 1 {
-		b.WriteString(`{"overrides":[`)
-	}
-	_, err := p.w.Write(b.Bytes())
-	return err
 }
 
-func (p *overridePrinter) yamlPage(list []*quoratev1.Override) error {
+func newOverrideTable() *render.Table {
+	return render.NewTable("LIMIT", "KEY", "OVERRIDE", "BY", "COMMENT")
+}
+
+func addOverrides(tbl *render.Table, list []*quoratev1.Override) {
+	for _, o := range list {
+		tbl.Row(render.Name(o.Namespace+"/"+o.Limit), render.Name(o.Key), OverrideText(o), render.NameOrNothing(o.Author), render.NameOrNothing(o.Comment))
+	}
+}
+
+// writeOverrideFile writes overrides as a file for "overrides apply", or as a piece that is not its first.
+func writeOverrideFile(w io.Writer, list []*quoratev1.Override, first bool) error {
 	out := make([]quota.Override, len(list))
 	for i, o := range list {
 		var err error
@@ -164,21 +150,12 @@ func (p *overridePrinter) yamlPage(list []*quoratev1.Override) error {
 		}
 	}
 	text := config.FormatOverrides(out)
-	if p.pages > 1 {
+	if !first {
 		if len(list) == 0 {
 			return nil
 		}
 		text = text[bytes.Index(text, []byte("overrides:\n"))+len("overrides:\n"):]
 	}
-	_, err := p.w.Write(text)
-	return err
-}
-
-// end closes what was printed in pages.
-func (p *overridePrinter) end(total int32) error {
-	if p.output != "json" {
-		return nil
-	}
-	_, err := fmt.Fprintf(p.w, "],\"total\":%d}\n", total)
+	_, err := w.Write(text)
 	return err
 }

@@ -53,7 +53,7 @@ type serverJSON struct {
 
 func newLimitsValidateCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	var server, strict bool
 	cmd := &cobra.Command{
 		Use:     "validate FILE...",
@@ -78,7 +78,12 @@ findings, 2 that one is not valid.`,
 				}
 				all = append(all, v)
 			}
-			if err := printValidations(cmd, all, output); err != nil {
+			err := output.Print(cmd, all, func(p *render.Page) {
+				for _, v := range all {
+					v.print(p)
+				}
+			})
+			if err != nil {
 				return err
 			}
 			return judge(all, strict)
@@ -87,7 +92,7 @@ findings, 2 that one is not valid.`,
 	t.AddFlags(cmd)
 	cmd.Flags().BoolVar(&server, "server", false, "ask the cluster as well")
 	cmd.Flags().BoolVar(&strict, "strict", false, "findings end with exit code 1")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -130,16 +135,6 @@ func (v *validation) ask(cmd *cobra.Command, t *remote.Targets, data []byte) err
 		v.Server = &serverJSON{res.Valid, res.Faults, append([]string{}, res.Findings...)}
 	}
 	return err
-}
-
-func printValidations(cmd *cobra.Command, all []*validation, output string) error {
-	if output == "json" {
-		return render.WriteJSON(cmd, all)
-	}
-	for _, v := range all {
-		v.print(cmd.OutOrStdout())
-	}
-	return nil
 }
 
 func (v *validation) print(w io.Writer) {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -14,7 +15,7 @@ var hourBars = []rune("·▁▂▃▄▅▆▇█")
 
 // writeHours draws refusals: a line for each day of the log that has requests, a
 // column for each hour. Hours are in order of time.
-func writeHours(b *strings.Builder, hours []hourReport) {
+func writeHours(w io.Writer, hours []hourReport) {
 	most, at := int64(0), time.Time{}
 	for _, h := range hours {
 		if h.Refused > most {
@@ -24,25 +25,25 @@ func writeHours(b *strings.Builder, hours []hourReport) {
 	if most == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nrefused in each hour (UTC), at most %d, from %s on; · is requests and no refusal:\n", most, at.Format("2006-01-02 15:04"))
-	fmt.Fprintf(b, "%-12s00    06    12    18\n", "")
+	fmt.Fprintf(w, "\nrefused in each hour (UTC), at most %d, from %s on; · is requests and no refusal:\n", most, at.Format("2006-01-02 15:04"))
+	fmt.Fprintf(w, "%-12s00    06    12    18\n", "")
 	for days := 0; len(hours) > 0; days++ {
 		n := 0
 		for n < len(hours) && sameDay(hours[n].From, hours[0].From) {
 			n++
 		}
 		if days == maxChartDays {
-			fmt.Fprintf(b, "(and more, until %s)\n", hours[len(hours)-1].From.Format(time.DateOnly))
+			fmt.Fprintf(w, "(and more, until %s)\n", hours[len(hours)-1].From.Format(time.DateOnly))
 			return
 		}
-		writeDay(b, hours[:n], most)
+		writeDay(w, hours[:n], most)
 		hours = hours[n:]
 	}
 }
 
 func sameDay(a, b time.Time) bool { return a.Format(time.DateOnly) == b.Format(time.DateOnly) }
 
-func writeDay(b *strings.Builder, hours []hourReport, most int64) {
+func writeDay(w io.Writer, hours []hourReport, most int64) {
 	var attempted, refused int64
 	bars := []rune(strings.Repeat(" ", 24))
 	for _, h := range hours {
@@ -57,5 +58,5 @@ func writeDay(b *strings.Builder, hours []hourReport, most int64) {
 		}
 		bars[h.From.Hour()] = hourBars[i]
 	}
-	fmt.Fprintf(b, "%s  %s  %d of %d\n", hours[0].From.Format(time.DateOnly), string(bars), refused, attempted)
+	fmt.Fprintf(w, "%s  %s  %d of %d\n", hours[0].From.Format(time.DateOnly), string(bars), refused, attempted)
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/quorate/quorate/internal/cli/render"
 )
@@ -37,19 +36,19 @@ func newIdealReport(c *comparison, name func(i int32) string) idealReport {
 	return r
 }
 
-// table appends it as text. excess says what the worst excess is over.
-func (r *idealReport) table(b *strings.Builder, excess string) error {
+// table adds it to a page. excess says what the worst excess is over.
+func (r *idealReport) table(p *render.Page, excess string) {
 	tbl := render.NewTable("", "TOKENS", "OF IDEAL", "")
 	share := func(n int64) string { return fmt.Sprintf("%.2f%%", render.Percent(n, r.IdealAdmitted)) }
-	tbl.Row("ideal admitted", render.Num(r.IdealAdmitted), "", "")
+	tbl.Row("ideal admitted", r.IdealAdmitted, "", "")
 	tbl.Row("net", fmt.Sprintf("%+d", r.NetTokens), fmt.Sprintf("%+.2f%%", r.NetPct), "admitted less what the ideal admitted")
-	tbl.Row("over", render.Num(r.OverTokens), fmt.Sprintf("%.2f%%", r.OverPct), "admitted, the ideal refused")
-	tbl.Row("under", render.Num(r.UnderTokens), fmt.Sprintf("%.2f%%", r.UnderPct), "refused, the ideal admitted")
-	tbl.Row("keys over", render.Num(r.KeysOver), share(r.KeysOver), "what keys got beyond the ideal's total for them")
-	tbl.Row("keys under", render.Num(r.KeysUnder), share(r.KeysUnder), "what keys got short of it")
+	tbl.Row("over", r.OverTokens, fmt.Sprintf("%.2f%%", r.OverPct), "admitted, the ideal refused")
+	tbl.Row("under", r.UnderTokens, fmt.Sprintf("%.2f%%", r.UnderPct), "refused, the ideal admitted")
+	tbl.Row("keys over", r.KeysOver, share(r.KeysOver), "what keys got beyond the ideal's total for them")
+	tbl.Row("keys under", r.KeysUnder, share(r.KeysUnder), "what keys got short of it")
 	if r.WorstKey != "" {
 		excess += ", by " + render.Show(r.WorstKey)
 	}
-	tbl.Row("worst excess", render.Num(r.WorstExcess), "", excess)
-	return tbl.Write(b)
+	tbl.Row("worst excess", r.WorstExcess, "", excess)
+	p.Table(tbl)
 }

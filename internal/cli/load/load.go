@@ -31,12 +31,13 @@ const (
 // loader is one run of "quorate load".
 type loader struct {
 	remote.Targets
-	limit, dist, skew, prefix, output string
-	rate                              float64
-	duration, timeout                 time.Duration
-	keys, batch, conns                int
-	seed                              uint64
-	client                            bool
+	output                    render.Output
+	limit, dist, skew, prefix string
+	rate                      float64
+	duration, timeout         time.Duration
+	keys, batch, conns        int
+	seed                      uint64
+	client                    bool
 
 	name  quota.LimitName
 	addrs []string
@@ -92,7 +93,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 	f.StringVar(&l.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
 	f.DurationVar(&l.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
 	f.BoolVar(&l.client, "client", false, "decide in this process, with the Go client, instead of a call per check")
-	render.OutputFlag(cmd, &l.output, "text", "json")
+	l.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -148,11 +149,7 @@ func (l *loader) run(cmd *cobra.Command) error {
 		}
 	}
 	rep := l.report()
-	if l.output == "json" {
-		err = render.WriteJSON(cmd, rep)
-	} else {
-		err = rep.write(cmd.OutOrStdout())
-	}
+	err = l.output.Print(cmd, rep, rep.print)
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:

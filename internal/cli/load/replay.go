@@ -25,10 +25,11 @@ import (
 // replayer is one run of "quorate replay".
 type replayer struct {
 	remote.Targets
-	log, limits, limit, key, skew, prefix, output string
-	speed                                         float64
-	timeout                                       time.Duration
-	top                                           int
+	output                                render.Output
+	log, limits, limit, key, skew, prefix string
+	speed                                 float64
+	timeout                               time.Duration
+	top                                   int
 	virtual
 
 	name      quota.LimitName
@@ -100,7 +101,7 @@ few round trips, as on real nodes.`,
 	f.DurationVar(&r.timeout, "timeout", 2*time.Second, "how long to wait for one answer")
 	f.IntVar(&r.top, "top", topRefused, "how many of the most refused keys to show")
 	r.addVirtualFlags(cmd)
-	render.OutputFlag(cmd, &r.output, "text", "json")
+	r.output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -146,11 +147,7 @@ func (r *replayer) run(cmd *cobra.Command) error {
 	defer r.pool.close()
 	r.play(ctx, spread, messages)
 	rep := r.report()
-	if r.output == "json" {
-		err = render.WriteJSON(cmd, rep)
-	} else {
-		err = rep.write(cmd.OutOrStdout())
-	}
+	err = r.output.Print(cmd, rep, rep.print)
 	if err == nil && ctx.Err() != nil {
 		err = errors.New("interrupted; the report is of what was sent until then")
 	}

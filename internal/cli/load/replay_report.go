@@ -3,7 +3,6 @@ package load
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -107,30 +106,23 @@ func (r *replayer) report() *replayReport {
 	return rep
 }
 
-func (r *replayReport) write(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "limit        %v\n", r.Limit)
-	fmt.Fprintf(&b, "played       %d requests of %d keys in %.1f s to %d nodes (%s), at %gx\n", r.Requests, r.Keys, r.Seconds, r.Nodes, r.Skew, r.Speed)
-	fmt.Fprintf(&b, "key prefix   %s\n", r.Prefix)
+func (r *replayReport) print(p *render.Page) {
+	fmt.Fprintf(p, "limit        %v\n", r.Limit)
+	fmt.Fprintf(p, "played       %d requests of %d keys in %.1f s to %d nodes (%s), at %gx\n", r.Requests, r.Keys, r.Seconds, r.Nodes, r.Skew, r.Speed)
+	fmt.Fprintf(p, "key prefix   %s\n", r.Prefix)
 	if r.BadLines > 0 {
-		fmt.Fprintf(&b, "bad lines    %d, left out (%s)\n", r.BadLines, strings.Join(r.BadShown, "; "))
+		fmt.Fprintf(p, "bad lines    %d, left out (%s)\n", r.BadLines, strings.Join(r.BadShown, "; "))
 	}
-	fmt.Fprintf(&b, "\nadmitted     %d\nrefused      %d\nerrors       %d (rerouted %d)\nwhy          %s\n", r.Admitted, r.Refused, r.Errors, r.Rerouted, render.Words(r.Why))
-	b.WriteString(r.Sender.String())
-	fmt.Fprintf(&b, "\nagainst one ideal bucket per key, fed the same requests at the same moments:\n")
-	if err := r.table(&b, "over burst + rate x time"); err != nil {
-		return err
-	}
+	fmt.Fprintf(p, "\nadmitted     %d\nrefused      %d\nerrors       %d (rerouted %d)\nwhy          %s\n", r.Admitted, r.Refused, r.Errors, r.Rerouted, render.Words(r.Why))
+	fmt.Fprint(p, r.Sender)
+	fmt.Fprintf(p, "\nagainst one ideal bucket per key, fed the same requests at the same moments:\n")
+	r.table(p, "over burst + rate x time")
 	if len(r.MostRefused) > 0 {
-		b.WriteString("\nmost refused:\n")
+		fmt.Fprint(p, "\nmost refused:\n")
 		keys := render.NewTable("KEY", "REQUESTS", "ADMITTED", "REFUSED", "IDEAL ADMITTED")
 		for _, k := range r.MostRefused {
-			keys.Row(render.Show(k.Key), render.Num(k.Requests), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.IdealAdmitted))
+			keys.Row(render.Show(k.Key), k.Requests, k.Admitted, k.Refused, k.IdealAdmitted)
 		}
-		if err := keys.Write(&b); err != nil {
-			return err
-		}
+		p.Table(keys)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/golden"
 )
 
@@ -18,7 +19,7 @@ func TestReplayReport(t *testing.T) {
 		MostRefused: []keyReport{{"130.237.218.86", 357, 160, 197, 158}, {"a\x00b", 30, 20, 10, 20}},
 	}
 	var b strings.Builder
-	if err := r.write(&b); err != nil {
+	if err := render.WritePage(&b, r.print); err != nil {
 		t.Fatal(err)
 	}
 	golden.Hold(t, "testdata/replay.golden", b.String(), *rewrite)
@@ -35,7 +36,7 @@ func TestLoadReport(t *testing.T) {
 		Nodes:     []nodeReport{{"127.0.0.1:7412", 45000, 0, 0, 4.2, 10.01, 30}, {"127.0.0.1:7422", 10000, 10, 20000, 12.5, 3, 10}},
 	}
 	var b strings.Builder
-	if err := r.write(&b); err != nil {
+	if err := render.WritePage(&b, r.print); err != nil {
 		t.Fatal(err)
 	}
 	golden.Hold(t, "testdata/load.golden", b.String(), *rewrite)

@@ -2,8 +2,6 @@ package load
 
 import (
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -145,36 +143,31 @@ func mayAdmit(l *quota.Limit, elapsed time.Duration) int64 {
 	return l.Burst + (b.Level() + quota.Token - 1).Tokens()
 }
 
-func (r *loadReport) write(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "limit        %v\n", r.Limit)
-	fmt.Fprintf(&b, "load         %g checks/s for %.1f s, %d keys (%s, seed %d), nodes %s, batches of %d\n", r.Rate, r.Seconds, r.Keys, r.Dist, r.Seed, r.Spread, r.Batch)
-	fmt.Fprintf(&b, "key prefix   %s\n\n", r.Prefix)
-	fmt.Fprintf(&b, "offered      %d\nsent         %d\nanswered     %d (%.0f/s)\nallowed      %d\nrefused      %d\n", r.Offered, r.Sent, r.Answered, r.Throughput, r.Allowed, r.Refused)
-	fmt.Fprintf(&b, "errors       %d", r.Errors)
+func (r *loadReport) print(p *render.Page) {
+	fmt.Fprintf(p, "limit        %v\n", r.Limit)
+	fmt.Fprintf(p, "load         %g checks/s for %.1f s, %d keys (%s, seed %d), nodes %s, batches of %d\n", r.Rate, r.Seconds, r.Keys, r.Dist, r.Seed, r.Spread, r.Batch)
+	fmt.Fprintf(p, "key prefix   %s\n\n", r.Prefix)
+	fmt.Fprintf(p, "offered      %d\nsent         %d\nanswered     %d (%.0f/s)\nallowed      %d\nrefused      %d\n", r.Offered, r.Sent, r.Answered, r.Throughput, r.Allowed, r.Refused)
+	fmt.Fprintf(p, "errors       %d", r.Errors)
 	if r.LastErr != "" {
-		fmt.Fprintf(&b, " (last: %s)", r.LastErr)
+		fmt.Fprintf(p, " (last: %s)", r.LastErr)
 	}
-	fmt.Fprintf(&b, "\nrerouted     %d calls\nwhy          %s\n", r.Rerouted, render.Words(r.Why))
+	fmt.Fprintf(p, "\nrerouted     %d calls\nwhy          %s\n", r.Rerouted, render.Words(r.Why))
 	if r.Modes != nil {
-		fmt.Fprintf(&b, "decided by   %s\n", render.Words(r.Modes))
+		fmt.Fprintf(p, "decided by   %s\n", render.Words(r.Modes))
 	}
-	fmt.Fprintf(&b, "latency      p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.2f ms (from the scheduled moment)\n",
+	fmt.Fprintf(p, "latency      p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.2f ms (from the scheduled moment)\n",
 		r.Latency.P50, r.Latency.P90, r.Latency.P99, r.Latency.P999, r.Latency.Max)
-	b.WriteString(r.Sender.String())
+	fmt.Fprint(p, r.Sender)
 	a := r.Admission
-	fmt.Fprintf(&b, "\nadmitted     %d tokens, %.2f%% of the limit's %d; %d beyond it\n", a.Tokens, a.Pct, a.LimitTokens, a.OverTokens)
+	fmt.Fprintf(p, "\nadmitted     %d tokens, %.2f%% of the limit's %d; %d beyond it\n", a.Tokens, a.Pct, a.LimitTokens, a.OverTokens)
 	if a.WorstKey != "" {
-		fmt.Fprintf(&b, "worst key    %s: %d tokens beyond its limit (%.2f%%)\n", render.Show(a.WorstKey), a.WorstOver, a.WorstPct)
+		fmt.Fprintf(p, "worst key    %s: %d tokens beyond its limit (%.2f%%)\n", render.Show(a.WorstKey), a.WorstOver, a.WorstPct)
 	}
-	b.WriteByte('\n')
+	fmt.Fprintln(p)
 	tbl := render.NewTable("NODE", "CALLS", "ERRORS", "REROUTED", "LONGEST GAP MS", "AT S", "LAST ANSWER S")
 	for _, n := range r.Nodes {
-		tbl.Row(n.Addr, render.Num(n.Calls), render.Num(n.Errors), render.Num(n.Rerouted), fmt.Sprintf("%.1f", n.LongestGap), fmt.Sprintf("%.1f", n.GapAt), fmt.Sprintf("%.1f", n.LastAnswer))
+		tbl.Row(n.Addr, n.Calls, n.Errors, n.Rerouted, fmt.Sprintf("%.1f", n.LongestGap), fmt.Sprintf("%.1f", n.GapAt), fmt.Sprintf("%.1f", n.LastAnswer))
 	}
-	if err := tbl.Write(&b); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	p.Table(tbl)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
-	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 )
@@ -86,10 +85,7 @@ func (r *replayer) runVirtual(cmd *cobra.Command) error {
 	if cmd.Context().Err() != nil {
 		return errors.New("interrupted; half a log says nothing about a limit, so nothing is printed")
 	}
-	if r.output == "json" {
-		return render.WriteJSON(cmd, rep)
-	}
-	return rep.write(cmd.OutOrStdout())
+	return r.output.Print(cmd, rep, rep.print)
 }
 
 func (r *replayer) checkVirtual(cmd *cobra.Command) error {

@@ -3,7 +3,6 @@ package load
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -160,49 +159,41 @@ func tierText(t *quota.Tier) string {
 
 const logMoment = "2006-01-02 15:04:05"
 
-func (v *VirtualReport) write(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "limits       %s\n", v.File)
-	fmt.Fprintf(&b, "nodes        %d, simulated (%s), sync %g ms, delay %g ms, seed %d\n", v.Nodes, v.Skew, v.SyncMS, v.DelayMS, v.Seed)
-	fmt.Fprintf(&b, "log          %d requests of %d keys (%s), %s to %s UTC\n", v.Requests, v.Keys, v.KeyOf, v.From.Format(logMoment), v.To.Format(logMoment))
+func (v *VirtualReport) print(p *render.Page) {
+	fmt.Fprintf(p, "limits       %s\n", v.File)
+	fmt.Fprintf(p, "nodes        %d, simulated (%s), sync %g ms, delay %g ms, seed %d\n", v.Nodes, v.Skew, v.SyncMS, v.DelayMS, v.Seed)
+	fmt.Fprintf(p, "log          %d requests of %d keys (%s), %s to %s UTC\n", v.Requests, v.Keys, v.KeyOf, v.From.Format(logMoment), v.To.Format(logMoment))
 	if v.BadLines > 0 {
-		fmt.Fprintf(&b, "bad lines    %d, left out (%s)\n", v.BadLines, strings.Join(v.BadShown, "; "))
+		fmt.Fprintf(p, "bad lines    %d, left out (%s)\n", v.BadLines, strings.Join(v.BadShown, "; "))
 	}
 	for i := range v.Limits {
-		if err := v.Limits[i].write(&b); err != nil {
-			return err
-		}
+		v.Limits[i].print(p)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
-func (res *virtualResult) write(b *strings.Builder) error {
+func (res *virtualResult) print(p *render.Page) {
 	var texts []string
 	for _, t := range res.Tiers {
 		texts = append(texts, t.Text)
 	}
-	fmt.Fprintf(b, "\nlimit        %s: %s, %s\n", res.Limit.Name, strings.Join(texts, " and "), res.Limit.Ceiling)
-	fmt.Fprintf(b, "attempted    %d by %d keys\nadmitted     %d\n", res.Attempted, res.KeysSeen, res.Admitted)
-	fmt.Fprintf(b, "refused      %d (%.2f%%) of %d keys\nwhy          %s\n", res.Refused, render.Percent(res.Refused, res.Attempted), res.KeysCut, render.Words(res.Why))
+	fmt.Fprintf(p, "\nlimit        %s: %s, %s\n", res.Limit.Name, strings.Join(texts, " and "), res.Limit.Ceiling)
+	fmt.Fprintf(p, "attempted    %d by %d keys\nadmitted     %d\n", res.Attempted, res.KeysSeen, res.Admitted)
+	fmt.Fprintf(p, "refused      %d (%.2f%%) of %d keys\nwhy          %s\n", res.Refused, render.Percent(res.Refused, res.Attempted), res.KeysCut, render.Words(res.Why))
 	if len(res.Tiers) > 1 {
 		for _, t := range res.Tiers {
-			fmt.Fprintf(b, "by tier %-4d %d, %s\n", t.Tier, t.Refused, t.Text)
+			fmt.Fprintf(p, "by tier %-4d %d, %s\n", t.Tier, t.Refused, t.Text)
 		}
 	}
-	writeHours(b, res.Hours)
-	if err := res.writeIdeal(b); err != nil || len(res.MostRefused) == 0 {
-		return err
+	writeHours(p, res.Hours)
+	fmt.Fprint(p, "\nagainst one ideal limiter per key, fed the same requests at the same moments:\n")
+	res.table(p, "over what the limit allows in any stretch of time")
+	if len(res.MostRefused) == 0 {
+		return
 	}
-	b.WriteString("\nmost refused:\n")
+	fmt.Fprint(p, "\nmost refused:\n")
 	tbl := render.NewTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "IDEAL ADMITTED", "FIRST REFUSED", "BY")
 	for _, k := range res.MostRefused {
-		tbl.Row(render.Show(k.Key), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.IdealAdmitted), k.FirstRefused.Format(logMoment), k.By)
+		tbl.Row(render.Show(k.Key), k.Attempted, k.Admitted, k.Refused, k.IdealAdmitted, k.FirstRefused.Format(logMoment), k.By)
 	}
-	return tbl.Write(b)
-}
-
-func (res *virtualResult) writeIdeal(b *strings.Builder) error {
-	b.WriteString("\nagainst one ideal limiter per key, fed the same requests at the same moments:\n")
-	return res.table(b, "over what the limit allows in any stretch of time")
+	p.Table(tbl)
 }

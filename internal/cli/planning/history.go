@@ -3,7 +3,6 @@ package planning
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +24,8 @@ import (
 // looking are the flags of commands that look back.
 type looking struct {
 	remote.Targets
-	output, from, to string
+	output   render.Output
+	from, to string
 }
 
 func (o *looking) addFlags(cmd *cobra.Command, usual string) {
@@ -77,15 +77,23 @@ func (o *looking) stretch() (from, to *timestamppb.Timestamp, err error) {
 	return from, to, err
 }
 
-// ask makes a call of RateService and prints its answer: as JSON, or what show writes.
-func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), show func(io.Writer, R) error) error {
-	var res R
-	err := o.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+// ask makes a call of RateService and prints its answer.
+func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error), page func(*render.Page, R)) error {
+	res, err := fetch(cmd, o, call)
+	if err != nil {
+		return err
+	}
+	return o.output.Print(cmd, res, func(p *render.Page) { page(p, res) })
+}
+
+// fetch makes a call of RateService, and says on standard error what its answer lacks.
+func fetch[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Context, quoratev1.RateServiceClient) (R, error)) (res R, err error) {
+	err = o.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		res, err = call(ctx, quoratev1.NewRateServiceClient(conn))
 		return err
 	})
 	if err != nil {
-		return err
+		return res, err
 	}
 	c := coverageOf(res)
 	if text := incompleteText(c); text != "" {
@@ -94,11 +102,7 @@ func ask[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Cont
 	if begun := api.BegunText(c); begun != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
 	}
-	if o.output == render.FormJSON {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", api.FormatJSON(res))
-		return err
-	}
-	return show(cmd.OutOrStdout(), res)
+	return res, nil
 }
 
 func coverageOf(res proto.Message) *quoratev1.Coverage {
@@ -172,7 +176,7 @@ MORE is how much more it can have been asked for.`,
 	cmd.Flags().StringVar(&o.key, "key", "", "only this key: minutes or hours, at most 60")
 	cmd.Flags().DurationVar(&o.step, "step", 0, "1s, 1m or 1h (default: the finest that is kept and makes at most 1500 points)")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many limits, without LIMIT; 1 to 1000")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json", "parquet", "openmetrics")
+	o.output.AddFlags(cmd, "table", "csv", "json", "parquet", "openmetrics")
 	cmd.AddCommand(newHistoryKeysCommand())
 	return cmd
 }
@@ -183,14 +187,12 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if namespace, ok := wholeNamespace(args); ok {
-		if o.output == "parquet" || o.output == "openmetrics" {
-			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output)
+		if o.output.Format == "parquet" || o.output.Format == "openmetrics" {
+			return exit.Usagef("-o %s: name the LIMIT whose history it is to be", o.output.Format)
 		}
 		return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryLimitsResponse, error) {
 			return c.HistoryLimits(ctx, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top})
-		}, func(w io.Writer, res *quoratev1.HistoryLimitsResponse) error {
-			return printUsed(w, res, o.output == "csv")
-		})
+		}, printUsed)
 	}
 	name, err := limits.ParseRecorded(args[0])
 	if err != nil {
@@ -200,18 +202,20 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	if o.step != 0 {
 		req.Step = durationpb.New(o.step)
 	}
-	return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
+	res, err := fetch(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryResponse, error) {
 		return c.History(ctx, req)
-	}, func(w io.Writer, res *quoratev1.HistoryResponse) error {
-		format := o.output
-		if _, raw := w.(render.RawOut); raw {
-			format = "csv_raw"
-		}
-		if done, err := api.Export(w, format, res); done {
-			return err
-		}
-		return printHistory(w, res)
 	})
+	if err != nil {
+		return err
+	}
+	format := o.output.Format
+	if o.output.Raw {
+		format = "csv_raw"
+	}
+	if done, err := api.Export(cmd.OutOrStdout(), format, res); done {
+		return err
+	}
+	return o.output.Print(cmd, res, func(p *render.Page) { printHistory(p, res) })
 }
 
 // wholeNamespace says that no limit is named, and of which namespace all are meant; empty is of all.
@@ -243,52 +247,38 @@ for, and the last line bounds each key that is not shown.`,
 			}
 			return ask(cmd, &o.looking, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HistoryKeysResponse, error) {
 				return c.HistoryKeys(ctx, &quoratev1.HistoryKeysRequest{Namespace: name.Namespace, Limit: name.Limit, From: from, To: to, Top: o.top})
-			}, func(w io.Writer, res *quoratev1.HistoryKeysResponse) error {
-				return printUses(w, res, o.output == "csv")
-			})
+			}, printUses)
 		},
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().Int32Var(&o.top, "top", 20, "how many keys, 1 to 1000")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
-func printUses(w io.Writer, res *quoratev1.HistoryKeysResponse, csv bool) error {
+func printUses(p *render.Page, res *quoratev1.HistoryKeysResponse) {
 	tbl := render.NewTable("KEY", "ATTEMPTED", "ADMITTED", "REFUSED", "MORE")
 	for _, k := range res.Keys {
-		tbl.Row(render.Cell(k.Key), render.Num(k.Attempted), render.Num(k.Admitted), render.Num(k.Refused), render.Num(k.Error))
+		tbl.Row(render.Name(k.Key), k.Attempted, k.Admitted, k.Refused, k.Error)
 	}
-	if csv {
-		return tbl.WriteCSV(w)
+	p.Table(tbl)
+	fmt.Fprintf(p, "others: at most %d tokens each; as of %s\n", res.Rest, render.When(res.Coverage.GetAsOf()))
+	if res.UnattributedSeconds > 0 {
+		fmt.Fprintf(p, "up to %d tokens are no key's: for %d s a range had no leader that listed its keys\n", res.Unattributed, res.UnattributedSeconds)
 	}
-	if err := tbl.Write(w); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(w, "others: at most %d tokens each; as of %s\n", res.Rest, render.When(res.Coverage.GetAsOf())); err != nil || res.UnattributedSeconds == 0 {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "up to %d tokens are no key's: for %d s a range had no leader that listed its keys\n", res.Unattributed, res.UnattributedSeconds)
-	return err
 }
 
-func printUsed(w io.Writer, res *quoratev1.HistoryLimitsResponse, csv bool) error {
+func printUsed(p *render.Page, res *quoratev1.HistoryLimitsResponse) {
 	tbl := render.NewTable("LIMIT", "ATTEMPTED", "ADMITTED", "REFUSED", "PEAK", "MEAN", "P99", "COMPLETE")
 	for _, l := range res.Limits {
 		u := l.Use
-		tbl.Row(l.Namespace+"/"+l.Limit, render.Num(u.GetAttempted()), render.Num(u.GetAdmitted()), render.Num(u.GetRefused()), rateCell(u.GetPeak()), rateCell(u.GetMean()), rateCell(u.GetP99()), completeCell(u))
+		tbl.Row(l.Namespace+"/"+l.Limit, u.GetAttempted(), u.GetAdmitted(), u.GetRefused(), rateCell(u.GetPeak()), rateCell(u.GetMean()), rateCell(u.GetP99()), completeCell(u))
 	}
-	if csv {
-		return tbl.WriteCSV(w)
-	}
-	if err := tbl.Write(w); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, render.When(res.Coverage.GetAsOf()))
-	return err
+	p.Table(tbl)
+	fmt.Fprintf(p, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, render.When(res.Coverage.GetAsOf()))
 }
 
-func rateCell(v float64) string { return render.Exact(render.TokenRate(v), v) }
+func rateCell(v float64) render.Cell { return render.Exact(render.TokenRate(v), v) }
 
 func completeCell(p *quoratev1.HistoryPoint) string {
 	switch {
@@ -300,28 +290,28 @@ func completeCell(p *quoratev1.HistoryPoint) string {
 	return "no"
 }
 
-func printHistory(w io.Writer, res *quoratev1.HistoryResponse) error {
+func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 	if len(res.Points) == 0 {
-		_, err := fmt.Fprintf(w, "nothing is known of this time; the history reaches to %s\n", render.When(res.Coverage.GetAsOf()))
-		return err
+		fmt.Fprintf(p, "nothing is known of this time; the history reaches to %s\n", render.When(res.Coverage.GetAsOf()))
+		return
 	}
 	of, most := res.Namespace+"/"+res.Limit, fmt.Sprintf(", at most %s in a second", render.TokenRate(res.Total.Peak))
 	if res.Key != "" { // its seconds are not recorded
 		of, most = of+", key "+render.Show(res.Key), ""
 	}
 	demand, refused := make([]float64, len(res.Points)), make([]float64, len(res.Points))
-	for i, p := range res.Points {
-		demand[i], refused[i] = float64(p.Attempted), float64(p.Refused)
+	for i, point := range res.Points {
+		demand[i], refused[i] = float64(point.Attempted), float64(point.Refused)
 	}
-	fmt.Fprintf(w, "%s, %s of %s, as of %s\n", of, render.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
-	fmt.Fprintf(w, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
-	fmt.Fprintf(w, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
+	fmt.Fprintf(p, "%s, %s of %s, as of %s\n", of, render.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
+	fmt.Fprintf(p, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
+	fmt.Fprintf(p, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
 	shown := res.Points
 	if n := len(shown); n > maxShown {
 		shown = shown[n-maxShown:]
-		fmt.Fprintf(w, "the last %d of %d points; -o csv has all\n", maxShown, n)
+		fmt.Fprintf(p, "the last %d of %d points; -o csv has all\n", maxShown, n)
 	}
-	return pointsTable(shown, res.Key != "").Write(w)
+	p.Table(pointsTable(shown, res.Key != ""))
 }
 
 // maxShown is how many points a table has; more are in the chart, and in the other forms.
@@ -334,11 +324,11 @@ func pointsTable(points []*quoratev1.HistoryPoint, key bool) *render.Table {
 		tbl = render.NewTable("TIME", "SECONDS", "ATTEMPTED", "ADMITTED", "REFUSED", "MEAN", "MORE", "COMPLETE")
 	}
 	for _, p := range points {
-		row := []string{render.When(p.Start), render.Num(p.Seconds), render.Num(p.Attempted), render.Num(p.Admitted), render.Num(p.Refused)}
+		row := []any{render.When(p.Start), p.Seconds, p.Attempted, p.Admitted, p.Refused}
 		if key {
-			row = append(row, render.TokenRate(p.Mean), render.Num(p.Error))
+			row = append(row, render.TokenRate(p.Mean), p.Error)
 		} else {
-			row = append(row, render.TokenRate(p.Peak), render.TokenRate(p.Mean), render.TokenRate(p.P50), render.TokenRate(p.P95), render.TokenRate(p.P99), render.TokenRate(p.OverAdmitted), render.NeedlessCell(p))
+			row = append(row, render.TokenRate(p.Peak), render.TokenRate(p.Mean), render.TokenRate(p.P50), render.TokenRate(p.P95), render.TokenRate(p.P99), render.TokenRate(p.OverAdmitted), render.NeedlessText(p))
 		}
 		tbl.Row(append(row, completeCell(p))...)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -71,34 +70,26 @@ key was asked for in its busiest minute (or hour, of older times).`,
 			}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.HeadroomResponse, error) {
 				return c.Headroom(ctx, req)
-			}, func(w io.Writer, res *quoratev1.HeadroomResponse) error {
-				return printHeadroom(w, res, o.output == "csv")
-			})
+			}, printHeadroom)
 		},
 	}
 	o.addFlags(cmd, "7d")
 	cmd.Flags().Int32Var(&top, "top", 20, "how many limits, 1 to 200")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
-func printHeadroom(w io.Writer, res *quoratev1.HeadroomResponse, csv bool) error {
-	tbl := render.NewTable("LIMIT", "RULE", "FULL", render.Both("", "headroom"), "PEAK", "MEAN", "REFUSED", "IN WORDS")
+func printHeadroom(p *render.Page, res *quoratev1.HeadroomResponse) {
+	tbl := render.NewTable("LIMIT", "RULE", "FULL", "", "PEAK", "MEAN", "REFUSED", "IN WORDS")
+	tbl.CSVTitle("", "headroom")
 	for _, h := range res.Limits {
 		rule, second := render.Nothing, render.Exact(bar(h.Saturation), h.Headroom)
 		if h.Rule != nil {
 			rule = limits.RuleText(h.Rule)
 		}
-		tbl.Row(h.Namespace+"/"+h.Limit, rule, render.PartCell(h.Saturation), second, rateCell(h.Use.GetPeak()), rateCell(h.Use.GetMean()), render.PartCell(h.RefusedPart), h.Statement)
+		tbl.Row(h.Namespace+"/"+h.Limit, rule, render.Part(h.Saturation), second, rateCell(h.Use.GetPeak()), rateCell(h.Use.GetMean()), render.Part(h.RefusedPart), h.Statement)
 	}
-	if csv {
-		return tbl.WriteCSV(w)
-	}
-	if len(res.Limits) == 0 {
-		_, err := fmt.Fprintln(w, "no limit was asked for")
-		return err
-	}
-	return tbl.Write(w)
+	p.TableOr(tbl, "no limit was asked for")
 }
 
 // bar draws a part of one as ten characters.
@@ -146,7 +137,9 @@ is the best single number, made so that the rule in force refuses what it did.`,
 			}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.WhatIfResponse, error) {
 				return c.WhatIf(ctx, req)
-			}, func(w io.Writer, res *quoratev1.WhatIfResponse) error { return printWhatIf(w, res, o.output == "csv") })
+			}, func(p *render.Page, res *quoratev1.WhatIfResponse) {
+				printWhatIf(p, res, o.output.Format == render.FormatCSV)
+			})
 		},
 	}
 	o.addFlags(cmd, "1h")
@@ -154,37 +147,36 @@ is the best single number, made so that the rule in force refuses what it did.`,
 	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as in force)")
 	cmd.Flags().StringVar(&kind, "kind", "", "how it counts: bucket, fixed, sliding, periodic (default: as in force)")
 	render.CompleteWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
-func printWhatIf(w io.Writer, res *quoratev1.WhatIfResponse, csv bool) error {
+func printWhatIf(p *render.Page, res *quoratev1.WhatIfResponse, csv bool) {
 	if csv {
 		tbl := render.NewTable("TIME", "SECONDS", "ATTEMPTED", "REFUSED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST")
-		for _, p := range res.Points {
-			tbl.Row(render.When(p.Start), render.Num(p.Seconds), render.Num(p.Attempted), render.Num(p.Refused), render.Num(p.RefusedAtLeast), render.Num(p.RefusedAtMost))
+		for _, one := range res.Points {
+			tbl.Row(render.When(one.Start), one.Seconds, one.Attempted, one.Refused, one.RefusedAtLeast, one.RefusedAtMost)
 		}
-		return tbl.WriteCSV(w)
+		p.Table(tbl)
+		return
 	}
-	if err := outcomes(w, res.Now, res.Outcome, "what if"); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nrefused then: %d (%s)\n", res.RefusedThen, share(res.RefusedThen, res.Outcome.GetAttempted()))
+	outcomes(p, res.Now, res.Outcome, "what if")
+	fmt.Fprintf(p, "\nrefused then: %d (%s)\n", res.RefusedThen, share(res.RefusedThen, res.Outcome.GetAttempted()))
 	if len(res.Points) > 1 {
 		demand, then, at := make([]float64, len(res.Points)), make([]float64, len(res.Points)), make([]float64, len(res.Points))
-		for i, p := range res.Points {
-			demand[i], then[i], at[i] = float64(p.Attempted), float64(p.Refused), float64(p.RefusedAtMost)
+		for i, one := range res.Points {
+			demand[i], then[i], at[i] = float64(one.Attempted), float64(one.Refused), float64(one.RefusedAtMost)
 		}
-		fmt.Fprintf(w, "demand    %s\nrefused   %s\n", sparkline(demand, chartWide), sparkline(then, chartWide))
+		fmt.Fprintf(p, "demand    %s\nrefused   %s\n", sparkline(demand, chartWide), sparkline(then, chartWide))
 		if res.Basis != quoratev1.Basis_BASIS_KEYS {
-			fmt.Fprintf(w, "at most   %s\n", sparkline(at, chartWide))
+			fmt.Fprintf(p, "at most   %s\n", sparkline(at, chartWide))
 		}
 	}
-	return bullets(w, res.Statements)
+	bullets(p, res.Statements)
 }
 
 // outcomes prints what the rule in force and another one make of the same demand.
-func outcomes(w io.Writer, now, next *quoratev1.WhatIfOutcome, name string) error {
+func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 	tbl := render.NewTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "LIKELY", "SURE")
 	for _, r := range []struct {
 		name string
@@ -199,20 +191,17 @@ func outcomes(w io.Writer, now, next *quoratev1.WhatIfOutcome, name string) erro
 		if o.GetEstimate() {
 			sure = "estimate"
 		}
-		tbl.Row(r.name, limits.RuleText(o.GetRule()), render.Num(o.GetAttempted()), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), share(o.GetRefusedLikely(), o.GetAttempted())), sure)
+		tbl.Row(r.name, limits.RuleText(o.GetRule()), o.GetAttempted(), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), share(o.GetRefusedLikely(), o.GetAttempted())), sure)
 	}
-	return tbl.Write(w)
+	p.Table(tbl)
 }
 
 // bullets prints what there is to say about an answer.
-func bullets(w io.Writer, all []string) error {
-	fmt.Fprintln(w)
+func bullets(p *render.Page, all []string) {
+	fmt.Fprintln(p)
 	for _, s := range all {
-		if _, err := fmt.Fprintf(w, "- %s\n", render.Printable(s)); err != nil {
-			return err
-		}
+		fmt.Fprintf(p, "- %s\n", render.Printable(s))
 	}
-	return nil
 }
 
 func newSuggestCommand() *cobra.Command {
@@ -234,33 +223,32 @@ most is beside it. The burst stays in proportion to the rate.`,
 			req := &quoratev1.SuggestRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, RefusedPpm: int64(float64(target)*1e6 + .5)}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.SuggestResponse, error) {
 				return c.Suggest(ctx, req)
-			}, func(w io.Writer, res *quoratev1.SuggestResponse) error {
-				if o.output == render.FormCSV {
-					return suggestCSV(w, res)
+			}, func(p *render.Page, res *quoratev1.SuggestResponse) {
+				if o.output.Format == render.FormatCSV {
+					suggestCSV(p, res)
+					return
 				}
-				if err := outcomes(w, res.Now, res.Outcome, "suggested"); err != nil {
-					return err
-				}
-				return bullets(w, res.Statements)
+				outcomes(p, res.Now, res.Outcome, "suggested")
+				bullets(p, res.Statements)
 			})
 		},
 	}
 	o.addFlags(cmd, "1h")
 	cmd.Flags().Var(&target, "refuse", "the `part` of the demand that may be refused, such as 1% or 0.01")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
 // suggestCSV has the columns of an outcome, as numbers.
-func suggestCSV(w io.Writer, res *quoratev1.SuggestResponse) error {
+func suggestCSV(p *render.Page, res *quoratev1.SuggestResponse) {
 	tbl := render.NewTable("OF", "RULE", "RATE", "BURST", "ATTEMPTED", "REFUSED_AT_LEAST", "REFUSED_AT_MOST", "REFUSED_LIKELY", "EXACT", "ESTIMATE")
 	row := func(of string, o *quoratev1.WhatIfOutcome) {
-		tbl.Row(of, limits.RuleText(o.GetRule()), o.GetRule().GetRate(), render.Num(o.GetRule().GetBurst()), render.Num(o.GetAttempted()), render.Num(o.GetRefusedAtLeast()),
-			render.Num(o.GetRefusedAtMost()), render.Num(o.GetRefusedLikely()), strconv.FormatBool(o.GetExact()), strconv.FormatBool(o.GetEstimate()))
+		tbl.Row(of, limits.RuleText(o.GetRule()), o.GetRule().GetRate(), o.GetRule().GetBurst(), o.GetAttempted(), o.GetRefusedAtLeast(),
+			o.GetRefusedAtMost(), o.GetRefusedLikely(), o.GetExact(), o.GetEstimate())
 	}
 	row("in force", res.Now)
 	row("suggested", res.Outcome)
-	return tbl.WriteCSV(w)
+	p.Table(tbl)
 }
 
 // portion is a part of a whole on the command line: 1% or 0.01.
@@ -301,23 +289,23 @@ history; weekdays are told apart from 21 on.`,
 			req := &quoratev1.ForecastRequest{Namespace: name.Namespace, Limit: name.Limit, Days: days, Ahead: ahead}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.ForecastResponse, error) {
 				return c.Forecast(ctx, req)
-			}, func(w io.Writer, res *quoratev1.ForecastResponse) error {
-				return printForecast(w, res, o.output == "csv")
+			}, func(p *render.Page, res *quoratev1.ForecastResponse) {
+				printForecast(p, res, o.output.Format == render.FormatCSV)
 			})
 		},
 	}
 	o.Targets.AddFlags(cmd)
 	cmd.Flags().Int32Var(&days, "days", 56, "days of history to learn from, 7 to 730")
 	cmd.Flags().Int32Var(&ahead, "ahead", 90, "days to look ahead, 1 to 365")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
-func printForecast(w io.Writer, res *quoratev1.ForecastResponse, csv bool) error {
+func printForecast(p *render.Page, res *quoratev1.ForecastResponse, csv bool) {
 	tbl := render.NewTable("DAY", "DEMAND", "EXPECTED", "LOW", "HIGH")
 	var was, will []float64
 	for _, d := range res.Days {
-		demand := ""
+		var demand any = ""
 		if d.Demand != nil {
 			demand = rateCell(*d.Demand)
 			was = append(was, *d.Demand)
@@ -328,17 +316,10 @@ func printForecast(w io.Writer, res *quoratev1.ForecastResponse, csv bool) error
 			tbl.Row(d.Day.AsTime().Format("2006-01-02"), demand, rateCell(d.Expected), rateCell(d.Low), rateCell(d.High))
 		}
 	}
-	if csv {
-		return tbl.WriteCSV(w)
-	}
-	fmt.Fprintf(w, "%s, in tokens\n", res.Measure)
-	fmt.Fprintf(w, "was       %s\nexpected  %s\n\n", sparkline(was, chartWide), sparkline(will, chartWide))
-	if len(tbl.Rows) > 1 {
-		if err := tbl.Write(w); err != nil {
-			return err
-		}
-	}
-	return bullets(w, res.Statements)
+	fmt.Fprintf(p, "%s, in tokens\n", res.Measure)
+	fmt.Fprintf(p, "was       %s\nexpected  %s\n\n", sparkline(was, chartWide), sparkline(will, chartWide))
+	p.TableOr(tbl, "")
+	bullets(p, res.Statements)
 }
 
 func newNoisyCommand() *cobra.Command {
@@ -360,35 +341,27 @@ that cost the others where all share a parent.`,
 			req := &quoratev1.NoisyRequest{Namespace: name.Namespace, Limit: name.Limit, From: at.From, To: at.To, Times: times}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.NoisyResponse, error) {
 				return c.Noisy(ctx, req)
-			}, func(w io.Writer, res *quoratev1.NoisyResponse) error { return printNoisy(w, res, o.output == "csv") })
+			}, printNoisy)
 		},
 	}
 	o.addFlags(cmd, "1d")
 	cmd.Flags().Int32Var(&times, "times", 10, "how many times the median, 2 to 1000")
-	render.OutputFlag(cmd, &o.output, "table", "csv", "json")
+	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
 
-func printNoisy(w io.Writer, res *quoratev1.NoisyResponse, csv bool) error {
+func printNoisy(p *render.Page, res *quoratev1.NoisyResponse) {
 	tbl := render.NewTable("KEY", "ATTEMPTED", "REFUSED", "DEMAND", "OF_REFUSED", "MEDIANS", "IN WORDS")
 	for _, k := range res.Keys {
-		tbl.Row(render.Cell(k.Use.GetKey()), render.Num(k.Use.GetAttempted()), render.Num(k.Use.GetRefused()), render.PartCell(k.DemandPart), render.PartCell(k.RefusedPart), render.Exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
+		tbl.Row(render.Name(k.Use.GetKey()), k.Use.GetAttempted(), k.Use.GetRefused(), render.Part(k.DemandPart), render.Part(k.RefusedPart), render.Exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
 	}
-	if csv {
-		return tbl.WriteCSV(w)
-	}
-	if len(res.Keys) > 0 {
-		if err := tbl.Write(w); err != nil {
-			return err
-		}
-	}
+	p.TableOr(tbl, "")
 	if res.Known > 2 { // else a statement says how few there are
-		fmt.Fprintf(w, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
+		fmt.Fprintf(p, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
 	}
-	if len(res.Statements) == 0 {
-		return nil
+	if len(res.Statements) > 0 {
+		bullets(p, res.Statements)
 	}
-	return bullets(w, res.Statements)
 }
 
 func newPlanReportCommand() *cobra.Command {
@@ -404,7 +377,7 @@ elsewhere.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &quoratev1.RateServiceReportRequest{Format: quoratev1.ReportFormat_REPORT_FORMAT_TEXT}
-			if o.output == "html" {
+			if o.output.Format == "html" {
 				req.Format = quoratev1.ReportFormat_REPORT_FORMAT_HTML
 			}
 			if len(args) > 0 {
@@ -416,13 +389,12 @@ elsewhere.`,
 			}
 			return ask(cmd, &o, func(ctx context.Context, c quoratev1.RateServiceClient) (*quoratev1.RateServiceReportResponse, error) {
 				return c.Report(ctx, req)
-			}, func(w io.Writer, res *quoratev1.RateServiceReportResponse) error {
-				_, err := io.WriteString(w, res.Content)
-				return err
+			}, func(p *render.Page, res *quoratev1.RateServiceReportResponse) {
+				fmt.Fprint(p, res.Content)
 			})
 		},
 	}
 	o.addFlags(cmd, "7d")
-	render.OutputFlag(cmd, &o.output, "text", "html", "json")
+	o.output.AddFlags(cmd, "text", "html", "json")
 	return cmd
 }

@@ -60,22 +60,26 @@ func TestPlanTables(t *testing.T) {
 	uses := &quoratev1.HistoryKeysResponse{Keys: []*quoratev1.KeyUse{{Key: "acme", Attempted: 900, Admitted: 600, Refused: 300, Error: 5}}, Rest: 7, Coverage: complete}
 	used := &quoratev1.HistoryLimitsResponse{Limits: []*quoratev1.LimitUse{{Namespace: "web", Limit: "login", Use: points[2]}}, Total: 3, Coverage: complete}
 	var b bytes.Buffer
-	for _, csv := range []bool{false, true} {
+	for _, format := range []string{render.FormatTable, render.FormatCSV} {
+		csv := format == render.FormatCSV
+		print := func(page func(p *render.Page)) error { return render.NewPrinter(format, false, &b).Print(nil, page) }
 		for _, part := range []func() error{
 			func() error { return exported(&b, history, csv) },
 			func() error { return exported(&b, &quoratev1.HistoryResponse{Coverage: complete}, csv) },
-			func() error { return printWhatIf(&b, whatIf, csv) },
+			func() error { return print(func(p *render.Page) { printWhatIf(p, whatIf, csv) }) },
 			func() error {
 				if !csv {
 					return nil
 				}
-				return suggestCSV(&b, &quoratev1.SuggestResponse{Now: whatIf.Now, Outcome: whatIf.Outcome})
+				return print(func(p *render.Page) {
+					suggestCSV(p, &quoratev1.SuggestResponse{Now: whatIf.Now, Outcome: whatIf.Outcome})
+				})
 			},
-			func() error { return printHeadroom(&b, headroom, csv) },
-			func() error { return printForecast(&b, forecast, csv) },
-			func() error { return printNoisy(&b, noisy, csv) },
-			func() error { return printUses(&b, uses, csv) },
-			func() error { return printUsed(&b, used, csv) },
+			func() error { return print(func(p *render.Page) { printHeadroom(p, headroom) }) },
+			func() error { return print(func(p *render.Page) { printForecast(p, forecast, csv) }) },
+			func() error { return print(func(p *render.Page) { printNoisy(p, noisy) }) },
+			func() error { return print(func(p *render.Page) { printUses(p, uses) }) },
+			func() error { return print(func(p *render.Page) { printUsed(p, used) }) },
 		} {
 			if err := part(); err != nil {
 				t.Fatal(err)
@@ -86,7 +90,7 @@ func TestPlanTables(t *testing.T) {
 	begun := proto.CloneOf(covered)
 	begun.Begins = &timestamppb.Timestamp{Seconds: noon.Seconds - 150}
 	b.WriteString(incompleteText(begun) + "\n" + incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
-	if err := (&render.YAMLOut{To: &b}).Document(api.FormatJSON(uses)); err != nil {
+	if err := render.NewPrinter(render.FormatYAML, false, &b).Print(uses, nil); err != nil {
 		t.Fatal(err)
 	}
 	golden.Hold(t, "testdata/plan.golden", b.String(), *rewrite)
@@ -131,7 +135,7 @@ func TestKeyHistory(t *testing.T) {
 	var b bytes.Buffer
 	p := &quoratev1.HistoryPoint{Start: &timestamppb.Timestamp{}, Seconds: 60, Attempted: 120, Admitted: 90, Refused: 30, Mean: 2, Error: 7, Complete: true}
 	res := &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Key: "acme", Step: durationpb.New(time.Minute), Points: []*quoratev1.HistoryPoint{p}, Total: p}
-	if err := printHistory(&b, res); err != nil {
+	if err := exported(&b, res, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"web/login, key acme, 1 point of 1m", "  120 tokens\n", "REFUSED  MEAN  MORE  COMPLETE\n", " 30     2     7  yes\n"} {
@@ -154,7 +158,7 @@ func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
 		_, err := api.Export(b, "csv", res)
 		return err
 	}
-	return printHistory(b, res)
+	return render.WritePage(b, func(p *render.Page) { printHistory(p, res) })
 }
 
 var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata; then read the diff")

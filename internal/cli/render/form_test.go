@@ -2,116 +2,147 @@ package render
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // TestYAMLIsPlain checks that JSON and YAML output escape control characters and decode to the same key.
 func TestYAMLIsPlain(t *testing.T) {
 	const evil = "a\u009b31m\u202eb\x7f"
-	message := &quoratev1.KeyRate{Namespace: "web", Limit: "login", Key: evil}
-	text := api.FormatJSON(message)
-	var b bytes.Buffer
-	y := &YAMLOut{To: &b}
-	if _, err := y.Write(append(text, '\n')); err != nil {
-		t.Fatal(err)
-	}
-	for form, got := range map[string]string{"JSON": string(text), "YAML": b.String()} {
+	for _, format := range []string{FormatJSON, FormatYAML} {
+		var b bytes.Buffer
+		if err := NewPrinter(format, false, &b).Print(&quoratev1.KeyRate{Namespace: "web", Limit: "login", Key: evil}, nil); err != nil {
+			t.Fatal(err)
+		}
 		var back map[string]any
-		if err := yaml.Unmarshal([]byte(got), &back); err != nil || back["key"] != evil || strings.ContainsAny(got, "\u009b\u202e\x7f") {
-			t.Errorf("%s: %v, %q: %q", form, err, back["key"], got)
+		if err := yaml.Unmarshal(b.Bytes(), &back); err != nil || back["key"] != evil || strings.ContainsAny(b.String(), "\u009b\u202e\x7f") {
+			t.Errorf("%s: %v, %q: %q", format, err, back["key"], b.String())
 		}
 	}
 }
 
-func TestYAMLOut(t *testing.T) {
-	for name, c := range map[string]struct{ in, want string }{
-		"object":            {`{"b":1,"a":["x",{"c":null}],"e":{},"l":[]}` + "\n", "b: 1\na:\n    - x\n    - c: null\ne: {}\nl: []\n"},
-		"lines":             {"{\"a\":1}\n{\"a\":2}\n", "a: 1\n---\na: 2\n"},
-		"pretty":            {"{\n  \"a\": [\n    1\n  ]\n}\n", "a:\n    - 1\n"},
-		"words":             {`{"a":"true","b":"1","c":"","d":"a: b","e":"~","f":"0x1","g":"1e3","h":"yesterday"}` + "\n", "a: \"true\"\nb: \"1\"\nc: \"\"\nd: 'a: b'\ne: \"~\"\nf: \"0x1\"\ng: \"1e3\"\nh: yesterday\n"},
-		"words of YAML 1.1": {`["yes","Off","y","=","12:30","1_000","017","2026-11-23","203.0.113.7","10/s"]` + "\n", "- \"yes\"\n- \"Off\"\n- \"y\"\n- \"=\"\n- \"12:30\"\n- \"1_000\"\n- \"017\"\n- \"2026-11-23\"\n- \"203.0.113.7\"\n- 10/s\n"},
-		"no JSON":           {"nothing here\n", "nothing here\n"},
-		"nothing":           {"", ""},
+func TestYAML(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   []string
+		want string
+	}{
+		"object":            {[]string{`{"b":1,"a":["x",{"c":null}],"e":{},"l":[]}`}, "b: 1\na:\n    - x\n    - c: null\ne: {}\nl: []\n"},
+		"several":           {[]string{`{"a":1}`, `{"a":2}`}, "a: 1\n---\na: 2\n"},
+		"pretty":            {[]string{"{\n  \"a\": [\n    1\n  ]\n}"}, "a:\n    - 1\n"},
+		"words":             {[]string{`{"a":"true","b":"1","c":"","d":"a: b","e":"~","f":"0x1","g":"1e3","h":"yesterday"}`}, "a: \"true\"\nb: \"1\"\nc: \"\"\nd: 'a: b'\ne: \"~\"\nf: \"0x1\"\ng: \"1e3\"\nh: yesterday\n"},
+		"words of YAML 1.1": {[]string{`["yes","Off","y","=","12:30","1_000","017","2026-11-23","203.0.113.7","10/s"]`}, "- \"yes\"\n- \"Off\"\n- \"y\"\n- \"=\"\n- \"12:30\"\n- \"1_000\"\n- \"017\"\n- \"2026-11-23\"\n- \"203.0.113.7\"\n- 10/s\n"},
+		"no JSON":           {[]string{"nothing here"}, "nothing here\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			y := &YAMLOut{To: &b}
-			for _, part := range strings.SplitAfter(c.in, "\n") {
-				if _, err := y.Write([]byte(part)); err != nil {
+			y := NewPrinter(FormatYAML, false, &b)
+			for _, value := range c.in {
+				if err := y.Print(json.RawMessage(value), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := y.Close(); err != nil || b.String() != c.want {
-				t.Errorf("%v\n%s\nwant\n%s", err, b.String(), c.want)
+			if b.String() != c.want {
+				t.Errorf("%s\nwant\n%s", b.String(), c.want)
 			}
 		})
 	}
 }
 
-// TestCSVOut: tables alone, keys whole, numbers exact, several tables apart.
-func TestCSVOut(t *testing.T) {
+// TestCSV: tables alone, keys whole, numbers exact, several tables apart.
+func TestCSV(t *testing.T) {
 	long := strings.Repeat("k", 100) + "\n\"x"
-	var b, people bytes.Buffer
-	c := &CSVOut{To: &b}
-	if _, err := c.Write([]byte("words that are for people\n")); err != nil {
-		t.Fatal(err)
+	named := func(title string, cells ...any) *Table {
+		tbl := NewTable("KEY", "RATE", title, "BY", "NOTE")
+		tbl.CSVTitle(title, "removed")
+		tbl.Row(cells...)
+		return tbl
 	}
-	tbl := NewTable("KEY", "NEXT REFILL")
-	tbl.Row(Cell(long), "1")
-	if err := tbl.Write(c); err != nil {
-		t.Fatal(err)
+	formula := func() *Table {
+		tbl := NewTable("KEY", "N")
+		tbl.Row(Name("=evil()"), -5)
+		return tbl
 	}
-	tbl.Next()
-	tbl.Row(Cell("b"), "2")
-	if err := tbl.Write(c); err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		raw  bool
+		page func(*Page)
+		want string
+	}{
+		"two tables": {false, func(p *Page) {
+			fmt.Fprintln(p, "words that are for people")
+			first, second := NewTable("KEY", "NEXT REFILL"), NewTable("A")
+			first.Row(Name(long), "1")
+			second.Row("1")
+			p.Table(first)
+			p.Table(second)
+		}, "key,next_refill\n\"" + strings.Repeat("k", 100) + "\n\"\"x\",1\n\na\n1\n"},
+		"two forms": {false, func(p *Page) {
+			p.Table(named("-", Name("a\x00b"), Exact("0.0", .0125), Nothing, NameOrNothing(""), NameOrNothing("-")))
+		}, "key,rate,removed,by,note\na\x00b,0.0125,,,-\n"},
+		"a formula":  {false, func(p *Page) { p.Table(formula()) }, "key,n\n'=evil(),-5\n"},
+		"raw":        {true, func(p *Page) { p.Table(formula()) }, "key,n\n=evil(),-5\n"},
+		"no rows":    {false, func(p *Page) { p.TableOr(NewTable("KEY"), "no keys") }, "key\n"},
+		"text alone": {false, func(p *Page) { fmt.Fprintln(p, "nothing") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := NewPrinter(FormatCSV, c.raw, &b).Print(nil, c.page); err != nil || b.String() != c.want {
+				t.Errorf("%v: %q\nwant\n%q", err, b.String(), c.want)
+			}
+		})
 	}
-	second := NewTable("A")
-	second.Row("1")
-	if err := second.Write(c); err != nil {
-		t.Fatal(err)
+	var people bytes.Buffer
+	err := WritePage(&people, func(p *Page) {
+		p.TableOr(NewTable("KEY"), "no keys")
+		p.TableOr(NewTable("KEY"), "")
+		tbl := NewTable("KEY", "MORE")
+		tbl.OnlyCSV("MORE")
+		tbl.Row(Name(long), "m")
+		p.Table(tbl)
+	})
+	if want := "no keys\nKEY\n\"" + strings.Repeat("k", 60) + "...\n"; err != nil || people.String() != want {
+		t.Errorf("%v %q; want %q", err, people.String(), want)
 	}
-	want := "key,next_refill\n\"" + strings.Repeat("k", 100) + "\n\"\"x\",1\nb,2\n\na\n1\n"
-	if b.String() != want {
-		t.Errorf("%q\nwant\n%q", b.String(), want)
-	}
-	b.Reset()
-	tbl = NewTable("KEY", "RATE", Both("-", "removed"), "BY", "NOTE")
-	tbl.Row(Cell("a\x00b"), Exact("0.0", .0125), Nothing, OrNothing(""), OrNothing("-"))
-	if err := tbl.Write(&CSVOut{To: &b}); err != nil || b.String() != "key,rate,removed,by,note\na\x00b,0.0125,,,-\n" {
-		t.Errorf("%v %q", err, b.String())
-	}
-	b.Reset()
-	tbl = NewTable("KEY", "N")
-	tbl.Row(Cell("=evil()"), Num(-5))
-	if err := tbl.Write(&CSVOut{To: &b}); err != nil || b.String() != "key,n\n'=evil(),-5\n" {
-		t.Errorf("%v %q", err, b.String())
-	}
-	b.Reset()
-	if err := tbl.Write(&CSVOut{To: &b, raw: true}); err != nil || b.String() != "key,n\n=evil(),-5\n" {
-		t.Errorf("%v %q", err, b.String())
-	}
-	b.Reset()
-	none := NewTable("KEY")
-	if err := errors.Join(none.WriteOr(&people, "no keys"), none.WriteOr(&CSVOut{To: &b}, "no keys")); err != nil || people.String() != "no keys\n" || b.String() != "key\n" {
-		t.Errorf("%v %q %q", err, people.String(), b.String())
-	}
-	people.Reset()
-	tbl = NewTable("KEY")
-	tbl.Row(Cell(long))
-	if err := tbl.Write(&people); err != nil || strings.Contains(people.String(), twoForms) || len(people.String()) > 80 {
-		t.Errorf("%v %q", err, people.String())
+}
+
+// TestList: a list that arrives in parts is one answer in every format.
+func TestList(t *testing.T) {
+	for format, want := range map[string]string{
+		FormatTable: "KEY      N  TEXT\nlonger   -  -\na       10  -\nb        5  x\n",
+		FormatCSV:   "key,n,text\nlonger,,\na,10,\nb,5,x\n",
+		FormatJSON:  `{"keys":[{"namespace":"","limit":"longer"},{"namespace":"","limit":"a"},{"namespace":"","limit":"b"}],"total":3}` + "\n",
+		FormatYAML:  "keys:\n    - namespace: \"\"\n      limit: longer\n    - namespace: \"\"\n      limit: a\n    - namespace: \"\"\n      limit: b\ntotal: 3\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			var b bytes.Buffer
+			cmd := &cobra.Command{}
+			cmd.SetOut(&b)
+			tbl := NewTable("KEY", "N", "TEXT")
+			list := (&Output{Format: format}).List(cmd, "keys", tbl)
+			tbl.Row("longer", Nothing, Nothing)
+			tbl.Row("a", 10, Nothing)
+			first := list.Add([]proto.Message{&quoratev1.LimitRef{Limit: "longer"}, &quoratev1.LimitRef{Limit: "a"}})
+			tbl.Row("b", 5, "x")
+			second := list.Add([]proto.Message{&quoratev1.LimitRef{Limit: "b"}})
+			if err := errors.Join(first, second, list.End(`"total":3`)); err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != want {
+				t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+			}
+		})
 	}
 }
 
@@ -174,24 +205,5 @@ func TestPause(t *testing.T) {
 		if got := Pause(durationpb.New(d)); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
-	}
-}
-
-func TestTableParts(t *testing.T) {
-	tbl := NewTable("KEY", "N", "TEXT")
-	tbl.Row("longer", "-", "-")
-	tbl.Row("a", "10", "-")
-	var b strings.Builder
-	if err := tbl.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	tbl.Next()
-	tbl.Row("b", "5", "x")
-	if err := tbl.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	const want = "KEY      N  TEXT\nlonger   -  -\na       10  -\nb        5  x\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &b, want)
 	}
 }

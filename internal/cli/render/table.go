@@ -2,7 +2,9 @@ package render
 
 import (
 	"encoding/csv"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -10,156 +12,142 @@ import (
 	"github.com/quorate/quorate/internal/history/export"
 )
 
-// Table prints columns, two blanks apart; a column whose cells all look like
-// numbers is aligned to the right.
-type Table struct {
-	Rows  [][]string
-	width []int // of what was written before
+// Cell is a cell of a table: what people see, and the value that programs get.
+type Cell struct{ Human, Machine string }
+
+// Nothing is a cell in which there is nothing to say; to programs it is empty.
+const Nothing = "-"
+
+// Name is a cell with what others chose, such as a key: people see it cut short and safe for a terminal.
+func Name(s string) Cell { return Cell{Show(s), s} }
+
+// NameOrNothing is Name of what may be empty.
+func NameOrNothing(s string) Cell {
+	if s == "" {
+		return Cell{Human: Nothing}
+	}
+	return Name(s)
 }
 
-// NewTable returns a table with these titles.
-func NewTable(header ...string) *Table { return &Table{Rows: [][]string{header}} }
+// Exact is a cell with a number that people see rounded.
+func Exact(human string, v float64) Cell {
+	return Cell{human, strconv.FormatFloat(v, 'f', -1, 64)}
+}
 
-// Next begins another part of a table that has been written, without the header
-// and as wide.
-func (t *Table) Next() { t.Rows = [][]string{make([]string, len(t.width))} }
+// Part is a cell with a part of a whole, which people see in per cent.
+func Part(part float64) Cell { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
-// Row adds a row.
-func (t *Table) Row(cells ...string) { t.Rows = append(t.Rows, cells) }
+// Table has columns, which are two blanks apart; a column whose cells all look like numbers is
+// aligned to the right.
+type Table struct {
+	titles, csvTitles []string
+	onlyCSV           []bool // of columns that people do not see
+	rows              [][]Cell
+	width             []int // of the parts that have been written
+	begun             bool  // an earlier part has been written, with the titles
+}
 
+// NewTable returns a table with these titles. In CSV they are in lower case, with underscores.
+func NewTable(titles ...string) *Table {
+	t := &Table{titles: titles, width: make([]int, len(titles)), onlyCSV: make([]bool, len(titles))}
+	for _, s := range titles {
+		t.csvTitles = append(t.csvTitles, strings.ReplaceAll(strings.ToLower(s), " ", "_"))
+	}
+	return t
+}
+
+// CSVTitle gives the column of a title another title in CSV.
+func (t *Table) CSVTitle(title, inCSV string) { t.csvTitles[slices.Index(t.titles, title)] = inCSV }
+
+// OnlyCSV leaves the column of a title out of what people see.
+func (t *Table) OnlyCSV(title string) { t.onlyCSV[slices.Index(t.titles, title)] = true }
+
+// Row adds a row. A cell is a Cell, or a value that is the same for people and programs; the text
+// [Nothing] is empty to programs.
+func (t *Table) Row(cells ...any) {
+	row := make([]Cell, len(cells))
+	for i, v := range cells {
+		switch v := v.(type) {
+		case Cell:
+			row[i] = v
+		default:
+			s := fmt.Sprint(v)
+			if row[i] = (Cell{s, s}); s == Nothing {
+				row[i].Machine = ""
+			}
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Len returns how many rows the table has.
+func (t *Table) Len() int { return len(t.rows) }
+
+// next forgets the rows, which have been written: what follows has no titles, and is as wide.
+func (t *Table) next() { t.rows, t.begun = nil, true }
+
+// Write writes the table for people.
 func (t *Table) Write(w io.Writer) error {
-	if c, ok := w.(*CSVOut); ok {
-		return c.table(t)
+	lines := make([][]string, 0, len(t.rows)+1)
+	if !t.begun && strings.Join(t.titles, "") != "" {
+		lines = append(lines, t.titles)
 	}
-	if t.width == nil {
-		t.width = make([]int, len(t.Rows[0]))
-	}
-	width := t.width
-	right := make([]bool, len(width)) // some cell is a number, and none is anything else
-	text := make([]bool, len(width))
-	for n, r := range t.Rows {
-		for i, c := range r {
-			c = shownCell(c)
-			r[i] = c
-			width[i] = max(width[i], utf8.RuneCountInString(c))
-			switch {
-			case n == 0 || c == "" || c == "-":
-			case numeric(c):
+	right := make([]bool, len(t.titles)) // some cell is a number, and none is anything else
+	text := make([]bool, len(t.titles))
+	for _, row := range t.rows {
+		line := make([]string, len(row))
+		for i, c := range row {
+			line[i] = c.Human
+			switch _, err := strconv.ParseFloat(strings.TrimSuffix(c.Human, "%"), 64); {
+			case c.Human == "" || c.Human == Nothing:
+			case err == nil:
 				right[i] = true
 			default:
 				text[i] = true
 			}
 		}
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		for i, s := range line {
+			t.width[i] = max(t.width[i], utf8.RuneCountInString(s))
+		}
 	}
 	var b strings.Builder
-	for n, r := range t.Rows {
-		if n == 0 && strings.Join(r, "") == "" {
-			continue // a later part has no header
-		}
-		var line strings.Builder
-		for i, c := range r {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
-			if right[i] && !text[i] {
-				line.WriteString(pad + c + "  ")
-			} else {
-				line.WriteString(c + pad + "  ")
+	for _, line := range lines {
+		var out strings.Builder
+		for i, s := range line {
+			pad := strings.Repeat(" ", t.width[i]-utf8.RuneCountInString(s))
+			switch {
+			case t.onlyCSV[i]:
+			case right[i] && !text[i]:
+				out.WriteString(pad + s + "  ")
+			default:
+				out.WriteString(s + pad + "  ")
 			}
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		b.WriteString(strings.TrimRight(out.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// WriteOr writes a table, or to people, when it has no rows, a sentence.
-func (t *Table) WriteOr(w io.Writer, none string) error {
-	if _, csv := w.(*CSVOut); len(t.Rows) == 1 && !csv {
-		_, err := io.WriteString(w, none+"\n")
-		return err
-	}
-	return t.Write(w)
-}
-
-// WriteCSV writes the rows for other programs, with the headers in lower case (RFC 4180). A
-// later part of a table has none.
-func (t *Table) WriteCSV(w io.Writer) error {
-	header := make([]string, len(t.Rows[0]))
-	for i, h := range t.Rows[0] {
-		header[i] = strings.ReplaceAll(strings.ToLower(programCell(h)), " ", "_")
-	}
+// writeCSV writes the table for other programs (RFC 4180). Unless raw, what a spreadsheet would
+// run as a formula, such as a key that begins with =, is escaped.
+func (t *Table) writeCSV(w io.Writer, raw bool) error {
 	out := csv.NewWriter(w)
-	text := export.Cell // a spreadsheet could run a key as a formula
-	if _, raw := w.(RawOut); raw {
-		text = func(s string) string { return s }
+	if !t.begun {
+		_ = out.Write(t.csvTitles) // its error stays for Error
 	}
-	if strings.Join(header, "") != "" {
-		_ = out.Write(header) // its error stays for Error
-	}
-	for _, r := range t.Rows[1:] {
-		cells := make([]string, len(r))
-		for i, c := range r {
-			cells[i] = text(programCell(c))
+	for _, row := range t.rows {
+		line := make([]string, len(row))
+		for i, c := range row {
+			if line[i] = c.Machine; !raw {
+				line[i] = export.Cell(c.Machine)
+			}
 		}
-		_ = out.Write(cells)
+		_ = out.Write(line)
 	}
 	out.Flush()
-	t.width = make([]int, len(header))
 	return out.Error()
-}
-
-// twoForms begins a cell that is one text for programs and another for people, and stands
-// between the two: what people see has none in it.
-const twoForms = "\x00"
-
-// Both is a cell in two forms.
-func Both(people, program string) string { return twoForms + program + twoForms + people }
-
-// Cell is what others chose, such as a key: cut short and made safe for people, as it is for
-// programs.
-func Cell(s string) string { return Both(Show(s), s) }
-
-// OrNothing is a cell of what there may be none of.
-func OrNothing(s string) string {
-	if s == "" {
-		return Nothing
-	}
-	return Cell(s)
-}
-
-// Exact is a number that people see rounded.
-func Exact(people string, v float64) string {
-	return Both(people, strconv.FormatFloat(v, 'f', -1, 64))
-}
-
-// Nothing is a cell in which there is nothing to say; to programs it is empty.
-const Nothing = "-"
-
-func shownCell(c string) string {
-	if strings.HasPrefix(c, twoForms) {
-		return c[strings.LastIndex(c, twoForms)+1:]
-	}
-	return c
-}
-
-func programCell(c string) string {
-	switch {
-	case strings.HasPrefix(c, twoForms):
-		return c[1:strings.LastIndex(c, twoForms)]
-	case c == Nothing:
-		return ""
-	}
-	return c
-}
-
-func numeric(s string) bool {
-	_, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	return err == nil
-}
-
-// Num prints a whole number.
-func Num[T int | int32 | int64 | uint32 | uint64](n T) string {
-	if n < 0 {
-		return strconv.FormatInt(int64(n), 10)
-	}
-	return strconv.FormatUint(uint64(n), 10)
 }

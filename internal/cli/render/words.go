@@ -59,18 +59,15 @@ func Plural(n int, noun string) string {
 // Millis converts microseconds to milliseconds.
 func Millis(us int64) float64 { return float64(us) / 1000 }
 
-// NeedlessCell prints needless refusals as a range: leaders do not see every moment, so only a lower and
+// NeedlessText prints needless refusals as a range: leaders do not see every moment, so only a lower and
 // an upper bound are known.
-func NeedlessCell(r Refusals) string {
+func NeedlessText(r Refusals) string {
 	least, most := r.GetNeedlessRefusals(), r.GetNeedlessRefusalsAtMost()
 	if most <= least {
 		return TokenRate(least)
 	}
 	return TokenRate(least) + " to " + TokenRate(most)
 }
-
-// PartCell is a part, which people see in per cent.
-func PartCell(part float64) string { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
 // Words prints counts by word, largest first.
 func Words(m map[string]int64) string {

@@ -2,6 +2,7 @@ package security
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,8 @@ import (
 
 // NewAuditCommand returns "quorate audit".
 func NewAuditCommand() *cobra.Command {
-	var data, output string
+	var output render.Output
+	var data string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR",
@@ -41,13 +43,13 @@ as they are.`,
 			if data == "" {
 				return exit.Usagef("--data: is missing; must be the data directory of a node")
 			}
-			p := &auditPrinter{out: cmd.OutOrStdout(), raw: output == "json"}
+			p := &auditPrinter{out: output.Printer(cmd)}
 			return p.run(cmd.Context(), filepath.Join(data, server.AuditFile), follow)
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node (required)")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -56,8 +58,7 @@ const auditPoll = 200 * time.Millisecond
 
 // auditPrinter prints the lines of audit logs.
 type auditPrinter struct {
-	out io.Writer
-	raw bool
+	out render.Printer
 }
 
 // run prints the two file chains of an audit log, merged by entry time.
@@ -232,15 +233,17 @@ func (c *auditChain) rest(ctx context.Context, r *bufio.Reader) error {
 }
 
 func (p *auditPrinter) line(line []byte) error {
-	var e audit.Entry
-	if p.raw || json.Unmarshal(line, &e) != nil {
-		_, err := p.out.Write(jsontext.Escape(line)) // earlier versions did not escape
-		return err
-	}
-	how := string(e.Result)
-	if e.Detail != "" {
-		how += ": " + render.Printable(e.Detail)
-	}
-	_, err := fmt.Fprintf(p.out, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, render.Show(e.Identity), render.Show(e.Method), render.Printable(e.What), how)
-	return err
+	raw := bytes.TrimSuffix(line, []byte("\n"))
+	return p.out.Print(json.RawMessage(jsontext.Escape(raw)), func(p *render.Page) {
+		var e audit.Entry
+		if json.Unmarshal(line, &e) != nil {
+			fmt.Fprintf(p, "%s\n", jsontext.Escape(raw))
+			return
+		}
+		how := string(e.Result)
+		if e.Detail != "" {
+			how += ": " + render.Printable(e.Detail)
+		}
+		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, render.Show(e.Identity), render.Show(e.Method), render.Printable(e.What), how)
+	})
 }

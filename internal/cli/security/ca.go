@@ -33,7 +33,8 @@ nodes, which they renew by themselves, and those of clients.`,
 
 func newCAStatusCommand() *cobra.Command {
 	var t remote.Targets
-	var output, trustOut string
+	var output render.Output
+	var trustOut string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print which authority signs, and how far a rotation is",
@@ -56,15 +57,12 @@ printed too.`,
 			if err != nil {
 				return err
 			}
-			if err := printAuthority(cmd, output, trustOut, res); err != nil || output != "text" {
-				return err
-			}
-			return printSeen(cmd.OutOrStdout(), res, silent)
+			return printAuthority(cmd, &output, trustOut, res, func(p *render.Page) { printSeen(p, res, silent) })
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().StringVar(&trustOut, "trust-out", "", "write the authorities that are trusted to this `file`: the ca.crt of clients")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -72,7 +70,7 @@ func newCARotateCommand() *cobra.Command {
 	var t remote.Targets
 	var who accounts.Identity
 	var finish, yes bool
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the authority that signs certificates, without a pause",
@@ -95,18 +93,18 @@ your own certificate is one. A call that comes too early changes nothing.`,
 					return err
 				}
 			}
-			return rotate(cmd, &t, who, output, &quoratev1.RotateAuthorityRequest{Finish: finish})
+			return rotate(cmd, &t, who, &output, &quoratev1.RotateAuthorityRequest{Finish: finish})
 		},
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
 	cmd.Flags().BoolVar(&finish, "finish", false, "trust the earlier authority no more")
 	render.YesFlag(cmd, &yes)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
-func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output string, req *quoratev1.RotateAuthorityRequest) error {
+func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output *render.Output, req *quoratev1.RotateAuthorityRequest) error {
 	var res *quoratev1.RotateAuthorityResponse
 	err := cluster.CallCluster(cmd.Context(), t, who, func(ctx context.Context, c quoratev1.ClusterServiceClient) (err error) {
 		res, err = c.RotateAuthority(ctx, req)
@@ -119,22 +117,25 @@ func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output
 	if dir := remote.OrEnv(t.TlsDir, "QUORATE_TLS_DIR"); dir != "" {
 		trustOut = filepath.Join(dir, server.TrustFile)
 	}
-	return printAuthority(cmd, output, trustOut, res)
+	return printAuthority(cmd, output, trustOut, res, func(*render.Page) {})
 }
 
-// printAuthority prints how far a rotation is, and writes what is trusted to a file if it
-// has a name.
-func printAuthority(cmd *cobra.Command, output, trustOut string, res *quoratev1.RotateAuthorityResponse) error {
+// printAuthority prints how far a rotation is, and for people more, and writes what is trusted to a file
+// if it has a name.
+func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, res *quoratev1.RotateAuthorityResponse, more func(*render.Page)) error {
 	if trustOut != "" {
 		if err := replaceFile(trustOut, res.Trust); err != nil {
 			return err
 		}
 	}
-	text := fmt.Sprintf("authority  %s\nrotation   %s", render.Show(res.Fingerprint), render.Show(res.Phase))
-	if res.WaitsFor != "" {
-		text += "\nwaits for  " + render.Printable(res.WaitsFor)
-	}
-	if err := render.PrintResult(cmd, output, res, "%s", text); err != nil {
+	err := output.Print(cmd, res, func(p *render.Page) {
+		fmt.Fprintf(p, "authority  %s\nrotation   %s\n", render.Show(res.Fingerprint), render.Show(res.Phase))
+		if res.WaitsFor != "" {
+			fmt.Fprintf(p, "waits for  %s\n", render.Printable(res.WaitsFor))
+		}
+		more(p)
+	})
+	if err != nil {
 		return err
 	}
 	if n := res.LostJoinTokens; n > 0 {

@@ -3,7 +3,6 @@ package security
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -112,9 +111,9 @@ func ofEarlier(r *quoratev1.RotateAuthorityResponse) (out []*quoratev1.SeenCerti
 }
 
 // printSeen prints who is shut out when the earlier authority is trusted no more.
-func printSeen(w io.Writer, r *quoratev1.RotateAuthorityResponse, silent []string) error {
+func printSeen(w *render.Page, r *quoratev1.RotateAuthorityResponse, silent []string) {
 	if !rotating(r) {
-		return nil
+		return
 	}
 	list, renewed := ofEarlier(r)
 	if len(list) == 0 {
@@ -123,11 +122,9 @@ func printSeen(w io.Writer, r *quoratev1.RotateAuthorityResponse, silent []strin
 		fmt.Fprintln(w, "seen with a certificate of the earlier authority, which opens nothing after \"ca rotate --finish\":")
 		rows := render.NewTable("IDENTITY", "LAST SEEN", "BY", "WITH A NEW ONE SINCE")
 		for _, s := range list[:min(len(list), maxShownSeen)] {
-			rows.Row(render.Cell(s.Identity), lastSeen(s), render.OrNothing(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
+			rows.Row(render.Name(s.Identity), lastSeen(s), render.NameOrNothing(s.Node), map[bool]string{true: "yes", false: "not seen"}[renewed[s.Identity]])
 		}
-		if err := rows.Write(w); err != nil {
-			return err
-		}
+		w.Table(rows)
 		if more := len(list) - maxShownSeen; more > 0 {
 			fmt.Fprintf(w, "and %d more\n", more)
 		}
@@ -135,7 +132,6 @@ func printSeen(w io.Writer, r *quoratev1.RotateAuthorityResponse, silent []strin
 	for _, s := range silent {
 		fmt.Fprintf(w, "not known of %s\n", s)
 	}
-	return nil
 }
 
 func lastSeen(s *quoratev1.SeenCertificate) string {
@@ -156,7 +152,8 @@ func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity,
 		if err := ownIsEarlier(t, res); err != nil {
 			return err
 		}
-		if err := printSeen(cmd.ErrOrStderr(), res, silent); err != nil {
+		err := render.WritePage(cmd.ErrOrStderr(), func(p *render.Page) { printSeen(p, res, silent) })
+		if err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,7 @@ package security
 
 import (
 	"context"
-	"io"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,7 +54,7 @@ func newRolesBindCommand() *cobra.Command {
 	var t remote.Targets
 	var s scopeFlags
 	var permissions []string
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "bind IDENTITY [ROLE]",
 		Short: "Give a role or permissions to an identity",
@@ -91,13 +91,13 @@ connected know it when the command ends.`,
 			if !res.Changed {
 				what = "was bound already to"
 			}
-			return render.PrintResult(cmd, output, res, "%s %s %s %s", render.Show(b.Identity), what, orPermissions(b), inScope(b.Scope))
+			return output.Printf(cmd, res, "%s %s %s %s", render.Show(b.Identity), what, orPermissions(b), inScope(b.Scope))
 		},
 	}
 	t.AddFlags(cmd)
 	s.addFlags(cmd)
 	cmd.Flags().StringSliceVar(&permissions, "permission", nil, "permissions instead of a role, such as limits.read,rates.read")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func orPermissions(b *quoratev1.Binding) string {
 func newRolesUnbindCommand() *cobra.Command {
 	var t remote.Targets
 	var s scopeFlags
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "unbind IDENTITY [ROLE]",
 		Short: "Take a role or permissions away from an identity",
@@ -138,18 +138,18 @@ place; without a role, its single permissions there.`,
 			if err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, res, "%s: %s taken away %s", render.Show(args[0]), what, inScope(scope))
+			return output.Printf(cmd, res, "%s: %s taken away %s", render.Show(args[0]), what, inScope(scope))
 		},
 	}
 	t.AddFlags(cmd)
 	s.addFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
 func newRolesListCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "list [IDENTITY]",
 		Short: "List who has which role, and where",
@@ -171,32 +171,29 @@ node that answers, and what is built in. With an identity, only its own.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return render.PrintResult(cmd, output, res, "")
-			}
-			return printBindings(cmd.OutOrStdout(), res.Bindings)
+			return output.Print(cmd, res, func(p *render.Page) { p.Table(bindingsTable(res.Bindings)) })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
-func printBindings(w io.Writer, bindings []*quoratev1.Binding) error {
+func bindingsTable(bindings []*quoratev1.Binding) *render.Table {
 	rows := render.NewTable("IDENTITY", "ROLE OR PERMISSIONS", "WHERE", "KEPT IN", "BY")
 	for _, b := range bindings {
 		where := b.Scope
 		if where == "*" {
 			where = "everywhere"
 		}
-		rows.Row(render.Cell(b.Identity), orPermissions(b), render.Cell(where), strings.ReplaceAll(b.KeptIn, "_", " "), render.OrNothing(b.By))
+		rows.Row(render.Name(b.Identity), orPermissions(b), render.Name(where), strings.ReplaceAll(b.KeptIn, "_", " "), render.NameOrNothing(b.By))
 	}
-	return rows.Write(w)
+	return rows
 }
 
 func newRolesShowCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "List the roles and their permissions",
@@ -213,25 +210,22 @@ docs/authorization.md says which call needs which.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return render.PrintResult(cmd, output, res, "")
-			}
 			rows := render.NewTable("ROLE", "FOR", "PERMISSIONS")
 			for _, r := range res.Roles {
 				rows.Row(r.Name, r.Summary, strings.Join(r.Permissions, " "))
 			}
-			return rows.Write(cmd.OutOrStdout())
+			return output.Print(cmd, res, func(p *render.Page) { p.Table(rows) })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
 }
 
 // NewWhoAmICommand returns "quorate whoami".
 func NewWhoAmICommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Print who the cluster takes you for, and what you may do",
@@ -249,26 +243,20 @@ you. Where authentication is off, everybody may do everything, and it says so.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return render.PrintResult(cmd, output, res, "")
-			}
-			return printWhoAmI(cmd, output, res)
+			return output.Print(cmd, res, func(p *render.Page) {
+				fmt.Fprintf(p, "%s (credential: %s)\n", render.Show(res.Identity), res.Credential)
+				switch {
+				case !res.Authentication:
+					fmt.Fprintln(p, "authentication is off: everybody may do everything")
+				case len(res.Bindings) == 0:
+					fmt.Fprintln(p, "nothing is bound to you")
+				default:
+					p.Table(bindingsTable(res.Bindings))
+				}
+			})
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
-}
-
-func printWhoAmI(cmd *cobra.Command, output string, res *quoratev1.WhoAmIResponse) error {
-	if err := render.PrintResult(cmd, output, res, "%s (credential: %s)", render.Show(res.Identity), res.Credential); err != nil {
-		return err
-	}
-	switch {
-	case !res.Authentication:
-		return render.PrintResult(cmd, output, res, "authentication is off: everybody may do everything")
-	case len(res.Bindings) == 0:
-		return render.PrintResult(cmd, output, res, "nothing is bound to you")
-	}
-	return printBindings(cmd.OutOrStdout(), res.Bindings)
 }

@@ -2,7 +2,6 @@ package security
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,8 @@ which nodes join are made with "quorate join-token".)`,
 func newTokensCreateCommand() *cobra.Command {
 	var t remote.Targets
 	var ttl time.Duration
-	var comment, output string
+	var output render.Output
+	var comment string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token and print it",
@@ -57,19 +57,19 @@ the new one, hand it out, revoke the old one.`,
 			if err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, res, "%s", res.Token)
+			return output.Printf(cmd, res, "%s", res.Token)
 		},
 	}
 	t.AddFlags(cmd)
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good, at most 87600h (default: until it is revoked)")
 	cmd.Flags().StringVar(&comment, "comment", "", "what it is for")
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }
 
 func newTokensListCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, without their secrets",
@@ -86,32 +86,25 @@ func newTokensListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return render.PrintResult(cmd, output, res, "")
+			rows := render.NewTable("ID", "IDENTITY", "EXPIRES", "MADE BY", "COMMENT")
+			for _, t := range res.Tokens {
+				end := "never"
+				if t.ExpiresAt != nil {
+					end = render.When(t.ExpiresAt)
+				}
+				rows.Row(t.Id, render.Name("token:"+t.Name), end, render.NameOrNothing(t.By), render.NameOrNothing(t.Comment))
 			}
-			return printTokens(cmd.OutOrStdout(), res)
+			return output.Print(cmd, res, func(p *render.Page) { p.Table(rows) })
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "table", "json")
+	output.AddFlags(cmd, "table", "json")
 	return cmd
-}
-
-func printTokens(w io.Writer, res *quoratev1.ListTokensResponse) error {
-	rows := render.NewTable("ID", "IDENTITY", "EXPIRES", "MADE BY", "COMMENT")
-	for _, t := range res.Tokens {
-		end := "never"
-		if t.ExpiresAt != nil {
-			end = render.When(t.ExpiresAt)
-		}
-		rows.Row(t.Id, render.Cell("token:"+t.Name), end, render.OrNothing(t.By), render.OrNothing(t.Comment))
-	}
-	return rows.Write(w)
 }
 
 func newTokensRevokeCommand() *cobra.Command {
 	var t remote.Targets
-	var output string
+	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "End a token",
@@ -129,10 +122,10 @@ it hears of this.`,
 			if err != nil {
 				return err
 			}
-			return render.PrintResult(cmd, output, res, "%s revoked", args[0])
+			return output.Printf(cmd, res, "%s revoked", args[0])
 		},
 	}
 	t.AddFlags(cmd)
-	render.OutputFlag(cmd, &output, "text", "json")
+	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

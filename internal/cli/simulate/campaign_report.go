@@ -106,9 +106,9 @@ func (c *campaign) writeCounts(out io.Writer) error {
 		t := render.NewTable(strings.ToUpper(group), "SCENARIOS", "FAILED")
 		for _, name := range c.names(group) {
 			n := c.counts[sim.Trait{Group: group, Name: name}]
-			t.Row(name, strconv.Itoa(n.Scenarios), strconv.Itoa(n.Failed))
+			t.Row(name, n.Scenarios, n.Failed)
 		}
-		if len(t.Rows) == 1 {
+		if t.Len() == 0 {
 			continue
 		}
 		fmt.Fprintln(out)

@@ -149,36 +149,38 @@ func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error 
 		header = append(header, strings.ToUpper(string(r.algorithm)))
 	}
 	tbl := render.NewTable(append(header, "")...)
-	row := func(name, note string, cell func(o *scenario.Summary) string) {
-		cells := []string{name}
+	row := func(name, note string, cell func(o *scenario.Summary) any) {
+		cells := []any{name}
 		for _, r := range rs {
 			cells = append(cells, cell(&r.worst))
 		}
 		tbl.Row(append(cells, note)...)
 	}
-	gap := func() { tbl.Row(make([]string, len(rs)+2)...) }
-	row("attempted", "tokens that were asked for", func(o *scenario.Summary) string { return render.Num(o.Attempted) })
-	row("admitted", "tokens that passed", func(o *scenario.Summary) string { return render.Num(o.Admitted) })
-	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) string { return render.Num(o.Ideal) })
+	gap := func() {
+		tbl.Row(slices.Repeat([]any{""}, len(rs)+2)...)
+	}
+	row("attempted", "tokens that were asked for", func(o *scenario.Summary) any { return o.Attempted })
+	row("admitted", "tokens that passed", func(o *scenario.Summary) any { return o.Admitted })
+	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) any { return o.Ideal })
 	gap()
-	row("net", "admitted less what the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%+.2f%%", o.NetPct) })
-	row("over", "admitted, the ideal refused", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.OverPct) })
-	row("under", "refused, the ideal admitted", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f%%", o.UnderPct) })
-	row("worst excess", "tokens over burst + rate x time", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstExcess.Tokens) })
-	row("in bursts", "the same, in bursts of the limit", func(o *scenario.Summary) string { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
+	row("net", "admitted less what the ideal admitted", func(o *scenario.Summary) any { return fmt.Sprintf("%+.2f%%", o.NetPct) })
+	row("over", "admitted, the ideal refused", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f%%", o.OverPct) })
+	row("under", "refused, the ideal admitted", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f%%", o.UnderPct) })
+	row("worst excess", "tokens over burst + rate x time", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.WorstExcess.Tokens) })
+	row("in bursts", "the same, in bursts of the limit", func(o *scenario.Summary) any { return fmt.Sprintf("%.3f", o.WorstExcess.Bursts) })
 	if windowed(&sc.Limit) {
-		row("worst window", "tokens over the count of a window", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.WorstWindow) })
+		row("worst window", "tokens over the count of a window", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.WorstWindow) })
 	}
-	row("wrong refusals", "the cluster's level still covered them", func(o *scenario.Summary) string { return render.Num(o.WrongRefused) })
-	row("violations", "of what must hold at every step", func(o *scenario.Summary) string { return render.Num(len(o.Violations)) })
+	row("wrong refusals", "the cluster's level still covered them", func(o *scenario.Summary) any { return o.WrongRefused })
+	row("violations", "of what must hold at every step", func(o *scenario.Summary) any { return len(o.Violations) })
 	gap()
-	row("reports/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
-	row("reports/s/node", "of one node", func(o *scenario.Summary) string { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
-	row("bytes/s", "of all nodes", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.BytesPerSecond) })
+	row("reports/s", "of all nodes", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.ReportsPerSecond) })
+	row("reports/s/node", "of one node", func(o *scenario.Summary) any { return fmt.Sprintf("%.2f", o.ReportsPerNodeSecond) })
+	row("bytes/s", "of all nodes", func(o *scenario.Summary) any { return fmt.Sprintf("%.0f", o.BytesPerSecond) })
 	if slices.ContainsFunc(rs, func(r *simResult) bool { return r.worst.LearningMS > 0 }) {
-		row("learning ms", "from a leader's death until the next has learned", func(o *scenario.Summary) string { return fmt.Sprintf("%.1f", o.LearningMS) })
+		row("learning ms", "from a leader's death until the next has learned", func(o *scenario.Summary) any { return fmt.Sprintf("%.1f", o.LearningMS) })
 	}
-	row("node-s per CPU-s", "simulated", func(o *scenario.Summary) string { return fmt.Sprintf("%.0f", o.NodeSeconds/max(o.CPUSeconds, 1e-3)) })
+	row("node-s per CPU-s", "simulated", func(o *scenario.Summary) any { return fmt.Sprintf("%.0f", o.NodeSeconds/max(o.CPUSeconds, 1e-3)) })
 	return tbl.Write(b)
 }
 
@@ -198,8 +200,8 @@ func (s *simulator) summary() error {
 	tbl := render.NewTable("SCENARIO", "ALGORITHM", "SEEDS", "NET", "OVER", "UNDER", "EXCESS", "BURSTS", "WRONG", "EXPECTED")
 	for _, r := range s.results {
 		o := &r.worst
-		tbl.Row(r.scenario.Name, string(r.algorithm), render.Num(len(r.runs)), fmt.Sprintf("%+.2f%%", o.NetPct), fmt.Sprintf("%.2f%%", o.OverPct), fmt.Sprintf("%.2f%%", o.UnderPct),
-			fmt.Sprintf("%.1f", o.WorstExcess.Tokens), fmt.Sprintf("%.3f", o.WorstExcess.Bursts), render.Num(o.WrongRefused), r.kept())
+		tbl.Row(r.scenario.Name, r.algorithm, len(r.runs), fmt.Sprintf("%+.2f%%", o.NetPct), fmt.Sprintf("%.2f%%", o.OverPct), fmt.Sprintf("%.2f%%", o.UnderPct),
+			fmt.Sprintf("%.1f", o.WorstExcess.Tokens), fmt.Sprintf("%.3f", o.WorstExcess.Bursts), o.WrongRefused, r.kept())
 	}
 	if err := tbl.Write(out); err != nil {
 		return err

@@ -1,0 +1,264 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/internal/jsontext"
+)
+
+// Printer writes the answers of a command in one format.
+type Printer interface {
+	// Print writes one answer: data, or what page writes for people.
+	Print(data any, page func(*Page)) error
+
+	add(l *List, items []proto.Message) error
+	end(l *List, fields string) error
+}
+
+// NewPrinter returns the printer of a format. Formats that only one command has are printed as
+// their pages are.
+func NewPrinter(format string, raw bool, w io.Writer) Printer {
+	switch format {
+	case FormatJSON:
+		return jsonPrinter{w}
+	case FormatYAML:
+		return &yamlPrinter{w: w}
+	case FormatCSV:
+		return &csvPrinter{w: w, raw: raw}
+	}
+	return pagePrinter{w}
+}
+
+// Page is an answer as people read it: text and tables, in order.
+type Page struct{ parts []part }
+
+// part is a text or a table.
+type part struct {
+	text  []byte
+	table *Table
+	or    bool   // the table is left out if it has no rows, with none in its place
+	none  string // may be empty
+}
+
+// Write adds text; it implements io.Writer and never fails.
+func (p *Page) Write(text []byte) (int, error) {
+	p.parts = append(p.parts, part{text: append([]byte(nil), text...)})
+	return len(text), nil
+}
+
+// Table adds a table.
+func (p *Page) Table(t *Table) { p.parts = append(p.parts, part{table: t}) }
+
+// TableOr adds a table, or when it has no rows, a sentence in its place, which may be empty. CSV has
+// the table all the same.
+func (p *Page) TableOr(t *Table, none string) {
+	if none != "" {
+		none += "\n"
+	}
+	p.parts = append(p.parts, part{table: t, or: true, none: none})
+}
+
+// WritePage writes a page for people.
+func WritePage(w io.Writer, page func(*Page)) error { return pagePrinter{w}.Print(nil, page) }
+
+// pagePrinter prints pages whole.
+type pagePrinter struct{ w io.Writer }
+
+// Print implements Printer.
+func (p pagePrinter) Print(_ any, page func(*Page)) error {
+	var content Page
+	page(&content)
+	for _, part := range content.parts {
+		var err error
+		switch {
+		case part.table == nil:
+			_, err = p.w.Write(part.text)
+		case part.or && len(part.table.rows) == 0:
+			_, err = io.WriteString(p.w, part.none)
+		default:
+			err = part.table.Write(p.w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// csvPrinter prints the tables of pages, with an empty line between them.
+type csvPrinter struct {
+	w   io.Writer
+	raw bool
+	any bool // a table has been printed
+}
+
+// Print implements Printer.
+func (c *csvPrinter) Print(_ any, page func(*Page)) error {
+	var content Page
+	page(&content)
+	for _, part := range content.parts {
+		if part.table == nil {
+			continue
+		}
+		if c.any && !part.table.begun {
+			if _, err := io.WriteString(c.w, "\n"); err != nil {
+				return err
+			}
+		}
+		c.any = true
+		if err := part.table.writeCSV(c.w, c.raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonPrinter prints data, one value after the other.
+type jsonPrinter struct{ w io.Writer }
+
+// Print implements Printer.
+func (j jsonPrinter) Print(data any, _ func(*Page)) error {
+	text, err := jsonText(data)
+	if err == nil {
+		_, err = fmt.Fprintf(j.w, "%s\n", text)
+	}
+	return err
+}
+
+// jsonText returns data as JSON: messages as the API has them, in one line, and JSON as it is.
+func jsonText(data any) ([]byte, error) {
+	switch d := data.(type) {
+	case json.RawMessage:
+		return d, nil
+	case proto.Message:
+		return api.FormatJSON(d), nil
+	}
+	return json.MarshalIndent(data, "", "  ")
+}
+
+// yamlPrinter prints data as YAML documents.
+type yamlPrinter struct {
+	w   io.Writer
+	any bool // a document has been printed
+}
+
+// Print implements Printer.
+func (y *yamlPrinter) Print(data any, _ func(*Page)) error {
+	value, err := jsonText(data)
+	if err != nil {
+		return err
+	}
+	var n yaml.Node
+	if err := yaml.Unmarshal(value, &n); err != nil {
+		return err
+	}
+	inLines(&n)
+	text, err := yaml.Marshal(&n)
+	if err != nil {
+		return err
+	}
+	text = jsontext.Escape(text) // inLines double-quotes such strings, and YAML has the same escapes there
+	if y.any {
+		text = append([]byte("---\n"), text...)
+	}
+	y.any = true
+	_, err = y.w.Write(text)
+	return err
+}
+
+// notText11 are texts that readers of YAML 1.1, as most languages have, take for a boolean, a
+// number or a time; to YAML 1.2 they are text without quotes.
+var notText11 = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|=|<<|[-+.0-9][-+.:_0-9a-fxotz ]*)$`)
+
+// inLines has a value written in lines of its own, with quotes where they are needed.
+func inLines(n *yaml.Node) {
+	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
+		n.Style = 0
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.Obeyed)) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, c := range n.Content {
+		inLines(c)
+	}
+}
+
+// List prints a list that arrives in parts as one answer.
+type List struct {
+	printer Printer
+	name    string // of the field, in data
+	table   *Table
+	begun   bool
+	items   int
+	data    []byte // that is to be printed as a whole
+}
+
+// Add prints a part: the rows that were added to the table since the last one, or the same items as data.
+func (l *List) Add(items []proto.Message) error { return l.printer.add(l, items) }
+
+// End ends the list. Data gets further fields, such as `"total":3`, or none.
+func (l *List) End(fields string) error { return l.printer.end(l, fields) }
+
+// jsonPart returns the items as a piece of JSON.
+func (l *List) jsonPart(items []proto.Message) (piece []byte) {
+	if !l.begun {
+		piece = fmt.Appendf(piece, "{%q:[", l.name)
+	}
+	l.begun = true
+	for _, m := range items {
+		if l.items++; l.items > 1 {
+			piece = append(piece, ',')
+		}
+		piece = append(piece, api.FormatJSON(m)...)
+	}
+	return piece
+}
+
+// jsonEnd returns the piece of JSON that ends the list.
+func jsonEnd(fields string) string {
+	if fields != "" {
+		fields = "," + fields
+	}
+	return "]" + fields + "}"
+}
+
+func (p pagePrinter) add(l *List, _ []proto.Message) error {
+	defer l.table.next()
+	return l.table.Write(p.w)
+}
+
+func (pagePrinter) end(*List, string) error { return nil }
+
+func (c *csvPrinter) add(l *List, _ []proto.Message) error {
+	defer l.table.next()
+	return c.Print(nil, func(p *Page) { p.Table(l.table) })
+}
+
+func (*csvPrinter) end(*List, string) error { return nil }
+
+func (j jsonPrinter) add(l *List, items []proto.Message) error {
+	_, err := j.w.Write(l.jsonPart(items))
+	return err
+}
+
+func (j jsonPrinter) end(_ *List, fields string) error {
+	_, err := fmt.Fprintln(j.w, jsonEnd(fields))
+	return err
+}
+
+func (y *yamlPrinter) add(l *List, items []proto.Message) error {
+	l.data = append(l.data, l.jsonPart(items)...)
+	return nil
+}
+
+func (y *yamlPrinter) end(l *List, fields string) error {
+	return y.Print(json.RawMessage(append(l.data, jsonEnd(fields)...)), nil)
+}
