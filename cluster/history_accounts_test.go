@@ -154,7 +154,7 @@ func TestHistoryAccounts(t *testing.T) {
 	dies := c.leading()
 	killed := c.nodes[dies]
 	before := g.load.attempted
-	g.load.killed = append(g.load.killed, killed.Recorder.Rec.Self)
+	g.load.killed = append(g.load.killed, killed.Recorder.Uploader.Self)
 	g.during(g.without(dies), func() { c.kill(dies) })
 	c.start(dies, nil)
 	c.awaitReady(patience)

@@ -14,11 +14,11 @@ import (
 )
 
 // unasked is an error as long as another replica has not been asked for all.
-func unasked(n *Node, f *recorder.Filler) error {
+func unasked(n *Node, f *recorder.Backfill) error {
 	for r := range quota.RangeID(n.cfg.Ranges) {
 		for _, id := range n.view.Load().ranges[r].Voters {
 			for _, res := range archive.Resolutions {
-				if id != n.cfg.Self && f.Asked[recorder.FillOf{Range: r, Resolution: res, From: id}].Whole.IsZero() {
+				if id != n.cfg.Self && f.Progress[recorder.BackfillSource{Range: r, Resolution: res, From: id}].Complete.IsZero() {
 					return fmt.Errorf("range %d: %s has not been asked for all of %d s", r, id, res.Seconds())
 				}
 			}
@@ -39,7 +39,7 @@ func TestHistoryFillHoles(t *testing.T) {
 	last := recorder.Second(n.clock.now())/recorder.Hour*recorder.Hour - 10*recorder.Hour
 	old := last - 500*recorder.Hour
 	var hours []archive.Entry
-	for i := range history.Second(4 * recorder.FillHoles) { // of every other hour somebody has not told all
+	for i := range history.Second(4 * recorder.BackfillHoles) { // of every other hour somebody has not told all
 		e := archive.Entry{Coverage: archive.Coverage{Start: last - i*recorder.Hour, Complete: i%2 == 0}}
 		if i%2 == 1 {
 			e.Missing = []history.Process{{Node: "n9", Incarnation: 1}}
@@ -47,21 +47,21 @@ func TestHistoryFillHoles(t *testing.T) {
 		hours = append(hours, e)
 	}
 	for _, n := range c.running() {
-		if err := n.Shelf.Archive.Put(archive.Hours, hours); err != nil {
+		if err := n.Files.Archive.Put(archive.Hours, hours); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := other.Shelf.Archive.Put(archive.Hours, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
+	if err := other.Files.Archive.Put(archive.Hours, []archive.Entry{{Coverage: archive.Coverage{Start: old, Complete: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	f := recorder.Filler{Service: n.Recorder, Asked: map[recorder.FillOf]recorder.Asked{}}
+	f := recorder.Backfill{Service: n.Recorder, Progress: map[recorder.BackfillSource]recorder.BackfillProgress{}}
 	for range 4 {
-		f.Turn(t.Context(), recorder.Second(n.clock.now()))
+		f.Round(t.Context(), recorder.Second(n.clock.now()))
 	}
 	if err := unasked(n, &f); err != nil {
 		t.Error(err)
 	}
-	if points, err := n.Shelf.Read(archive.Hours, 0, keysLimit, old, old+recorder.Hour); err != nil || len(points) != 1 || !points[0].Complete {
+	if points, err := n.Files.Read(archive.Hours, 0, keysLimit, old, old+recorder.Hour); err != nil || len(points) != 1 || !points[0].Complete {
 		t.Fatalf("%+v, %v; want the hour that another one has", points, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestHistoryFill(t *testing.T) {
 	c := newTrio(t, ranges, quick)
 	c.seeded()
 	l := limit("old", 100, quota.Soft).LimitName
-	home := recorder.Home(l, ranges)
+	home := recorder.OwnerRange(l, ranges)
 	hours := recorder.Second(c.any().clock.now())/recorder.Hour - 72
 	begin := hours * recorder.Hour
 	for _, n := range c.running() {
@@ -95,7 +95,7 @@ func TestHistoryFill(t *testing.T) {
 			}
 		}
 		hourly := []archive.Entry{{Range: home, Coverage: archive.Coverage{Start: begin - 800*recorder.Hour, Complete: true}, Points: []archive.Point{{Limit: l, Point: history.Point{Counts: history.Counts{Attempted: 77}}}}}}
-		a := n.Shelf.Archive
+		a := n.Files.Archive
 		if err := errors.Join(a.Put(archive.Minutes, minutes), a.Put(archive.Hours, hourly), a.PutKeys(archive.KeyMinutes, keys)); err != nil {
 			t.Fatal(err)
 		}
@@ -105,12 +105,12 @@ func TestHistoryFill(t *testing.T) {
 	c.leave("n1")
 	c.settled(40*time.Second, 3)
 	n := c.nodes["n4"]
-	f := recorder.Filler{Service: n.Recorder, Asked: map[recorder.FillOf]recorder.Asked{}}
+	f := recorder.Backfill{Service: n.Recorder, Progress: map[recorder.BackfillSource]recorder.BackfillProgress{}}
 	c.eventually(patience, "all that was stored before is on the new node's disk", func() error {
-		f.Turn(t.Context(), recorder.Second(n.clock.now()))
+		f.Round(t.Context(), recorder.Second(n.clock.now()))
 		return unasked(n, &f)
 	})
-	points, err := n.Shelf.Read(archive.Minutes, home, l, begin, begin+3000*60)
+	points, err := n.Files.Read(archive.Minutes, home, l, begin, begin+3000*60)
 	if err != nil || len(points) != 3000 {
 		t.Fatalf("%d minutes, %v; want 3000", len(points), err)
 	}
@@ -119,7 +119,7 @@ func TestHistoryFill(t *testing.T) {
 			t.Fatalf("minute %d: %+v", i, points[i])
 		}
 	}
-	if points, err := n.Shelf.Read(archive.Hours, home, l, begin-900*recorder.Hour, begin); err != nil || len(points) != 1 || points[0].Attempted != 77 {
+	if points, err := n.Files.Read(archive.Hours, home, l, begin-900*recorder.Hour, begin); err != nil || len(points) != 1 || points[0].Attempted != 77 {
 		t.Fatalf("hours: %+v, %v", points, err)
 	}
 	for _, any := range c.running() { // whoever leads
@@ -129,7 +129,7 @@ func TestHistoryFill(t *testing.T) {
 		}
 	}
 	for r := range quota.RangeID(ranges) {
-		sum, _, err := n.Shelf.Keys.Read(r, n.seats[r].fsm.history, l, begin, begin+3000*60)
+		sum, _, err := n.Files.Keys.Read(r, n.seats[r].fsm.history, l, begin, begin+3000*60)
 		if top := sum.Top(l, 5); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 3000*quota.Token {
 			t.Fatalf("range %d: %+v, %v", r, top, err)
 		}

@@ -29,9 +29,9 @@ func rangeSnapshot(t *testing.T, f *rangeFSM) []byte {
 }
 
 // historyEntry is an entry of the log with a line and a list of keys.
-func historyEntry(block history.Block) []byte {
+func historyEntry(block history.Slot) []byte {
 	p := history.Process{Node: "n1", Incarnation: 7}
-	l := history.Line{Block: block, Expected: []history.Process{p}, From: []history.Process{p}, Slices: []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}}
+	l := history.Line{Slot: block, Expected: []history.Process{p}, From: []history.Process{p}, Slices: []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}}
 	l.Slices[0].Counts[3] = history.Counts{Attempted: 5 * quota.Token, Admitted: 4 * quota.Token}
 	l.Slices[0].Counts[4] = history.Counts{Over: math.MaxInt64}
 	k := history.KeysLine{
@@ -50,7 +50,7 @@ func TestHistorySnapshot(t *testing.T) {
 	if !strings.HasPrefix(string(before), rangeMagic) {
 		t.Fatalf("a snapshot without history begins with %q", before[:8])
 	}
-	for _, b := range []history.Block{1000, 1001, 1001, 1007} {
+	for _, b := range []history.Slot{1000, 1001, 1001, 1007} {
 		if err := f.Apply(1, 1, historyEntry(b)); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestHistorySnapshot(t *testing.T) {
 	var keys history.KeysSum
 	again.history.Top(limit, 0, 1<<40, &keys)
 	top := keys.Top(limit, 10)
-	if sum != 15*quota.Token || asOf != history.Block(1008).First() || len(top.Keys) != 1 || top.Keys[0].Attempted != 15*quota.Token {
+	if sum != 15*quota.Token || asOf != history.Slot(1008).First() || len(top.Keys) != 1 || top.Keys[0].Attempted != 15*quota.Token {
 		t.Errorf("%d attempted until %d, keys %+v", sum, asOf, top)
 	}
 	var filtered bytes.Buffer
@@ -98,20 +98,20 @@ func TestHistoryWaits(t *testing.T) {
 	mono := func() time.Duration { return 0 }
 	f := newRangeFSM(mono)
 	r, one, two := f.history, history.Process{Node: "n1", Incarnation: 1}, history.Process{Node: "n2", Incarnation: 1}
-	begin := history.Block(1000).First()
+	begin := history.Slot(1000).First()
 	r.Lead(quota.Time(begin)*quota.Time(time.Second), 1)
-	tell := func(p history.Process, b history.Block, count quota.Units, last bool) {
-		told := history.Told{From: p, Block: b, Last: last}
+	tell := func(p history.Process, b history.Slot, count quota.Units, last bool) {
+		told := history.Upload{From: p, Slot: b, Last: last}
 		if count > 0 {
 			told.Slices = []history.Slice{{Limit: quota.LimitName{Namespace: "n", Limit: "l"}}}
 			told.Slices[0].Counts[1] = history.Counts{Attempted: count, Admitted: count}
 		}
-		if _, _, ok := r.Take(b.End(), p, b, []history.Told{told}); !ok {
+		if _, _, ok := r.Accept(b.End(), p, b, []history.Upload{told}); !ok {
 			t.Fatal("not taken")
 		}
 	}
-	turn := func(now history.Second) (blocks []history.Block) {
-		lines, blocks, term := r.Turn(now, []history.Process{one, two})
+	turn := func(now history.Second) (blocks []history.Slot) {
+		lines, blocks, term := r.Lines(now, []history.Process{one, two})
 		if lines != nil {
 			if err := f.Apply(1, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}})); err != nil {
 				t.Fatal(err)
@@ -122,19 +122,19 @@ func TestHistoryWaits(t *testing.T) {
 	}
 	turn(begin)
 	tell(one, 1000, 5, true) // it stops: its line does not wait for the other
-	if got := turn(begin + 10); !slices.Equal(got, []history.Block{1000}) {
+	if got := turn(begin + 10); !slices.Equal(got, []history.Slot{1000}) {
 		t.Fatalf("%v are written; want the block in which a process stopped", got)
 	}
 	tell(two, 1000, 0, false)
-	if got := turn(begin + 11); !slices.Equal(got, []history.Block{1000}) {
+	if got := turn(begin + 11); !slices.Equal(got, []history.Slot{1000}) {
 		t.Fatalf("%v are written; want what completes the block", got)
 	}
-	if p := r.Kept.Point(quota.LimitName{Namespace: "n", Limit: "l"}, 1000, 1001); !p.Complete || p.Attempted != 5 {
+	if p := r.Recent.Point(quota.LimitName{Namespace: "n", Limit: "l"}, 1000, 1001); !p.Complete || p.Attempted != 5 {
 		t.Fatalf("%+v; want 5, complete", p)
 	}
 	for now := begin + 20; now < begin+20+recorder.MaxIdle; now++ {
-		if now%history.BlockSeconds == 0 {
-			tell(two, now.Block()-1, 0, false)
+		if now%history.SlotSeconds == 0 {
+			tell(two, now.Slot()-1, 0, false)
 		}
 		if got := turn(now); len(got) > 0 {
 			t.Fatalf("%v are written after %d s, in which nothing was counted", got, now-begin)

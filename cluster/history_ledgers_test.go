@@ -17,7 +17,7 @@ func TestHistoryLetsLedgersGo(t *testing.T) {
 	n := loneNode()
 	s := n.seats[0]
 	s.lead(2)
-	n.Recorder.Rec.MeasureAll(1)
+	n.Recorder.Uploader.MeasureAll(1)
 	ledger := weak.Make(s.ledger)
 	s.follow()
 	runtime.GC()

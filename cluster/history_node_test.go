@@ -73,7 +73,7 @@ func (c *trio) list() {
 	c.t.Helper()
 	for _, n := range c.running() {
 		for _, s := range n.seats {
-			m := recorder.Second(n.clock.now()).Block().Minute()
+			m := recorder.Second(n.clock.now()).Slot().Minute()
 			s.fsm.history.Mu.Lock()
 			s.fsm.history.Listed = m - 3
 			s.fsm.history.Mu.Unlock()
@@ -84,7 +84,7 @@ func (c *trio) list() {
 			for _, s := range n.seats {
 				r := s.fsm.history
 				r.Mu.Lock()
-				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.now()).Block().Minute()-2)
+				waits := r.Collector != nil && (len(r.Lists) > 0 || r.Listed < recorder.Second(n.clock.now()).Slot().Minute()-2)
 				r.Mu.Unlock()
 				if waits {
 					return fmt.Errorf("range %d has not", s.id)
@@ -162,8 +162,8 @@ func TestHistory(t *testing.T) {
 	c.awaitReady(patience)
 	h.await(c, l.LimitName, "what was asked is told, and that of a node that stopped")
 
-	home := c.nodes["n2"].routes.leader(recorder.Home(l.LimitName, 4))
-	h.killed = append(h.killed, c.nodes[home].Recorder.Rec.Self)
+	home := c.nodes["n2"].routes.leader(recorder.OwnerRange(l.LimitName, 4))
+	h.killed = append(h.killed, c.nodes[home].Recorder.Uploader.Self)
 	c.kill(home)
 	c.start(home, nil)
 	c.awaitReady(patience)
@@ -194,11 +194,11 @@ func TestHistoryGoodbye(t *testing.T) {
 	c := newTrio(t, 32, quick)
 	for _, id := range c.ids() { // a busy machine may keep one node from it, and its disk
 		n := c.nodes[id]
-		n.Recorder.Rec.Goodbye(t.Context())
-		if !n.Recorder.Rec.Behind() {
+		n.Recorder.Uploader.Finish(t.Context())
+		if !n.Recorder.Uploader.Behind() {
 			return
 		}
-		t.Logf("%s: not all ranges have all after %v", id, recorder.GoodbyeLimit)
+		t.Logf("%s: not all ranges have all after %v", id, recorder.FinishLimit)
 	}
 	t.Error("no node was done in time")
 }

@@ -33,7 +33,7 @@ func newRangeFSM(mono func() time.Duration) *rangeFSM {
 func (f *rangeFSM) clear() {
 	f.levels.set(&raftlogv1.RangeSnapshot{})
 	f.accounts.Clear()
-	f.history.Restore(history.NewKept(), history.NewKeptKeys())
+	f.history.Restore(history.NewRecent(), history.NewRecentKeys())
 }
 
 // Apply implements raftgroup.StateMachine. A command that this version cannot read, or does not know, changes nothing.
@@ -118,7 +118,7 @@ func (f *rangeFSM) Restore(r io.Reader) error {
 const maxHistoryPart = 2 << 30
 
 // readHistory reads the history in a snapshot.
-func readHistory(in *bufio.Reader) (*history.Kept, *history.KeptKeys, error) {
+func readHistory(in *bufio.Reader) (*history.Recent, *history.RecentKeys, error) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil {
 		return nil, nil, fmt.Errorf("history: %w", snapshotio.NoEnd(err))

@@ -34,7 +34,7 @@ type hoursNode struct {
 	rep     *Replica
 	dir     string
 	self    history.Process
-	book    *history.Book
+	tally   *history.Tally
 	state   []byte
 	applied int
 }
@@ -43,7 +43,7 @@ func newHoursWorld(t *testing.T, seed uint64) *hoursWorld {
 	w := &hoursWorld{t: t, rng: rand.New(rand.NewPCG(seed, 5)), now: 500_000*3600 + 1000, truth: map[history.Second]history.Counts{}}
 	for i := range 3 {
 		p := history.Process{Node: quota.NodeID(fmt.Sprint("n", i)), Incarnation: 1}
-		n := &hoursNode{dir: t.TempDir(), self: p, book: history.NewBook(p, w.now, 1, func(quota.LimitName) quota.RangeID { return 0 })}
+		n := &hoursNode{dir: t.TempDir(), self: p, tally: history.NewTally(p, w.now, 1, func(quota.LimitName) quota.RangeID { return 0 })}
 		n.open(t)
 		w.nodes = append(w.nodes, n)
 	}
@@ -63,7 +63,7 @@ func (n *hoursNode) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	n.Shelf = store{service: n.Recorder, Archive: a, hours: map[hourOf]bool{}, Keys: keyStore{archive: a, hours: map[hourOf]bool{}}}
+	n.Files = store{service: n.Recorder, Archive: a, hours: map[hourOf]bool{}, Keys: keyStore{archive: a, hours: map[hourOf]bool{}}}
 }
 
 func (n *hoursNode) replica() *Replica { return n.rep }
@@ -92,7 +92,7 @@ func (w *hoursWorld) second() {
 		}
 		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token
 		c := history.Counts{Attempted: admitted + quota.Units(w.rng.IntN(100))*quota.Token, Admitted: admitted}
-		n.book.Add(w.now, keysLimit, c)
+		n.tally.Add(w.now, keysLimit, c)
 		sum := w.truth[w.now]
 		sum.Add(&c)
 		w.truth[w.now] = sum
@@ -100,15 +100,15 @@ func (w *hoursWorld) second() {
 	w.now++
 	r := w.nodes[w.leader].replica()
 	for _, n := range w.nodes {
-		first, due := n.book.First(w.now, 0)
+		first, due := n.tally.First(w.now, 0)
 		if !due || w.rng.IntN(3) == 0 { // or it is lost
 			continue
 		}
-		if next, _, ok := r.Take(w.now, n.self, first, n.book.Due(w.now, 0, maxToldBlocks)); ok {
-			n.book.Kept(0, next)
+		if next, _, ok := r.Accept(w.now, n.self, first, n.tally.Pending(w.now, 0, maxUploadSlots)); ok {
+			n.tally.Acknowledge(0, next)
 		}
 	}
-	lines, blocks, term := r.Turn(w.now, alive)
+	lines, slots, term := r.Lines(w.now, alive)
 	if lines == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (w *hoursWorld) second() {
 			w.t.Fatal(err)
 		}
 	}
-	r.Written(term, blocks, true)
+	r.Written(term, slots, true)
 }
 
 // disk has a node start again, take a snapshot, or another one lead; and all store.
@@ -127,7 +127,7 @@ func (w *hoursWorld) disk() {
 	n := w.nodes[i]
 	switch w.rng.IntN(4) {
 	case 0:
-		if err := n.Shelf.close(); err != nil {
+		if err := n.Files.close(); err != nil {
 			w.t.Fatal(err)
 		}
 		n.open(w.t)
@@ -152,7 +152,7 @@ func (w *hoursWorld) disk() {
 		w.move(i)
 	}
 	for _, n := range w.nodes {
-		n.Shelf.turn(w.now)
+		n.Files.round(w.now)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestHistoryHours(t *testing.T) {
 		w.check(begin, w.now, 60)
 		w.check(begin, w.now, 3600)
 		for _, n := range w.nodes {
-			if stored, err := n.Shelf.Read(archive.Hours, 0, keysLimit, begin, begin+4*Hour); err != nil || len(stored) != 4 {
+			if stored, err := n.Files.Read(archive.Hours, 0, keysLimit, begin, begin+4*Hour); err != nil || len(stored) != 4 {
 				t.Fatalf("%s: %d hours on disk, %v; want 4", n.self.Node, len(stored), err)
 			}
 		}

@@ -20,9 +20,9 @@ type keyStore struct {
 
 // store stores what is over and not stored, of one range.
 func (s *keyStore) store(id quota.RangeID, r *Replica) error {
-	taken, entries := r.keysOver(id)
+	taken, entries := r.takeKeys(id)
 	if err := s.archive.PutKeys(archive.KeyMinutes, entries); err != nil {
-		r.keysAgain(taken)
+		r.returnKeys(taken)
 		return err
 	}
 	for _, m := range taken {
@@ -66,9 +66,9 @@ func (s *keyStore) hour(h hourOf) (archive.KeysEntry, error) {
 	return e, nil
 }
 
-// keysOver returns the minutes whose keys have changed and are over, as entries of an archive.
+// takeKeys returns the minutes whose keys have changed and are over, as entries of an archive.
 // They count as stored from then on.
-func (r *Replica) keysOver(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
+func (r *Replica) takeKeys(id quota.RangeID) (taken []history.Minute, out []archive.KeysEntry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	first, _ := r.keys.First()
@@ -93,8 +93,8 @@ func (r *Replica) keysOver(id quota.RangeID) (taken []history.Minute, out []arch
 	return taken, out
 }
 
-// keysAgain has the keys of minutes stored again.
-func (r *Replica) keysAgain(all []history.Minute) {
+// returnKeys has the keys of minutes stored again.
+func (r *Replica) returnKeys(all []history.Minute) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for _, m := range all {

@@ -75,12 +75,12 @@ func (w *keysWorld) lead(r *keysReplica) {
 	w.leader = r
 	r.Lead(at(w.now), w.term)
 	for key, n := range w.waiting {
-		w.book(key, n)
+		w.count(key, n)
 	}
 	clear(w.waiting)
 }
 
-func (w *keysWorld) book(key string, n quota.Units) {
+func (w *keysWorld) count(key string, n quota.Units) {
 	w.counts[key] += n
 	w.booked[w.now] = true
 }
@@ -92,7 +92,7 @@ func (w *keysWorld) second(kills bool) {
 		if w.leader == nil {
 			w.waiting[key] += n
 		} else {
-			w.book(key, n)
+			w.count(key, n)
 		}
 	}
 	w.now++
@@ -110,7 +110,7 @@ func (w *keysWorld) second(kills bool) {
 	case kills && w.rng.IntN(2500) == 0:
 		w.kill()
 	case w.rng.IntN(1500) == 0 && len(w.carried) == 0:
-		w.list(w.now.Block().Minute(), true)
+		w.list(w.now.Slot().Minute(), true)
 		for len(w.leader.Lists) > 0 {
 			w.write()
 		}
@@ -151,7 +151,7 @@ func (w *keysWorld) list(m history.Minute, ends bool) {
 
 // write has the leader's lines written, which may fail, or be said to have failed.
 func (w *keysWorld) write() {
-	lines, blocks, term := w.leader.Turn(w.now, nil)
+	lines, slots, term := w.leader.Lines(w.now, nil)
 	if lines == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (w *keysWorld) write() {
 		}
 		w.written()
 	}
-	w.leader.Written(term, blocks, !failed)
+	w.leader.Written(term, slots, !failed)
 }
 
 func (w *keysWorld) written() {

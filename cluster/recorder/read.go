@@ -27,7 +27,7 @@ func (s *Recorder) localPoints(r quota.RangeID, q history.Query) (points []histo
 	if step == Hour {
 		res = archive.Hours
 	}
-	older, err := s.Shelf.Read(res, r, q.Limit, from, min(since, q.End))
+	older, err := s.Files.Read(res, r, q.Limit, from, min(since, q.End))
 	if err == nil && step == Hour {
 		older, err = s.fillHours(r, q.Limit, from, min(since, q.End), older)
 	}
@@ -51,7 +51,7 @@ func (s *Recorder) fillHours(r quota.RangeID, l quota.LimitName, from, end histo
 }
 
 func (s *Recorder) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end history.Second) (out []history.Point, err error) {
-	minutes, err := s.Shelf.Read(archive.Minutes, r, l, from, end)
+	minutes, err := s.Files.Read(archive.Minutes, r, l, from, end)
 	for i := 0; i < len(minutes); {
 		at, j := minutes[i].Start-minutes[i].Start%Hour, i
 		for j < len(minutes) && minutes[j].Start < at+Hour {
@@ -64,7 +64,7 @@ func (s *Recorder) hoursOfMinutes(r quota.RangeID, l quota.LimitName, from, end 
 }
 
 func (r *Replica) asOf() history.Second {
-	newest, any := r.Kept.Newest()
+	newest, any := r.Recent.Newest()
 	if !any {
 		return 0
 	}
@@ -75,11 +75,11 @@ func (r *Replica) asOf() history.Second {
 func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	first, any := r.Kept.First()
+	first, any := r.Recent.First()
 	if !any {
 		return nil, 0
 	}
-	return r.Kept.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
+	return r.Recent.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
 }
 
 // Points returns the points that begin in memory, from since on. The last one may be under way:
@@ -87,17 +87,17 @@ func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]histor
 func (r *Replica) Points(l quota.LimitName, from, end, step history.Second) (out []history.Point, since, asOf history.Second) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	first, any := r.Kept.First()
+	first, any := r.Recent.First()
 	if !any {
 		return nil, end, 0
 	}
 	asOf = r.asOf()
 	since = first.First() + (step-first.First()%step)%step
 	for at := max(from, since); at < min(end, asOf); at += step {
-		if !r.Kept.Any(at.Block(), (at + step).Block()) {
+		if !r.Recent.Any(at.Slot(), (at + step).Slot()) {
 			continue
 		}
-		p := r.Kept.Point(l, at.Block(), min(at+step, asOf).Block())
+		p := r.Recent.Point(l, at.Slot(), min(at+step, asOf).Slot())
 		p.Complete = p.Complete && at+step <= asOf
 		out = append(out, p)
 	}
@@ -138,19 +138,19 @@ const longStretch = 6 * Hour
 func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
 	rep, all, step := s.node.Replica(r), map[quota.LimitName]bool{}, 60
 	rep.Mu.Lock()
-	rep.Kept.Limits(from.Block(), (end + history.BlockSeconds - 1).Block(), all)
-	first, any := rep.Kept.First()
+	rep.Recent.Limits(from.Slot(), (end + history.SlotSeconds - 1).Slot(), all)
+	first, any := rep.Recent.First()
 	rep.Mu.Unlock()
-	if s.Shelf.Archive == nil || any && from >= first.First() {
+	if s.Files.Archive == nil || any && from >= first.First() {
 		return all, step, nil
 	}
 	var older map[quota.LimitName]bool
 	if end-from <= longStretch {
-		older, err = s.Shelf.Archive.Limits(archive.Minutes, r, from-from%60, end)
+		older, err = s.Files.Archive.Limits(archive.Minutes, r, from-from%60, end)
 	}
 	if err == nil && len(older) == 0 {
 		step = int(Hour)
-		older, err = s.Shelf.Archive.Limits(archive.Hours, r, from-from%Hour, end)
+		older, err = s.Files.Archive.Limits(archive.Hours, r, from-from%Hour, end)
 	}
 	maps.Copy(all, older)
 	return all, step, err
@@ -161,10 +161,10 @@ func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[
 func (s *Recorder) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
 	rep := s.node.Replica(r)
 	rep.Mu.Lock()
-	first, any := rep.Kept.First()
+	first, any := rep.Recent.First()
 	if any && from >= first.First() {
 		defer rep.Mu.Unlock()
-		return history.Exactly(from, end, rep.Kept.Seconds(l, from, end)), nil
+		return history.Exactly(from, end, rep.Recent.Seconds(l, from, end)), nil
 	}
 	rep.Mu.Unlock()
 	parts, _, err := s.localPoints(r, history.Query{Limit: l, From: from, End: end, Step: step})

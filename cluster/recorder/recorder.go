@@ -56,7 +56,7 @@ type Config struct {
 }
 
 // Recorder counts what this node decides, uploads it to the leaders of the ranges that keep it,
-// stores what their logs say, and answers questions about it. All methods are safe for concurrent use.
+// stores what their logs say, and answers queries about it. All methods are safe for concurrent use.
 type Recorder struct {
 	cfg  Config
 	node Node
@@ -64,9 +64,9 @@ type Recorder struct {
 	// failures counts what could not be stored.
 	failures prometheus.Counter
 
-	Rec    uploader
-	Shelf  store
-	filler Filler
+	Uploader uploader
+	Files    store
+	backfill Backfill
 
 	started atomic.Bool
 	stop    chan struct{}
@@ -81,13 +81,13 @@ func New(cfg *Config, node Node) *Recorder {
 			Name: "quorate_history_failures_total", Help: "Times that the disk did not take a part of the history; it is tried again.",
 		}),
 	}
-	s.Rec.init(s)
-	s.Rec.metrics(cfg.Registry)
+	s.Uploader.init(s)
+	s.Uploader.metrics(cfg.Registry)
 	cfg.Registry.MustRegister(s.failures, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_history_bytes", Help: "Bytes of this node's files of the history.",
-	}, s.Shelf.bytes))
-	s.Shelf.open(s)
-	s.filler = Filler{Service: s, Asked: map[FillOf]Asked{}}
+	}, s.Files.bytes))
+	s.Files.open(s)
+	s.backfill = Backfill{Service: s, Progress: map[BackfillSource]BackfillProgress{}}
 	return s
 }
 
@@ -95,50 +95,50 @@ func New(cfg *Config, node Node) *Recorder {
 func (s *Recorder) Start() {
 	s.started.Store(true)
 	s.done.Add(3)
-	go s.Rec.run()
-	go s.Shelf.run()
-	go s.filler.run()
+	go s.Uploader.run()
+	go s.Files.run()
+	go s.backfill.run()
 }
 
 // Close ends what Start began, if it was called, and closes the files.
 func (s *Recorder) Close() error {
 	close(s.stop)
 	s.done.Wait()
-	return s.Shelf.close()
+	return s.Files.close()
 }
 
 // Tick takes what was decided in the second that is over. The member loop calls it.
-func (s *Recorder) Tick(now quota.Time) { s.Rec.tally(now) }
+func (s *Recorder) Tick(now quota.Time) { s.Uploader.tick(now) }
 
 // ClockSet begins again, before anything was counted: the clock was set.
-func (s *Recorder) ClockSet() { s.Rec.rebook() }
+func (s *Recorder) ClockSet() { s.Uploader.reset() }
 
 // Ended counts what a ledger has measured since the last time, before it is dropped. Its range is locked.
 func (s *Recorder) Ended(now quota.Time, r quota.RangeID, l *leader.Ledger) {
-	s.Rec.ends(Second(now), r, l)
+	s.Uploader.ends(Second(now), r, l)
 }
 
 // HandOver writes the lists of keys before ranges go to other leaders, as far as ctx allows.
 func (s *Recorder) HandOver(ctx context.Context) {
 	if s.started.Load() {
-		s.Rec.handOver(ctx)
+		s.Uploader.handOver(ctx)
 	}
 }
 
 // Finish uploads all that was counted, as far as ctx allows, before the node stops.
 func (s *Recorder) Finish(ctx context.Context) {
 	if s.started.Load() {
-		s.Rec.Goodbye(ctx)
+		s.Uploader.Finish(ctx)
 	}
 }
 
 // Forget deletes what is stored of a range that other nodes keep now.
-func (s *Recorder) Forget(r quota.RangeID) { s.Shelf.drop(r) }
+func (s *Recorder) Forget(r quota.RangeID) { s.Files.drop(r) }
 
 // AddCalls adds the calls of other nodes about the history.
 func (s *Recorder) AddCalls(t peercall.Table) {
 	peercall.Handle(t, peercall.Limit, func(_ context.Context, from quota.NodeID, c *peerv1.CallHistoryUpload) (*peerv1.CallHistoryUploadResult, error) {
-		return s.Rec.onTell(from, c), nil
+		return s.Uploader.onUpload(from, c), nil
 	})
 	peercall.Handle(t, historyReadLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallHistoryRead) (*peerv1.CallHistoryReadResult, error) {
 		return s.onHistoryRead(ctx, c)

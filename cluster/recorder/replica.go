@@ -12,20 +12,20 @@ import (
 )
 
 // Replica is a range's part of the history, as its log has made it; and, while
-// this node leads the range, what it gathers. Safe for concurrent use.
+// this node leads the range, the uploads that it collects. Safe for concurrent use.
 type Replica struct {
-	Mu   sync.Mutex
-	Kept *history.Kept
-	keys *history.KeptKeys
+	Mu     sync.Mutex
+	Recent *history.Recent
+	keys   *history.RecentKeys
 	// changed are the minutes whose lines have changed since they were last stored, at most
-	// those that kept has.
+	// those that Recent has.
 	changed map[history.Minute]bool
 	// changedKeys are those whose lists of keys have.
 	changedKeys map[history.Minute]bool
 
 	Collector *history.Collector // nil unless this node leads
 	term      quota.Term
-	held      history.Second // since when lines without any counts wait for others; 0 is none
+	idleSince history.Second // since when lines without any counts wait for others; 0 is none
 	writing   bool
 	Lists     [][]byte       // of keys, to be written: mostly one, and one of a leader that hands over
 	listing   int            // how many of them are on their way into the log
@@ -35,7 +35,7 @@ type Replica struct {
 
 // NewReplica returns an empty replica.
 func NewReplica() *Replica {
-	return &Replica{Kept: history.NewKept(), keys: history.NewKeptKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
+	return &Replica{Recent: history.NewRecent(), keys: history.NewRecentKeys(), changed: map[history.Minute]bool{}, changedKeys: map[history.Minute]bool{}}
 }
 
 // Apply adds lines of the log. One that this version cannot read changes nothing, and the
@@ -50,8 +50,8 @@ func (r *Replica) Apply(msg *raftlogv1.HistoryLines) error {
 			errs = append(errs, err)
 			continue
 		}
-		if r.Kept.Apply(&l) {
-			r.changed[l.Block.Minute()] = true
+		if r.Recent.Apply(&l) {
+			r.changed[l.Slot.Minute()] = true
 		}
 	}
 	for _, data := range msg.Keys {
@@ -71,29 +71,29 @@ func (r *Replica) Apply(msg *raftlogv1.HistoryLines) error {
 func (r *Replica) Snapshot() []byte {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	kept := r.Kept.Append(nil)
+	kept := r.Recent.Append(nil)
 	return r.keys.Append(append(binary.AppendUvarint(nil, uint64(len(kept))), kept...))
 }
 
 // Decode reads a snapshot.
-func Decode(data []byte) (*history.Kept, *history.KeptKeys, error) {
+func Decode(data []byte) (*history.Recent, *history.RecentKeys, error) {
 	size, n := binary.Uvarint(data)
 	if n <= 0 || size > uint64(len(data)-n) {
 		return nil, nil, errors.New("history: cut off")
 	}
-	kept, err := history.DecodeKept(data[n : n+int(size)])
+	kept, err := history.DecodeRecent(data[n : n+int(size)])
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := history.DecodeKeptKeys(data[n+int(size):])
+	keys, err := history.DecodeRecentKeys(data[n+int(size):])
 	return kept, keys, err
 }
 
 // Restore replaces the state. What its minutes are on disk may be less than what it says.
-func (r *Replica) Restore(k *history.Kept, keys *history.KeptKeys) {
+func (r *Replica) Restore(k *history.Recent, keys *history.RecentKeys) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.Kept, r.keys, r.Collector = k, keys, nil
+	r.Recent, r.keys, r.Collector = k, keys, nil
 	clear(r.changed)
 	clear(r.changedKeys)
 	for _, m := range keys.Minutes() {
@@ -108,13 +108,13 @@ func (r *Replica) Restore(k *history.Kept, keys *history.KeptKeys) {
 	}
 }
 
-// Lead begins to gather: all lines of earlier leaders are applied here.
+// Lead begins to collect uploads: all lines of earlier leaders are applied here.
 func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	now := Second(at)
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.Collector, r.term, r.held, r.writing = history.NewCollector(now, r.Kept), term, 0, false
-	r.Lists, r.listing, r.Listed, r.since = nil, 0, now.Block().Minute()-1, at
+	r.Collector, r.term, r.idleSince, r.writing = history.NewCollector(now, r.Recent), term, 0, false
+	r.Lists, r.listing, r.Listed, r.since = nil, 0, now.Slot().Minute()-1, at
 	if _, any := r.keys.Newest(); !any {
 		r.Listed-- // the first leader lists at once, so that what it does not list is missed
 	}
@@ -127,24 +127,24 @@ func (r *Replica) unlisted() bool {
 	return r.Collector != nil && len(r.Lists) > 0
 }
 
-// Follow ends that. What was told and not written will be told to the next leader.
+// Follow ends that. What was uploaded and not written will be uploaded to the next leader.
 func (r *Replica) Follow() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Collector = nil
 }
 
-// Take takes what a process tells of its blocks from first on. It returns the first one that
-// the log does not have.
-func (r *Replica) Take(now history.Second, from history.Process, first history.Block, all []history.Told) (next history.Block, term quota.Term, ok bool) {
+// Accept adds the uploads of a process, whose slots it numbers from first on. It returns the
+// first slot that the log does not have.
+func (r *Replica) Accept(now history.Second, from history.Process, first history.Slot, all []history.Upload) (next history.Slot, term quota.Term, ok bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Collector == nil {
 		return 0, 0, false
 	}
-	r.Collector.Take(now, all)
-	// What is closed the log has, for all it matters: a teller whose clock is years behind is not counted through.
-	for next = max(first, min(r.Kept.Open(), now.Block()+1)); next <= now.Block() && r.Kept.Has(from, next); {
+	r.Collector.Add(now, all)
+	// What is closed the log has, for all it matters: a sender whose clock is years behind is not counted through.
+	for next = max(first, min(r.Recent.Open(), now.Slot()+1)); next <= now.Slot() && r.Recent.Has(from, next); {
 		next++
 	}
 	return next, r.term, true
@@ -157,9 +157,9 @@ const (
 	maxLists        = 4       // lists of keys that wait for the log
 )
 
-// Turn notes who is alive, and returns the lines to be written now, with the blocks that they
-// are of. None while some are being written.
-func (r *Replica) Turn(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+// Lines notes who is alive, and returns the lines to be written now, with their slots. It
+// returns none while some are being written.
+func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftlogv1.HistoryLines, slots []history.Slot, term quota.Term) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Collector == nil {
@@ -171,10 +171,10 @@ func (r *Replica) Turn(now history.Second, alive []history.Process) (out *raftlo
 	}
 	all := r.Collector.Lines(now)
 	if len(r.Lists) > 0 {
-		r.held = 0 // all goes with the list
+		r.idleSince = 0 // all goes with the list
 	} else if r.idle(now, all) {
 		for i := range all {
-			r.Collector.Written(all[i].Block, false)
+			r.Collector.Written(all[i].Slot, false)
 		}
 		return nil, nil, 0
 	}
@@ -183,50 +183,50 @@ func (r *Replica) Turn(now history.Second, alive []history.Process) (out *raftlo
 	r.listing = len(r.Lists)
 	for i := range all {
 		if size >= maxHistoryEntry {
-			r.Collector.Written(all[i].Block, false) // in the next turn
+			r.Collector.Written(all[i].Slot, false) // in the next round
 			continue
 		}
 		data := all[i].Append(nil)
 		size += len(data)
-		out.Lines, blocks = append(out.Lines, data), append(blocks, all[i].Block)
+		out.Lines, slots = append(out.Lines, data), append(slots, all[i].Slot)
 	}
 	if r.writing = len(out.Lines)+len(out.Keys) > 0; !r.writing {
 		return nil, nil, 0
 	}
-	return out, blocks, r.term
+	return out, slots, r.term
 }
 
-// idle reports whether the lines can wait: a range that no limit in use has for its home
-// writes once a minute. What was counted does not wait, nor who completes a block of which
+// idle reports whether the lines can wait: a range that owns no limit in use
+// writes once a minute. What was counted does not wait, nor who completes a slot of which
 // something was.
 func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	for i := range all {
-		if len(all[i].Slices) > 0 || all[i].Block.End() > now || r.Kept.Used(all[i].Block) {
-			r.held = 0
+		if len(all[i].Slices) > 0 || all[i].Slot.End() > now || r.Recent.Used(all[i].Slot) {
+			r.idleSince = 0
 			return false
 		}
 	}
 	if len(all) == 0 {
 		return false
 	}
-	if r.held == 0 || r.held > now {
-		r.held = now
+	if r.idleSince == 0 || r.idleSince > now {
+		r.idleSince = now
 	}
-	if now-r.held < MaxIdle {
+	if now-r.idleSince < MaxIdle {
 		return true
 	}
-	r.held = 0
+	r.idleSince = 0
 	return false
 }
 
-// Written says what became of lines of that term.
-func (r *Replica) Written(term quota.Term, blocks []history.Block, ok bool) {
+// Written reports the outcome of lines of that term.
+func (r *Replica) Written(term quota.Term, slots []history.Slot, ok bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Collector == nil || r.term != term {
 		return
 	}
-	for _, b := range blocks {
+	for _, b := range slots {
 		r.Collector.Written(b, ok)
 	}
 	if ok {
@@ -240,7 +240,7 @@ func (r *Replica) Written(term quota.Term, blocks []history.Block, ok bool) {
 func (r *Replica) wantsList(now history.Second, id quota.RangeID) (history.Minute, bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	m := now.Block().Minute() - 1
+	m := now.Slot().Minute() - 1
 	return m, r.Collector != nil && len(r.Lists) == 0 && m > r.Listed && now%60 >= history.Second(id%10)
 }
 

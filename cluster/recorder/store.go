@@ -15,9 +15,9 @@ const (
 	storeEvery  = 10 * time.Second
 	retainEvery = time.Hour
 	warnEvery   = time.Minute
-	// storeAfter is how many blocks after a minute's end it is stored: most of what comes late
+	// storeAfter is how many slots after a minute's end it is stored: most of what comes late
 	// has come, and the newest are read from memory anyway.
-	storeAfter = history.Patience/history.BlockSeconds + 1
+	storeAfter = history.Patience/history.SlotSeconds + 1
 	// hourAfter is the same of an hour.
 	hourAfter = 12
 )
@@ -26,7 +26,7 @@ const (
 const historyDir = "history"
 
 // store is what of the history is on this node's disk, and what keeps it there. Its loop
-// stores; the filler adds what other replicas have.
+// stores; the backfill adds what other replicas have.
 type store struct {
 	service *Recorder
 	Archive *archive.Archive // nil if history is off, or the directory cannot be made
@@ -45,7 +45,7 @@ type hourOf struct {
 // Hour is the length of the longest points.
 const Hour = history.Second(3600)
 
-// open opens the archive. A node without one counts and tells all the same.
+// open opens the archive. A node without one counts and uploads all the same.
 func (s *store) open(h *Recorder) {
 	s.service, s.hours = h, map[hourOf]bool{}
 	if h.cfg.Keep.Off || h.cfg.Dir == "" { // a node that is never started
@@ -100,14 +100,14 @@ func (s *store) run() {
 			return
 		case <-tick.C:
 		}
-		s.turn(Second(s.service.node.Now()))
+		s.round(Second(s.service.node.Now()))
 	}
 }
 
-// turn stores what is over, and removes what is too old: also while nothing can be written, as it may be what
+// round stores what is over, and removes what is too old: also while nothing can be written, as it may be what
 // fills the disk.
-func (s *store) turn(now history.Second) {
-	s.store()
+func (s *store) round(now history.Second) {
+	s.storeAll()
 	if time.Since(s.retired) < retainEvery {
 		return
 	}
@@ -121,8 +121,8 @@ func (s *store) turn(now history.Second) {
 	}
 }
 
-// store stores what is over and was not stored.
-func (s *store) store() {
+// storeAll stores what is over and was not stored.
+func (s *store) storeAll() {
 	minutes, undo := s.minutes()
 	if err := s.Archive.Put(archive.Minutes, minutes); err != nil {
 		undo()
@@ -151,7 +151,7 @@ func (s *store) minutes() (out []archive.Entry, undo func()) {
 	taken := map[*Replica][]history.Minute{}
 	for id := range quota.RangeID(s.service.cfg.Ranges) {
 		r := s.service.node.Replica(id)
-		all, entries := r.over(id)
+		all, entries := r.takeMinutes(id)
 		if len(all) > 0 {
 			taken[r] = all
 			out = append(out, entries...)
@@ -162,25 +162,25 @@ func (s *store) minutes() (out []archive.Entry, undo func()) {
 	}
 	return out, func() {
 		for r, all := range taken {
-			r.again(all)
+			r.returnMinutes(all)
 		}
 	}
 }
 
-// over returns the minutes that have changed and are over, as entries of an archive. They
+// takeMinutes returns the minutes that have changed and are over, as entries of an archive. They
 // count as stored from then on.
-func (r *Replica) over(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
+func (r *Replica) takeMinutes(id quota.RangeID) (taken []history.Minute, out []archive.Entry) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	first, _ := r.Kept.First()
-	newest, _ := r.Kept.Newest()
+	first, _ := r.Recent.First()
+	newest, _ := r.Recent.Newest()
 	for m := range r.changed {
 		from, end := m.First(), (m + 1).First()
 		if end+storeAfter > newest {
 			continue
 		}
 		delete(r.changed, m)
-		if from >= first && r.Kept.Any(from, end) { // or what is on disk is more complete
+		if from >= first && r.Recent.Any(from, end) { // or what is on disk is more complete
 			taken = append(taken, m)
 			out = append(out, r.entry(id, from, end))
 		}
@@ -188,8 +188,8 @@ func (r *Replica) over(id quota.RangeID) (taken []history.Minute, out []archive.
 	return taken, out
 }
 
-// again has minutes stored again.
-func (r *Replica) again(all []history.Minute) {
+// returnMinutes has minutes stored again.
+func (r *Replica) returnMinutes(all []history.Minute) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for _, m := range all {
@@ -197,14 +197,14 @@ func (r *Replica) again(all []history.Minute) {
 	}
 }
 
-// entry is what is kept of some blocks. Held by r.mu.
-func (r *Replica) entry(id quota.RangeID, from, end history.Block) archive.Entry {
-	cover := r.Kept.Covered(from, end)
+// entry is what is kept of some slots. Held by r.mu.
+func (r *Replica) entry(id quota.RangeID, from, end history.Slot) archive.Entry {
+	cover := r.Recent.Covered(from, end)
 	e := archive.Entry{Range: id, Coverage: archive.Coverage{Start: from.First(), Complete: cover.Complete, Missing: cover.Missing}}
 	limits := map[quota.LimitName]bool{}
-	r.Kept.Limits(from, end, limits)
+	r.Recent.Limits(from, end, limits)
 	for l := range limits {
-		e.Points = append(e.Points, archive.Point{Limit: l, Point: r.Kept.Point(l, from, end)})
+		e.Points = append(e.Points, archive.Point{Limit: l, Point: r.Recent.Point(l, from, end)})
 	}
 	return e
 }
@@ -230,7 +230,7 @@ func (s *store) storeHours() {
 }
 
 func (s *store) hour(h hourOf) (archive.Entry, bool) {
-	from, end := h.at.Block(), (h.at + Hour).Block()
+	from, end := h.at.Slot(), (h.at + Hour).Slot()
 	if e, over, there := s.service.node.Replica(h.r).hour(h.r, from, end); !over || there {
 		return e, over
 	}
@@ -256,11 +256,11 @@ func (s *store) hour(h hourOf) (archive.Entry, bool) {
 }
 
 // hour is what is kept of an hour: whether it is over, and whether all of it is there.
-func (r *Replica) hour(id quota.RangeID, from, end history.Block) (e archive.Entry, over, there bool) {
+func (r *Replica) hour(id quota.RangeID, from, end history.Slot) (e archive.Entry, over, there bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	first, any := r.Kept.First()
-	newest, _ := r.Kept.Newest()
+	first, any := r.Recent.First()
+	newest, _ := r.Recent.Newest()
 	if !any || end+hourAfter > newest {
 		return e, false, false
 	}

@@ -37,8 +37,8 @@ func TestHistoryRetainsOnFullDisk(t *testing.T) {
 	if err := os.Mkdir(file(w.now), 0o700); err != nil { // no file can be there
 		t.Fatal(err)
 	}
-	n.Shelf.Archive = a
-	n.Shelf.turn(w.now)
+	n.Files.Archive = a
+	n.Files.round(w.now)
 	if _, err := os.Stat(file(old)); !os.IsNotExist(err) {
 		t.Fatalf("minutes of 100 days ago are still there: %v", err)
 	}
@@ -51,29 +51,29 @@ func TestHistoryIdleHour(t *testing.T) {
 	begin := w.now - w.now%Hour + Hour
 	all := []history.Process{{Node: "n0", Incarnation: 1}, {Node: "n1", Incarnation: 1}}
 	apply := func(at history.Second, from ...history.Process) {
-		l := history.Line{Block: at.Block(), Expected: all, From: from}
+		l := history.Line{Slot: at.Slot(), Expected: all, From: from}
 		lines := &raftlogv1.HistoryLines{Lines: [][]byte{l.Append(nil)}}
 		if err := n.replica().Apply(lines); err != nil {
 			t.Fatal(err)
 		}
-		n.Shelf.turn(at)
+		n.Files.round(at)
 	}
 	late := begin + Hour - 60 // n1 is cut off for the last minute
-	for at := begin; at < begin+Hour+600; at += history.BlockSeconds {
+	for at := begin; at < begin+Hour+600; at += history.SlotSeconds {
 		if at >= late && at < begin+Hour {
 			apply(at, all[0])
 		} else {
 			apply(at, all...)
 		}
 	}
-	for at := late; at < begin+Hour; at += history.BlockSeconds {
+	for at := late; at < begin+Hour; at += history.SlotSeconds {
 		apply(at, all[1])
 	}
-	got, err := n.Shelf.Read(archive.Hours, 0, keysLimit, begin, begin+Hour)
+	got, err := n.Files.Read(archive.Hours, 0, keysLimit, begin, begin+Hour)
 	if err != nil || len(got) != 1 || !got[0].Complete {
 		t.Fatalf("%+v, %v; want an hour that is complete", got, err)
 	}
-	if n.Shelf.hours[hourOf{0, begin}] {
+	if n.Files.hours[hourOf{0, begin}] {
 		t.Fatal("it is tried again for ever")
 	}
 }
@@ -87,8 +87,8 @@ func TestHistoryOldTeller(t *testing.T) {
 	r := w.nodes[w.leader].replica()
 	begin := time.Now()
 	for range 100 {
-		next, _, ok := r.Take(w.now, history.Process{Node: "old", Incarnation: 1}, 0, nil)
-		if want := r.Kept.Open(); !ok || next != want || want < 1_000_000 {
+		next, _, ok := r.Accept(w.now, history.Process{Node: "old", Incarnation: 1}, 0, nil)
+		if want := r.Recent.Open(); !ok || next != want || want < 1_000_000 {
 			t.Fatalf("it goes on with %d, %v; want %d", next, ok, want)
 		}
 		if took := time.Since(begin); took > 5*time.Second {
@@ -104,7 +104,7 @@ func TestHistoryOfHours(t *testing.T) {
 	point := history.Point{Counts: history.Counts{Attempted: 60 * quota.Token}, Peak: quota.Token}
 	put := func(r archive.Resolution, at history.Second) {
 		e := archive.Entry{Coverage: archive.Coverage{Start: at, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
-		if err := n.Shelf.Archive.Put(r, []archive.Entry{e}); err != nil {
+		if err := n.Files.Archive.Put(r, []archive.Entry{e}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestHistoryOfHours(t *testing.T) {
 		put(archive.Minutes, begin+m*60)
 	}
 	damaged := []archive.Rows{{Start: begin + Hour, Cover: []byte("?")}}
-	if err := n.Shelf.Archive.PutRows(archive.Minutes, damaged); err != nil {
+	if err := n.Files.Archive.PutRows(archive.Minutes, damaged); err != nil {
 		t.Fatal(err)
 	}
 	got, _, err := n.localPoints(0, history.Query{Limit: keysLimit, From: begin + 60, End: begin + 5*Hour, Step: int(Hour)})
@@ -147,7 +147,7 @@ func TestHistoryOfShortTimesLongAgo(t *testing.T) {
 	for h := range history.Second(3) {
 		e := archive.Entry{Coverage: archive.Coverage{Start: begin + h*Hour, Complete: true}, Points: []archive.Point{{Limit: keysLimit, Point: point}}}
 		k := archive.KeysEntry{Start: e.Start, KeysSpan: history.KeysSpan{From: e.Start, Upto: e.Start + Hour}, Lists: keys}
-		if err := errors.Join(n.Shelf.Archive.Put(archive.Hours, []archive.Entry{e}), n.Shelf.Archive.PutKeys(archive.KeyHours, []archive.KeysEntry{k})); err != nil {
+		if err := errors.Join(n.Files.Archive.Put(archive.Hours, []archive.Entry{e}), n.Files.Archive.PutKeys(archive.KeyHours, []archive.KeysEntry{k})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestHistoryOfShortTimesLongAgo(t *testing.T) {
 	if err != nil || len(used) != 1 || used[0].Limit != keysLimit || used[0].Attempted != 120*quota.Token || !used[0].Complete {
 		t.Errorf("limits: %+v, %v; want 120 tokens", used, err)
 	}
-	sum, _, err := n.Shelf.Keys.Read(0, n.replica(), keysLimit, from, end)
+	sum, _, err := n.Files.Keys.Read(0, n.replica(), keysLimit, from, end)
 	if top := sum.Top(keysLimit, 10); err != nil || len(top.Keys) != 1 || top.Keys[0].Attempted != 120*quota.Token {
 		t.Errorf("keys: %+v, %v; want 120 tokens", top, err)
 	}

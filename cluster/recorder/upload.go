@@ -16,14 +16,14 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// Bounds of what is told.
+// Bounds of uploads.
 const (
-	maxToldBlocks = 6       // of a range, in one message
-	maxToldBytes  = 4 << 20 // of a message, unless one block is larger
-	tellAgain     = 2 * history.Patience
-	maxWriting    = 4 // entries on their way into logs at a time; those of other ranges wait for them
-	measureEvery  = 5 // seconds between looks at the live error
-	writeLimit    = 5 * time.Second
+	maxUploadSlots = 6       // of a range, in one message
+	maxUploadBytes = 4 << 20 // of a message, unless one slot is larger
+	uploadAgain    = 2 * history.Patience
+	maxWriting     = 4 // entries on their way into logs at a time; those of other ranges wait for them
+	measureEvery   = 5 // seconds between looks at the live error
+	writeLimit     = 5 * time.Second
 )
 
 // uploader is what this node counts for the history, and how it gets to the logs: see
@@ -33,13 +33,13 @@ type uploader struct {
 	ranged int // number of ranges
 	log    *slog.Logger
 	stop   chan struct{}
-	over   *sync.WaitGroup
+	done   *sync.WaitGroup
 	Self   history.Process
 	off    bool
 	last   history.Second // in which the member loop has tallied
 
 	mu      sync.Mutex
-	book    *history.Book
+	tally   *history.Tally
 	seen    map[quota.NodeID]quota.Incarnation
 	ranges  []progress
 	busy    map[quota.NodeID]bool // with a message on its way
@@ -47,12 +47,12 @@ type uploader struct {
 	writing chan struct{}
 }
 
-// progress is how far this node is with progress one range.
+// progress is how far this node is with uploads to one range.
 type progress struct {
-	term quota.Term     // of the leader that has taken it; 0 is none
-	from quota.NodeID   // that leader
-	upto history.Block  // all before it have been taken
-	at   history.Second // when
+	term       quota.Term     // of the leader that accepted it; 0 is none
+	from       quota.NodeID   // that leader
+	acceptedTo history.Slot   // all before it have been accepted
+	at         history.Second // when
 }
 
 // measured is what of a ledger's live errors has been counted.
@@ -62,28 +62,28 @@ type measured struct {
 }
 
 func (h *uploader) init(s *Recorder) {
-	h.node, h.ranged, h.log, h.stop, h.over, h.off, h.Self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
-	h.book = h.newBook()
+	h.node, h.ranged, h.log, h.stop, h.done, h.off, h.Self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
+	h.tally = h.newTally()
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
 	h.ranges, h.writing = make([]progress, h.ranged), make(chan struct{}, maxWriting)
 }
 
-// rebook begins again, before anything was counted: the clock was set.
-func (h *uploader) rebook() {
+// reset begins again, before anything was counted: the clock was set.
+func (h *uploader) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.book = h.newBook()
+	h.tally = h.newTally()
 }
 
-func (h *uploader) newBook() *history.Book {
-	return history.NewBook(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return Home(l, h.ranged) })
+func (h *uploader) newTally() *history.Tally {
+	return history.NewTally(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return OwnerRange(l, h.ranged) })
 }
 
 // Second returns the second that a time is in.
 func Second(t quota.Time) history.Second { return history.Second(int64(t) / int64(time.Second)) }
 
-// tally takes what was decided in the second that is over. Of the member loop.
-func (h *uploader) tally(now quota.Time) {
+// tick takes what was decided in the second that is over. Of the member loop.
+func (h *uploader) tick(now quota.Time) {
 	at := Second(now)
 	if h.off || at <= h.last {
 		return
@@ -97,13 +97,13 @@ func (h *uploader) take(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
-		h.book.Add(at, l, history.Counts{Attempted: admitted.Plus(refused), Admitted: admitted})
+		h.tally.Add(at, l, history.Counts{Attempted: admitted.Plus(refused), Admitted: admitted})
 	})
 }
 
-// run tells, gathers and writes, once a second, shortly after it began.
+// run uploads, collects and writes once a second, shortly after the second begins.
 func (h *uploader) run() {
-	defer h.over.Done()
+	defer h.done.Done()
 	if h.off {
 		return
 	}
@@ -115,54 +115,54 @@ func (h *uploader) run() {
 			return
 		case <-time.After(next.Sub(now)):
 		}
-		h.turn(Second(h.node.Now()))
+		h.round(Second(h.node.Now()))
 	}
 }
 
-func (h *uploader) turn(now history.Second) {
+func (h *uploader) round(now history.Second) {
 	if now%measureEvery == 0 {
 		h.MeasureAll(now - 1)
 	}
-	alive := h.look(now)
+	alive := h.connected(now)
 	h.gather(now, alive)
-	h.tell(now)
+	h.upload(now)
 }
 
-// look notes who is connected for the first time, and returns who is.
-func (h *uploader) look(now history.Second) []history.Process {
+// connected notes who is connected for the first time, and returns who is.
+func (h *uploader) connected(now history.Second) []history.Process {
 	all := append([]history.Process{h.Self}, h.node.Peers()...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range all {
 		if h.seen[p.Node] < p.Incarnation {
 			h.seen[p.Node] = p.Incarnation
-			h.book.Saw(now, p)
+			h.tally.Saw(now, p)
 		}
 	}
-	h.book.Turn(now)
+	h.tally.Expire(now)
 	return all
 }
 
-// gather has the ranges that are led here write what has been told.
+// gather has the ranges that are led here write what was uploaded to them.
 func (h *uploader) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.ranged) {
 		h.listKeys(r, now)
-		lines, blocks, term := h.node.Replica(r).Turn(now, alive)
+		lines, slots, term := h.node.Replica(r).Lines(now, alive)
 		if lines == nil {
 			continue
 		}
-		go h.write(r, lines, blocks, term)
+		go h.write(r, lines, slots, term)
 	}
 }
 
 // write has lines written, with those of a few other ranges. Of a range there is one at a time.
-func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, blocks []history.Block, term quota.Term) {
+func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots []history.Slot, term quota.Term) {
 	h.writing <- struct{}{}
 	defer func() { <-h.writing }()
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
 	err := h.node.Propose(ctx, r, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: lines}}))
-	h.node.Replica(r).Written(term, blocks, err == nil)
+	h.node.Replica(r).Written(term, slots, err == nil)
 	if err != nil {
 		h.log.Debug("history: time slots were not committed", "range", r, "err", err)
 	}
@@ -218,7 +218,7 @@ func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger)
 			NeedlessAtMost: max(0, e.NeedlessAtMost-was.NeedlessAtMost),
 		}
 		if c != (history.Counts{}) {
-			h.book.Add(at, n, c)
+			h.tally.Add(at, n, c)
 			m.of[n] = *e
 		}
 	})
@@ -232,15 +232,15 @@ func (h *uploader) ends(at history.Second, r quota.RangeID, l *leader.Ledger) {
 	delete(h.live, r)
 }
 
-// message is what is to be told to one node.
+// message is what one node is sent.
 type message struct {
 	size   int
 	ranges []*peerv1.HistoryUpload
-	upto   []history.Block
+	to     []history.Slot
 }
 
-// tell tells leaders what they do not have.
-func (h *uploader) tell(now history.Second) {
+// upload sends leaders what they do not have.
+func (h *uploader) upload(now history.Second) {
 	h.mu.Lock()
 	out := map[quota.NodeID]*message{}
 	for r := range quota.RangeID(len(h.ranges)) {
@@ -266,30 +266,30 @@ func (h *uploader) tell(now history.Second) {
 	}
 }
 
-// add adds what a range is to be told, or to be asked. Held by h.mu.
+// add adds the upload to one range, or the question how far its log is. The caller holds h.mu.
 func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *message) {
-	first, due := h.book.First(now, r)
-	if !due || m.size >= maxToldBytes {
+	first, due := h.tally.First(now, r)
+	if !due || m.size >= maxUploadBytes {
 		return
 	}
 	st := &h.ranges[r]
 	out := &peerv1.HistoryUpload{Range: uint32(r), First: int64(first)}
-	upto := st.upto
-	if last := h.book.Last(now); st.from != to || upto <= last || now-st.at >= tellAgain {
-		all := h.book.Due(now, r, maxToldBlocks)
+	upto := st.acceptedTo
+	if last := h.tally.Last(now); st.from != to || upto <= last || now-st.at >= uploadAgain {
+		all := h.tally.Pending(now, r, maxUploadSlots)
 		for i := range all {
 			data := all[i].Append(nil)
 			out.Slots = append(out.Slots, data)
-			upto = all[i].Block + 1
-			if m.size += len(data); m.size >= maxToldBytes {
+			upto = all[i].Slot + 1
+			if m.size += len(data); m.size >= maxUploadBytes {
 				break
 			}
 		}
 	}
-	m.ranges, m.upto = append(m.ranges, out), append(m.upto, upto)
+	m.ranges, m.to = append(m.ranges, out), append(m.to, upto)
 }
 
-// send tells one node and notes what it says.
+// send sends a message and notes the answer.
 func (h *uploader) send(to quota.NodeID, m *message) {
 	res := h.deliver(to, &peerv1.CallHistoryUpload{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
@@ -297,27 +297,27 @@ func (h *uploader) send(to quota.NodeID, m *message) {
 	delete(h.busy, to)
 	now := Second(h.node.Now())
 	for i, t := range m.ranges {
-		var taken *peerv1.HistoryUploadResult
+		var result *peerv1.HistoryUploadResult
 		if i < len(res.GetRanges()) {
-			taken = res.Ranges[i]
+			result = res.Ranges[i]
 		}
 		st := &h.ranges[t.Range]
-		if !taken.GetAccepted() {
+		if !result.GetAccepted() {
 			*st = progress{}
 			continue
 		}
 		if len(t.Slots) > 0 {
-			*st = progress{term: quota.Term(taken.Term), from: to, upto: m.upto[i], at: now}
-		} else if st.term != quota.Term(taken.Term) {
+			*st = progress{term: quota.Term(result.Term), from: to, acceptedTo: m.to[i], at: now}
+		} else if st.term != quota.Term(result.Term) {
 			*st = progress{} // another term of the same leader: what it had is gone
 		}
-		h.book.Kept(quota.RangeID(t.Range), history.Block(taken.Next))
+		h.tally.Acknowledge(quota.RangeID(t.Range), history.Slot(result.Next))
 	}
 }
 
 func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
 	if to == h.Self.Node {
-		return h.onTell(to, c)
+		return h.onUpload(to, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
@@ -328,33 +328,33 @@ func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1
 	return res.GetHistoryUploadResult()
 }
 
-// onTell takes what a process tells the ranges that are led here.
-func (h *uploader) onTell(from quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
+// onUpload accepts the uploads of a process to the ranges that are led here.
+func (h *uploader) onUpload(from quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
 	out := &peerv1.CallHistoryUploadResult{}
-	teller := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
+	sender := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
 	now := Second(h.node.Now())
 	for _, t := range c.Ranges {
-		taken := &peerv1.HistoryUploadResult{}
-		out.Ranges = append(out.Ranges, taken)
+		result := &peerv1.HistoryUploadResult{}
+		out.Ranges = append(out.Ranges, result)
 		rep := h.node.Replica(quota.RangeID(t.Range))
 		if rep == nil || h.off {
 			continue
 		}
-		all, err := decodeTold(teller, t.Slots)
+		all, err := decodeUploads(sender, t.Slots)
 		if err != nil {
 			h.log.Warn("history: an upload cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
-		next, term, ok := rep.Take(now, teller, history.Block(t.First), all)
-		taken.Accepted, taken.Term, taken.Next = ok, uint64(term), int64(next)
+		next, term, ok := rep.Accept(now, sender, history.Slot(t.First), all)
+		result.Accepted, result.Term, result.Next = ok, uint64(term), int64(next)
 	}
 	return out
 }
 
-func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
-	out := make([]history.Told, 0, len(all))
+func decodeUploads(from history.Process, all [][]byte) ([]history.Upload, error) {
+	out := make([]history.Upload, 0, len(all))
 	for _, data := range all {
-		t, err := history.DecodeTold(from, data)
+		t, err := history.DecodeUpload(from, data)
 		if err != nil {
 			return nil, err
 		}
@@ -363,14 +363,14 @@ func decodeTold(from history.Process, all [][]byte) ([]history.Told, error) {
 	return out, nil
 }
 
-// Goodbye tells all that was counted, the second under way included, and waits until the
-// logs have it, as far as ctx allows and for no longer than two seconds: who stops in
-// order leaves nothing incomplete.
-func (h *uploader) Goodbye(ctx context.Context) {
+// Finish uploads all that was counted, the current second included, and waits until the
+// logs have it, as far as ctx allows and for two seconds at most: a process that stops in
+// order leaves no slot incomplete.
+func (h *uploader) Finish(ctx context.Context) {
 	if h.off {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, GoodbyeLimit)
+	ctx, cancel := context.WithTimeout(ctx, FinishLimit)
 	defer cancel()
 	done := make(chan struct{})
 	h.node.OnMemberLoop(func(now quota.Time) {
@@ -386,13 +386,13 @@ func (h *uploader) Goodbye(ctx context.Context) {
 	now := Second(h.node.Now())
 	h.MeasureAll(now)
 	for r := range quota.RangeID(h.ranged) {
-		h.list(r, now.Block().Minute(), true)
+		h.list(r, now.Slot().Minute(), true)
 	}
 	h.mu.Lock()
-	h.book.End(now)
+	h.tally.End(now)
 	h.mu.Unlock()
 	for h.Behind() {
-		h.turn(Second(h.node.Now()))
+		h.round(Second(h.node.Now()))
 		select {
 		case <-ctx.Done():
 			return
@@ -401,19 +401,19 @@ func (h *uploader) Goodbye(ctx context.Context) {
 	}
 }
 
-// GoodbyeLimit bounds the last upload of a node that stops.
-const GoodbyeLimit = 2 * time.Second
+// FinishLimit bounds the last upload of a node that stops.
+const FinishLimit = 2 * time.Second
 
 // handOver has the keys that were asked for since the last lists written, before the ranges go to
-// other leaders: as far as ctx allows, and for no longer than goodbyeLimit.
+// other leaders: as far as ctx allows, and for no longer than FinishLimit.
 func (h *uploader) handOver(ctx context.Context) {
 	if h.off {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, GoodbyeLimit)
+	ctx, cancel := context.WithTimeout(ctx, FinishLimit)
 	defer cancel()
 	for r := range quota.RangeID(h.ranged) {
-		h.list(r, Second(h.node.Now()).Block().Minute(), true)
+		h.list(r, Second(h.node.Now()).Slot().Minute(), true)
 	}
 	unlisted := func() bool {
 		for r := range quota.RangeID(h.ranged) {
@@ -425,7 +425,7 @@ func (h *uploader) handOver(ctx context.Context) {
 	}
 	for unlisted() {
 		now := Second(h.node.Now())
-		h.gather(now, h.look(now))
+		h.gather(now, h.connected(now))
 		select {
 		case <-ctx.Done():
 			return
@@ -434,20 +434,20 @@ func (h *uploader) handOver(ctx context.Context) {
 	}
 }
 
-// Behind reports whether a range that has a leader is to be told something.
+// Behind reports whether a range that has a leader lacks uploads.
 func (h *uploader) Behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := Second(h.node.Now())
 	for r := range quota.RangeID(len(h.ranges)) {
-		if _, due := h.book.First(now, r); due && h.node.Leader(r) != "" {
+		if _, due := h.tally.First(now, r); due && h.node.Leader(r) != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// metrics are those of what is told.
+// metrics registers the metrics of uploads.
 func (h *uploader) metrics(reg prometheus.Registerer) {
 	reg.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -456,7 +456,7 @@ func (h *uploader) metrics(reg prometheus.Registerer) {
 		}, func() float64 {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return float64(h.book.Forgotten())
+			return float64(h.tally.Dropped())
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_history_behind_seconds",
@@ -469,7 +469,7 @@ func (h *uploader) age() float64 {
 	defer h.mu.Unlock()
 	now, oldest := Second(h.node.Now()), history.Second(0)
 	for r := range quota.RangeID(len(h.ranges)) {
-		if first, due := h.book.First(now, r); due && !h.off {
+		if first, due := h.tally.First(now, r); due && !h.off {
 			oldest = max(oldest, now-first.First())
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func sampleLine(rng *rand.Rand) Line {
-	l := Line{Block: Block(rng.Int64N(maxBlock + 1))}
+	l := Line{Slot: Slot(rng.Int64N(maxSlot + 1))}
 	for i := range rng.IntN(4) {
 		l.Expected = append(l.Expected, Process{quota.NodeID(string(rune('a' + i))), quota.Incarnation(rng.Uint64())})
 	}
@@ -25,8 +25,8 @@ func sampleLine(rng *rand.Rand) Line {
 	}
 	for i := range rng.IntN(4) {
 		s := Slice{Limit: quota.LimitName{Namespace: strings.Repeat("n", 1+i/2), Limit: "l" + string(rune('a'+i))}}
-		for range rng.IntN(BlockSeconds) {
-			s.Counts[rng.IntN(BlockSeconds)] = sampleCounts(rng)
+		for range rng.IntN(SlotSeconds) {
+			s.Counts[rng.IntN(SlotSeconds)] = sampleCounts(rng)
 		}
 		l.Slices = append(l.Slices, s)
 	}
@@ -67,7 +67,7 @@ func TestVectorSize(t *testing.T) {
 		name string
 		v    *Vector
 		most int
-	}{{"quiet", &quiet, 4}, {"busy", &busy, 4 + 4*BlockSeconds}, {"fractions", &mixed, 4 + 12*BlockSeconds}} {
+	}{{"quiet", &quiet, 4}, {"busy", &busy, 4 + 4*SlotSeconds}, {"fractions", &mixed, 4 + 12*SlotSeconds}} {
 		b := appendVector(nil, c.v)
 		d := decoder{b: b}
 		if back := d.vector(); len(b) > c.most || back != *c.v || d.err != nil {
@@ -78,7 +78,7 @@ func TestVectorSize(t *testing.T) {
 
 // TestDamagedLine: what no leader writes is refused, whatever it is.
 func TestDamagedLine(t *testing.T) {
-	l := Line{Block: 7, Expected: []Process{{"a", 1}, {"b", 2}}, From: []Process{{"a", 1}}, Slices: []Slice{{Limit: modelLimits[0]}, {Limit: modelLimits[1]}}}
+	l := Line{Slot: 7, Expected: []Process{{"a", 1}, {"b", 2}}, From: []Process{{"a", 1}}, Slices: []Slice{{Limit: modelLimits[0]}, {Limit: modelLimits[1]}}}
 	l.Slices[0].Counts[3] = Counts{Attempted: quota.Token}
 	whole := l.Append(nil)
 	for n := range whole {
@@ -115,16 +115,16 @@ func FuzzLine(f *testing.F) {
 		if err != nil || !bytes.Equal(again.Append(nil), l.Append(nil)) {
 			t.Fatalf("%v: %+v became %+v", err, l, again)
 		}
-		k := NewKept()
+		k := NewRecent()
 		if !k.Apply(&l) {
 			t.Fatal("a first line changes nothing")
 		}
 		for i := range l.Slices {
-			k.Point(l.Slices[i].Limit, l.Block, l.Block+1)
+			k.Point(l.Slices[i].Limit, l.Slot, l.Slot+1)
 		}
 		l.From = nil
 		k.Apply(&l) // of others, who counted as much
-		if _, err := DecodeKept(k.Append(nil)); err != nil {
+		if _, err := DecodeRecent(k.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -136,24 +136,24 @@ func TestSumsSaturate(t *testing.T) {
 	limit := modelLimits[0]
 	once := Counts{Attempted: quota.Most, Admitted: quota.Most, Over: quota.Most, Needless: quota.Most, NeedlessAtMost: quota.Most}
 	want := Counts{Attempted: math.MaxInt64, Admitted: math.MaxInt64, Over: math.MaxInt64, Needless: math.MaxInt64, NeedlessAtMost: math.MaxInt64}
-	at := Block(100)
+	at := Slot(100)
 	var nodes []Process
 	for _, times := range []int{1, 2, 3} { // in lines of their own
 		nodes = append(nodes, Process{quota.NodeID(string(rune('a' + times))), 1})
 	}
-	kept := NewKept()
+	kept := NewRecent()
 	for i, self := range nodes {
-		book := NewBook(self, at.First(), 2, homeOf)
+		tally := NewTally(self, at.First(), 2, homeOf)
 		for range i + 1 {
-			book.Add(at.First(), limit, once)
+			tally.Add(at.First(), limit, once)
 		}
 		c := NewCollector(at.First(), kept)
-		for _, told := range book.Due(at.End(), 0, 10) {
-			read, err := DecodeTold(self, told.Append(nil))
+		for _, uploaded := range tally.Pending(at.End(), 0, 10) {
+			read, err := DecodeUpload(self, uploaded.Append(nil))
 			if err != nil {
-				t.Fatalf("told by the %d. process: %v", i+1, err)
+				t.Fatalf("uploaded by the %d. process: %v", i+1, err)
 			}
-			c.Take(at.End(), []Told{read})
+			c.Add(at.End(), []Upload{read})
 		}
 		for _, l := range c.Lines(at.End() + Patience) {
 			read, err := DecodeLine(l.Append(nil))
@@ -162,7 +162,7 @@ func TestSumsSaturate(t *testing.T) {
 			}
 			kept.Apply(&read)
 		}
-		again, err := DecodeKept(kept.Append(nil))
+		again, err := DecodeRecent(kept.Append(nil))
 		if err != nil {
 			t.Fatalf("state after %d lines: %v", i+1, err)
 		}

@@ -7,136 +7,136 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Patience is for how many seconds after a block's end a collector waits for
+// Patience is for how many seconds after a slot's end a collector waits for
 // processes that were alive in it. What comes later makes a line of its own.
-const Patience = 3 * BlockSeconds
+const Patience = 3 * SlotSeconds
 
-// Collector gathers what is told to the leader of a range, and makes lines of it. It
-// lives as long as the leader's term. One goroutine at a time.
+// Collector collects uploads at the leader of a range and makes lines of them. It lasts
+// for the leader's term, and is not safe for concurrent use.
 type Collector struct {
-	kept   *Kept // of this replica, which has applied all lines of earlier leaders
-	blocks map[Block]*gathering
-	ended  map[Process]Block // the last block of those that have said so
-	began  Block             // before it, the log and others say who was alive
+	recent *Recent // of this replica, which has applied all lines of earlier leaders
+	slots  map[Slot]*openSlot
+	ended  map[Process]Slot // the last slot of processes that announced their end
+	began  Slot             // before it, the log and others say who was alive
 }
 
-// gathering is a block of which not all is in the log.
-type gathering struct {
-	alive  map[Process]bool
-	told   map[Process]*Told
-	flying []Process // in a line that is on its way into the log
+// openSlot is a slot of which not all is in the log.
+type openSlot struct {
+	alive    map[Process]bool
+	uploads  map[Process]*Upload
+	inFlight []Process // in a line that is on its way into the log
 }
 
 // NewCollector returns the collector of a leader that begins in that second.
-func NewCollector(now Second, kept *Kept) *Collector {
-	return &Collector{kept: kept, blocks: map[Block]*gathering{}, ended: map[Process]Block{}, began: now.Block()}
+func NewCollector(now Second, recent *Recent) *Collector {
+	return &Collector{recent: recent, slots: map[Slot]*openSlot{}, ended: map[Process]Slot{}, began: now.Slot()}
 }
 
-func (c *Collector) at(b Block) *gathering {
-	g := c.blocks[b]
+func (c *Collector) slot(b Slot) *openSlot {
+	g := c.slots[b]
 	if g == nil {
-		g = &gathering{alive: map[Process]bool{}, told: map[Process]*Told{}}
+		g = &openSlot{alive: map[Process]bool{}, uploads: map[Process]*Upload{}}
 		if b <= c.began {
-			c.kept.expect(b, g.alive)
+			c.recent.addExpected(b, g.alive)
 		}
-		c.blocks[b] = g
+		c.slots[b] = g
 	}
 	return g
 }
 
-// Alive notes who is alive. To be called every second, so that every block has
+// Alive notes who is alive. To be called every second, so that every slot has
 // seen who lived in it.
 func (c *Collector) Alive(now Second, all []Process) {
-	c.at(now.Block())
+	c.slot(now.Slot())
 	for _, p := range all {
-		c.lives(now.Block(), p)
+		c.markAlive(now.Slot(), p)
 	}
 }
 
-// lives notes that a process lived in a block, unless it has stopped before: its connections may
+// markAlive notes that a process lived in a slot, unless it has stopped before: its connections may
 // end a little later.
-func (c *Collector) lives(b Block, p Process) {
-	if last, ended := c.ended[p]; ended && last < b || c.kept.over(p, b) {
+func (c *Collector) markAlive(b Slot, p Process) {
+	if last, ended := c.ended[p]; ended && last < b || c.recent.stopped(p, b) {
 		return
 	}
-	c.at(b).alive[p] = true
+	c.slot(b).alive[p] = true
 }
 
-// stops notes that a process tells of no later block.
-func (c *Collector) stops(p Process, last Block) {
+// markEnded notes that a process uploads no later slot.
+func (c *Collector) markEnded(p Process, last Slot) {
 	c.ended[p] = last
-	for b, g := range c.blocks {
+	for b, g := range c.slots {
 		if b > last {
 			delete(g.alive, p)
 		}
 	}
 }
 
-// Take takes what a process tells, its oldest block first. It returns how many of the
-// first ones are in the log already, or come too late to be added, so that the process
-// need not tell them again. What is of a block that has not begun is not taken: the
-// teller's clock is ahead.
-func (c *Collector) Take(now Second, all []Told) (done int) {
+// Add adds uploads of a process, oldest slot first. It returns how many of the first ones
+// are in the log already, or come too late to be added, so that the process need not
+// repeat them. Uploads of a slot that has not begun are not added: the clock of the
+// process is ahead.
+func (c *Collector) Add(now Second, all []Upload) (done int) {
 	for i := range all {
 		t := &all[i]
 		switch {
-		case c.kept.Has(t.From, t.Block):
+		case c.recent.Has(t.From, t.Slot):
 			if done == i {
 				done++
 			}
-		case t.Block <= now.Block():
-			c.at(t.Block).told[t.From] = t
-			c.saw(t)
+		case t.Slot <= now.Slot():
+			c.slot(t.Slot).uploads[t.From] = t
+			c.expectSeen(t)
 			if t.Last {
-				c.stops(t.From, t.Block)
+				c.markEnded(t.From, t.Slot)
 			}
 		}
 	}
 	return done
 }
 
-// saw makes processes expected that others saw before this leader could.
-func (c *Collector) saw(t *Told) {
+// expectSeen expects the processes that others saw before this leader could.
+func (c *Collector) expectSeen(t *Upload) {
 	for _, p := range t.Seen {
-		for b := t.Block; b <= max(c.began, t.Block); b++ {
-			c.lives(b, p)
+		for b := t.Slot; b <= max(c.began, t.Slot); b++ {
+			c.markAlive(b, p)
 		}
 	}
 }
 
-// Lines returns lines to be written now, the oldest block first: of blocks of which
-// all who were alive have told, or that have been waited for; and of the block under way
-// what those have told who tell no more. Nothing is returned twice until Written says what
-// became of it.
+// Lines returns the lines to be written now, oldest slot first: of slots that all live
+// processes have uploaded, or that have been waited for long enough; and of the current
+// slot the uploads of processes that stop. A line is not returned again until Written
+// reports its outcome.
 func (c *Collector) Lines(now Second) []Line {
 	var out []Line
-	maps.DeleteFunc(c.ended, func(_ Process, last Block) bool { return last < now.Block()-MaxBehind })
-	for _, b := range slices.Sorted(maps.Keys(c.blocks)) {
-		g := c.blocks[b]
-		if len(g.flying) > 0 {
+	maps.DeleteFunc(c.ended, func(_ Process, last Slot) bool { return last < now.Slot()-MaxBehind })
+	for _, b := range slices.Sorted(maps.Keys(c.slots)) {
+		g := c.slots[b]
+		if len(g.inFlight) > 0 {
 			continue
 		}
 		c.drop(b, g)
 		if b.End() > now {
-			if len(g.told) > 0 {
+			if len(g.uploads) > 0 {
 				out = append(out, g.line(b))
 			}
 			continue
 		}
 		complete := c.complete(b, g)
 		switch {
-		case b < now.Block()-MaxBehind, complete && len(g.told) == 0:
-			delete(c.blocks, b) // Take makes it anew, for who comes late
-		case len(g.told) > 0 && (complete || b.End()+Patience <= now || c.leaves(g)):
+		case b < now.Slot()-MaxBehind, complete && len(g.uploads) == 0:
+			delete(c.slots, b) // Take makes it anew, for who comes late
+		case len(g.uploads) > 0 && (complete || b.End()+Patience <= now || c.hasLeaver(g)):
 			out = append(out, g.line(b))
 		}
 	}
 	return out
 }
 
-// leaves reports whether one who has told of the block tells no more: it waits for the log.
-func (c *Collector) leaves(g *gathering) bool {
-	for p := range g.told {
+// hasLeaver reports whether a process that has uploaded the slot is stopping: it waits for the log.
+func (c *Collector) hasLeaver(g *openSlot) bool {
+	for p := range g.uploads {
 		if _, ended := c.ended[p]; ended {
 			return true
 		}
@@ -145,29 +145,29 @@ func (c *Collector) leaves(g *gathering) bool {
 }
 
 // drop forgets what the log has got meanwhile, from an earlier line.
-func (c *Collector) drop(b Block, g *gathering) {
-	maps.DeleteFunc(g.told, func(p Process, _ *Told) bool { return c.kept.Has(p, b) })
+func (c *Collector) drop(b Slot, g *openSlot) {
+	maps.DeleteFunc(g.uploads, func(p Process, _ *Upload) bool { return c.recent.Has(p, b) })
 }
 
-// complete reports whether all who were alive have told, now or before.
-func (c *Collector) complete(b Block, g *gathering) bool {
+// complete reports whether all processes that were alive have uploaded the slot.
+func (c *Collector) complete(b Slot, g *openSlot) bool {
 	for p := range g.alive {
-		if _, told := g.told[p]; !told && !c.kept.Has(p, b) {
+		if _, ok := g.uploads[p]; !ok && !c.recent.Has(p, b) {
 			return false
 		}
 	}
 	return true
 }
 
-func (g *gathering) line(b Block) Line {
-	l := Line{Block: b, Expected: sorted(maps.Keys(g.alive)), From: sorted(maps.Keys(g.told))}
+func (g *openSlot) line(b Slot) Line {
+	l := Line{Slot: b, Expected: sorted(maps.Keys(g.alive)), From: sorted(maps.Keys(g.uploads))}
 	sums := map[quota.LimitName]*Vector{}
 	for _, p := range l.From {
-		if g.told[p].Last {
+		if g.uploads[p].Last {
 			l.Ended = append(l.Ended, p)
 		}
-		for i := range g.told[p].Slices {
-			s := &g.told[p].Slices[i]
+		for i := range g.uploads[p].Slices {
+			s := &g.uploads[p].Slices[i]
 			if sums[s.Limit] == nil {
 				sums[s.Limit] = &Vector{}
 			}
@@ -177,24 +177,24 @@ func (g *gathering) line(b Block) Line {
 	for _, limit := range slices.SortedFunc(maps.Keys(sums), compareLimits) {
 		l.Slices = append(l.Slices, Slice{limit, *sums[limit]})
 	}
-	l.Slices = few(l.Slices)
-	g.flying = l.From
+	l.Slices = capLimits(l.Slices)
+	g.inFlight = l.From
 	return l
 }
 
 func sorted(all func(func(Process) bool)) []Process { return slices.SortedFunc(all, compareProcesses) }
 
-// Written says what became of the line of a block: it is in the log, and applied here,
+// Written reports the outcome of the line of a slot: it is in the log and applied here,
 // or it is not and will be made again.
-func (c *Collector) Written(b Block, ok bool) {
-	g := c.blocks[b]
+func (c *Collector) Written(b Slot, ok bool) {
+	g := c.slots[b]
 	if g == nil {
 		return
 	}
 	if ok {
-		for _, p := range g.flying {
-			delete(g.told, p)
+		for _, p := range g.inFlight {
+			delete(g.uploads, p)
 		}
 	}
-	g.flying = nil
+	g.inFlight = nil
 }

@@ -25,8 +25,8 @@ func (c *Counts) Add(o *Counts) {
 // Refused is what was asked for and not admitted.
 func (c *Counts) Refused() quota.Units { return max(0, c.Attempted-c.Admitted) }
 
-// Vector is what happened in each second of a block.
-type Vector [BlockSeconds]Counts
+// Vector is what happened in each second of a slot.
+type Vector [SlotSeconds]Counts
 
 // Add adds a vector, second by second.
 func (v *Vector) Add(o *Vector) {
@@ -35,7 +35,7 @@ func (v *Vector) Add(o *Vector) {
 	}
 }
 
-// Sum returns what happened in the whole block.
+// Sum returns what happened in the whole slot.
 func (v *Vector) Sum() Counts {
 	var out Counts
 	for i := range v {

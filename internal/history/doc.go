@@ -3,34 +3,34 @@
 //
 // It is pure. The caller passes the time and carries the messages.
 //
-// # Who keeps what
+// # Who stores what
 //
-// Each limit has a home: a range, by the hash of its name. Every process counts, for
-// each limit and second, what it decided as a member and what it found as a leader
-// (Book). When a block of ten seconds is over it tells the leaders of the limits'
-// homes, in one message for each block and range, also when there was nothing
-// (Told), and again until the home's log has it. The leader gathers a block until
-// every process that lived in it has spoken, or has been waited for long enough
-// (Collector), and writes one line into the range's log (Line). Every replica
-// adds up lines (Kept) and stores what comes of it.
+// Each limit has an owner range, by the hash of its name. Every process counts, for
+// each limit and second, what it decided as a member and what it measured as a leader
+// ([Tally]). When a time slot of ten seconds is over, it uploads the slot to the leaders
+// of the owner ranges, in one message for each slot and range, also when nothing
+// happened ([Upload]), and repeats that until the range's log has it. The leader collects
+// a slot until every process that lived in it has uploaded it, or has been waited for
+// long enough ([Collector]), and writes one line into the range's log ([Line]). Every
+// replica adds up lines ([Recent]) and stores the sums.
 //
 // # Why it is exact
 //
-// (process, block) names what was told. A line names those whose telling is in it,
-// and a replica takes no telling twice, whoever wrote the line: all replicas apply
-// the same lines in the same order, so leaders may repeat themselves and members may
-// tell two leaders. What is in a sum is therefore in it once.
+// A process and a slot name an upload. A line names the uploads that are in it, and a
+// replica adds no upload twice, whoever wrote the line: all replicas apply the same
+// lines in the same order, so leaders may repeat themselves and members may upload to
+// two leaders. What is in a sum is therefore in it once.
 //
-// A block is complete when every process that the leader saw alive in it has told. A
-// process that was killed tells nothing of its last block, and is named as missing in
-// it. What comes late completes a block as long as it is open to additions (MaxBehind).
-// A new leader did not see who lived before it: it goes by the last line of the log, and by
-// what processes tell of those that they first saw since. It cannot know of a process
-// that started since and was killed with all that saw it.
+// A slot is complete when every process that the leader saw alive in it has uploaded it.
+// A process that is killed does not upload its last slot, and is named as missing in
+// it. A late upload completes a slot as long as the slot is open to additions
+// (MaxBehind). A new leader did not see who lived before it: it goes by the last line of
+// the log, and by the processes that others say they first saw since. It cannot know of
+// a process that started since and was killed with all that saw it.
 //
 // # Bounds
 //
-// A process keeps an hour of blocks that no leader took, and at most 100,000 slices
-// (Book). A collector gathers at most MaxBehind blocks. A replica keeps the blocks of
-// the last hour and a little in memory, packed.
+// A process holds an hour of slots that no leader has accepted, and at most 100,000
+// slices (Tally). A collector holds at most MaxBehind slots. A replica holds the slots
+// of the last hour and a little more in memory, packed.
 package history

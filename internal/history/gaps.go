@@ -56,7 +56,7 @@ func appendGaps(b []byte, all []Gap) []byte {
 	return b
 }
 
-const maxSecond = maxBlock * BlockSeconds
+const maxSecond = maxSlot * SlotSeconds
 
 func (d *decoder) gaps() (out []Gap) {
 	for range d.uint(MaxGaps) {

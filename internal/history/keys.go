@@ -104,7 +104,7 @@ func DecodeKeysLine(b []byte) (KeysLine, error) {
 		return KeysLine{}, fmt.Errorf("%w: of another form", errKeys)
 	}
 	d := &decoder{b: b[1:]}
-	l := KeysLine{Minute: Minute(d.uint(maxBlock)), By: d.lister()}
+	l := KeysLine{Minute: Minute(d.uint(maxSlot)), By: d.lister()}
 	if b[0] == keysForm {
 		l.Since, l.Ends = d.time(), d.bool()
 	}
@@ -117,7 +117,7 @@ func DecodeKeysLine(b []byte) (KeysLine, error) {
 
 func (d *decoder) top() []TopKeys {
 	var out []TopKeys
-	for range d.uint(maxKeptLimits) {
+	for range d.uint(maxRecentLimits) {
 		t := TopKeys{Limit: quota.LimitName{Namespace: d.text(maxName), Limit: d.text(maxName)}, Rest: quota.Units(d.uint(1<<63 - 1))}
 		for range d.uint(maxTop) {
 			t.Keys = append(t.Keys, KeyTotal{Key: d.text(maxKeyLen), Attempted: quota.Units(d.uint(1<<63 - 1)), Admitted: quota.Units(d.uint(1<<63 - 1))})

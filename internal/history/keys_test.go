@@ -18,7 +18,7 @@ func TestKeys(t *testing.T) {
 	limit := modelLimits[0]
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 4))
-		k, truth := NewKeptKeys(), map[string]quota.Units{}
+		k, truth := NewRecentKeys(), map[string]quota.Units{}
 		for i := range 1 + rng.IntN(20) {
 			l := KeysLine{Minute: Minute(1000 + i/2), By: Lister{Term: uint64(i), At: 9}}
 			counts := map[string]quota.Units{}
@@ -42,7 +42,7 @@ func TestKeys(t *testing.T) {
 			for range 1 + rng.IntN(2) {
 				k.Apply(&read)
 			}
-			again, err := DecodeKeptKeys(k.Append(nil))
+			again, err := DecodeRecentKeys(k.Append(nil))
 			if err != nil || !bytes.Equal(again.Append(nil), k.Append(nil)) {
 				t.Fatalf("seed %d: read again it is another: %v", seed, err)
 			}
@@ -65,7 +65,7 @@ func TestKeys(t *testing.T) {
 }
 
 // topOf is what is kept of all minutes together, each stored and read again.
-func topOf(t *testing.T, k *KeptKeys, limit quota.LimitName, most int) TopKeys {
+func topOf(t *testing.T, k *RecentKeys, limit quota.LimitName, most int) TopKeys {
 	t.Helper()
 	var sum KeysSum
 	for _, at := range k.Minutes() {
@@ -84,7 +84,7 @@ func topOf(t *testing.T, k *KeptKeys, limit quota.LimitName, most int) TopKeys {
 // a gap, which is in the state too.
 func TestKeysGaps(t *testing.T) {
 	second := quota.Time(time.Second)
-	k := NewKeptKeys()
+	k := NewRecentKeys()
 	for _, l := range []KeysLine{
 		{Minute: 10, By: Lister{1, 665 * second}, Since: 600 * second},
 		{Minute: 11, By: Lister{1, 725 * second}, Since: 665 * second},
@@ -101,7 +101,7 @@ func TestKeysGaps(t *testing.T) {
 			t.Fatalf("%+v became %+v: %v", l, read, err)
 		}
 		k.Apply(&read)
-		if k, err = DecodeKeptKeys(k.Append(nil)); err != nil {
+		if k, err = DecodeRecentKeys(k.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,17 +180,17 @@ func TestGapsBound(t *testing.T) {
 // FuzzKeys: no bytes do harm.
 func FuzzKeys(f *testing.F) {
 	l := KeysLine{Minute: 7, By: Lister{Term: 3, At: 60}, Lists: []TopKeys{{Limit: modelLimits[0], Rest: 4, Keys: []KeyTotal{{Key: "k", Attempted: 5, Admitted: 2}}}}}
-	k := NewKeptKeys()
+	k := NewRecentKeys()
 	k.Apply(&l)
 	f.Add(l.Append(nil))
 	f.Add(k.Append(nil))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		if l, err := DecodeKeysLine(b); err == nil {
-			k := NewKeptKeys()
+			k := NewRecentKeys()
 			k.Apply(&l)
 			k.Minute(modelLimits[0], l.Minute)
 		}
-		if k, err := DecodeKeptKeys(b); err == nil {
+		if k, err := DecodeRecentKeys(b); err == nil {
 			k.Append(nil)
 		}
 		if stored, err := DecodeStored(modelLimits[0], b); err == nil {

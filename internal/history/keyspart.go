@@ -43,7 +43,7 @@ func (p *KeyPeak) Above(o *KeyPeak) bool {
 	return p.Seconds > 0 && (o.Seconds == 0 || float64(p.Attempted)*float64(o.Seconds) > float64(o.Attempted)*float64(p.Seconds))
 }
 
-// KeysSummed is how many keys, at least, are told apart in a sum; of the others, those that were asked
+// KeysSummed is how many keys, at least, are distinguished in a sum; of the others, those that were asked
 // for least so far, nothing is kept but the bound.
 const KeysSummed = 10 * maxTop
 

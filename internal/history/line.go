@@ -8,12 +8,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Line is an entry of a range's log: what some processes told of a block, added up.
+// Line is an entry of a range's log: the uploads of some processes of a slot, added up.
 type Line struct {
-	Block    Block
-	Expected []Process // that the leader holds to have lived in the block, ordered, each once
-	From     []Process // whose telling is in it, ordered, each once
-	Ended    []Process // of From those that tell of no later block, ordered, each once
+	Slot     Slot
+	Expected []Process // that the leader holds to have lived in the slot, ordered, each once
+	From     []Process // whose upload is in it, ordered, each once
+	Ended    []Process // of From those that upload no later slot, ordered, each once
 	Slices   []Slice   // ordered by limit, each once
 }
 
@@ -23,14 +23,14 @@ const (
 	maxName      = quota.MaxNameLen
 )
 
-// lineForm begins an encoded line. It tells forms apart that may come.
+// lineForm begins an encoded line. It distinguishes it from later forms.
 const lineForm = 1
 
 var errLine = errors.New("history: damaged line")
 
 // Append appends the encoded line. Decode is its inverse.
 func (l *Line) Append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Block))
+	b = binary.AppendUvarint(append(b, lineForm), uint64(l.Slot))
 	b = appendProcesses(b, l.Expected)
 	b = appendProcesses(b, l.From)
 	b = appendProcesses(b, l.Ended)
@@ -67,14 +67,14 @@ func DecodeLine(b []byte) (Line, error) {
 		return Line{}, fmt.Errorf("%w: of another form", errLine)
 	}
 	d := &decoder{b: b[1:]}
-	l := Line{Block: Block(d.uint(maxBlock))}
+	l := Line{Slot: Slot(d.uint(maxSlot))}
 	l.Expected, l.From, l.Ended = d.processes(), d.processes(), d.processes()
 	l.Slices = d.slices()
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(errLine)
 	}
 	if d.err != nil {
-		return Line{}, fmt.Errorf("line of time slot %d: %w", l.Block, d.err)
+		return Line{}, fmt.Errorf("line of time slot %d: %w", l.Slot, d.err)
 	}
 	if err := l.check(); err != nil {
 		return Line{}, err
@@ -82,27 +82,27 @@ func DecodeLine(b []byte) (Line, error) {
 	return l, nil
 }
 
-// Append appends what was told, but for whose it is: a message says that. DecodeTold is its
-// inverse.
-func (t *Told) Append(b []byte) []byte {
-	l := Line{Block: t.Block, Expected: t.Seen, Slices: t.Slices}
+// Append appends the upload without its process, which the message names. DecodeUpload is
+// its inverse.
+func (t *Upload) Append(b []byte) []byte {
+	l := Line{Slot: t.Slot, Expected: t.Seen, Slices: t.Slices}
 	if t.Last {
 		l.Ended = []Process{t.From}
 	}
 	return l.Append(b)
 }
 
-// DecodeTold reads what that process has told. It fails as DecodeLine does.
-func DecodeTold(from Process, b []byte) (Told, error) {
+// DecodeUpload reads an upload of that process. It fails as DecodeLine does.
+func DecodeUpload(from Process, b []byte) (Upload, error) {
 	l, err := DecodeLine(b)
 	if err == nil && len(l.From) > 0 {
 		err = fmt.Errorf("%w: several time slots", errLine)
 	}
-	return Told{From: from, Block: l.Block, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
+	return Upload{From: from, Slot: l.Slot, Seen: l.Expected, Slices: l.Slices, Last: len(l.Ended) > 0}, err
 }
 
 // maxBlock is in the year 9999 and some.
-const maxBlock = 253_402_300_800 / BlockSeconds
+const maxSlot = 253_402_300_800 / SlotSeconds
 
 func (d *decoder) processes() []Process {
 	var out []Process

@@ -13,20 +13,20 @@ import (
 // seconds are in points that are.
 func Merge(start Second, seconds int, parts []Point) Point {
 	p := Point{Start: start, Seconds: seconds, Complete: true}
-	told := 0
+	known := 0
 	demand := make([]weighted, 0, 4*len(parts)+1)
 	for i := range parts {
 		q := &parts[i]
 		p.Add(&q.Counts)
 		p.Peak = max(p.Peak, q.Peak)
-		p.miss(q.Missing)
+		p.addMissing(q.Missing)
 		p.Complete = p.Complete && q.Complete
-		told += q.Seconds
+		known += q.Seconds
 		demand = append(demand, weighted{q.P50, 50 * q.Seconds}, weighted{q.P95, 45 * q.Seconds}, weighted{q.P99, 4 * q.Seconds}, weighted{q.Peak, q.Seconds})
 	}
-	if told < seconds {
+	if known < seconds {
 		p.Complete = false
-		demand = append(demand, weighted{0, 100 * (seconds - told)})
+		demand = append(demand, weighted{0, 100 * (seconds - known)})
 	}
 	if seconds > 0 {
 		p.Mean = p.Attempted / quota.Units(seconds)
@@ -65,7 +65,7 @@ func Exactly(from, end Second, all []Point) Point {
 	demand := make([]quota.Units, 0, p.Seconds)
 	for i := range all {
 		p.Add(&all[i].Counts)
-		p.miss(all[i].Missing)
+		p.addMissing(all[i].Missing)
 		p.Complete = p.Complete && all[i].Complete
 		demand = append(demand, all[i].Attempted)
 	}

@@ -14,7 +14,7 @@ import (
 var modelSeeds = flag.Int("history-seeds", 15, "seeds of TestModel")
 
 // world plays processes, two ranges with leaders and replicas, and what is between
-// them: messages that are lost, late or told twice, leaders that change, lines that
+// them: messages that are lost, late or uploaded twice, leaders that change, lines that
 // are lost with their leader or written after all, and processes that are killed.
 type world struct {
 	t      *testing.T
@@ -22,9 +22,9 @@ type world struct {
 	now    Second
 	nodes  []*node
 	ranges []*rangeGroup
-	truth  map[Block]map[quota.LimitName]*Vector
-	killed map[Process]Block // the last block of processes that were killed
-	faults fault             // that happen now
+	truth  map[Slot]map[quota.LimitName]*Vector
+	killed map[Process]Slot // the last slot of processes that were killed
+	faults fault            // that happen now
 }
 
 // fault is a set of what goes wrong.
@@ -42,14 +42,14 @@ const (
 func (w *world) is(f fault, oneIn int) bool { return w.faults&f != 0 && w.rng.IntN(oneIn) == 0 }
 
 type node struct {
-	self Process
-	book *Book
-	cut  Second // no message until then
-	ends bool   // it counts no more, and stops when the logs have all
+	self  Process
+	tally *Tally
+	cut   Second // no message until then
+	ends  bool   // it counts no more, and stops when the logs have all
 }
 
 type rangeGroup struct {
-	replicas  [2]*Kept
+	replicas  [2]*Recent
 	log       []Line
 	collector *Collector
 }
@@ -66,7 +66,7 @@ func homeOf(l quota.LimitName) quota.RangeID {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: 1_000_003,
-		truth: map[Block]map[quota.LimitName]*Vector{}, killed: map[Process]Block{},
+		truth: map[Slot]map[quota.LimitName]*Vector{}, killed: map[Process]Slot{},
 	}
 	for i := range 3 {
 		w.nodes = append(w.nodes, w.start(quota.NodeID(fmt.Sprintf("n%d", i)), 1))
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.seen(n)
 	}
 	for range 2 {
-		g := &rangeGroup{replicas: [2]*Kept{NewKept(), NewKept()}}
+		g := &rangeGroup{replicas: [2]*Recent{NewRecent(), NewRecent()}}
 		g.collector = NewCollector(w.now, g.replicas[0])
 		w.ranges = append(w.ranges, g)
 	}
@@ -84,13 +84,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 func (w *world) start(id quota.NodeID, inc quota.Incarnation) *node {
 	p := Process{id, inc}
-	return &node{self: p, book: NewBook(p, w.now, 2, homeOf)}
+	return &node{self: p, tally: NewTally(p, w.now, 2, homeOf)}
 }
 
 // seen lets all others see a process.
 func (w *world) seen(p *node) {
 	for _, n := range w.nodes {
-		n.book.Saw(w.now, p.self)
+		n.tally.Saw(w.now, p.self)
 	}
 }
 
@@ -103,13 +103,13 @@ func (w *world) second() {
 	w.now++
 	for r, g := range w.ranges {
 		g.collector.Alive(w.now, w.alive())
-		w.tell(quota.RangeID(r), g)
+		w.upload(quota.RangeID(r), g)
 		for _, l := range g.collector.Lines(w.now) {
 			lost := w.is(loss, 4)
 			if !lost || w.is(loss, 2) {
 				g.write(w.t, l)
 			}
-			g.collector.Written(l.Block, !lost) // a line that was held for lost may be there all the same
+			g.collector.Written(l.Slot, !lost) // a line that was held for lost may be there all the same
 		}
 	}
 }
@@ -130,11 +130,11 @@ func (w *world) count(n *node) {
 		limit := modelLimits[w.rng.IntN(len(modelLimits))]
 		admitted := quota.Units(w.rng.IntN(1000)) * quota.Token / quota.Units(1+w.rng.IntN(3))
 		c := Counts{Attempted: admitted + quota.Units(w.rng.IntN(50))*quota.Token, Admitted: admitted, Over: quota.Units(w.rng.IntN(2))}
-		n.book.Add(w.now, limit, c)
-		at := w.truth[w.now.Block()]
+		n.tally.Add(w.now, limit, c)
+		at := w.truth[w.now.Slot()]
 		if at == nil {
 			at = map[quota.LimitName]*Vector{}
-			w.truth[w.now.Block()] = at
+			w.truth[w.now.Slot()] = at
 		}
 		if at[limit] == nil {
 			at[limit] = &Vector{}
@@ -151,16 +151,16 @@ func (w *world) fault() {
 	if w.is(kills, 60) { // kill -9, and start again
 		i := 1 + w.rng.IntN(len(w.nodes)-1) // one stays, and knows who lived
 		old := w.nodes[i]
-		w.killed[old.self] = w.now.Block()
+		w.killed[old.self] = w.now.Slot()
 		w.nodes[i] = w.start(old.self.Node, old.self.Incarnation+1)
 		w.seen(w.nodes[i])
 	}
 	if i := 1 + w.rng.IntN(len(w.nodes)-1); w.is(stops, 50) && !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.ends }) {
-		w.nodes[i].book.End(w.now)
+		w.nodes[i].tally.End(w.now)
 		w.nodes[i].ends = true
 	}
 	for i, n := range w.nodes {
-		if n.ends && len(n.book.Due(w.now, 0, 1))+len(n.book.Due(w.now, 1, 1)) == 0 {
+		if n.ends && len(n.tally.Pending(w.now, 0, 1))+len(n.tally.Pending(w.now, 1, 1)) == 0 {
 			w.nodes[i] = w.start(n.self.Node, n.self.Incarnation+1)
 			w.seen(w.nodes[i])
 		}
@@ -172,20 +172,20 @@ func (w *world) fault() {
 	}
 }
 
-func (w *world) tell(r quota.RangeID, g *rangeGroup) {
+func (w *world) upload(r quota.RangeID, g *rangeGroup) {
 	for _, n := range w.nodes {
 		if n.cut > w.now {
 			continue
 		}
-		due := n.book.Due(w.now, r, 5)
+		due := n.tally.Pending(w.now, r, 5)
 		if len(due) == 0 || w.is(loss, 3) {
 			continue
 		}
-		done := g.collector.Take(w.now, due)
+		done := g.collector.Add(w.now, due)
 		if done > 0 && !w.is(loss, 3) {
-			n.book.Kept(r, due[done-1].Block+1)
+			n.tally.Acknowledge(r, due[done-1].Slot+1)
 		}
-		n.book.Turn(w.now)
+		n.tally.Expire(w.now)
 	}
 }
 
@@ -198,7 +198,7 @@ func (g *rangeGroup) write(t *testing.T, l Line) {
 		}
 		k.Apply(&read)
 	}
-	again, err := DecodeKept(g.replicas[1].Append(nil)) // a replica that starts from a snapshot
+	again, err := DecodeRecent(g.replicas[1].Append(nil)) // a replica that starts from a snapshot
 	if err != nil || !bytes.Equal(again.Append(nil), g.replicas[0].Append(nil)) {
 		t.Fatalf("a state that is read again is another: %v", err)
 	}
@@ -206,8 +206,8 @@ func (g *rangeGroup) write(t *testing.T, l Line) {
 	g.log = append(g.log, l)
 }
 
-// check compares every block that is called complete with the truth.
-func (w *world) check(from, end Block) (complete, incomplete int) {
+// check compares every slot that is called complete with the truth.
+func (w *world) check(from, end Slot) (complete, incomplete int) {
 	for b := from; b < end; b++ {
 		for _, limit := range modelLimits {
 			got := w.ranges[homeOf(limit)].replicas[0].Point(limit, b, b+1)
@@ -216,13 +216,13 @@ func (w *world) check(from, end Block) (complete, incomplete int) {
 				want = v.Sum()
 			}
 			if other := w.ranges[homeOf(limit)].replicas[1].Point(limit, b, b+1); !slices.Equal(got.Missing, other.Missing) || got.Counts != other.Counts {
-				w.t.Fatalf("block %d of %v: replicas differ: %+v, %+v", b, limit, got, other)
+				w.t.Fatalf("slot %d of %v: replicas differ: %+v, %+v", b, limit, got, other)
 			}
 			switch {
 			case got.Complete && got.Counts != want:
-				w.t.Fatalf("block %d of %v is complete: %+v, want %+v", b, limit, got.Counts, want)
+				w.t.Fatalf("slot %d of %v is complete: %+v, want %+v", b, limit, got.Counts, want)
 			case got.Attempted > want.Attempted || got.Admitted > want.Admitted:
-				w.t.Fatalf("block %d of %v: %+v, more than happened: %+v", b, limit, got.Counts, want)
+				w.t.Fatalf("slot %d of %v: %+v, more than happened: %+v", b, limit, got.Counts, want)
 			case got.Complete:
 				complete++
 			default:
@@ -234,29 +234,29 @@ func (w *world) check(from, end Block) (complete, incomplete int) {
 	return complete, incomplete
 }
 
-// excused fails unless a block is incomplete because of processes that were killed: in
+// excused fails unless a slot is incomplete because of processes that were killed: in
 // it, or before they could tell, or before a new leader that held them to live on.
-func (w *world) excused(b Block, missing []Process) {
+func (w *world) excused(b Slot, missing []Process) {
 	if len(missing) == 0 {
-		w.t.Fatalf("block %d was not written, and nobody is missing", b)
+		w.t.Fatalf("slot %d was not written, and nobody is missing", b)
 	}
 	for _, p := range missing {
 		if _, killed := w.killed[p]; !killed {
-			w.t.Fatalf("block %d misses %v, which was never killed", b, p)
+			w.t.Fatalf("slot %d misses %v, which was never killed", b, p)
 		}
 	}
 }
 
-// play runs 600 s of what goes wrong and 200 s of peace, and counts the blocks of the
+// play runs 600 s of what goes wrong and 200 s of peace, and counts the slots of the
 // former that are complete and not.
 func play(t *testing.T, seed uint64, faults fault) (complete, incomplete, killed int) {
 	w := newWorld(t, seed)
-	begin := w.now.Block()
+	begin := w.now.Slot()
 	w.faults = faults
 	for range 600 {
 		w.second()
 	}
-	end := w.now.Block()
+	end := w.now.Slot()
 	w.faults = 0
 	for range 200 {
 		w.second()
@@ -277,7 +277,7 @@ func TestModel(t *testing.T) {
 		complete += c
 	}
 	if complete < *modelSeeds*20 {
-		t.Fatalf("%d complete blocks in %d runs: too few to say anything", complete, *modelSeeds)
+		t.Fatalf("%d complete slots in %d runs: too few to say anything", complete, *modelSeeds)
 	}
 }
 
@@ -289,35 +289,35 @@ func TestNothingMissing(t *testing.T) {
 	}
 	for seed := range uint64(*modelSeeds) {
 		if complete, incomplete, _ := play(t, seed, loss|cuts|moves|stops); incomplete > 0 {
-			t.Fatalf("seed %d: %d of %d blocks are incomplete", seed, incomplete, complete+incomplete)
+			t.Fatalf("seed %d: %d of %d slots are incomplete", seed, incomplete, complete+incomplete)
 		}
 	}
 }
 
-// TestKilled: a process that is killed leaves two blocks incomplete at most: the one under
-// way, and the one before, of which it told in the next second.
+// TestKilled: a process that is killed leaves two slots incomplete at most: the one under
+// way, and the one before, of which it uploaded in the next second.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
 	}
 	for seed := range uint64(*modelSeeds) {
 		if _, incomplete, killed := play(t, seed, kills); incomplete > 2*killed*len(modelLimits) {
-			t.Fatalf("seed %d: %d blocks are incomplete by %d killed processes", seed, incomplete, killed)
+			t.Fatalf("seed %d: %d slots are incomplete by %d killed processes", seed, incomplete, killed)
 		}
 	}
 }
 
-// TestOneLineEach: with nothing wrong every block is one line.
+// TestOneLineEach: with nothing wrong every slot is one line.
 func TestOneLineEach(t *testing.T) {
 	w := newWorld(t, 1)
-	begin := w.now.Block()
+	begin := w.now.Slot()
 	for range 300 {
 		w.second()
 	}
-	if complete, incomplete := w.check(begin, w.now.Block()-1); incomplete > 0 {
+	if complete, incomplete := w.check(begin, w.now.Slot()-1); incomplete > 0 {
 		t.Fatalf("%d complete, %d not", complete, incomplete)
 	}
-	if lines, blocks := len(w.ranges[0].log), int(w.now.Block()-begin); lines > blocks {
-		t.Fatalf("%d lines of %d blocks", lines, blocks)
+	if lines, slots := len(w.ranges[0].log), int(w.now.Slot()-begin); lines > slots {
+		t.Fatalf("%d lines of %d slots", lines, slots)
 	}
 }

@@ -17,8 +17,8 @@ type Point struct {
 	P50     quota.Units // percentiles of demand: the least that so many seconds did not exceed
 	P95     quota.Units
 	P99     quota.Units
-	// Missing are the processes that lived in these seconds and have not told all of
-	// it, ordered; at most MaxMissing. Without any, and if every block was written,
+	// Missing are the processes that lived in these seconds and have not uploaded all of
+	// it, ordered; at most MaxMissing. Without any, and if every slot was written,
 	// the point is Complete: it is exact.
 	Missing  []Process
 	Complete bool
@@ -27,15 +27,15 @@ type Point struct {
 // MaxMissing bounds Point.Missing.
 const MaxMissing = 16
 
-// Point returns what is kept of a limit in the blocks from from to before end.
-func (k *Kept) Point(limit quota.LimitName, from, end Block) Point {
-	p := Point{Start: from.First(), Seconds: int(end-from) * BlockSeconds, Complete: end > from}
+// Point returns what is kept of a limit in the slots from from to before end.
+func (k *Recent) Point(limit quota.LimitName, from, end Slot) Point {
+	p := Point{Start: from.First(), Seconds: int(end-from) * SlotSeconds, Complete: end > from}
 	demand := make([]quota.Units, 0, p.Seconds)
 	for b := from; b < end; b++ {
-		s := k.blocks[b]
+		s := k.slots[b]
 		if s == nil {
 			p.Complete = false
-			demand = append(demand, make([]quota.Units, BlockSeconds)...)
+			demand = append(demand, make([]quota.Units, SlotSeconds)...)
 			continue
 		}
 		v := s.vector(limit)
@@ -43,14 +43,14 @@ func (k *Kept) Point(limit quota.LimitName, from, end Block) Point {
 			p.Add(&v[i])
 			demand = append(demand, v[i].Attempted)
 		}
-		p.miss(k.missing(b, s))
+		p.addMissing(k.missing(b, s))
 	}
 	p.rank(demand)
 	return p
 }
 
-// miss notes processes that have not told of a block.
-func (p *Point) miss(all []Process) {
+// addMissing notes processes that have not uploaded a slot.
+func (p *Point) addMissing(all []Process) {
 	for _, m := range all {
 		p.Complete = false
 		i, there := slices.BinarySearchFunc(p.Missing, m, compareProcesses)

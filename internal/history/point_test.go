@@ -10,10 +10,10 @@ import (
 // TestPoint: a minute with a burst of one second shows it as a burst, not as a mean.
 func TestPoint(t *testing.T) {
 	limit, self := modelLimits[0], Process{"a", 1}
-	k := NewKept()
+	k := NewRecent()
 	m := Minute(30_000_000)
 	for b := m.First(); b < (m + 1).First(); b++ {
-		l := Line{Block: b, Expected: []Process{self}, From: []Process{self}, Slices: []Slice{{Limit: limit}}}
+		l := Line{Slot: b, Expected: []Process{self}, From: []Process{self}, Slices: []Slice{{Limit: limit}}}
 		for i := range l.Slices[0].Counts {
 			l.Slices[0].Counts[i] = Counts{Attempted: 10 * quota.Token, Admitted: 10 * quota.Token}
 		}
@@ -33,7 +33,7 @@ func TestPoint(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if next := k.Point(limit, m.First()+1, (m+1).First()+1); next.Complete {
-		t.Error("a block that was never written makes no complete point")
+		t.Error("a slot that was never written makes no complete point")
 	}
 	other := k.Point(modelLimits[2], m.First(), (m + 1).First())
 	if !other.Complete || other.Counts != (Counts{}) {
@@ -41,31 +41,31 @@ func TestPoint(t *testing.T) {
 	}
 }
 
-// TestBookBounds: a book that no leader takes from forgets its oldest blocks, and tells
+// TestTallyBounds: a tally that no leader takes from forgets its oldest slots, and tells
 // the others as they were.
-func TestBookBounds(t *testing.T) {
-	b := NewBook(Process{"a", 1}, 0, 2, homeOf)
-	for s := range Second((MaxBehind + 5) * BlockSeconds) {
+func TestTallyBounds(t *testing.T) {
+	b := NewTally(Process{"a", 1}, 0, 2, homeOf)
+	for s := range Second((MaxBehind + 5) * SlotSeconds) {
 		b.Add(s, modelLimits[0], Counts{Attempted: 1})
-		b.Turn(s)
+		b.Expire(s)
 	}
-	due := b.Due((MaxBehind+5)*BlockSeconds, 0, 1000)
-	if len(due) != MaxBehind+1 || due[0].Block != 4 || b.Forgotten() != 2*4 {
-		t.Fatalf("%d blocks from %d on, %d forgotten", len(due), due[0].Block, b.Forgotten())
+	due := b.Pending((MaxBehind+5)*SlotSeconds, 0, 1000)
+	if len(due) != MaxBehind+1 || due[0].Slot != 4 || b.Dropped() != 2*4 {
+		t.Fatalf("%d slots from %d on, %d dropped", len(due), due[0].Slot, b.Dropped())
 	}
-	if sum := due[1].Slices[0].Counts.Sum(); sum.Attempted != BlockSeconds {
+	if sum := due[1].Slices[0].Counts.Sum(); sum.Attempted != SlotSeconds {
 		t.Fatalf("%+v", sum)
 	}
 }
 
-// TestToldStays: what has been told is told again the same; what is counted late counts in
-// the first second that has not been told.
-func TestToldStays(t *testing.T) {
-	b := NewBook(Process{"a", 1}, 5, 2, homeOf)
+// TestUploadsStay: what has been uploaded is uploaded again the same; what is counted late counts in
+// the first second that has not been uploaded.
+func TestUploadsStay(t *testing.T) {
+	b := NewTally(Process{"a", 1}, 5, 2, homeOf)
 	b.Add(5, modelLimits[0], Counts{Attempted: 1})
-	first := b.Due(10, 0, 10)
+	first := b.Pending(10, 0, 10)
 	b.Add(6, modelLimits[0], Counts{Attempted: 10})
-	again, next := b.Due(10, 0, 10), b.Due(20, 0, 10)
+	again, next := b.Pending(10, 0, 10), b.Pending(20, 0, 10)
 	if len(first) != 1 || len(again) != 1 || again[0].Slices[0] != first[0].Slices[0] {
 		t.Fatalf("%+v, then %+v", first, again)
 	}
@@ -76,26 +76,26 @@ func TestToldStays(t *testing.T) {
 
 // TestFewLimits: beyond MaxLimits those used least count together, and nothing is lost.
 func TestFewLimits(t *testing.T) {
-	b := NewBook(Process{"a", 1}, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
+	b := NewTally(Process{"a", 1}, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
 	total := quota.Units(0)
 	for i := range MaxLimits + 100 {
 		c := Counts{Attempted: quota.Units(i + 1)}
 		total += c.Attempted
 		b.Add(3, quota.LimitName{Namespace: "n", Limit: string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))}, c)
 	}
-	told := b.Due(10, 0, 1)[0]
+	uploaded := b.Pending(10, 0, 1)[0]
 	sum, other := Counts{}, Counts{}
-	for i := range told.Slices {
-		s := told.Slices[i].Counts.Sum()
+	for i := range uploaded.Slices {
+		s := uploaded.Slices[i].Counts.Sum()
 		sum.Add(&s)
-		if told.Slices[i].Limit == Other {
+		if uploaded.Slices[i].Limit == Other {
 			other = s
 		}
 	}
-	if len(told.Slices) != MaxLimits+1 || sum.Attempted != total || other.Attempted != 100*101/2 {
-		t.Fatalf("%d slices, %d of %d, others %d", len(told.Slices), sum.Attempted, total, other.Attempted)
+	if len(uploaded.Slices) != MaxLimits+1 || sum.Attempted != total || other.Attempted != 100*101/2 {
+		t.Fatalf("%d slices, %d of %d, others %d", len(uploaded.Slices), sum.Attempted, total, other.Attempted)
 	}
-	l := Line{From: []Process{{"a", 1}}, Slices: told.Slices}
+	l := Line{From: []Process{{"a", 1}}, Slices: uploaded.Slices}
 	if _, err := DecodeLine(l.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +104,15 @@ func TestFewLimits(t *testing.T) {
 // TestFewLimitsOfSeveral: a line of tellings that count limits together can be read, and nothing is lost in it.
 func TestFewLimitsOfSeveral(t *testing.T) {
 	total := quota.Units(0)
-	c := NewCollector(0, NewKept())
+	c := NewCollector(0, NewRecent())
 	for i, p := range []Process{{"a", 1}, {"b", 1}} {
-		b := NewBook(p, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
+		b := NewTally(p, 0, 1, func(quota.LimitName) quota.RangeID { return 0 })
 		for j := range MaxLimits + 100 {
 			n := Counts{Attempted: quota.Units(j + 1)}
 			total += n.Attempted
 			b.Add(3, quota.LimitName{Namespace: "n", Limit: fmt.Sprintf("%d-%d", i, j)}, n)
 		}
-		c.Take(10, b.Due(10, 0, 1))
+		c.Add(10, b.Pending(10, 0, 1))
 	}
 	lines := c.Lines(10 + Patience)
 	if len(lines) != 1 {

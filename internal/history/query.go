@@ -10,12 +10,12 @@ type Query struct {
 	Step  int    // seconds of a point: 1 (of the last hour), 60 or 3600
 }
 
-// Answer is what the replicas of a limit's home know.
+// Answer is what the replicas of a limit's owner range know.
 type Answer struct {
 	Points []Point // the oldest first; what nothing is known of has none
-	// AsOf is until when the home's log reaches: nothing is known of what came later.
+	// AsOf is until when the owner range's log reaches: nothing is known of what came later.
 	AsOf Second
-	// RangesCovered of RangesTotal answered; a limit has one home, a question about all limits as
+	// RangesCovered of RangesTotal answered; a limit has one owner range, a query about all limits as
 	// many as there are ranges.
 	RangesCovered, RangesTotal int
 }

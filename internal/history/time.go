@@ -1,37 +1,37 @@
 package history
 
-// BlockSeconds is how many seconds are told and kept together. What a process
-// counted in its last block is lost if it is killed.
-const BlockSeconds = 10
+// SlotSeconds is the length of a time slot: what is uploaded and stored together. A
+// process that is killed loses what it counted in its last slot.
+const SlotSeconds = 10
 
 // Second is a second of true time: since the Unix epoch.
 type Second int64
 
-// Block is BlockSeconds seconds, numbered since the Unix epoch.
-type Block int64
+// Slot is a stretch of SlotSeconds seconds, numbered since the Unix epoch.
+type Slot int64
 
 // Minute is sixty seconds, numbered since the Unix epoch.
 type Minute int64
 
-const blocksPerMinute = 60 / BlockSeconds
+const slotsPerMinute = 60 / SlotSeconds
 
-// Block returns the block that the second is in.
-func (s Second) Block() Block { return Block(floorDiv(int64(s), BlockSeconds)) }
+// Slot returns the slot that the second is in.
+func (s Second) Slot() Slot { return Slot(floorDiv(int64(s), SlotSeconds)) }
 
-// in returns which second of its block it is.
-func (s Second) in() int { return int(s - s.Block().First()) }
+// in returns which second of its slot it is.
+func (s Second) in() int { return int(s - s.Slot().First()) }
 
-// First returns the block's first second.
-func (b Block) First() Second { return Second(b) * BlockSeconds }
+// First returns the slot's first second.
+func (b Slot) First() Second { return Second(b) * SlotSeconds }
 
-// End returns the first second after the block.
-func (b Block) End() Second { return (b + 1).First() }
+// End returns the first second after the slot.
+func (b Slot) End() Second { return (b + 1).First() }
 
-// Minute returns the minute that the block is in.
-func (b Block) Minute() Minute { return Minute(floorDiv(int64(b), blocksPerMinute)) }
+// Minute returns the minute that the slot is in.
+func (b Slot) Minute() Minute { return Minute(floorDiv(int64(b), slotsPerMinute)) }
 
-// First returns the minute's first block.
-func (m Minute) First() Block { return Block(m) * blocksPerMinute }
+// First returns the minute's first slot.
+func (m Minute) First() Slot { return Slot(m) * slotsPerMinute }
 
 // Start returns the minute's first second.
 func (m Minute) Start() Second { return m.First().First() }

@@ -13,8 +13,8 @@ import (
 // each second with counts follow the amount attempted and the part of it not admitted; then, if
 // flagged, the other three.
 const (
-	extraShift = BlockSeconds
-	wholeBit   = 1 << (2 * BlockSeconds)
+	extraShift = SlotSeconds
+	wholeBit   = 1 << (2 * SlotSeconds)
 	headEnd    = wholeBit << 1
 )
 

@@ -33,7 +33,7 @@ func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer
 	if err := checkHistoryQuery(q); err != nil {
 		return history.Answer{}, err
 	}
-	r := Home(q.Limit, s.cfg.Ranges)
+	r := OwnerRange(q.Limit, s.cfg.Ranges)
 	res, err := s.readHistory(ctx, r, &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Points{Points: &peerv1.HistoryPoints{
 		Ranges: []uint32{uint32(r)}, Namespace: q.Limit.Namespace, Limit: q.Limit.Limit, From: int64(q.From), End: int64(q.End), Step: uint32(q.Step),
 	}}})
@@ -247,7 +247,7 @@ func (s *Recorder) onHistoryRead(ctx context.Context, ask *peerv1.CallHistoryRea
 // localKeys answers from this node's replica of the range.
 func (s *Recorder) localKeys(r quota.RangeID, q *peerv1.HistoryPoints, out *peerv1.CallHistoryReadResult) error {
 	l := quota.LimitName{Namespace: q.Namespace, Limit: q.Limit}
-	sum, asOf, err := s.Shelf.Keys.Read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))
+	sum, asOf, err := s.Files.Keys.Read(r, s.node.Replica(r), l, history.Second(q.From), history.Second(q.End))
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func invalidHistory(format string, args ...any) error {
 	return &membership.Error{Kind: membership.Invalid, Text: "history: " + fmt.Sprintf(format, args...)}
 }
 
-// Home is the range that keeps a limit's history.
-func Home(l quota.LimitName, ranges int) quota.RangeID {
+// OwnerRange returns the range that stores a limit's history.
+func OwnerRange(l quota.LimitName, ranges int) quota.RangeID {
 	return shard.Of(quota.Key{LimitName: l}, ranges)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// KeptKeys is what a replica of a range has of the last hour's keys: what the lines of its log
+// RecentKeys is what a replica of a range holds of the last hour's keys: what the lines of its log
 // say. Replicas that have applied the same lines are equal. One goroutine at a time.
-type KeptKeys struct {
+type RecentKeys struct {
 	minutes map[Minute]*keysOf
 	newest  Minute
 	last    Lister // of the newest list
@@ -31,12 +31,12 @@ type keyTotals struct {
 	rest quota.Units
 }
 
-// NewKeptKeys returns the state of a replica that has applied nothing.
-func NewKeptKeys() *KeptKeys { return &KeptKeys{minutes: map[Minute]*keysOf{}} }
+// NewRecentKeys returns the state of a replica that has applied nothing.
+func NewRecentKeys() *RecentKeys { return &RecentKeys{minutes: map[Minute]*keysOf{}} }
 
 // Apply adds a line, and reports whether it changed something. One that is there already, or
 // too old, does not.
-func (k *KeptKeys) Apply(l *KeysLine) bool {
+func (k *RecentKeys) Apply(l *KeysLine) bool {
 	if l.Minute <= k.newest-KeysMinutes {
 		return false
 	}
@@ -61,7 +61,7 @@ func (k *KeptKeys) Apply(l *KeysLine) bool {
 // join notes what the lists of a minute cover, and what none does: from the last one of a leader that
 // did not end in order, to the beginning of the next. Of a term between two there may have been
 // a leader that did not list at all.
-func (k *KeptKeys) join(m *keysOf, l *KeysLine) {
+func (k *RecentKeys) join(m *keysOf, l *KeysLine) {
 	since, ended := k.last.At, k.ended && l.By.Term <= k.last.Term+1
 	switch {
 	case since == 0:
@@ -111,17 +111,17 @@ func totalsOf(t *TopKeys) *keyTotals {
 }
 
 // Newest returns the newest minute that there is a line of; false if there is none.
-func (k *KeptKeys) Newest() (Minute, bool) { return k.newest, len(k.minutes) > 0 }
+func (k *RecentKeys) Newest() (Minute, bool) { return k.newest, len(k.minutes) > 0 }
 
 // First returns the first minute whose lines are all here, unless they were made before there was
 // a replica; false if there is none.
-func (k *KeptKeys) First() (Minute, bool) { return k.newest - KeysMinutes + 1, len(k.minutes) > 0 }
+func (k *RecentKeys) First() (Minute, bool) { return k.newest - KeysMinutes + 1, len(k.minutes) > 0 }
 
 // Minutes returns the minutes that there are lines of, the oldest first.
-func (k *KeptKeys) Minutes() []Minute { return slices.Sorted(maps.Keys(k.minutes)) }
+func (k *RecentKeys) Minutes() []Minute { return slices.Sorted(maps.Keys(k.minutes)) }
 
 // Limits returns the limits that the lines of a minute have, in order.
-func (k *KeptKeys) Limits(at Minute) []quota.LimitName {
+func (k *RecentKeys) Limits(at Minute) []quota.LimitName {
 	if m := k.minutes[at]; m != nil {
 		return slices.SortedFunc(maps.Keys(m.of), compareLimits)
 	}
@@ -130,7 +130,7 @@ func (k *KeptKeys) Limits(at Minute) []quota.LimitName {
 
 // Minute returns what the lines of a minute say of a limit, with the error of each key where several
 // leaders listed; false if there is no line of the minute.
-func (k *KeptKeys) Minute(limit quota.LimitName, at Minute) (KeysPart, bool) {
+func (k *RecentKeys) Minute(limit quota.LimitName, at Minute) (KeysPart, bool) {
 	m := k.minutes[at]
 	if m == nil {
 		return KeysPart{}, false
@@ -152,12 +152,12 @@ func (s *keyTotals) list(limit quota.LimitName) *TopKeys {
 	return t
 }
 
-// keptKeysForm begins an encoded state. The one before did not say what there is no list of.
-const keptKeysForm = 2
+// recentKeysForm begins an encoded state. The one before did not say what there is no list of.
+const recentKeysForm = 2
 
-// Append appends the state, the same bytes on equal replicas. DecodeKeptKeys is its inverse.
-func (k *KeptKeys) Append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, keptKeysForm), uint64(k.newest))
+// Append appends the state, the same bytes on equal replicas. DecodeRecentKeys is its inverse.
+func (k *RecentKeys) Append(b []byte) []byte {
+	b = binary.AppendUvarint(append(b, recentKeysForm), uint64(k.newest))
 	b = appendBool(k.last.append(b), k.ended)
 	b = binary.AppendUvarint(b, uint64(len(k.minutes)))
 	for _, at := range slices.Sorted(maps.Keys(k.minutes)) {
@@ -182,18 +182,18 @@ func (k *KeptKeys) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeKeptKeys reads a state.
-func DecodeKeptKeys(b []byte) (*KeptKeys, error) {
-	if len(b) == 0 || b[0] == 0 || b[0] > keptKeysForm {
+// DecodeRecentKeys reads a state.
+func DecodeRecentKeys(b []byte) (*RecentKeys, error) {
+	if len(b) == 0 || b[0] == 0 || b[0] > recentKeysForm {
 		return nil, fmt.Errorf("%w: of another form", errKeys)
 	}
-	d, k := &decoder{b: b[1:]}, NewKeptKeys()
-	joins := b[0] == keptKeysForm
-	if k.newest = Minute(d.uint(maxBlock)); joins {
+	d, k := &decoder{b: b[1:]}, NewRecentKeys()
+	joins := b[0] == recentKeysForm
+	if k.newest = Minute(d.uint(maxSlot)); joins {
 		k.last, k.ended = d.lister(), d.bool()
 	}
 	for range d.uint(KeysMinutes) {
-		at, m := Minute(d.uint(maxBlock)), &keysOf{of: map[quota.LimitName]*keyTotals{}}
+		at, m := Minute(d.uint(maxSlot)), &keysOf{of: map[quota.LimitName]*keyTotals{}}
 		for range d.uint(10_000) {
 			m.by = append(m.by, d.lister())
 			if d.err != nil {

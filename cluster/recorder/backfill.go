@@ -20,39 +20,39 @@ import (
 
 // Pace and bounds of what replicas fetch from each other.
 const (
-	fillEvery = 20 * time.Second
-	fillAgain = 2 * time.Hour // until others are asked again: for what has become old enough, or they did not have
-	fillPause = 50 * time.Millisecond
-	fillBytes = 256 << 10 // of an answer, unless one time has more
-	FillHoles = 64        // of a range and resolution, in one turn
+	backfillEvery = 20 * time.Second
+	backfillAgain = 2 * time.Hour // until others are asked again: for what has become old enough, or they did not have
+	backfillPause = 50 * time.Millisecond
+	backfillBytes = 256 << 10 // of an answer, unless one time has more
+	BackfillHoles = 64        // of a range and resolution, in one turn
 )
 
-// Filler fetches what other replicas of a range have on their disks and this one does not: it is
+// Backfill fetches what other replicas of a range have on their disks and this one does not: it is
 // new, or was away for longer than logs remember. What is missing says how far it is, so that it goes
 // on where it ended, after whatever.
-type Filler struct {
-	Service *Recorder
-	Asked   map[FillOf]Asked
+type Backfill struct {
+	Service  *Recorder
+	Progress map[BackfillSource]BackfillProgress
 }
 
-// FillOf is what one other replica is asked for.
-type FillOf struct {
+// BackfillSource is another replica and what it is asked for.
+type BackfillSource struct {
 	Range      quota.RangeID
 	Resolution archive.Resolution
 	From       quota.NodeID
 }
 
-// Asked is how far it has been asked.
-type Asked struct {
-	Whole  time.Time      // when for all that was missing; 0 is that there is more
-	before history.Second // what is older than this it has not been asked for; 0 is that it has for nothing
+// BackfillProgress is how far it has been asked.
+type BackfillProgress struct {
+	Complete time.Time      // when for all that was missing; 0 is that there is more
+	before   history.Second // what is older than this it has not been asked for; 0 is that it has for nothing
 }
 
 // run looks for holes.
-func (f *Filler) run() {
+func (f *Backfill) run() {
 	s := f.Service
 	defer s.done.Done()
-	if s.Shelf.Archive == nil {
+	if s.Files.Archive == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func (f *Filler) run() {
 		<-s.stop
 		cancel()
 	}()
-	tick := time.NewTicker(fillEvery)
+	tick := time.NewTicker(backfillEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -68,23 +68,25 @@ func (f *Filler) run() {
 			return
 		case <-tick.C:
 		}
-		f.Turn(ctx, Second(s.node.Now()))
+		f.Round(ctx, Second(s.node.Now()))
 	}
 }
 
-// Turn fills the holes of all ranges that are kept here.
-func (f *Filler) Turn(ctx context.Context, now history.Second) {
+// Round fills the holes of all ranges with a replica here.
+func (f *Backfill) Round(ctx context.Context, now history.Second) {
 	s := f.Service
 	for r := range quota.RangeID(s.cfg.Ranges) {
 		var others []quota.NodeID
 		if s.node.Open(r) && s.node.Leader(r) != "" {
 			others = s.node.Voters(r)
 		}
-		maps.DeleteFunc(f.Asked, func(of FillOf, _ Asked) bool { return of.Range == r && !slices.Contains(others, of.From) })
+		maps.DeleteFunc(f.Progress, func(of BackfillSource, _ BackfillProgress) bool {
+			return of.Range == r && !slices.Contains(others, of.From)
+		})
 		for _, id := range others {
 			for _, res := range archive.Resolutions {
-				of := FillOf{r, res, id}
-				if at := f.Asked[of].Whole; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < fillAgain || !s.Shelf.Archive.Room(res) {
+				of := BackfillSource{r, res, id}
+				if at := f.Progress[of].Complete; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < backfillAgain || !s.Files.Archive.Room(res) {
 					continue
 				}
 				if err := f.fill(ctx, of, now); err != nil {
@@ -98,7 +100,7 @@ func (f *Filler) Turn(ctx context.Context, now history.Second) {
 	}
 }
 
-func (f *Filler) stopped() bool {
+func (f *Backfill) stopped() bool {
 	select {
 	case <-f.Service.stop:
 		return true
@@ -108,19 +110,19 @@ func (f *Filler) stopped() bool {
 }
 
 // fill asks a replica for what is missing here, the newest first. What it has no part of either stays missing:
-// so the next turn goes on behind what this one has asked for.
-func (f *Filler) fill(ctx context.Context, of FillOf, now history.Second) error {
+// so the next round goes on behind what this one has asked for.
+func (f *Backfill) fill(ctx context.Context, of BackfillSource, now history.Second) error {
 	s, end := f.Service, now-2*Hour // what is younger is in the logs' state, and stored by itself
-	if at := f.Asked[of].before; at > 0 {
+	if at := f.Progress[of].before; at > 0 {
 		end = min(end, at)
 	}
-	holes, err := s.Shelf.Archive.Holes(of.Resolution, of.Range, s.Shelf.Archive.Since(of.Resolution, now), end)
+	holes, err := s.Files.Archive.Holes(of.Resolution, of.Range, s.Files.Archive.Since(of.Resolution, now), end)
 	if err != nil {
 		return err
 	}
 	slices.Reverse(holes)
 	kept := 0
-	for _, h := range holes[:min(len(holes), FillHoles)] {
+	for _, h := range holes[:min(len(holes), BackfillHoles)] {
 		got, err := f.fetch(ctx, of, h)
 		kept += got
 		if err != nil {
@@ -130,23 +132,23 @@ func (f *Filler) fill(ctx context.Context, of FillOf, now history.Second) error 
 	if kept > 0 {
 		s.log.Info("history: fetched from other replicas", "range", of.Range, "from", of.From, "resolution", of.Resolution.Seconds(), "times", kept)
 	}
-	if len(holes) > FillHoles {
-		f.Asked[of] = Asked{before: holes[FillHoles-1].From}
+	if len(holes) > BackfillHoles {
+		f.Progress[of] = BackfillProgress{before: holes[BackfillHoles-1].From}
 	} else {
-		f.Asked[of] = Asked{Whole: time.Now()}
+		f.Progress[of] = BackfillProgress{Complete: time.Now()}
 	}
 	return nil
 }
 
 // fetch asks a replica for what it has in a hole, part by part.
-func (f *Filler) fetch(ctx context.Context, of FillOf, h history.Gap) (kept int, err error) {
+func (f *Backfill) fetch(ctx context.Context, of BackfillSource, h history.Gap) (kept int, err error) {
 	s := f.Service
 	for h.From > 0 && h.From < h.End && s.node.Open(of.Range) {
 		rows, next, err := s.fetchStored(ctx, of, h)
 		if err != nil {
 			return kept, err
 		}
-		got, err := s.Shelf.Archive.Fill(of.Resolution, of.Range, rows)
+		got, err := s.Files.Archive.Fill(of.Resolution, of.Range, rows)
 		if kept += got; err != nil {
 			return kept, err
 		}
@@ -159,7 +161,7 @@ func (f *Filler) fetch(ctx context.Context, of FillOf, h history.Gap) (kept int,
 		select {
 		case <-s.stop:
 			return kept, errStopped
-		case <-time.After(fillPause):
+		case <-time.After(backfillPause):
 		}
 	}
 	return kept, nil
@@ -171,7 +173,7 @@ var (
 )
 
 // fetchStored asks a replica for a part of what it has on its disk.
-func (s *Recorder) fetchStored(ctx context.Context, of FillOf, h history.Gap) (out []archive.Rows, next history.Second, err error) {
+func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history.Gap) (out []archive.Rows, next history.Second, err error) {
 	res, err := s.readHistoryOf(ctx, of.From, &peerv1.CallHistoryRead{Query: &peerv1.CallHistoryRead_Stored{Stored: &peerv1.HistoryStored{
 		Range: uint32(of.Range), Resolution: uint32(of.Resolution), From: int64(h.From), End: int64(h.End),
 	}}})
@@ -204,16 +206,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // onStored answers from this node's disk.
 func (s *Recorder) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadResult, error) {
-	of := FillOf{Range: quota.RangeID(q.Range), Resolution: archive.Resolution(min(q.Resolution, 255))}
-	if !slices.Contains(archive.Resolutions, of.Resolution) || s.Shelf.Archive == nil || !s.node.Open(of.Range) {
+	of := BackfillSource{Range: quota.RangeID(q.Range), Resolution: archive.Resolution(min(q.Resolution, 255))}
+	if !slices.Contains(archive.Resolutions, of.Resolution) || s.Files.Archive == nil || !s.node.Open(of.Range) {
 		return nil, errNoReplica
 	}
 	if err := checkStretch(history.Second(q.From), history.Second(q.End)); err != nil {
 		return nil, err
 	}
 	now := Second(s.node.Now())
-	from, end := max(history.Second(q.From), s.Shelf.Archive.Since(of.Resolution, now)), min(history.Second(q.End), now)
-	rows, next, err := s.Shelf.Archive.Rows(of.Resolution, of.Range, from, end, fillBytes)
+	from, end := max(history.Second(q.From), s.Files.Archive.Since(of.Resolution, now)), min(history.Second(q.End), now)
+	rows, next, err := s.Files.Archive.Rows(of.Resolution, of.Range, from, end, backfillBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keptForm begins an encoded state.
-const keptForm = 1
+// recentForm begins an encoded state.
+const recentForm = 1
 
-// maxKeptLimits bounds the limits of a block that is read: a block has several lines at
+// maxRecentLimits bounds the limits of a slot that is read: a slot has several lines at
 // most when processes come late, and then few have limits that no other line has.
-const maxKeptLimits = 64 * MaxLimits
+const maxRecentLimits = 64 * MaxLimits
 
 var errKept = errors.New("history: damaged state")
 
 // Append appends the state: the same bytes on every replica that has applied the same lines.
-// DecodeKept is its inverse.
-func (k *Kept) Append(b []byte) []byte {
-	b = append(b, keptForm)
-	for _, n := range []uint64{uint64(k.oldest), uint64(k.newest), uint64(len(k.blocks))} {
+// DecodeRecent is its inverse.
+func (k *Recent) Append(b []byte) []byte {
+	b = append(b, recentForm)
+	for _, n := range []uint64{uint64(k.oldest), uint64(k.newest), uint64(len(k.slots))} {
 		b = binary.AppendUvarint(b, n)
 	}
-	for _, at := range slices.Sorted(maps.Keys(k.blocks)) {
-		s := k.blocks[at]
+	for _, at := range slices.Sorted(maps.Keys(k.slots)) {
+		s := k.slots[at]
 		b = binary.AppendUvarint(b, uint64(at))
 		b = appendProcesses(b, sorted(maps.Keys(s.expected)))
 		b = appendProcesses(b, sorted(maps.Keys(s.from)))
@@ -41,16 +41,16 @@ func (k *Kept) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeKept reads a state.
-func DecodeKept(b []byte) (*Kept, error) {
-	if len(b) == 0 || b[0] != keptForm {
+// DecodeRecent reads a state.
+func DecodeRecent(b []byte) (*Recent, error) {
+	if len(b) == 0 || b[0] != recentForm {
 		return nil, fmt.Errorf("%w: of another form", errKept)
 	}
-	d, k := &decoder{b: b[1:]}, NewKept()
-	k.oldest, k.newest = Block(d.uint(maxBlock)), Block(d.uint(maxBlock))
-	last := Block(-1)
+	d, k := &decoder{b: b[1:]}, NewRecent()
+	k.oldest, k.newest = Slot(d.uint(maxSlot)), Slot(d.uint(maxSlot))
+	last := Slot(-1)
 	for range d.uint(MaxBehind + MaxGrace + 1) {
-		at := Block(d.uint(maxBlock))
+		at := Slot(d.uint(maxSlot))
 		if at <= last || at > k.newest {
 			d.fail(errKept)
 		}
@@ -59,7 +59,7 @@ func DecodeKept(b []byte) (*Kept, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state: time slot %d: %w", at, err)
 		}
-		k.blocks[at] = s
+		k.slots[at] = s
 		for p := range s.ended {
 			k.ended[p] = at
 		}
@@ -73,8 +73,8 @@ func DecodeKept(b []byte) (*Kept, error) {
 	return k, nil
 }
 
-func (d *decoder) sum() (*sum, error) {
-	s := newSum()
+func (d *decoder) sum() (*slotSum, error) {
+	s := newSlotSum()
 	for _, to := range []map[Process]bool{s.expected, s.from, s.ended} {
 		all := d.processes()
 		if !ordered(all, compareProcesses) {
@@ -85,7 +85,7 @@ func (d *decoder) sum() (*sum, error) {
 		}
 	}
 	last := quota.LimitName{}
-	for i := range d.uint(maxKeptLimits) {
+	for i := range d.uint(maxRecentLimits) {
 		limit := quota.LimitName{Namespace: d.text(maxName), Limit: d.text(maxName)}
 		v := d.vector()
 		if i > 0 && compareLimits(last, limit) >= 0 {
