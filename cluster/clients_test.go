@@ -151,11 +151,20 @@ func (p *process) hasSettled(number uint64) bool {
 // use decides so many requests of one token.
 func (p *process) use(k quota.Key, count int) (admitted int64) {
 	for range count {
-		if p.agg.Check(procNow, k.LimitName, k.Key, 1).Allowed {
+		if decideAlone(p.agg, procNow, k, 1).Allowed {
 			admitted++
 		}
 	}
 	return admitted
+}
+
+// decideAlone decides one request, with neither a grant nor a leader.
+func decideAlone(a *aggregator.Aggregator, clock aggregator.Clock, k quota.Key, cost int64) quota.Decision {
+	var c aggregator.Call
+	c.Reset([]quota.Request{{Key: k, Cost: cost, MaxWait: quota.LimitsWait}}, make([]quota.Decision, 1))
+	c.Final, c.Alone = true, true
+	a.Decide(clock, &c)
+	return c.Out[0]
 }
 
 // await waits for a message that is no grant.

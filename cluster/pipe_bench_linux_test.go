@@ -167,7 +167,7 @@ func (p *pipe) interval(cost int64) {
 		p.now = p.now.Add(100 * time.Millisecond / time.Duration(len(p.members)))
 		took(&p.sum.count, func() {
 			for _, k := range p.names {
-				m.agg.Check(clock, pipeLimit, k, cost)
+				decideAlone(m.agg, clock, quota.Key{LimitName: pipeLimit, Key: k}, cost)
 			}
 		})
 		p.exchange(m)
