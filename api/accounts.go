@@ -12,10 +12,17 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// applyOps is AccountService.ApplyOps: the application has checked who may.
-func (s *service) applyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
+// AccountService applies operations on accounts for applications, which have checked who may.
+type AccountService struct {
+	quoratev1.UnimplementedAccountServiceServer
+	*service
+}
+
+// ApplyOps is AccountService.ApplyOps: the application has checked who may.
+func (s *AccountService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	by, ttl, ops, f := s.opsCall(ctx, req)
 	if f != nil {
 		return nil, f
@@ -42,7 +49,7 @@ func (s *service) applyChecked(ctx context.Context, by, id string, ttl time.Dura
 	}
 	switch out.Code {
 	case account.Done, account.Repeated:
-		return &quoratev1.ApplyOpsResponse{Applied: true, Repeated: out.Code == account.Repeated, OriginallySet: timeProto(out.At), Results: resultsProto(out.Results)}, nil
+		return &quoratev1.ApplyOpsResponse{Applied: true, Repeated: out.Code == account.Repeated, OriginallySet: apiproto.Time(out.At), Results: resultsProto(out.Results)}, nil
 	case account.Failed:
 		return &quoratev1.ApplyOpsResponse{Results: resultsProto(out.Results)}, nil
 	case account.Mismatched:
@@ -125,7 +132,8 @@ func (s *service) accountIDs(req *quoratev1.GetAccountsRequest) ([]account.ID, e
 	return ids, nil
 }
 
-func (s *service) getAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
+// GetAccounts implements quoratev1.AccountServiceServer.
+func (s *AccountService) GetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
 	ids, f := s.accountIDs(req)
 	if f != nil {
 		return nil, f
@@ -138,7 +146,7 @@ func (s *service) readAccounts(ctx context.Context, ids []account.ID, stale bool
 	if err != nil {
 		return nil, fromAccounts(err)
 	}
-	return &quoratev1.GetAccountsResponse{Accounts: statesProto(states), At: timeProto(at)}, nil
+	return &quoratev1.GetAccountsResponse{Accounts: statesProto(states), At: apiproto.Time(at)}, nil
 }
 
 // accountPage is the size of a page.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api/access"
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
@@ -43,7 +44,7 @@ func loading(version string) func(context.Context, quoratev1.AccountAdminService
 	return func(ctx context.Context, c quoratev1.AccountAdminServiceClient) error {
 		_, err := c.WritePolicies(ctx, &quoratev1.LoadPoliciesRequest{
 			AppId: "cv", Realm: "project:infra", Version: version,
-			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: policyKeyProto(buildKey), Policy: &quoratev1.Policy{Limit: 1}}}},
+			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: policyKeyProto(apitest.BuildKey), Policy: &quoratev1.Policy{Limit: 1}}}},
 		})
 		return err
 	}
@@ -66,19 +67,19 @@ func adminCalls() []adminCall {
 	}
 	return []adminCall{
 		{"GetAccounts", []string{access.AccountsRead}, of("builds", "ci", "0"), func(ctx context.Context, c client) error {
-			_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(alice)}})
+			_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(apitest.Alice)}})
 			return err
 		}},
 		{"GetAccountHistory", []string{access.AccountsRead}, of("builds", "ci", "0"), func(ctx context.Context, c client) error {
-			_, err := c.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: accountIDProto(alice)})
+			_, err := c.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: accountIDProto(apitest.Alice)})
 			return err
 		}},
 		{"ListAccounts", []string{access.AccountsList}, map[string]string{access.Resource: "builds", access.Namespace: "ci"}, listing(&quoratev1.ListAccountsRequest{Namespace: &ns, ResourceType: "builds"})},
-		{"ApplyOps", []string{access.AccountsWrite}, of("builds", "ci", "0"), opsOn(opOn(alice))},
+		{"ApplyOps", []string{access.AccountsWrite}, of("builds", "ci", "0"), opsOn(opOn(apitest.Alice))},
 		{"WritePolicies", []string{access.PoliciesWrite}, nil, loading("")},
 		{"WritePolicies, own version", []string{access.PoliciesWrite, access.PoliciesOverrideVersion}, nil, loading("v7")},
 		{"GetPolicies", []string{access.PoliciesRead}, nil, func(ctx context.Context, c client) error {
-			_, err := c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: configIDProto(cvConfig)})
+			_, err := c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: configIDProto(apitest.CvConfig)})
 			return err
 		}},
 		{"ListPolicies", []string{access.PoliciesRead}, nil, func(ctx context.Context, c client) error {
@@ -86,7 +87,7 @@ func adminCalls() []adminCall {
 			return err
 		}},
 		{"PurgePolicies", []string{access.PoliciesPurge}, nil, func(ctx context.Context, c client) error {
-			_, err := c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: configIDProto(cvConfig)})
+			_, err := c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: configIDProto(apitest.CvConfig)})
 			return err
 		}},
 	}
@@ -95,7 +96,7 @@ func adminCalls() []adminCall {
 // try makes a call with some grants and returns its error.
 func (c *adminCall) try(t *testing.T, who string, g access.Grants) error {
 	t.Helper()
-	conn := dialGRPC(t, newFake(t).withAccounts(), Options{Grants: g})
+	conn := dialGRPC(t, apitest.New(t).WithAccounts(), Options{Grants: g})
 	return c.call(metadata.AppendToOutgoingContext(t.Context(), "quorate-user", who), quoratev1.NewAccountAdminServiceClient(conn))
 }
 
@@ -198,14 +199,14 @@ func TestAccessSelf(t *testing.T) {
 		if c.name == "ListAccounts" {
 			continue
 		}
-		if err := c.try(t, alice.Identity, own); err != nil {
+		if err := c.try(t, apitest.Alice.Identity, own); err != nil {
 			t.Errorf("%s: of their own account: %v", c.name, err)
 		}
 		denied(t, c.try(t, ann, own), c.needs[0], "project:infra", ann)
 	}
 	// Nobody's account is not that of who does not say who they are.
 	read := adminCall{call: func(ctx context.Context, c quoratev1.AccountAdminServiceClient) error {
-		_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(nobody)}})
+		_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(apitest.Nobody)}})
 		return err
 	}}
 	denied(t, read.try(t, "", own), access.AccountsRead, "project:infra", Anonymous)
@@ -242,16 +243,16 @@ func TestAccessListIsNarrowed(t *testing.T) {
 // option ABSOLUTE_RESOURCE", and "permissions granted in this realm [@internal]
 // will ignore the ABSOLUTE_RESOURCE flag on accounts".
 func TestAccessAbsoluteResource(t *testing.T) {
-	setAbsolute := &quoratev1.Op{AccountId: accountIDProto(account.ID{App: "cv", Realm: "project:infra", Name: "new", Resource: "slots"}), PolicyId: policyRefProto(&account.PolicyRef{Config: cvConfig, Key: slotKey})}
-	loseAbsolute := &quoratev1.Op{AccountId: accountIDProto(slots), PolicyId: policyRefProto(&account.PolicyRef{Config: cvConfig, Key: account.PolicyKey{Name: "unknown", Resource: "slots"}})}
+	setAbsolute := &quoratev1.Op{AccountId: accountIDProto(account.ID{App: "cv", Realm: "project:infra", Name: "new", Resource: "slots"}), PolicyId: policyRefProto(&account.PolicyRef{Config: apitest.CvConfig, Key: apitest.SlotKey})}
+	loseAbsolute := &quoratev1.Op{AccountId: accountIDProto(apitest.Slots), PolicyId: policyRefProto(&account.PolicyRef{Config: apitest.CvConfig, Key: account.PolicyKey{Name: "unknown", Resource: "slots"}})}
 	for name, c := range map[string]struct {
 		ops   []*quoratev1.Op
 		realm bool // the realm's permission is enough
 	}{
-		"an ordinary account":                      {[]*quoratev1.Op{opOn(alice)}, true},
-		"one that does not exist":                  {[]*quoratev1.Op{opOn(nobody)}, true},
-		"one of an absolute resource":              {[]*quoratev1.Op{opOn(slots)}, false},
-		"among others":                             {[]*quoratev1.Op{opOn(alice), opOn(slots)}, false},
+		"an ordinary account":                      {[]*quoratev1.Op{opOn(apitest.Alice)}, true},
+		"one that does not exist":                  {[]*quoratev1.Op{opOn(apitest.Nobody)}, true},
+		"one of an absolute resource":              {[]*quoratev1.Op{opOn(apitest.Slots)}, false},
+		"among others":                             {[]*quoratev1.Op{opOn(apitest.Alice), opOn(apitest.Slots)}, false},
 		"an operation that sets such a policy":     {[]*quoratev1.Op{setAbsolute}, false},
 		"an operation that sets another policy":    {[]*quoratev1.Op{loseAbsolute}, false},
 		"one before an operation that makes it so": {[]*quoratev1.Op{opOn(account.ID{App: "cv", Realm: "project:infra", Name: "new", Resource: "slots"}), setAbsolute}, false},
@@ -303,12 +304,12 @@ func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 		reads int
 		ops   bool
 	}{{"@internal:cv", 0, true}, {"project:infra", 1, true}, {"project:other", 0, false}} {
-		n := newFake(t).withAccounts()
+		n := apitest.New(t).WithAccounts()
 		client := quoratev1.NewAccountAdminServiceClient(dialGRPC(t, n, Options{Grants: access.List{grant(c.realm, access.AccountsWrite)}}))
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", ann)
-		_, _ = client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice), opOn(alice)}}) // the fake says what came of it
-		if n.accounts.reads != c.reads || (n.accounts.ops != nil) != c.ops {
-			t.Errorf("%s: %d reads, operations %v", c.realm, n.accounts.reads, n.accounts.ops)
+		_, _ = client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice), opOn(apitest.Alice)}}) // the fake says what came of it
+		if n.Accounts.Reads != c.reads || (n.Accounts.Ops != nil) != c.ops {
+			t.Errorf("%s: %d reads, operations %v", c.realm, n.Accounts.Reads, n.Accounts.Ops)
 		}
 	}
 }
@@ -316,14 +317,14 @@ func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 // TestAccessRefusesWhatItCannotCheck: while nobody knows what policy an account has,
 // or would get, nothing is written.
 func TestAccessRefusesWhatItCannotCheck(t *testing.T) {
-	ref := &account.PolicyRef{Config: cvConfig, Key: buildKey}
-	for name, op := range map[string]*quoratev1.Op{"account": opOn(alice), "policy": {AccountId: accountIDProto(alice), PolicyId: policyRefProto(ref)}} {
-		n := newFake(t).withAccounts()
-		n.accounts.err = noLeader{}
+	ref := &account.PolicyRef{Config: apitest.CvConfig, Key: apitest.BuildKey}
+	for name, op := range map[string]*quoratev1.Op{"account": opOn(apitest.Alice), "policy": {AccountId: accountIDProto(apitest.Alice), PolicyId: policyRefProto(ref)}} {
+		n := apitest.New(t).WithAccounts()
+		n.Accounts.Err = apitest.NoLeader{}
 		client := quoratev1.NewAccountAdminServiceClient(dialGRPC(t, n, Options{Grants: access.List{grant("project:infra", access.AccountsWrite)}}))
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", ann)
-		if _, err := client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{op}}); status.Code(err) != codes.Unavailable || n.accounts.ops != nil {
-			t.Errorf("%s: %v, operations %v", name, err, n.accounts.ops)
+		if _, err := client.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{op}}); status.Code(err) != codes.Unavailable || n.Accounts.Ops != nil {
+			t.Errorf("%s: %v, operations %v", name, err, n.Accounts.Ops)
 		}
 	}
 }
@@ -331,14 +332,14 @@ func TestAccessRefusesWhatItCannotCheck(t *testing.T) {
 // TestAccessOnlyTheAdminServiceChecks: "These access controls ONLY apply to
 // requests via the Administration service API.".
 func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {
-	c := quoratev1.NewAccountServiceClient(dialGRPC(t, newFake(t).withAccounts(), Options{Grants: access.List{}}))
-	if _, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(slots)}}); err != nil {
+	c := quoratev1.NewAccountServiceClient(dialGRPC(t, apitest.New(t).WithAccounts(), Options{Grants: access.List{}}))
+	if _, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Slots)}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.GetAccounts(t.Context(), &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(slots)}}); err != nil {
+	if _, err := c.GetAccounts(t.Context(), &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(apitest.Slots)}}); err != nil {
 		t.Error(err)
 	}
-	req := &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "r", Version: "v", Config: configProto(map[account.PolicyKey]account.Policy{slotKey: absolute})}
+	req := &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "r", Version: "v", Config: configProto(map[account.PolicyKey]account.Policy{apitest.SlotKey: apitest.Absolute})}
 	if _, err := c.LoadPolicies(t.Context(), req); err != nil {
 		t.Error(err)
 	}
@@ -346,7 +347,7 @@ func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {
 
 // TestAccessOverHTTP: the same, with the identity in a header.
 func TestAccessOverHTTP(t *testing.T) {
-	s := newService(newFake(t).withAccounts(), Options{Grants: access.List{{Identity: Anonymous, Realm: "project:infra", Permissions: []string{access.AccountsRead}}}})
+	s := newService(apitest.New(t).WithAccounts(), Options{Grants: access.List{{Identity: Anonymous, Realm: "project:infra", Permissions: []string{access.AccountsRead}}}})
 	walkRouter(t, s, []step{
 		{"GET", "/v1/admin/accounts:history?" + aliceQuery, "", 200, `"by":"user:alice"`, ""},
 		{"POST", "/v1/admin/accounts:get", `{"accounts":[` + aliceJSON + `]}`, 200, aliceState, ""},
@@ -359,7 +360,7 @@ func TestAccessOverHTTP(t *testing.T) {
 
 // TestIdentifier: who calls can be found out in another way, which may refuse.
 func TestIdentifier(t *testing.T) {
-	n := newFake(t).withAccounts()
+	n := apitest.New(t).WithAccounts()
 	for _, c := range []struct {
 		id   proven
 		code codes.Code
@@ -370,8 +371,8 @@ func TestIdentifier(t *testing.T) {
 				t.Errorf("%q %s: %v", c.id, name, err)
 			}
 		}
-		if c.code == codes.OK && n.accounts.by != "user:alice" {
-			t.Errorf("by %q", n.accounts.by)
+		if c.code == codes.OK && n.Accounts.By != "user:alice" {
+			t.Errorf("by %q", n.Accounts.By)
 		}
 	}
 	long := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", strings.Repeat("x", 129))
@@ -390,11 +391,11 @@ func callsOf(conn *grpc.ClientConn) map[string]func(context.Context) error {
 		out[c.name] = func(ctx context.Context) error { return c.call(ctx, admin) }
 	}
 	out["AccountService.ApplyOps"] = func(ctx context.Context) error {
-		_, err := app.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice)}})
+		_, err := app.ApplyOps(ctx, &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice)}})
 		return err
 	}
 	out["AccountService.LoadPolicies"] = func(ctx context.Context) error {
-		_, err := app.LoadPolicies(ctx, &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "r", Config: configProto(map[account.PolicyKey]account.Policy{slotKey: absolute})})
+		_, err := app.LoadPolicies(ctx, &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "r", Config: configProto(map[account.PolicyKey]account.Policy{apitest.SlotKey: apitest.Absolute})})
 		return err
 	}
 	delete(out, "PurgePolicies") // so that GetPolicies finds them

@@ -11,8 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/account"
 )
 
-// adminGetAccounts is GetAccounts with a permission for each account.
-func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
+// AccountAdminService reads and changes accounts and policies for people, with a permission for each.
+type AccountAdminService struct {
+	quoratev1.UnimplementedAccountAdminServiceServer
+	*service
+}
+
+// GetAccounts is GetAccounts with a permission for each account.
+func (s *AccountAdminService) GetAccounts(ctx context.Context, req *quoratev1.GetAccountsRequest) (*quoratev1.GetAccountsResponse, error) {
 	ids, f := s.accountIDs(req)
 	if f != nil {
 		return nil, f
@@ -29,7 +35,8 @@ func (s *service) adminGetAccounts(ctx context.Context, req *quoratev1.GetAccoun
 	return s.readAccounts(ctx, ids, req.Stale)
 }
 
-func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, error) {
+// GetAccountHistory implements quoratev1.AccountAdminServiceServer.
+func (s *AccountAdminService) GetAccountHistory(ctx context.Context, req *quoratev1.GetAccountHistoryRequest) (*quoratev1.GetAccountHistoryResponse, error) {
 	id, f := accountID("account_id", req.AccountId)
 	if f != nil {
 		return nil, f
@@ -52,7 +59,8 @@ func (s *service) accountHistory(ctx context.Context, req *quoratev1.GetAccountH
 	return out, nil
 }
 
-func (s *service) listAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, error) {
+// ListAccounts implements quoratev1.AccountAdminServiceServer.
+func (s *AccountAdminService) ListAccounts(ctx context.Context, req *quoratev1.ListAccountsRequest) (*quoratev1.ListAccountsResponse, error) {
 	filter, f := accountFilter(req)
 	if f != nil {
 		return nil, f
@@ -106,8 +114,8 @@ func parsePage(token string, f account.Filter) (account.ID, error) {
 	return id, nil
 }
 
-// adminApplyOps is ApplyOps with a permission for each account.
-func (s *service) adminApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
+// ApplyOps is ApplyOps with a permission for each account.
+func (s *AccountAdminService) ApplyOps(ctx context.Context, req *quoratev1.ApplyOpsRequest) (*quoratev1.ApplyOpsResponse, error) {
 	who, ttl, ops, f := s.opsCall(ctx, req)
 	if f != nil {
 		return nil, f

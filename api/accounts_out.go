@@ -8,6 +8,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
 func accountIDProto(id account.ID) *quoratev1.AccountID {
@@ -48,10 +49,10 @@ func stateProto(s *account.State) *quoratev1.AccountState {
 	if !s.Exists {
 		return out
 	}
-	out.ProjectedBalance, out.NextRefillAt = s.Projected, timeProto(s.Next)
+	out.ProjectedBalance, out.NextRefillAt = s.Projected, apiproto.Time(s.Next)
 	out.Account = &quoratev1.Account{
-		Balance: s.Balance, UpdatedAt: timeProto(s.Updated), PolicyChangedAt: timeProto(s.PolicySet),
-		PolicyId: policyRefProto(s.Policy), Policy: policyProto(s.Rule), ExpiresAt: timeProto(s.Expires), RefilledAt: timeProto(s.Refilled),
+		Balance: s.Balance, UpdatedAt: apiproto.Time(s.Updated), PolicyChangedAt: apiproto.Time(s.PolicySet),
+		PolicyId: policyRefProto(s.Policy), Policy: policyProto(s.Rule), ExpiresAt: apiproto.Time(s.Expires), RefilledAt: apiproto.Time(s.Refilled),
 	}
 	return out
 }
@@ -66,7 +67,7 @@ func statesProto(states []account.State) []*quoratev1.AccountState {
 
 func changeProto(c *account.Change) *quoratev1.AccountChange {
 	return &quoratev1.AccountChange{
-		At: timeProto(c.At), By: c.By, RequestId: c.RequestID, PreviousBalance: c.Previous, NewBalance: c.New, PolicyId: policyRefProto(c.Policy),
+		At: apiproto.Time(c.At), By: c.By, RequestId: c.RequestID, PreviousBalance: c.Previous, NewBalance: c.New, PolicyId: policyRefProto(c.Policy),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
 )
@@ -34,7 +35,7 @@ const (
 
 // TestAccountsOverHTTP has one row per call and way to ask it.
 func TestAccountsOverHTTP(t *testing.T) {
-	n := newFake(t).withAccounts()
+	n := apitest.New(t).WithAccounts()
 	const failed = `{"results":[{"new_balance":6,"previous_balance":7,"account_status":"already_exists","status":"success","status_msg":"","previous_balance_adjusted":7}],"originally_set":"2027-01-15T08:00:00Z","applied":true,"repeated":false}`
 	walk(t, n, []step{
 		{"POST", "/v1/accounts:apply", `{"request_id":"build-17","ops":[` + buildOp + `]}`, 200, failed, ""},
@@ -59,7 +60,7 @@ func TestAccountsOverHTTP(t *testing.T) {
 
 // TestApplyOpsHandsOn: all that a call says reaches the node, and who makes it.
 func TestApplyOpsHandsOn(t *testing.T) {
-	n := newFake(t).withAccounts()
+	n := apitest.New(t).WithAccounts()
 	srv := serveHTTP(t, n)
 	send := func(body string, headers ...string) {
 		t.Helper()
@@ -76,49 +77,49 @@ func TestApplyOpsHandsOn(t *testing.T) {
 		}
 		res.Body.Close()
 	}
-	a := &n.accounts
+	a := &n.Accounts
 	send(`{"request_id":"r1","request_id_ttl":60,"ops":[`+buildOp+`,{"account_id":`+nobodyJSON+`,"relative_to":"zero","delta":"12","options":5}]}`, "Quorate-User", "user:alice", "X-Forwarded-User", "proxy")
 	want := []account.Op{
-		{Account: alice, Policy: &account.PolicyRef{Config: cvConfig, Key: buildKey}, Delta: -1},
-		{Account: nobody, RelativeTo: account.Zero, Delta: 12, Options: account.IgnorePolicyBounds | account.WithPolicyLimitDelta},
+		{Account: apitest.Alice, Policy: &account.PolicyRef{Config: apitest.CvConfig, Key: apitest.BuildKey}, Delta: -1},
+		{Account: apitest.Nobody, RelativeTo: account.Zero, Delta: 12, Options: account.IgnorePolicyBounds | account.WithPolicyLimitDelta},
 	}
-	if fmt.Sprintf("%+v %+v", *a.ops[0].Policy, a.ops[1]) != fmt.Sprintf("%+v %+v", *want[0].Policy, want[1]) || a.ops[0].Account != alice || a.ops[0].Delta != -1 || a.ops[0].Rule != nil {
-		t.Errorf("got %+v", a.ops)
+	if fmt.Sprintf("%+v %+v", *a.Ops[0].Policy, a.Ops[1]) != fmt.Sprintf("%+v %+v", *want[0].Policy, want[1]) || a.Ops[0].Account != apitest.Alice || a.Ops[0].Delta != -1 || a.Ops[0].Rule != nil {
+		t.Errorf("got %+v", a.Ops)
 	}
-	if a.by != "user:alice" || a.request != "r1" || a.ttl != time.Minute {
-		t.Errorf("by %q, request %q, ttl %v", a.by, a.request, a.ttl)
+	if a.By != "user:alice" || a.Request != "r1" || a.Ttl != time.Minute {
+		t.Errorf("by %q, request %q, ttl %v", a.By, a.Request, a.Ttl)
 	}
 	send(`{"ops":[`+buildOp+`]}`, "X-Forwarded-User", "proxy")
-	if a.by != "proxy" || a.request != "" || a.ttl != account.DefaultTTL {
-		t.Errorf("by %q, request %q, ttl %v", a.by, a.request, a.ttl)
+	if a.By != "proxy" || a.Request != "" || a.Ttl != account.DefaultTTL {
+		t.Errorf("by %q, request %q, ttl %v", a.By, a.Request, a.Ttl)
 	}
 	send(`{"ops":[` + buildOp + `]}`)
-	if a.by != Anonymous {
-		t.Errorf("by %q", a.by)
+	if a.By != Anonymous {
+		t.Errorf("by %q", a.By)
 	}
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, n, Options{}))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", "user:carl")
-	if _, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(alice)}, Stale: true}); err != nil || !a.stale {
-		t.Errorf("stale %v, %v", a.stale, err)
+	if _, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{accountIDProto(apitest.Alice)}, Stale: true}); err != nil || !a.Stale {
+		t.Errorf("stale %v, %v", a.Stale, err)
 	}
-	req := &quoratev1.ApplyOpsRequest{RequestIdTtl: durationpb.New(time.Hour), Ops: []*quoratev1.Op{{AccountId: accountIDProto(alice), RelativeTo: quoratev1.RelativeTo_RELATIVE_TO_LIMIT}}}
-	if res, err := c.ApplyOps(ctx, req); err != nil || !res.Applied || a.by != "user:carl" || a.ttl != time.Hour || a.ops[0].RelativeTo != account.Limit {
-		t.Errorf("%v %v by %q ttl %v ops %v", res, err, a.by, a.ttl, a.ops)
+	req := &quoratev1.ApplyOpsRequest{RequestIdTtl: durationpb.New(time.Hour), Ops: []*quoratev1.Op{{AccountId: accountIDProto(apitest.Alice), RelativeTo: quoratev1.RelativeTo_RELATIVE_TO_LIMIT}}}
+	if res, err := c.ApplyOps(ctx, req); err != nil || !res.Applied || a.By != "user:carl" || a.Ttl != time.Hour || a.Ops[0].RelativeTo != account.Limit {
+		t.Errorf("%v %v by %q ttl %v ops %v", res, err, a.By, a.Ttl, a.Ops)
 	}
 }
 
 // TestListHandsOn: an identity and a namespace that are given empty are looked at.
 func TestListHandsOn(t *testing.T) {
-	n := newFake(t).withAccounts()
+	n := apitest.New(t).WithAccounts()
 	srv := serveHTTP(t, n)
-	f := &n.accounts.filter
+	f := &n.Accounts.Filter
 	call(t, "GET", srv.URL+"/v1/admin/accounts?app_id=cv&realm=project:infra&identity=&name_prefix=al&resource_type=builds", "")
 	if f.App != "cv" || f.Realm != "project:infra" || f.Identity == nil || *f.Identity != "" || f.Namespace != nil || f.NamePrefix != "al" || f.Resource != "builds" {
 		t.Errorf("%+v", f)
 	}
-	call(t, "GET", srv.URL+"/v1/admin/accounts?app_id=cv&realm=project:infra&namespace=ci&page_token="+pageToken(slots), "")
-	if f.Identity != nil || f.Namespace == nil || *f.Namespace != "ci" || n.accounts.after != slots {
-		t.Errorf("%+v after %v", f, n.accounts.after)
+	call(t, "GET", srv.URL+"/v1/admin/accounts?app_id=cv&realm=project:infra&namespace=ci&page_token="+pageToken(apitest.Slots), "")
+	if f.Identity != nil || f.Namespace == nil || *f.Namespace != "ci" || n.Accounts.After != apitest.Slots {
+		t.Errorf("%+v after %v", f, n.Accounts.After)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestAccountFaults(t *testing.T) {
 		return `{"app_id":"cv","realm":"r","config":{"policies":[{"key":{"name":"p","resource_type":"cpu"},"policy":` + policy + `}]}}`
 	}
 	long := strings.Repeat("x", account.MaxAtom+1)
-	n := newFake(t).withAccounts()
+	n := apitest.New(t).WithAccounts()
 	srv := serveHTTP(t, n)
 	for _, c := range []struct{ path, body, field, detail string }{
 		{"/v1/accounts:apply", `{}`, "ops", "must be 1 to 1000"},
@@ -192,7 +193,7 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/admin/accounts?app_id=a", "realm"},
 		{"/v1/admin/accounts?app_id=a&realm=r&page_size=1001", "page_size"},
 		{"/v1/admin/accounts?app_id=cv&realm=r&page_token=%25", "page_token"},
-		{"/v1/admin/accounts?app_id=other&realm=project:infra&page_token=" + pageToken(alice), "page_token"},
+		{"/v1/admin/accounts?app_id=other&realm=project:infra&page_token=" + pageToken(apitest.Alice), "page_token"},
 		{"/v1/admin/accounts:history?app_id=cv", "realm"},
 		{"/v1/admin/policies:get?app_id=cv&realm=r&version=$", "version"},
 		{"/v1/admin/policies?app_id=cv&realm=r&page_size=1001", "page_size"},
@@ -202,7 +203,7 @@ func TestAccountFaults(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, a.code, a.body)
 		}
 	}
-	if n.accounts.ops != nil || n.accounts.reads > 0 || n.accounts.loaded != nil {
+	if n.Accounts.Ops != nil || n.Accounts.Reads > 0 || n.Accounts.Loaded != nil {
 		t.Error("a faulty call reached the node")
 	}
 }
@@ -220,14 +221,14 @@ func TestOutcomes(t *testing.T) {
 		id      string
 		retry   bool
 	}{
-		{name: "done", outcome: account.Outcome{Results: results[:0], At: fakeAt}, http: 200, body: `"applied":true,"repeated":false`},
-		{name: "repeated", outcome: account.Outcome{Code: account.Repeated, At: fakeAt}, http: 200, body: `"applied":true,"repeated":true`},
+		{name: "done", outcome: account.Outcome{Results: results[:0], At: apitest.FakeAt}, http: 200, body: `"applied":true,"repeated":false`},
+		{name: "repeated", outcome: account.Outcome{Code: account.Repeated, At: apitest.FakeAt}, http: 200, body: `"applied":true,"repeated":true`},
 		{name: "failed", outcome: account.Outcome{Code: account.Failed, Results: results}, http: 409, body: `{"results":[{"new_balance":0,"previous_balance":0,"account_status":"already_exists","status":"err_underflow","status_msg":"balance 0, delta -1","previous_balance_adjusted":0}],"originally_set":null,"applied":false,"repeated":false}`},
 		{name: "mismatched", outcome: account.Outcome{Code: account.Mismatched}, id: "r", code: codes.AlreadyExists, http: 422, body: `request_id: \"r\" was used by \"anonymous:anonymous\" for other operations`},
 		{name: "held", outcome: account.Outcome{Code: account.Held}, code: codes.Aborted, http: 503, body: `"reason":"ACCOUNTS_HELD"`, retry: true},
 		{name: "full", outcome: account.Outcome{Code: account.Full, Message: "4000000 accounts"}, code: codes.ResourceExhausted, http: 503, body: `4000000 accounts; nothing was applied`},
-		{name: "no leader, with a request id", id: "r", err: noLeader{}, code: codes.Unavailable, http: 503, body: "repeat it with the same request_id", retry: true},
-		{name: "no leader, without", err: noLeader{}, code: codes.Unavailable, http: 503, body: "look at the accounts before you repeat it"},
+		{name: "no leader, with a request id", id: "r", err: apitest.NoLeader{}, code: codes.Unavailable, http: 503, body: "repeat it with the same request_id", retry: true},
+		{name: "no leader, without", err: apitest.NoLeader{}, code: codes.Unavailable, http: 503, body: "look at the accounts before you repeat it"},
 		{name: "too slow", id: "r", err: context.DeadlineExceeded, code: codes.DeadlineExceeded, http: 504, body: "repeat it with the same request_id"},
 		{name: "no leader, nothing was done", err: nodeError{what: "no leader took it"}, code: codes.Unavailable, http: 503, body: "no leader took it; try again in a second", retry: true},
 		{name: "not known, without a request id", err: nodeError{what: "lost", maybe: true}, code: codes.Unavailable, http: 503, body: "look at the accounts before you repeat it"},
@@ -238,8 +239,8 @@ func TestOutcomes(t *testing.T) {
 		{name: "no outcome", outcome: account.Outcome{Code: account.Committed}, code: codes.Internal, http: 500, body: "outcome 6"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := newFake(t).withAccounts()
-			n.accounts.outcome, n.accounts.err = c.outcome, c.err
+			n := apitest.New(t).WithAccounts()
+			n.Accounts.Outcome, n.Accounts.Err = c.outcome, c.err
 			a := call(t, "POST", serveHTTP(t, n).URL+"/v1/accounts:apply", `{"request_id":"`+c.id+`","ops":[`+buildOp+`]}`)
 			if a.code != c.http || !strings.Contains(a.body, c.body) {
 				t.Errorf("got %d %s\nwant %d %s", a.code, a.body, c.http, c.body)
@@ -250,7 +251,7 @@ func TestOutcomes(t *testing.T) {
 			if problem := a.header.Get("Content-Type") == "application/problem+json"; problem != (c.code != codes.OK) {
 				t.Errorf("an answer is JSON, and a fault a problem: %v", a.header)
 			}
-			res, err := quoratev1.NewAccountServiceClient(dialGRPC(t, n, Options{})).ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{RequestId: c.id, Ops: []*quoratev1.Op{{AccountId: accountIDProto(alice)}}})
+			res, err := quoratev1.NewAccountServiceClient(dialGRPC(t, n, Options{})).ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{RequestId: c.id, Ops: []*quoratev1.Op{{AccountId: accountIDProto(apitest.Alice)}}})
 			if status.Code(err) != c.code || err == nil && res.Applied != (c.http == 200) {
 				t.Errorf("gRPC: %v %v", res, err)
 			}
@@ -272,8 +273,8 @@ func (e nodeError) Aborted() bool   { return e.aborted }
 
 // TestReadsSayWhatIsWrong: errors of the node reach the caller of every read.
 func TestReadsSayWhatIsWrong(t *testing.T) {
-	n := newFake(t).withAccounts()
-	n.accounts.err = noLeader{}
+	n := apitest.New(t).WithAccounts()
+	n.Accounts.Err = apitest.NoLeader{}
 	var steps []step
 	for _, c := range [][3]string{
 		{"POST", "/v1/accounts:get", `{"accounts":[` + aliceJSON + `]}`},
@@ -291,8 +292,8 @@ func TestReadsSayWhatIsWrong(t *testing.T) {
 
 // TestFieldsOverGRPC: the faulty field is also a detail.
 func TestFieldsOverGRPC(t *testing.T) {
-	c := quoratev1.NewAccountServiceClient(dialGRPC(t, newFake(t).withAccounts(), Options{}))
-	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: accountIDProto(alice)}, {AccountId: accountIDProto(alice), RelativeTo: 4}}})
+	c := quoratev1.NewAccountServiceClient(dialGRPC(t, apitest.New(t).WithAccounts(), Options{}))
+	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: accountIDProto(apitest.Alice)}, {AccountId: accountIDProto(apitest.Alice), RelativeTo: 4}}})
 	st := status.Convert(err)
 	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; 0 (CURRENT_BALANCE)") {
 		t.Fatal(err)

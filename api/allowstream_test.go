@@ -10,13 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
 // TestAllowStream: checks are answered in their order, whatever is wrong with one.
 func TestAllowStream(t *testing.T) {
-	n := newFake(t).with(t, "web/login 5/m 2")
+	n := apitest.New(t).With(t, "web/login 5/m 2")
 	stream, err := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, Options{})).AllowStream(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -34,13 +34,14 @@ const (
 	maxAttachNamespaces = 1000
 )
 
-type memberServer struct {
+// MemberService attaches client processes, which decide by themselves.
+type MemberService struct {
 	quoratev1.UnimplementedMemberServiceServer
 	*service
 }
 
 // Attach serves one attachment. The goroutine that calls it sends; another one reads.
-func (s *memberServer) Attach(stream quoratev1.MemberService_AttachServer) error {
+func (s *MemberService) Attach(stream quoratev1.MemberService_AttachServer) error {
 	a := &attachment{service: s.service, stream: stream, ctx: stream.Context(), read: make(chan error, 1), out: attach.NewOutbox()}
 	go func() { a.read <- a.reads() }()
 	return a.serve()

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
@@ -21,7 +22,7 @@ import (
 
 // fakeHost takes attachments, and remembers what came.
 type fakeHost struct {
-	*fakeNode
+	*apitest.Node
 	err error
 
 	mu      sync.Mutex
@@ -34,7 +35,7 @@ type fakeHost struct {
 }
 
 func newFakeHost(t testing.TB) *fakeHost {
-	return &fakeHost{fakeNode: newFake(t), ended: make(chan struct{})}
+	return &fakeHost{Node: apitest.New(t), ended: make(chan struct{})}
 }
 
 func (h *fakeHost) Attach(hello *attach.Hello, out *attach.Outbox) (attach.Session, error) {

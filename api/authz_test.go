@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
@@ -83,7 +85,7 @@ func TestEveryCallHasARule(t *testing.T) {
 func sample(t testing.TB, method string) proto.Message {
 	t.Helper()
 	web := []*quoratev1.AllowRequest{{Namespace: "web", Limit: "per_client", Key: "k"}}
-	id := accountIDProto(alice)
+	id := accountIDProto(apitest.Alice)
 	realm := func() (string, string) { return "cv", "project:infra" }
 	app, in := realm()
 	special := map[string]proto.Message{
@@ -94,15 +96,15 @@ func sample(t testing.TB, method string) proto.Message {
 		"LimitService/RollbackLimits":           &quoratev1.RollbackLimitsRequest{Version: 7},
 		"OverrideService/SetOverrides":          &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{{Namespace: "web"}}},
 		"OverrideService/DeleteOverrides":       &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{{Namespace: "web"}}},
-		"AccountService/ApplyOps":               &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice)}},
+		"AccountService/ApplyOps":               &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice)}},
 		"AccountService/GetAccounts":            &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{id}},
 		"AccountAdminService/GetAccounts":       &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{id}},
-		"AccountAdminService/ApplyOps":          &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(alice)}},
+		"AccountAdminService/ApplyOps":          &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice)}},
 		"AccountAdminService/GetAccountHistory": &quoratev1.GetAccountHistoryRequest{AccountId: id},
 		"AccountAdminService/ListAccounts":      &quoratev1.ListAccountsRequest{AppId: app, Realm: in},
-		"AccountAdminService/GetPolicies":       &quoratev1.GetPoliciesRequest{Id: configIDProto(cvConfig)},
+		"AccountAdminService/GetPolicies":       &quoratev1.GetPoliciesRequest{Id: configIDProto(apitest.CvConfig)},
 		"AccountAdminService/ListPolicies":      &quoratev1.ListPoliciesRequest{AppId: app, Realm: in},
-		"AccountAdminService/PurgePolicies":     &quoratev1.PurgePoliciesRequest{Id: configIDProto(cvConfig)},
+		"AccountAdminService/PurgePolicies":     &quoratev1.PurgePoliciesRequest{Id: configIDProto(apitest.CvConfig)},
 		"AccountAdminService/WritePolicies":     samplePolicies(),
 		"AccountService/LoadPolicies":           samplePolicies(),
 		"ServerReflection/ServerReflectionInfo": &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
@@ -257,7 +259,7 @@ func bodyOf(t *testing.T, r *route) string {
 	case r.method != "POST" && r.in != fromJSON:
 		return ""
 	}
-	return string(FormatJSON(sample(t, r.name())))
+	return string(apijson.Format(sample(t, r.name())))
 }
 
 // TestScopes: with a permission in one namespace, the same calls in it and in
@@ -318,7 +320,7 @@ func TestLimitsPerNamespace(t *testing.T) {
 		"web": {Role: "limit-writer", Scope: rbac.Namespace("web")},
 		"all": {Role: "limit-writer", Scope: rbac.Everywhere},
 	})
-	s.with(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
+	s.With(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
 	as := func(who string) context.Context { return s.as(t.Context(), who) }
 	apply := func(file string, dry bool) error {
@@ -331,10 +333,10 @@ func TestLimitsPerNamespace(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := apply("api/x 1/s 1\nweb/a 2/s 2\nweb/c 1/s 1", false); err != nil || s.limits.Version != 8 {
-		t.Fatalf("its own: %v, version %d", err, s.limits.Version)
+	if err := apply("api/x 1/s 1\nweb/a 2/s 2\nweb/c 1/s 1", false); err != nil || s.InForce.Version != 8 {
+		t.Fatalf("its own: %v, version %d", err, s.InForce.Version)
 	}
-	if v := s.history[0]; v.By != "token:web" {
+	if v := s.Versions[0]; v.By != "token:web" {
 		t.Errorf("the history names %q", v.By)
 	}
 	err := apply("api/x 9/s 9\nweb/a 2/s 2\nweb/c 1/s 1", false)
@@ -358,7 +360,7 @@ func TestLimitsPerNamespace(t *testing.T) {
 		t.Error(err)
 	}
 	// What somebody else changes between comparing and committing is not undone.
-	s.rivals = 1
+	s.Rivals = 1
 	if err := apply("api/x 1/s 1\nweb/a 3/s 3", false); status.Code(err) != codes.Aborted {
 		t.Errorf("a rival was quicker: %v", err)
 	}

@@ -30,7 +30,8 @@ const (
 	backupStall = 30 * time.Second // a caller that takes no piece for so long is cut off
 )
 
-type backupServer struct {
+// BackupService copies the state of the cluster.
+type BackupService struct {
 	quoratev1.UnimplementedBackupServiceServer
 	*service
 	stall time.Duration
@@ -38,7 +39,7 @@ type backupServer struct {
 
 // Backup implements the service. The backup is made on a goroutine of its own, so
 // that a caller who takes nothing can be left: a Send that waits ends with the stream.
-func (s *backupServer) Backup(_ *quoratev1.BackupRequest, stream quoratev1.BackupService_BackupServer) error {
+func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.BackupService_BackupServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	out := &backupStream{send: stream.Send}

@@ -17,12 +17,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // backedUp is a node whose backup is what a test says.
 type backedUp struct {
-	*fakeNode
+	*apitest.Node
 	backup func(ctx context.Context, w io.Writer, progress func(done, total int)) error
 }
 
@@ -34,7 +35,7 @@ func (b *backedUp) Backup(ctx context.Context, w io.Writer, progress func(done, 
 func serveBackup(t *testing.T, stall time.Duration, backup func(ctx context.Context, w io.Writer, progress func(done, total int)) error) quoratev1.BackupServiceClient {
 	t.Helper()
 	srv := grpc.NewServer()
-	quoratev1.RegisterBackupServiceServer(srv, &backupServer{service: &service{node: &backedUp{backup: backup}}, stall: stall})
+	quoratev1.RegisterBackupServiceServer(srv, &BackupService{service: &service{node: &backedUp{backup: backup}}, stall: stall})
 	l := bufconn.Listen(1 << 10)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
@@ -127,7 +128,7 @@ func TestBackupOverHTTP(t *testing.T) {
 		"failed on the way": {errors.New("n2 was lost"), len(want), http.StatusOK, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := &backedUp{fakeNode: newFake(t), backup: func(_ context.Context, w io.Writer, _ func(int, int)) error {
+			node := &backedUp{Node: apitest.New(t), backup: func(_ context.Context, w io.Writer, _ func(int, int)) error {
 				_, err := w.Write(want[:tt.before])
 				return errors.Join(err, tt.err)
 			}}

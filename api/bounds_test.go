@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
@@ -105,7 +106,7 @@ func (a textAddr) String() string { return string(a) }
 
 // TestSlowWatcher: a watcher that reads nothing is ended over gRPC as over HTTP.
 func TestSlowWatcher(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	s := newService(n, Options{})
 	s.stuck = 50 * time.Millisecond
 	var lc net.ListenConfig
@@ -114,7 +115,7 @@ func TestSlowWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
+	quoratev1.RegisterEventServiceServer(srv, &EventService{service: s})
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
@@ -130,13 +131,13 @@ func TestSlowWatcher(t *testing.T) {
 	go func() { // more than any window holds
 		for {
 			select {
-			case n.events <- testEvent(strings.Repeat("k", 1000)):
+			case n.Events <- testEvent(strings.Repeat("k", 1000)):
 			case <-quit:
 				return
 			}
 		}
 	}()
-	waitFor(t, "the watch to end", n.stopped)
+	waitFor(t, "the watch to end", n.Stopped)
 	close(quit)
 	for err == nil {
 		_, err = stream.Recv()
@@ -149,7 +150,7 @@ func TestSlowWatcher(t *testing.T) {
 // TestHeadersAreBounded: on both wires.
 func TestHeadersAreBounded(t *testing.T) {
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = NewHTTP(newFake(t), Options{})
+	srv.Config = NewHTTP(apitest.New(t), Options{})
 	srv.Start()
 	defer srv.Close()
 	var d net.Dialer
@@ -162,7 +163,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "431") {
 		t.Errorf("%q %v", line, err)
 	}
-	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, newFake(t), Options{}))
+	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, apitest.New(t), Options{}))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", maxGRPCHeader))
 	if _, err := c.Allow(ctx, &quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "k"}); err == nil {
 		t.Error("gRPC takes headers of more than 16 KiB")
@@ -171,7 +172,7 @@ func TestHeadersAreBounded(t *testing.T) {
 
 // TestMessagesAreBounded: over gRPC; bodies over HTTP are in TestRequestFaults.
 func TestMessagesAreBounded(t *testing.T) {
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, newFake(t), Options{}))
+	c := quoratev1.NewLimitServiceClient(dialGRPC(t, apitest.New(t), Options{}))
 	_, err := c.ApplyLimits(t.Context(), &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", maxGRPCMessage)})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
@@ -183,7 +184,7 @@ func TestMessagesAreBounded(t *testing.T) {
 // goes on.
 func TestAPILimit(t *testing.T) {
 	s := newSecured(t, everyRole())
-	s.fakeNode.with(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
+	s.Node.With(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
 	conn := dialGRPC(t, s, s.opts)
 	h := NewHTTP(s, s.opts).Handler
 	top := func(who string) error {
@@ -227,7 +228,7 @@ func TestAPILimit(t *testing.T) {
 // TestAPILimitWithoutAuth: callers who are taken at their word are counted by
 // address: a name costs nothing.
 func TestAPILimitWithoutAuth(t *testing.T) {
-	n := newFake(t).with(t, "quorate/api 1/s 2")
+	n := apitest.New(t).With(t, "quorate/api 1/s 2")
 	h := NewHTTP(n, Options{}).Handler
 	last := 0
 	for i := range 3 {
@@ -237,8 +238,8 @@ func TestAPILimitWithoutAuth(t *testing.T) {
 		h.ServeHTTP(w, req)
 		last = w.Code
 	}
-	if last != http.StatusTooManyRequests || n.used[quota.Key{LimitName: APILimit, Key: "address:192.0.2.1"}] != 2 {
-		t.Errorf("%d %v", last, n.used)
+	if last != http.StatusTooManyRequests || n.Used[quota.Key{LimitName: APILimit, Key: "address:192.0.2.1"}] != 2 {
+		t.Errorf("%d %v", last, n.Used)
 	}
 }
 

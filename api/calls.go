@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -160,13 +161,14 @@ func (s *service) results(p *plan, allowed bool) (all []*quoratev1.AllowResponse
 			last = max(last, d.RetryAfter)
 		}
 	}
-	if !allowed && last != never {
+	if !allowed && last != apiproto.Never {
 		retry = durationpb.New(last)
 	}
-	return all, pause(longest), retry
+	return all, apiproto.Pause(longest), retry
 }
 
-func (s *service) allowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, error) {
+// AllowAll implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) AllowAll(_ context.Context, req *quoratev1.AllowAllRequest) (*quoratev1.AllowAllResponse, error) {
 	p, f := s.planOf(req.Checks)
 	if f != nil {
 		return nil, f
@@ -237,7 +239,7 @@ func checkNamed(k *quota.Key) error {
 	if err := quota.CheckName("limit", k.LimitName.Limit); err != nil {
 		return apierr.InvalidName("limit", err)
 	}
-	return checkKey(&k.Key)
+	return apiproto.CheckKey(&k.Key)
 }
 
 func oneOr(n *int64) int64 {
@@ -247,7 +249,8 @@ func oneOr(n *int64) int64 {
 	return *n
 }
 
-func (s *service) refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, error) {
+// Refund implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Refund(_ context.Context, req *quoratev1.RefundRequest) (*quoratev1.RefundResponse, error) {
 	k, f := s.charged(req, "cost", oneOr(req.Cost))
 	if f != nil {
 		return nil, f
@@ -264,7 +267,8 @@ func (s *service) missing(k quota.Key) *apierr.Error {
 	return s.noLimit(k.LimitName)
 }
 
-func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, error) {
+// Report implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Report(_ context.Context, req *quoratev1.ReportRequest) (*quoratev1.ReportResponse, error) {
 	k, f := s.charged(req, "used", req.Used)
 	if f != nil {
 		return nil, f
@@ -273,5 +277,5 @@ func (s *service) report(_ context.Context, req *quoratev1.ReportRequest) (*quor
 	if d.Limit == nil {
 		return nil, s.missing(k)
 	}
-	return &quoratev1.ReportResponse{Booked: booked, Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining, RetryAfter: pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
+	return &quoratev1.ReportResponse{Booked: booked, Limit: s.meter.rules.of(d.Limit, s.node.Limits()).pb, Remaining: d.Remaining, RetryAfter: apiproto.Pause(d.RetryAfter), Why: quoratev1.Why(d.Why)}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -48,7 +49,7 @@ func walkServer(t *testing.T, srv *httptest.Server, steps []step) {
 }
 
 func TestPeekWaitAndWholeKey(t *testing.T) {
-	n := newFake(t).with(t, "web/a 10/s 2", "web/w 60/m 3 fixed", "web/s 1/s 1 shadow")
+	n := apitest.New(t).With(t, "web/a 10/s 2", "web/w 60/m 3 fixed", "web/s 1/s 1 shadow")
 	walk(t, n, []step{
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","cost":0}`, 200, `"allowed":true`, `RateLimit: "a";r=2;t=0`},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"a","cost":2}`, 200, `"remaining":0`, `RateLimit-Policy: "a";q=2;w=1`},
@@ -63,13 +64,13 @@ func TestPeekWaitAndWholeKey(t *testing.T) {
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"s"}`, 200, `"shadow":false`, ""},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"s"}`, 200, `"why":"over_limit","wait":null,"shadow":true`, ""},
 	})
-	if got := n.used[quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, Key: quota.WholeKey}]; got != 2 {
+	if got := n.Used[quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, Key: quota.WholeKey}]; got != 2 {
 		t.Errorf("%d tokens used; questions and refusals charge nothing", got)
 	}
 }
 
 func TestHTTPRules(t *testing.T) {
-	n := newFake(t).with(t, "slas/all 100/s 100 get=/**", "slas/get-product 1/s 1 get=/product/*", "web/x 1/s 1 get=/only")
+	n := apitest.New(t).With(t, "slas/all 100/s 100 get=/**", "slas/get-product 1/s 1 get=/product/*", "web/x 1/s 1 get=/only")
 	walk(t, n, []step{
 		{"POST", "/v1/allow", `{"method":"GET","path":"/product/7","key":"org"}`, 200, `"name":"get-product"`, ""},
 		{"POST", "/v1/allow", `{"method":"get","path":"/product/8?x=1","key":"org"}`, 429, `"name":"get-product"`, ""},
@@ -80,13 +81,13 @@ func TestHTTPRules(t *testing.T) {
 		{"POST", "/v1/allow:all", `{"checks":[{"method":"GET","path":"/p","key":"org"},{"namespace":"web","limit":"x"}]}`, 429, `"allowed":false`, "Retry-After: 2"},
 	})
 	all := quota.Key{LimitName: quota.LimitName{Namespace: "slas", Limit: "all"}, Key: "org"}
-	if got := n.used[all]; got != 2 {
+	if got := n.Used[all]; got != 2 {
 		t.Errorf("all has %d used, want 2: of the product that passed and of /other; what was refused charges none", got)
 	}
 }
 
 func TestAllOrNothing(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	check := func(limit, rest string) string {
 		return `{"namespace":"web","limit":"` + limit + `","key":"k"` + rest + `}`
 	}
@@ -108,13 +109,13 @@ func TestAllOrNothing(t *testing.T) {
 		{"POST", "/v1/allow:all", all(check("login", `,"max_wait":true`)), 400, "checks[0].max_wait: is true; must be a number of seconds", ""},
 		{"POST", "/v1/allow:all", all(check("login", `,"keys":1`)), 400, `checks[0].keys: unknown field \"keys\"; did you mean \"key\"?`, ""},
 	})
-	if got := n.used[quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"}, Key: "k"}]; got != 4 {
+	if got := n.Used[quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "per_client"}, Key: "k"}]; got != 4 {
 		t.Errorf("%d used of per_client, want 4: a refusal by login charges nothing here", got)
 	}
 }
 
 func TestRefundAndReport(t *testing.T) {
-	walk(t, newFake(t), []step{
+	walk(t, apitest.New(t), []step{
 		{"POST", "/v1/report", `{"namespace":"web","limit":"login","key":"k","used":100}`, 200, `{"booked":10,`, ""},
 		{"POST", "/v1/report", `{"namespace":"web","limit":"login","key":"k","used":100}`, 200, `"remaining":0,"retry_after":1,"why":"held"}`, ""},
 		{"POST", "/v1/refund", `{"namespace":"web","limit":"login","key":"k","cost":7}`, 200, `"remaining":2}`, ""},
@@ -133,7 +134,7 @@ func TestRefundAndReport(t *testing.T) {
 // TestReportsAreNoDecisions: what was used anyway is not in the metrics of what
 // was asked.
 func TestReportsAreNoDecisions(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	srv := serveHTTP(t, n)
 	call(t, "POST", srv.URL+"/v1/report", `{"namespace":"web","limit":"login","key":"k","used":1}`)
 	call(t, "POST", srv.URL+"/v1/allow", `{"namespace":"web","limit":"per_client","key":"k"}`)
@@ -143,7 +144,7 @@ func TestReportsAreNoDecisions(t *testing.T) {
 }
 
 func TestReservations(t *testing.T) {
-	n := newFake(t).with(t, "web/a 10/s 10", "web/jobs 0/s 2 inflight")
+	n := apitest.New(t).With(t, "web/a 10/s 10", "web/jobs 0/s 2 inflight")
 	one := `{"checks":[{"namespace":"web","limit":"a","cost":10}]`
 	walk(t, n, []step{
 		{"POST", "/v1/reserve", one + `,"ttl":30}`, 200, `{"allowed":true,"handle":"n1.7-0","expires_in":30,"results":[{"allowed":true`, ""},
@@ -166,25 +167,25 @@ func TestReservations(t *testing.T) {
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"none"}`, 404, "web/none does not exist", ""},
 		{"POST", "/v1/release", `{"handle":"n1.7-0"}`, 200, "{}", ""},
 	})
-	if n.owner != "" {
-		t.Errorf("without authentication a reservation counts for %q", n.owner)
+	if n.Owner != "" {
+		t.Errorf("without authentication a reservation counts for %q", n.Owner)
 	}
-	if n.settled["n1.7-0"] != 0 || n.settled["n1.7-0 renewed"] != int64(5*time.Second) {
-		t.Errorf("the node was told %v", n.settled)
+	if n.Settled["n1.7-0"] != 0 || n.Settled["n1.7-0 renewed"] != int64(5*time.Second) {
+		t.Errorf("the node was told %v", n.Settled)
 	}
-	n.full = true
+	n.Full = true
 	walk(t, n, []step{{"POST", "/v1/reserve", one + `}`, 503, "too many reservations are open on this node; settle some", "Retry-After: 1"}})
 }
 
 func TestGRPCReservations(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, Options{}))
 	res, err := c.Reserve(t.Context(), &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{{Namespace: "web", Limit: "login", Key: "k"}}, Ttl: durationpb.New(time.Minute)})
 	if err != nil || !res.Allowed || res.ExpiresIn.AsDuration() != time.Minute {
 		t.Fatalf("%v %v", res, err)
 	}
-	if _, err := c.Settle(t.Context(), &quoratev1.SettleRequest{Handle: res.Handle}); err != nil || n.settled[res.Handle] != -1 {
-		t.Errorf("settle without used: %v, the node was told %v", err, n.settled)
+	if _, err := c.Settle(t.Context(), &quoratev1.SettleRequest{Handle: res.Handle}); err != nil || n.Settled[res.Handle] != -1 {
+		t.Errorf("settle without used: %v, the node was told %v", err, n.Settled)
 	}
 	if _, err := c.Release(t.Context(), &quoratev1.ReleaseRequest{Handle: res.Handle}); status.Code(err) != codes.NotFound {
 		t.Errorf("released after it was settled: %v", err)
@@ -193,7 +194,7 @@ func TestGRPCReservations(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "checks[0].max_wait: -1ns; must be 0 to") {
 		t.Errorf("%v %v", all, err)
 	}
-	n.full = true
+	n.Full = true
 	if _, err = c.Acquire(t.Context(), &quoratev1.AcquireRequest{Namespace: "web", Limit: "none", Key: "k"}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("too many: %v", err)
 	}

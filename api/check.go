@@ -1,20 +1,17 @@
 package api
 
 import (
-	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
-
-// never is RetryAfter of a check that cannot pass however long one waits.
-const never = time.Duration(math.MaxInt64)
 
 // check is one check as it came in on either wire.
 type check struct {
@@ -78,7 +75,7 @@ func (c *check) validate() (cost int64, f error) {
 	if f := c.validateNames(); f != nil {
 		return 0, f
 	}
-	if f := checkKey(&c.key.Key); f != nil {
+	if f := apiproto.CheckKey(&c.key.Key); f != nil {
 		return 0, f
 	}
 	if c.wait < 0 || c.wait > quota.MaxPause {
@@ -132,23 +129,10 @@ func (c *check) validateHTTP() error {
 // maxPath bounds the path of an HTTP request, in bytes.
 const maxPath = 8 << 10
 
-// checkKey validates a key; an empty one becomes that of everybody.
-func checkKey(key *string) error {
-	switch n := len(*key); {
-	case n == 0:
-		*key = quota.WholeKey
-	case n > quota.MaxKeyLen:
-		return apierr.Invalid("key", "is %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
-	case !utf8.ValidString(*key):
-		return apierr.Invalid("key", "is not UTF-8; encode it, as base64 or hex")
-	}
-	return nil
-}
-
 // checkBatchSize returns the fault of a batch of n checks, if any.
 func checkBatchSize(n int) error {
-	if n < 1 || n > MaxBatch {
-		return apierr.Invalid("checks", "%d checks; must be 1 to %d in one call", n, MaxBatch)
+	if n < 1 || n > apiproto.MaxBatch {
+		return apierr.Invalid("checks", "%d checks; must be 1 to %d in one call", n, apiproto.MaxBatch)
 	}
 	return nil
 }
@@ -156,9 +140,9 @@ func checkBatchSize(n int) error {
 func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
 	out := &quoratev1.AllowResponse{
 		Allowed: d.Allowed, Limit: r.pb, Remaining: d.Remaining, Why: quoratev1.Why(d.Why),
-		Wait: pause(d.Wait), Shadow: d.Shadow, Near: d.Near, ResetAfter: pause(d.ResetAfter), Tier: int32(d.Tier),
+		Wait: apiproto.Pause(d.Wait), Shadow: d.Shadow, Near: d.Near, ResetAfter: apiproto.Pause(d.ResetAfter), Tier: int32(d.Tier),
 	}
-	if !d.Allowed && d.RetryAfter != never && d.Limit != nil {
+	if !d.Allowed && d.RetryAfter != apiproto.Never && d.Limit != nil {
 		out.RetryAfter = durationpb.New(d.RetryAfter)
 	}
 	return out
@@ -167,8 +151,8 @@ func (r *rule) response(d *quota.Decision) *quoratev1.AllowResponse {
 // parseLimits reads a limit file that came in; the limits are valid together,
 // and sorted.
 func (s *service) parseLimits(source string, data []byte) ([]quota.Limit, error) {
-	if len(data) > MaxLimitsFile {
-		return nil, apierr.TooLarge(MaxLimitsFile)
+	if len(data) > apiproto.MaxLimitsFile {
+		return nil, apierr.TooLarge(apiproto.MaxLimitsFile)
 	}
 	if source == "" {
 		source = "limits"
@@ -194,12 +178,12 @@ func invalidFile(err error) *apierr.Error {
 }
 
 // checkTop validates a TopRates request and fills in its default.
-func (s *service) checkTop(req *quoratev1.TopRatesRequest) error {
-	if req.Top < 0 || req.Top > MaxTop {
-		return apierr.Invalid("top", "%d; must be 1 to %d, or 0 for %d", req.Top, MaxTop, DefaultTop)
+func (s *RateService) checkTop(req *quoratev1.TopRatesRequest) error {
+	if req.Top < 0 || req.Top > apiproto.MaxTop {
+		return apierr.Invalid("top", "%d; must be 1 to %d, or 0 for %d", req.Top, apiproto.MaxTop, apiproto.DefaultTop)
 	}
 	if req.Top == 0 {
-		req.Top = DefaultTop
+		req.Top = apiproto.DefaultTop
 	}
 	if f := checkOrder(req); f != nil {
 		return f
@@ -224,7 +208,7 @@ func (s *service) checkTop(req *quoratev1.TopRatesRequest) error {
 // checkOrder validates what a TopRates request says of keys.
 func checkOrder(req *quoratev1.TopRatesRequest) error {
 	if quoratev1.RateOrder_name[int32(req.Order)] == "" {
-		_, words := EnumOf(req.Order.Descriptor(), "")
+		_, words := apijson.EnumOf(req.Order.Descriptor(), "")
 		return apierr.Invalid("order", "%d; must be one of %s", req.Order, strings.Join(words, ", "))
 	}
 	if n := len(req.KeyPrefix); n > quota.MaxKeyLen {

@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -35,28 +37,35 @@ const (
 	maxMembers   = 256
 )
 
+// ClusterService changes who is in the cluster.
+type ClusterService struct {
+	quoratev1.UnimplementedClusterServiceServer
+	*service
+}
+
 // clusterRoutes are those of who is in the cluster.
 func (r *router) clusterRoutes() []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
-		ordinary(post, "/v1/cluster/join", "ClusterService.Join", fromJSON, r.joinCluster),
-		ordinary(post, "/v1/cluster/join-tokens", "ClusterService.CreateJoinToken", fromJSON, r.createJoinToken),
-		ordinary(get, "/v1/cluster/join-tokens", "ClusterService.ListJoinTokens", fromQuery, r.listJoinTokens),
-		ordinary(del, "/v1/cluster/join-tokens", "ClusterService.RevokeJoinToken", fromQuery, r.revokeJoinToken),
-		ordinary(get, "/v1/cluster/plan", "ClusterService.GetPlan", fromQuery, r.getPlan),
-		ordinary(post, "/v1/cluster/nodes:change", "ClusterService.ChangeNode", fromJSON, r.changeNode),
-		ordinary(post, "/v1/cluster/ranges:transfer", "ClusterService.TransferLeadership", fromJSON, r.transferLeadership),
-		ordinary(post, "/v1/cluster/certificates", "ClusterService.IssueCertificate", fromJSON, r.issueCertificate),
-		ordinary(post, "/v1/cluster/authority:rotate", "ClusterService.RotateAuthority", fromJSON, r.rotateAuthority),
+		ordinary(post, "/v1/cluster/join", "ClusterService.Join", fromJSON, r.Cluster.Join),
+		ordinary(post, "/v1/cluster/join-tokens", "ClusterService.CreateJoinToken", fromJSON, r.Cluster.CreateJoinToken),
+		ordinary(get, "/v1/cluster/join-tokens", "ClusterService.ListJoinTokens", fromQuery, r.Cluster.ListJoinTokens),
+		ordinary(del, "/v1/cluster/join-tokens", "ClusterService.RevokeJoinToken", fromQuery, r.Cluster.RevokeJoinToken),
+		ordinary(get, "/v1/cluster/plan", "ClusterService.GetPlan", fromQuery, r.Cluster.GetPlan),
+		ordinary(post, "/v1/cluster/nodes:change", "ClusterService.ChangeNode", fromJSON, r.Cluster.ChangeNode),
+		ordinary(post, "/v1/cluster/ranges:transfer", "ClusterService.TransferLeadership", fromJSON, r.Cluster.TransferLeadership),
+		ordinary(post, "/v1/cluster/certificates", "ClusterService.IssueCertificate", fromJSON, r.Cluster.IssueCertificate),
+		ordinary(post, "/v1/cluster/authority:rotate", "ClusterService.RotateAuthority", fromJSON, r.Cluster.RotateAuthority),
 	}
 }
 
-func (s *service) status(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
+// GetStatus implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) GetStatus(ctx context.Context, _ *quoratev1.GetStatusRequest) (*quoratev1.GetStatusResponse, error) {
 	return s.node.FullStatus(ctx), nil
 }
 
 // operate passes a call on to the node.
-func operate[R proto.Message](ctx context.Context, s *service, req proto.Message) (res R, f error) {
+func operate[R proto.Message](ctx context.Context, s *ClusterService, req proto.Message) (res R, f error) {
 	by, f := s.caller(ctx)
 	if f != nil {
 		return res, f
@@ -96,7 +105,7 @@ func fromOperator(err error, req proto.Message) *apierr.Error {
 	}
 	f := &apierr.Error{Code: st.Code(), HTTP: kind.http, Reason: kind.reason, Detail: st.Message()}
 	field, rest, ok := strings.Cut(st.Message(), ": ")
-	if ok && slices.Contains(fieldsOf(req.ProtoReflect().Descriptor()), field) {
+	if ok && slices.Contains(apijson.FieldsOf(req.ProtoReflect().Descriptor()), field) {
 		f.Field, f.Detail = field, rest
 	}
 	return f
@@ -110,7 +119,8 @@ func checkLength[T string | []byte](field string, v T, most int) error {
 	return nil
 }
 
-func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
+// Join implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) Join(ctx context.Context, req *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
 	for _, f := range []error{
 		checkLength("token", req.Token, maxJoinToken), checkLength("node", req.Node, quota.MaxNameLen),
 		checkLength("peer_address", req.PeerAddress, maxAddress), checkLength("grpc_address", req.GrpcAddress, maxAddress),
@@ -127,15 +137,18 @@ func (s *service) joinCluster(ctx context.Context, req *quoratev1.JoinRequest) (
 	return operate[*quoratev1.JoinResponse](ctx, s, req)
 }
 
-func (s *service) createJoinToken(ctx context.Context, req *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
+// CreateJoinToken implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) CreateJoinToken(ctx context.Context, req *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, error) {
 	return operate[*quoratev1.CreateJoinTokenResponse](ctx, s, req)
 }
 
-func (s *service) listJoinTokens(ctx context.Context, req *quoratev1.ListJoinTokensRequest) (*quoratev1.ListJoinTokensResponse, error) {
+// ListJoinTokens implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) ListJoinTokens(ctx context.Context, req *quoratev1.ListJoinTokensRequest) (*quoratev1.ListJoinTokensResponse, error) {
 	return operate[*quoratev1.ListJoinTokensResponse](ctx, s, req)
 }
 
-func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
+// RevokeJoinToken implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) RevokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
 	if req.Id == "" {
 		return nil, apierr.Invalid("id", "is empty; \"quorate join-token list\" prints the ids")
 	}
@@ -145,14 +158,16 @@ func (s *service) revokeJoinToken(ctx context.Context, req *quoratev1.RevokeJoin
 	return operate[*quoratev1.RevokeJoinTokenResponse](ctx, s, req)
 }
 
-func (s *service) getPlan(ctx context.Context, req *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, error) {
+// GetPlan implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) GetPlan(ctx context.Context, req *quoratev1.GetPlanRequest) (*quoratev1.GetPlanResponse, error) {
 	if len(req.Without) > maxMembers {
 		return nil, apierr.Invalid("without", "has %d nodes; at most %d", len(req.Without), maxMembers)
 	}
 	return operate[*quoratev1.GetPlanResponse](ctx, s, req)
 }
 
-func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
+// ChangeNode implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) ChangeNode(ctx context.Context, req *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	if f := checkLength("node", req.Node, quota.MaxNameLen); f != nil {
 		return nil, f
 	}
@@ -162,9 +177,10 @@ func (s *service) changeNode(ctx context.Context, req *quoratev1.ChangeNodeReque
 	return operate[*quoratev1.ChangeNodeResponse](ctx, s, req)
 }
 
-func (s *service) transferLeadership(ctx context.Context, req *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
-	if len(req.Ranges) > MaxList {
-		return nil, apierr.Invalid("ranges", "has %d; at most %d", len(req.Ranges), MaxList)
+// TransferLeadership implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) TransferLeadership(ctx context.Context, req *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
+	if len(req.Ranges) > apiproto.MaxList {
+		return nil, apierr.Invalid("ranges", "has %d; at most %d", len(req.Ranges), apiproto.MaxList)
 	}
 	for _, f := range []error{checkLength("from", req.From, quota.MaxNameLen), checkLength("to", req.To, quota.MaxNameLen)} {
 		if f != nil {
@@ -174,7 +190,8 @@ func (s *service) transferLeadership(ctx context.Context, req *quoratev1.Transfe
 	return operate[*quoratev1.TransferLeadershipResponse](ctx, s, req)
 }
 
-func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, error) {
+// IssueCertificate implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) IssueCertificate(ctx context.Context, req *quoratev1.IssueCertificateRequest) (*quoratev1.IssueCertificateResponse, error) {
 	for _, f := range []error{checkLength("csr", req.Csr, maxCSR), checkLength("name", req.Name, quota.MaxNameLen)} {
 		if f != nil {
 			return nil, f
@@ -183,7 +200,8 @@ func (s *service) issueCertificate(ctx context.Context, req *quoratev1.IssueCert
 	return operate[*quoratev1.IssueCertificateResponse](ctx, s, req)
 }
 
-func (s *service) rotateAuthority(ctx context.Context, req *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
+// RotateAuthority implements quoratev1.ClusterServiceServer.
+func (s *ClusterService) RotateAuthority(ctx context.Context, req *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
 	if req.Ask && req.Finish {
 		return nil, apierr.Invalid("finish", "is set, and so is ask, which changes nothing; send one of them")
 	}

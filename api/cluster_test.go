@@ -15,13 +15,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
 // operated is a node that answers calls about the cluster with what a test says, and
 // remembers them.
 type operated struct {
-	*fakeNode
+	*apitest.Node
 	res proto.Message
 	err error
 	by  string
@@ -96,7 +97,7 @@ var clusterCalls = []struct {
 
 func TestClusterRoutes(t *testing.T) {
 	for _, c := range clusterCalls {
-		n := &operated{fakeNode: newFake(t), res: c.res}
+		n := &operated{Node: apitest.New(t), res: c.res}
 		a := call(t, c.method, serveHTTP(t, n).URL+c.path, c.body)
 		if a.code != 200 || !strings.Contains(a.body, c.want) {
 			t.Errorf("%s %s: %d %s; want %s", c.method, c.path, a.code, a.body, c.want)
@@ -110,7 +111,7 @@ func TestClusterRoutes(t *testing.T) {
 // TestClusterOverGRPC: every call reaches the node, with who made it.
 func TestClusterOverGRPC(t *testing.T) {
 	for _, c := range clusterCalls {
-		n := &operated{fakeNode: newFake(t), res: c.res}
+		n := &operated{Node: apitest.New(t), res: c.res}
 		name := strings.TrimSuffix(string(c.asked.ProtoReflect().Descriptor().Name()), "Request")
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", "user:ops")
 		res := c.res.ProtoReflect().New().Interface()
@@ -139,11 +140,11 @@ func TestClusterRefusals(t *testing.T) {
 		{refuse(codes.NotFound, `node "n9": there is no member of that name`), 404, codes.NotFound, "NOT_THERE", `n9`},
 		{refuse(codes.FailedPrecondition, `node "n1": answers; let it leave`), 409, codes.FailedPrecondition, "NOT_NOW", `let it leave`},
 		{refuse(codes.ResourceExhausted, `256 members`), 503, codes.ResourceExhausted, "CLUSTER_FULL", `256`},
-		{fmt.Errorf("meta: %w", noLeader{}), 503, codes.Unavailable, "NO_LEADER", `repeat this call`},
+		{fmt.Errorf("meta: %w", apitest.NoLeader{}), 503, codes.Unavailable, "NO_LEADER", `repeat this call`},
 		{context.DeadlineExceeded, 504, codes.DeadlineExceeded, "TOO_SLOW", `try again`},
 		{fmt.Errorf("broken"), 500, codes.Internal, "INTERNAL", `broken`},
 	} {
-		n := &operated{fakeNode: newFake(t), err: c.err}
+		n := &operated{Node: apitest.New(t), err: c.err}
 		a := call(t, "POST", serveHTTP(t, n).URL+"/v1/cluster/nodes:change", `{"node":"n1","change":"leave"}`)
 		if a.code != c.http || a.fields["reason"] != c.reason || !strings.Contains(strings.ReplaceAll(a.body, `\"`, ""), strings.ReplaceAll(c.want, `\"`, "")) {
 			t.Errorf("%v: %d %s", c.err, a.code, a.body)
@@ -153,7 +154,7 @@ func TestClusterRefusals(t *testing.T) {
 			t.Errorf("%v: over gRPC %v", c.err, err)
 		}
 	}
-	n := &operated{fakeNode: newFake(t), res: &quoratev1.GetPlanResponse{}} // another call's answer
+	n := &operated{Node: apitest.New(t), res: &quoratev1.GetPlanResponse{}} // another call's answer
 	if a := call(t, "GET", serveHTTP(t, n).URL+"/v1/cluster/join-tokens", ""); a.code != 500 {
 		t.Errorf("%d %s", a.code, a.body)
 	}
@@ -163,7 +164,7 @@ func TestClusterRefusals(t *testing.T) {
 func TestClusterBounds(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	var steps []step
-	n := &operated{fakeNode: newFake(t)}
+	n := &operated{Node: apitest.New(t)}
 	for _, c := range [][4]string{
 		{"POST", "/v1/cluster/join", `{"node":"n4","token":"` + long + `"}`, "token: is 2000 bytes; at most 512"},
 		{"POST", "/v1/cluster/join", `{"node":"n4","peer_address":"` + long + `"}`, "peer_address: is 2000 bytes; at most 261"},
@@ -189,7 +190,7 @@ func TestClusterBounds(t *testing.T) {
 }
 
 func TestFullStatus(t *testing.T) {
-	n := &operated{fakeNode: newFake(t)}
+	n := &operated{Node: apitest.New(t)}
 	a := call(t, "GET", serveHTTP(t, n).URL+"/v1/status", "")
 	if !strings.Contains(a.body, `"step":"add n3: it is missing","lag":7}`) {
 		t.Error(a.body)
@@ -212,12 +213,12 @@ func TestJSONOfProtos(t *testing.T) {
 			&quoratev1.JoinRequest{Node: "n9", PeerAddress: "h:1", GrpcAddress: "h:2", HttpAddress: "h:3", JoinId: []byte{1, 2}}, &quoratev1.JoinResponse{},
 		},
 	} {
-		n := &operated{fakeNode: newFake(t), res: c.res}
+		n := &operated{Node: apitest.New(t), res: c.res}
 		if a := call(t, c.method, serveHTTP(t, n).URL+c.path, c.body); a.code != 200 || !proto.Equal(n.req, c.asked) {
 			t.Errorf("%s: %d %s; the node was asked for %v", c.body, a.code, a.body, n.req)
 		}
 	}
-	url := serveHTTP(t, newFake(t)).URL + "/v1"
+	url := serveHTTP(t, apitest.New(t)).URL + "/v1"
 	for query, want := range map[string]int{
 		"dryRun=true&expectedVersion=7": 200,
 		"dryRun=true&expectedVersion=6": 409,

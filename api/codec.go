@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
 // codec is gRPC's own, but for checks: those are read into what decides them, and
@@ -120,7 +121,7 @@ func (m *checkBatch) read(data mem.BufferSlice, long encoding.CodecV2) error {
 		return err
 	}
 	m.count = len(req.Checks)
-	req.Checks = req.Checks[:min(m.count, MaxBatch)]
+	req.Checks = req.Checks[:min(m.count, apiproto.MaxBatch)]
 	m.checks, m.faults = make([]check, len(req.Checks)), make([]error, len(req.Checks))
 	for i, r := range req.Checks {
 		m.faults[i] = m.checks[i].from(r)
@@ -149,7 +150,7 @@ func (p *answerBuffers) Get(length int) *[]byte {
 
 // Put implements mem.BufferPool. Room beyond that of the largest usual batch is let go.
 func (p *answerBuffers) Put(b *[]byte) {
-	if cap(*b) <= 4*MaxBatch*answerRoom {
+	if cap(*b) <= 4*apiproto.MaxBatch*answerRoom {
 		p.pool.Put(b)
 	}
 }

@@ -8,13 +8,15 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // yes is a node that admits at once.
 type yes struct {
-	*fakeNode
+	*apitest.Node
 	limit *quota.Limit
 }
 
@@ -29,11 +31,11 @@ func (n *yes) CheckHeld(_ quota.LimitName, checks []quota.Spend, out []quota.Dec
 	}
 }
 
-func benchServer(t testing.TB) *quotaServer {
+func benchServer(t testing.TB) *QuotaService {
 	t.Helper()
-	n := &yes{fakeNode: newFake(t).with(t, "web/per_client 1000/s 2000")}
-	n.limit = &n.limits.All()[0]
-	return &quotaServer{service: newService(n, Options{})}
+	n := &yes{Node: apitest.New(t).With(t, "web/per_client 1000/s 2000")}
+	n.limit = &n.InForce.All()[0]
+	return &QuotaService{service: newService(n, Options{})}
 }
 
 func benchCheck() *quoratev1.AllowRequest {
@@ -42,7 +44,7 @@ func benchCheck() *quoratev1.AllowRequest {
 
 func benchBatch() *quoratev1.AllowBatchRequest {
 	out := &quoratev1.AllowBatchRequest{}
-	for i := range MaxBatch {
+	for i := range apiproto.MaxBatch {
 		out.Checks = append(out.Checks, &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: fmt.Sprintf("customer-%015d", i)})
 	}
 	return out
@@ -101,7 +103,7 @@ func BenchmarkCodec(b *testing.B) {
 }
 
 // generatedAllow is Allow by the messages of the generated code.
-func (s *quotaServer) generatedAllow(req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+func (s *QuotaService) generatedAllow(req *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
 	var c check
 	if f := c.from(req); f != nil {
 		return nil, f

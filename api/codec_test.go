@@ -12,7 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -101,7 +103,7 @@ func FuzzReadBatch(f *testing.F) {
 			return
 		}
 		got := all(&m)
-		if m.count != len(req.Checks) || len(got) != min(m.count, MaxBatch) {
+		if m.count != len(req.Checks) || len(got) != min(m.count, apiproto.MaxBatch) {
 			t.Fatalf("%d checks, %d kept; want %d", m.count, len(got), len(req.Checks))
 		}
 		for i := range got {
@@ -128,7 +130,7 @@ func all(m *checkBatch) []check {
 
 func TestBatchOfTooMany(t *testing.T) {
 	var req quoratev1.AllowBatchRequest
-	for range MaxBatch + 5 {
+	for range apiproto.MaxBatch + 5 {
 		req.Checks = append(req.Checks, &quoratev1.AllowRequest{Namespace: "web", Limit: "l", Key: "k"})
 	}
 	data, err := proto.Marshal(&req)
@@ -136,7 +138,7 @@ func TestBatchOfTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m checkBatch
-	if err := newCodec().Unmarshal(parts(data), &m); err != nil || m.count != MaxBatch+5 || len(all(&m)) != MaxBatch {
+	if err := newCodec().Unmarshal(parts(data), &m); err != nil || m.count != apiproto.MaxBatch+5 || len(all(&m)) != apiproto.MaxBatch {
 		t.Fatalf("%v: %d checks, %d kept", err, m.count, len(all(&m)))
 	}
 }
@@ -145,9 +147,9 @@ func TestBatchOfTooMany(t *testing.T) {
 func TestAnswersOnTheWire(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 22))
 	long := strings.Repeat("n", quota.MaxNameLen)
-	all := mustLimits(t, 1, "web/l 10/s 20", long+"/"+long+" 5/m 5 hard").All()
+	all := apitest.MustLimits(t, 1, "web/l 10/s 20", long+"/"+long+" 5/m 5 hard").All()
 	limits := []*quota.Limit{&all[0], &all[1]}
-	durations := []time.Duration{0, -1, 1, time.Millisecond, time.Second, 90*time.Second + 5, 366 * 24 * time.Hour, never}
+	durations := []time.Duration{0, -1, 1, time.Millisecond, time.Second, 90*time.Second + 5, 366 * 24 * time.Hour, apiproto.Never}
 	any := func() time.Duration { return durations[rng.IntN(len(durations))] }
 	for i := range 5000 {
 		d := quota.Decision{

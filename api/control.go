@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -17,6 +18,12 @@ import (
 // authorKeys are where the author of a change may stand besides in the call, in
 // this order: gRPC metadata, or HTTP headers.
 var authorKeys = []string{"quorate-user", "x-forwarded-user"}
+
+// LimitService keeps the limits of the cluster: what is in force, its versions, and changes of it.
+type LimitService struct {
+	quoratev1.UnimplementedLimitServiceServer
+	*service
+}
 
 // author returns who makes the call, and validates who and why.
 func author(ctx context.Context, given, comment string) (string, error) {
@@ -44,8 +51,8 @@ func author(ctx context.Context, given, comment string) (string, error) {
 	return given, nil
 }
 
-// getLimits returns the limits in force, or those of a version.
-func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
+// GetLimits returns the limits in force, or those of a version.
+func (s *LimitService) GetLimits(ctx context.Context, req *quoratev1.GetLimitsRequest) (*quoratev1.GetLimitsResponse, error) {
 	version, list, f := s.limitsAt(ctx, req.Version)
 	if f != nil {
 		return nil, f
@@ -53,7 +60,7 @@ func (s *service) getLimits(ctx context.Context, req *quoratev1.GetLimitsRequest
 	out := &quoratev1.GetLimitsResponse{Version: version}
 	list = s.visible(ctx, list)
 	for i := range list {
-		out.Limits = append(out.Limits, LimitProto(&list[i]))
+		out.Limits = append(out.Limits, apiproto.Limit(&list[i]))
 	}
 	if req.File {
 		out.Yaml = string(s.opts.FormatLimits(list))
@@ -141,8 +148,8 @@ func expected(v *uint64) int64 {
 	return int64(min(*v, 1<<62))
 }
 
-// apply replaces the cluster's limits by those of a limit file.
-func (s *service) apply(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
+// ApplyLimits replaces the cluster's limits by those of a limit file.
+func (s *LimitService) ApplyLimits(ctx context.Context, req *quoratev1.ApplyLimitsRequest) (*quoratev1.ApplyLimitsResponse, error) {
 	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
 	if f != nil {
 		return nil, f
@@ -205,8 +212,8 @@ func (s *service) lint(limits []quota.Limit) []string {
 	return s.opts.Lint(limits)
 }
 
-// validate answers what is wrong with a limit file.
-func (s *service) validate(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, error) {
+// ValidateLimits answers what is wrong with a limit file.
+func (s *LimitService) ValidateLimits(_ context.Context, req *quoratev1.ValidateLimitsRequest) (*quoratev1.ValidateLimitsResponse, error) {
 	limits, f := s.parseLimits(req.Source, []byte(req.Yaml))
 	if f != nil {
 		if e := apierr.From(f); e.Reason == reasonFile {
@@ -217,7 +224,8 @@ func (s *service) validate(_ context.Context, req *quoratev1.ValidateLimitsReque
 	return &quoratev1.ValidateLimitsResponse{Valid: true, Findings: s.lint(limits), Limits: int32(len(limits))}, nil
 }
 
-func (s *service) diff(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, error) {
+// DiffLimits implements quoratev1.LimitServiceServer.
+func (s *LimitService) DiffLimits(ctx context.Context, req *quoratev1.DiffLimitsRequest) (*quoratev1.DiffLimitsResponse, error) {
 	from, f := s.sideOf(ctx, "from", req.From)
 	if f != nil {
 		return nil, f

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -13,7 +14,7 @@ import (
 // pages of the node's own address and checks that a proxy passes on are let through.
 func TestFromOtherSites(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"all": {Role: "admin", Scope: rbac.Everywhere}})
-	open := newFake(t)
+	open := apitest.New(t)
 	reset, allow := `{"namespace":"web","limit":"per_client","key":"k"}`, `{"namespace":"web","limit":"per_client","key":"k"}`
 	for _, c := range []struct {
 		path, body, site, origin string
@@ -78,7 +79,7 @@ func TestForwardFromOtherSites(t *testing.T) {
 		{"none", "", http.StatusOK, http.StatusOK},
 		{"", "", http.StatusOK, http.StatusOK}, // a program
 	} {
-		for name, h := range map[string]http.Handler{"secured": NewHTTP(s, s.opts).Handler, "open": NewHTTP(newFake(t), Options{ForwardAuth: true, Hosts: []string{}}).Handler} {
+		for name, h := range map[string]http.Handler{"secured": NewHTTP(s, s.opts).Handler, "open": NewHTTP(apitest.New(t), Options{ForwardAuth: true, Hosts: []string{}}).Handler} {
 			want := map[string]int{"secured": c.secured, "open": c.open}[name]
 			for _, method := range []string{http.MethodGet, http.MethodHead} {
 				req := httptest.NewRequest(method, "/v1/forward-auth?namespace=web&limit=per_client&key=k&cost=0", nil)
@@ -110,7 +111,7 @@ func TestOtherHosts(t *testing.T) {
 		"127.0.0.1:7411": true, "[::1]:7411": true, "10.1.2.3": true, "localhost:7411": true, "quorate": true, "n1.quorate.svc.cluster.local:7411": true,
 		"QUORATE.example.com.:7411": true, "evil.example:7411": false, "127.0.0.1.evil.example": false, "quorate.example.com.evil.example": false, "localhost.evil.example": false,
 	} {
-		h := NewHTTP(newFake(t), Options{Hosts: s.opts.Hosts}).Handler
+		h := NewHTTP(apitest.New(t), Options{Hosts: s.opts.Hosts}).Handler
 		do := func(h http.Handler, path string) *httptest.ResponseRecorder {
 			req := httptest.NewRequest(http.MethodGet, path, nil)
 			req.Host = host
@@ -123,7 +124,7 @@ func TestOtherHosts(t *testing.T) {
 				t.Errorf("%s: %d %s", host, w.Code, w.Body)
 			}
 		}
-		if w := do(NewDebug(newFake(t), Options{Hosts: s.opts.Hosts}).Handler, "/debug/pprof/heap?debug=1"); (w.Code == http.StatusOK) != ok {
+		if w := do(NewDebug(apitest.New(t), Options{Hosts: s.opts.Hosts}).Handler, "/debug/pprof/heap?debug=1"); (w.Code == http.StatusOK) != ok {
 			t.Errorf("profiles, %s: %d", host, w.Code)
 		}
 		if w := do(h, "/healthz"); w.Code != http.StatusOK {

@@ -6,7 +6,9 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -76,7 +78,7 @@ func compareFirst(a, b []quota.Limit) int {
 // with a limit that says nothing, whose every field is shown as empty.
 func changeOf(kind quoratev1.ChangeKind, from, to *quota.Limit) *quoratev1.LimitChange {
 	out := &quoratev1.LimitChange{Namespace: from.Namespace, Limit: from.LimitName.Limit, Kind: kind}
-	a, b := LimitProto(from).ProtoReflect(), LimitProto(to).ProtoReflect()
+	a, b := apiproto.Limit(from).ProtoReflect(), apiproto.Limit(to).ProtoReflect()
 	fields := a.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
@@ -103,10 +105,10 @@ func fieldText(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
 		return ""
 	}
 	if fd.Kind() == protoreflect.EnumKind && !fd.IsList() {
-		return enumWord(fd.Enum(), m.Get(fd).Enum())
+		return apijson.Word(fd.Enum(), m.Get(fd).Enum())
 	}
 	if fd.Kind() == protoreflect.StringKind && !fd.IsList() {
 		return m.Get(fd).String()
 	}
-	return string(appendField(nil, m, fd))
+	return string(apijson.AppendField(nil, m, fd))
 }

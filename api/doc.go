@@ -65,9 +65,8 @@
 //
 // # What a node can do
 //
-// [Node] is the least. [HeldChecker], [Decider], [LimitLife], [OverrideStore], [Keys],
-// [EventSource], [Accounts], [PolicyStore] and [Operator] are asked for
-// when a server is made; what needs one that the node lacks answers UNIMPLEMENTED.
+// [Node] says it, in parts: each service sees the part that it needs. Package planner answers
+// what is asked about the past.
 //
 // # HTTP rules
 //

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,16 +22,22 @@ const (
 	maxEventBurst     = 256 // events sent before they are flushed
 )
 
+// EventService tells what happens on the node.
+type EventService struct {
+	quoratev1.UnimplementedEventServiceServer
+	*service
+}
+
 // filterOf validates what a watcher asks for.
 func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	out := quota.EventFilter{Namespace: req.Namespace, Limit: req.Limit, Key: req.Key}
 	if req.Namespace != "" {
-		if f := checkLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); f != nil && req.Namespace != quota.Global.Namespace {
+		if f := apiproto.CheckLimitName(quota.LimitName{Namespace: req.Namespace, Limit: quota.Default}); f != nil && req.Namespace != quota.Global.Namespace {
 			return out, f
 		}
 	}
 	if req.Limit != "" {
-		if f := checkLimitName(quota.LimitName{Namespace: "any", Limit: req.Limit}); f != nil {
+		if f := apiproto.CheckLimitName(quota.LimitName{Namespace: "any", Limit: req.Limit}); f != nil {
 			return out, f
 		}
 	}
@@ -52,7 +60,7 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 
 // watch sends events and signs of life until ctx ends or send fails. flush is
 // called when there is nothing more to send just now.
-func (s *service) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
+func (s *EventService) watch(ctx context.Context, req *quoratev1.WatchRequest, send func(*quoratev1.WatchResponse) error, flush func() error) error {
 	filter, f := filterOf(req)
 	if f != nil {
 		return f
@@ -121,9 +129,9 @@ func eventProto(e *quota.Event) *quoratev1.Event {
 		namespace = limit.Namespace
 	}
 	return &quoratev1.Event{
-		At: timeProto(e.At), Kind: quoratev1.EventKind(e.Kind), Namespace: namespace, Limit: limit.Limit, Key: e.Key.Key, Dynamic: e.Dynamic,
+		At: apiproto.Time(e.At), Kind: quoratev1.EventKind(e.Kind), Namespace: namespace, Limit: limit.Limit, Key: e.Key.Key, Dynamic: e.Dynamic,
 		Bucket: e.Bucket(),
-		Cost:   e.Cost, Wait: pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
+		Cost:   e.Cost, Wait: apiproto.Pause(e.Wait), Why: quoratev1.Why(e.Why), Shadow: e.Shadow, Near: e.Near,
 	}
 }
 
@@ -144,8 +152,8 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 	conn := http.NewResponseController(w)
 	var line []byte
 	started := false
-	f := r.watch(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
-		line = append(appendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
+	f := r.Events.watch(req.Context(), watch, func(m *quoratev1.WatchResponse) error {
+		line = append(apijson.AppendMessage(append(line[:0], prefix...), m.ProtoReflect()), end...)
 		_, err := w.Write(line)
 		return err
 	}, func() error {
@@ -174,4 +182,22 @@ func streamed(w http.ResponseWriter, req *http.Request, started bool, f error) i
 		return writeFault(w, f)
 	}
 	return http.StatusOK
+}
+
+// Watch implements the service.
+func (s *EventService) Watch(req *quoratev1.WatchRequest, stream quoratev1.EventService_WatchServer) error {
+	flush := func() error { return nil }
+	first := func() error { return stream.SendHeader(nil) }
+	send := func() error {
+		f := first
+		first = flush
+		return f()
+	}
+	return unlessStuck(s.stuck, func(around func(func() error) error) error {
+		event := func(m *quoratev1.WatchResponse) error { return around(func() error { return stream.Send(m) }) }
+		if f := s.watch(stream.Context(), req, event, send); f != nil {
+			return f
+		}
+		return stream.Context().Err()
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -34,7 +35,7 @@ func waitFor(t *testing.T, what string, ch <-chan struct{}) {
 }
 
 func TestEventsOverHTTP(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	srv := serveHTTP(t, n)
 	for _, c := range []struct{ accept, contentType, prefix string }{
 		{"", "application/x-ndjson", ""},
@@ -50,26 +51,26 @@ func TestEventsOverHTTP(t *testing.T) {
 		if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != c.contentType {
 			t.Fatalf("%v %v", res, err)
 		}
-		n.events <- testEvent("k")
+		n.Events <- testEvent("k")
 		line, err := bufio.NewReader(res.Body).ReadString('\n')
 		want := c.prefix + `{"event":{"at":"2027-01-15T08:00:00Z","kind":"tokens_served","namespace":"web","limit":"@template","key":"k","dynamic":true,"cost":3,"wait":1.5,"why":"reserved","shadow":false,"near":true,"bucket":"login"},"lost":0}` + "\n"
 		if err != nil || line != want {
 			t.Errorf("got  %s\nwant %s (%v)", line, want, err)
 		}
-		n.mu.Lock()
-		f := n.filter
-		n.mu.Unlock()
+		n.Mu.Lock()
+		f := n.Filter
+		n.Mu.Unlock()
 		if f.Namespace != "web" || f.Limit != "login" || len(f.Kinds) != 2 || f.Kinds[1] != quota.EventRefused {
 			t.Errorf("the node was asked for %+v", f)
 		}
 		cancel()
 		res.Body.Close()
-		waitFor(t, "the watch ends with its caller", n.stopped)
+		waitFor(t, "the watch ends with its caller", n.Stopped)
 	}
 }
 
 func TestEventFaults(t *testing.T) {
-	walk(t, newFake(t), []step{
+	walk(t, apitest.New(t), []step{
 		{"GET", "/v1/events?kinds=token_served", "", 400, `kinds: is \"token_served\"; did you mean \"tokens_served\"? must be one of tokens_served, timeout_serving_tokens,`, ""},
 		{"GET", "/v1/events?buffer=65537", "", 400, "buffer: 65537; must be 1 to 65536, or 0", ""},
 		{"GET", "/v1/events?limit=a%2Fb", "", 400, "limit:", ""},
@@ -77,7 +78,7 @@ func TestEventFaults(t *testing.T) {
 		{"GET", "/v1/events?key=" + strings.Repeat("k", 1025), "", 400, "key: is 1025 bytes", ""},
 		{"POST", "/v1/events", "", 405, "use GET", ""},
 	})
-	c := quoratev1.NewEventServiceClient(dialGRPC(t, newFake(t), Options{}))
+	c := quoratev1.NewEventServiceClient(dialGRPC(t, apitest.New(t), Options{}))
 	stream, err := c.Watch(t.Context(), &quoratev1.WatchRequest{Kinds: []quoratev1.EventKind{99}})
 	if err == nil {
 		_, err = stream.Recv()
@@ -88,8 +89,8 @@ func TestEventFaults(t *testing.T) {
 }
 
 func TestEventsOverGRPC(t *testing.T) {
-	n := newFake(t)
-	n.lost = 7
+	n := apitest.New(t)
+	n.Lost = 7
 	c := quoratev1.NewEventServiceClient(dialGRPC(t, n, Options{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := c.Watch(ctx, &quoratev1.WatchRequest{})
@@ -97,14 +98,14 @@ func TestEventsOverGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxEventBurst + 10 { // more than one burst
-		n.events <- testEvent("k")
+		n.Events <- testEvent("k")
 		res, err := stream.Recv()
 		if err != nil || res.Event.Key != "k" || res.Event.Kind != quoratev1.EventKind_EVENT_KIND_TOKENS_SERVED || res.Lost != 7 {
 			t.Fatalf("%v %v", res, err)
 		}
 	}
 	cancel()
-	waitFor(t, "the watch ends with its caller", n.stopped)
+	waitFor(t, "the watch ends with its caller", n.Stopped)
 }
 
 // TestSendEvents: a burst has an end, and none of what was taken is dropped.
@@ -120,7 +121,7 @@ func TestSendEvents(t *testing.T) {
 	if sent > maxEventBurst+1 || sent+len(events) != cap(events) {
 		t.Errorf("%d sent, %d left of %d", sent, len(events), cap(events))
 	}
-	if err := sendEvents(testEvent("k"), events, func() uint64 { return 0 }, func(*quoratev1.WatchResponse) error { return errDisk }); err == nil {
+	if err := sendEvents(testEvent("k"), events, func() uint64 { return 0 }, func(*quoratev1.WatchResponse) error { return apitest.ErrDisk }); err == nil {
 		t.Error("a failed send is not told")
 	}
 }
@@ -128,7 +129,7 @@ func TestSendEvents(t *testing.T) {
 // TestEventsOutliveTimeouts: heartbeats come, and the times of ordinary calls
 // do not end a stream; a shutdown does.
 func TestEventsOutliveTimeouts(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	s := newService(n, Options{})
 	s.heartbeat = 10 * time.Millisecond
 	hs := newServer(s)
@@ -153,5 +154,5 @@ func TestEventsOutliveTimeouts(t *testing.T) {
 	if err := hs.Shutdown(ctx); err != nil {
 		t.Errorf("a stream holds the shutdown up: %v", err)
 	}
-	waitFor(t, "the watch ends with the server", n.stopped)
+	waitFor(t, "the watch ends with the server", n.Stopped)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -42,7 +43,7 @@ func TestSampledTrace(t *testing.T) {
 // TestExemplars: the trace of a sampled call is in /metrics for those who ask for
 // OpenMetrics, over both protocols.
 func TestExemplars(t *testing.T) {
-	n := newFake(t).with(t, "web/s 1/s 9")
+	n := apitest.New(t).With(t, "web/s 1/s 9")
 	reg := prometheus.NewRegistry()
 	o := Options{Registry: reg}
 	h, s := NewHTTP(n, o).Handler, newService(n, o)
@@ -74,7 +75,7 @@ func TestExemplars(t *testing.T) {
 
 // TestNoTraceCostsNothing: a call without a trace allocates nothing for it.
 func TestNoTraceCostsNothing(t *testing.T) {
-	s := newService(newFake(t), Options{})
+	s := newService(apitest.New(t), Options{})
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user-agent", "x", "quorate-user", "ann"))
 	if n := testing.AllocsPerRun(100, func() { took(s.meter.hot(methodAllow), 0.001, tracedCall(ctx)) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history/export"
 )
@@ -57,12 +58,12 @@ func Export(w io.Writer, format string, res *quoratev1.HistoryResponse) (bool, e
 // getExport answers with the history of a limit as a file: the parameters of GET /v1/history, and format.
 func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	ask := &quoratev1.HistoryRequest{}
-	q, f := query(req, append(fieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
+	q, f := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
 	if f == nil {
-		f = decodeQuery(q, ask)
+		f = apijson.DecodeQuery(q, ask)
 	}
 	format := q.Get("format")
-	if f == nil && index(exportFormats, format) < 0 {
+	if f == nil && apijson.Index(exportFormats, format) < 0 {
 		f = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(exportFormats, ", "))
 	}
 	if f == nil || apierr.From(f).Field == "format" { // who may not read it is told that first
@@ -73,12 +74,12 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 	if f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.history(req.Context(), ask)
+	res, f := r.Rates.History(req.Context(), ask)
 	if f != nil {
 		return writeFault(w, f)
 	}
 	if format == "json" {
-		return writeJSON(w, http.StatusOK, FormatJSON(res))
+		return writeJSON(w, http.StatusOK, apijson.Format(res))
 	}
 	var b bytes.Buffer // at most MaxPoints rows
 	if _, err := Export(&b, format, res); err != nil {

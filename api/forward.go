@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -224,10 +225,10 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 
 // writeProblem answers in the form of RFC 9457.
 func writeProblem(w http.ResponseWriter, status int, kind, title, detail string) int {
-	b := appendString([]byte(`{"type":`), kind)
-	b = appendString(append(b, `,"title":`...), title)
+	b := apijson.AppendString([]byte(`{"type":`), kind)
+	b = apijson.AppendString(append(b, `,"title":`...), title)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
-	b = append(appendString(append(b, `,"detail":`...), detail), '}', '\n')
+	b = append(apijson.AppendString(append(b, `,"detail":`...), detail), '}', '\n')
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	w.Write(b) //nolint:errcheck // as in writeJSON

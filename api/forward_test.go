@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -38,7 +39,7 @@ func forward(t *testing.T, url string, headers ...string) *http.Response {
 
 // TestForwardKeys: whom a request is counted for.
 func TestForwardKeys(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	srv := forwardServer(t, n)
 	base := srv.URL + "/v1/forward-auth?namespace=web&limit=per_client&"
 	long := strings.Repeat("k", quota.MaxKeyLen+1)
@@ -58,28 +59,28 @@ func TestForwardKeys(t *testing.T) {
 		{"key_header=X-Tenant&key_header=X-User", []string{"X-Tenant", "a/b", "X-User", "u"}, "a%2Fb/u"},
 		{"key_header=X-Tenant", []string{"X-Tenant", long}, "sha256:3f94837a0fe6e0d9ba8ddb8d1afe10a86d60e0c57a9a08a3e6cdfc8e9a3e1f47"},
 	} {
-		n.mu.Lock()
-		clear(n.used)
-		n.mu.Unlock()
+		n.Mu.Lock()
+		clear(n.Used)
+		n.Mu.Unlock()
 		if res := forward(t, base+c.query, c.headers...); res.StatusCode != http.StatusOK {
 			t.Errorf("%s %v: %s", c.query, c.headers, res.Status)
 		}
-		n.mu.Lock()
-		for k := range n.used {
+		n.Mu.Lock()
+		for k := range n.Used {
 			if k.Key != c.key && (!strings.HasPrefix(c.key, "sha256:") || len(k.Key) != len(c.key)) {
 				t.Errorf("%s %v: counted for %s; want %s", c.query, c.headers, k.Key, c.key)
 			}
 		}
-		if len(n.used) != 1 {
-			t.Errorf("%s %v: counted for %v", c.query, c.headers, n.used)
+		if len(n.Used) != 1 {
+			t.Errorf("%s %v: counted for %v", c.query, c.headers, n.Used)
 		}
-		n.mu.Unlock()
+		n.Mu.Unlock()
 	}
 }
 
 // TestForwardAnswers: what the proxy is told.
 func TestForwardAnswers(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	var mu sync.Mutex
 	codes := map[string]int{}
 	srv := httptest.NewServer(NewHTTP(n, Options{ForwardAuth: true, Forwarded: func(code string) {
@@ -135,8 +136,8 @@ func TestForwardAnswers(t *testing.T) {
 // TestForwardMatch: without a limit, the method and path of the client's request
 // choose it.
 func TestForwardMatch(t *testing.T) {
-	n := newFake(t)
-	list := slices.Clone(n.limits.All())
+	n := apitest.New(t)
+	list := slices.Clone(n.InForce.All())
 	for i := range list {
 		if list[i].Limit == "login" {
 			list[i].Match = &quota.Match{Methods: []string{"POST"}, Path: "/login"}
@@ -146,7 +147,7 @@ func TestForwardMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.limits = set
+	n.InForce = set
 	srv := forwardServer(t, n)
 	for _, c := range []struct {
 		headers []string
@@ -157,16 +158,16 @@ func TestForwardMatch(t *testing.T) {
 		{[]string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/login"}, 0},
 		{nil, 0},
 	} {
-		clear(n.used)
-		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web", c.headers...); res.StatusCode != http.StatusOK || len(n.used) != c.used {
-			t.Errorf("%v: %s, counted for %v; want %d", c.headers, res.Status, n.used, c.used)
+		clear(n.Used)
+		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web", c.headers...); res.StatusCode != http.StatusOK || len(n.Used) != c.used {
+			t.Errorf("%v: %s, counted for %v; want %d", c.headers, res.Status, n.Used, c.used)
 		}
 	}
 }
 
 // TestForwardOlderHeaders checks that answers to proxies also have the X-RateLimit headers.
 func TestForwardOlderHeaders(t *testing.T) {
-	srv := forwardServer(t, newFake(t))
+	srv := forwardServer(t, apitest.New(t))
 	var got []string
 	for range 6 {
 		res := forward(t, srv.URL+"/v1/forward-auth?namespace=web&limit=login&key=ann")

@@ -14,12 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
 // Bounds of the gRPC server.
 const (
-	maxGRPCMessage   = MaxLimitsFile + 64<<10 // a limit file and its envelope
-	maxGRPCStreams   = 1024                   // calls open on one connection
+	maxGRPCMessage   = apiproto.MaxLimitsFile + 64<<10 // a limit file and its envelope
+	maxGRPCStreams   = 1024                            // calls open on one connection
 	grpcStreamWindow = 64 << 10
 	grpcConnWindow   = 1 << 20
 	minKeepalive     = 5 * time.Second // shortest allowed interval of client pings
@@ -73,11 +74,12 @@ func newGRPC(s *service, extra ...grpc.ServerOption) *grpc.Server {
 	}
 	server := grpc.NewServer(append(options, extra...)...)
 	srv := openCalls{server, s, s.measuredAndGuarded}
-	srv.RegisterService(quotaDesc(), &quotaServer{service: s})
-	quoratev1.RegisterMemberServiceServer(srv, &memberServer{service: s})
-	s.registerControl(srv)
-	quoratev1.RegisterAccountServiceServer(srv, &accountServer{service: s})
-	quoratev1.RegisterBackupServiceServer(srv, &backupServer{service: s, stall: backupStall})
+	services := newServices(s)
+	srv.RegisterService(quotaDesc(), services.Quota)
+	quoratev1.RegisterMemberServiceServer(srv, services.Members)
+	services.registerControl(srv)
+	quoratev1.RegisterAccountServiceServer(srv, services.Accounts)
+	quoratev1.RegisterBackupServiceServer(srv, services.Backup)
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.node})
 	if s.opts.Register != nil {
 		s.opts.Register(srv, s.seen)
@@ -100,7 +102,8 @@ func (s *service) measure(ctx context.Context, req any, info *grpc.UnaryServerIn
 	return res, err
 }
 
-type quotaServer struct {
+// QuotaService decides checks.
+type QuotaService struct {
 	quoratev1.UnimplementedQuotaServiceServer
 	*service
 }

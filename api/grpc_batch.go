@@ -11,7 +11,7 @@ import (
 // batches are kept for their room.
 var batches = sync.Pool{New: func() any { return new(checkBatch) }}
 
-func (s *quotaServer) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
+func (s *QuotaService) serveBatch(ctx context.Context, dec func(any) error) (any, error) {
 	m := batches.Get().(*checkBatch)
 	defer m.free()
 	if err := dec(m); err != nil {

@@ -16,13 +16,15 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 func dialGRPC(t testing.TB, n Node, o Options) *grpc.ClientConn {
 	t.Helper()
-	o.ParseLimits, o.FormatLimits, o.Lint = parseTestLimits, formatTestLimits, lintTestLimits
+	o.ParseLimits, o.FormatLimits, o.Lint = apitest.ParseLimits, apitest.FormatLimits, apitest.LintLimits
 	return dialService(t, newService(n, o))
 }
 
@@ -41,7 +43,7 @@ func dialService(t testing.TB, s *service) *grpc.ClientConn {
 }
 
 func TestGRPCAllow(t *testing.T) {
-	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, newFake(t), Options{}))
+	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, apitest.New(t), Options{}))
 	req := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k", Cost: proto.Int64(20)}
 	res, err := c.Allow(t.Context(), req)
 	if err != nil || !res.Allowed || res.Why != quoratev1.Why_WHY_HELD || res.RetryAfter != nil || res.Limit.Burst != 20 || res.Limit.Ceiling != quoratev1.Ceiling_CEILING_SOFT {
@@ -58,13 +60,13 @@ func TestGRPCAllow(t *testing.T) {
 }
 
 func TestGRPCFaults(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	conn := dialGRPC(t, n, Options{})
 	quotas, limits, rates := quoratev1.NewQuotaServiceClient(conn), quoratev1.NewLimitServiceClient(conn), quoratev1.NewRateServiceClient(conn)
 	allow := func(req *quoratev1.AllowRequest) func() error {
 		return func() error { _, err := quotas.Allow(t.Context(), req); return err }
 	}
-	many := make([]*quoratev1.AllowRequest, MaxBatch+1)
+	many := make([]*quoratev1.AllowRequest, apiproto.MaxBatch+1)
 	for i := range many {
 		many[i] = &quoratev1.AllowRequest{Namespace: "api", Limit: "per_tenant", Key: "k"}
 	}
@@ -92,11 +94,11 @@ func TestGRPCFaults(t *testing.T) {
 			_, err := limits.ApplyLimits(t.Context(), &quoratev1.ApplyLimitsRequest{Yaml: "x", Source: "f.yaml"})
 			return err
 		}, code: codes.InvalidArgument, field: "yaml", text: "f.yaml:2:5: second fault"},
-		"no leader": {call: apply, setup: noLeader{}, code: codes.Unavailable, text: "no leader"},
+		"no leader": {call: apply, setup: apitest.NoLeader{}, code: codes.Unavailable, text: "no leader"},
 		"too slow":  {call: apply, setup: context.DeadlineExceeded, code: codes.DeadlineExceeded},
 		"top":       {call: func() error { _, err := rates.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: -1}); return err }, code: codes.InvalidArgument, field: "top"},
 	} {
-		n.setErr = c.setup
+		n.SetErr = c.setup
 		st := status.Convert(c.call())
 		if st.Code() != c.code || !strings.Contains(st.Message(), c.text) {
 			t.Errorf("%s: got %v, want %v %q", name, st, c.code, c.text)
@@ -118,17 +120,17 @@ func TestGRPCFaults(t *testing.T) {
 			t.Errorf("%s: details %v, want field %q", name, st.Details(), c.field)
 		}
 	}
-	res, err := quotas.AllowBatch(t.Context(), &quoratev1.AllowBatchRequest{Checks: many[:MaxBatch]})
-	if err != nil || len(res.Results) != MaxBatch || res.Results[MaxBatch-1].Response.Remaining != 0 {
-		t.Errorf("a batch of %d: %v", MaxBatch, err)
+	res, err := quotas.AllowBatch(t.Context(), &quoratev1.AllowBatchRequest{Checks: many[:apiproto.MaxBatch]})
+	if err != nil || len(res.Results) != apiproto.MaxBatch || res.Results[apiproto.MaxBatch-1].Response.Remaining != 0 {
+		t.Errorf("a batch of %d: %v", apiproto.MaxBatch, err)
 	}
 }
 
 func TestGRPCHealth(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	c := healthv1.NewHealthClient(dialGRPC(t, n, Options{}))
 	for _, is := range [][2]string{{"", ""}, {"", "1 of 4 ranges have no leader"}, {"the node stops", ""}} {
-		n.reason, n.leaderless = is[0], is[1]
+		n.Reason, n.Leaderless = is[0], is[1]
 		serving := map[bool]healthv1.HealthCheckResponse_ServingStatus{true: 1, false: 2}
 		ready := serving[is[0] == ""]
 		for service, want := range map[string]healthv1.HealthCheckResponse_ServingStatus{
@@ -145,7 +147,7 @@ func TestGRPCHealth(t *testing.T) {
 
 // TestServersShareARegistry: both servers of a node count into one family.
 func TestServersShareARegistry(t *testing.T) {
-	n, reg := newFake(t), prometheus.NewRegistry()
+	n, reg := apitest.New(t), prometheus.NewRegistry()
 	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, Options{Registry: reg, Version: "v"}))
 	h := NewHTTP(n, Options{Registry: reg, Version: "v"})
 	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "secret-tenant"}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
@@ -20,7 +21,7 @@ func TestPointToHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := NewGRPC(newFake(t), Options{})
+	srv := NewGRPC(apitest.New(t), Options{})
 	go srv.Serve(PointToHTTP(l, "127.0.0.1:7411"))
 	t.Cleanup(srv.Stop)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -17,7 +17,7 @@ import (
 func BenchmarkGuard(b *testing.B) {
 	for _, mode := range []string{"off", "on"} {
 		s := newSecured(b, map[string]rbac.Binding{"ci": {Role: "checker", Scope: rbac.Namespace("web")}})
-		s.fakeNode.with(b, "web/per_client 1000000000/s 900000000")
+		s.Node.With(b, "web/per_client 1000000000/s 900000000")
 		if mode == "off" {
 			s.opts.Guard = nil
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -23,12 +24,12 @@ func TestHiddenStays(t *testing.T) {
 		"reader": {Role: "limit-reader", Scope: rbac.Everywhere},
 		"all":    {Role: "limit-writer", Scope: rbac.Everywhere},
 	})
-	s.with(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
+	s.With(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
 	as := func(who string) context.Context { return s.as(t.Context(), who) }
 	now := func(what, want string) {
 		t.Helper()
-		if got := string(formatTestLimits(s.limits.All())); got != want {
+		if got := string(apitest.FormatLimits(s.InForce.All())); got != want {
 			t.Errorf("%s: in force are\n%s", what, got)
 		}
 	}
@@ -45,7 +46,7 @@ func TestHiddenStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	now("applied", "api/x 1/s 1\nweb/a 1/s 1\nweb/c 3/s 3\n")
-	made := s.limits.Version
+	made := s.InForce.Version
 	if _, err = c.ApplyLimits(as("all"), &quoratev1.ApplyLimitsRequest{Yaml: "api/x 9/s 9\nweb/a 1/s 1\nweb/c 4/s 4", Comment: "both"}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestHiddenStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	now("rolled back", "api/x 9/s 9\nweb/a 1/s 1\nweb/c 3/s 3\n")
-	if v := s.history[0]; v.RollbackTo != 0 {
+	if v := s.Versions[0]; v.RollbackTo != 0 {
 		t.Errorf("the history says that all of version %d is back", v.RollbackTo)
 	}
 	// Who may read what may not be written has to give it, as it is.
@@ -68,7 +69,7 @@ func TestHiddenStays(t *testing.T) {
 func TestVersionsPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-reader", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
-	s.limits = &quota.Limits{}
+	s.InForce = &quota.Limits{}
 	for _, change := range []struct{ file, comment string }{{"web/a 1/s 1", "begin"}, {"api/x 1/s 1\nweb/a 1/s 1", "for acme"}, {"web/a 2/s 2\nweb/b 1/s 1", "more"}} {
 		if _, err := c.ApplyLimits(s.as(t.Context(), "all"), &quoratev1.ApplyLimitsRequest{Yaml: change.file, Comment: change.comment}); err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestGlobalKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.limits = set
+	s.InForce = set
 	srv := NewHTTP(s, s.opts)
 	for _, c := range []struct{ method, path, body, permission string }{
 		{"GET", "/v1/keys?namespace=web&limit=a&key=k", "", "keys.read"},
@@ -113,7 +114,7 @@ func TestGlobalKeys(t *testing.T) {
 // TestMissingPerNamespace: a limit that is not there leads to no namespace of others.
 func TestMissingPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"new": {Role: "limit-writer", Scope: rbac.Namespace("new")}, "check": {Role: "checker", Scope: rbac.Namespace("new")}})
-	s.with(t, "hidden/x 1/s 1")
+	s.With(t, "hidden/x 1/s 1")
 	srv := NewHTTP(s, s.opts)
 	for _, c := range []struct{ who, method, path, body string }{
 		{"check", "POST", "/v1/allow", `{"namespace":"new","limit":"a","key":"k"}`},

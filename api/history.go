@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -21,7 +20,8 @@ const (
 	maxConflicts    = 5 // repetitions
 )
 
-func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, error) {
+// ListVersions implements quoratev1.LimitServiceServer.
+func (s *LimitService) ListVersions(ctx context.Context, req *quoratev1.ListVersionsRequest) (*quoratev1.ListVersionsResponse, error) {
 	most, f := pageSize(req.Max, defaultVersions)
 	if f != nil {
 		return nil, f
@@ -42,8 +42,8 @@ func (s *service) versions(ctx context.Context, req *quoratev1.ListVersionsReque
 
 // pageSize validates how many items a list is to have.
 func pageSize(most int32, usual int) (int, error) {
-	if most < 0 || most > MaxList {
-		return 0, apierr.Invalid("max", "%d; must be 1 to %d, or 0 for %d", most, MaxList, usual)
+	if most < 0 || most > apiproto.MaxList {
+		return 0, apierr.Invalid("max", "%d; must be 1 to %d, or 0 for %d", most, apiproto.MaxList, usual)
 	}
 	if most == 0 {
 		return usual, nil
@@ -53,20 +53,13 @@ func pageSize(most int32, usual int) (int, error) {
 
 func versionProto(v *quota.Version) *quoratev1.LimitVersion {
 	return &quoratev1.LimitVersion{
-		Version: v.Number, At: timeProto(v.At), Author: v.By, Comment: v.Comment, RollbackTo: v.RollbackTo,
+		Version: v.Number, At: apiproto.Time(v.At), Author: v.By, Comment: v.Comment, RollbackTo: v.RollbackTo,
 		Limits: int32(v.Limits), Added: int32(v.Added), Changed: int32(v.Changed), Removed: int32(v.Removed),
 	}
 }
 
-// timeProto is a wall clock's time, absent for 0.
-func timeProto(t quota.Time) *timestamppb.Timestamp {
-	if t == 0 {
-		return nil
-	}
-	return timestamppb.New(time.Unix(0, int64(t)))
-}
-
-func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, error) {
+// RollbackLimits implements quoratev1.LimitServiceServer.
+func (s *LimitService) RollbackLimits(ctx context.Context, req *quoratev1.RollbackLimitsRequest) (*quoratev1.RollbackLimitsResponse, error) {
 	if req.Version == 0 {
 		return nil, apierr.Invalid("version", "is 0; must be the version to bring back, 1 or more")
 	}
@@ -93,11 +86,11 @@ func (s *service) rollback(ctx context.Context, req *quoratev1.RollbackLimitsReq
 	return &quoratev1.RollbackLimitsResponse{Version: v, Changed: changed}, nil
 }
 
-// deleteLimits takes limits out of what is in force. Unless a version was
+// DeleteLimits takes limits out of what is in force. Unless a version was
 // expected, it starts again when somebody else was quicker.
-func (s *service) deleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, error) {
-	if n := len(req.Limits); n < 1 || n > MaxList {
-		return nil, apierr.Invalid("limits", "%d limits; must be 1 to %d", n, MaxList)
+func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLimitsRequest) (*quoratev1.DeleteLimitsResponse, error) {
+	if n := len(req.Limits); n < 1 || n > apiproto.MaxList {
+		return nil, apierr.Invalid("limits", "%d limits; must be 1 to %d", n, apiproto.MaxList)
 	}
 	by, f := author(ctx, req.Author, req.Comment)
 	if f != nil {

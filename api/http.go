@@ -80,6 +80,7 @@ func (s *served) observe(m *meter, code int, start time.Time, trace string) {
 
 type router struct {
 	*service
+	*Services
 	metrics http.Handler
 	hosts   hosts
 	byPath  map[string]map[string]*served // path, method
@@ -88,7 +89,7 @@ type router struct {
 }
 
 func newRouter(s *service) *router {
-	r := &router{service: s, byPath: make(map[string]map[string]*served)}
+	r := &router{service: s, Services: newServices(s), byPath: make(map[string]map[string]*served)}
 	r.hosts.names = s.opts.Hosts
 	r.metrics = promhttp.HandlerFor(s.opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)})
 	routes := r.routes()

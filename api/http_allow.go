@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -120,7 +122,7 @@ func setRateLimit(h http.Header, r *rule, d *quota.Decision) {
 	var buf [192]byte
 	b := append(buf[:0], r.quoted...)
 	b = strconv.AppendInt(append(b, ";r="...), d.Remaining, 10)
-	if wait := moreAfter(&at.tier, d); wait != never {
+	if wait := moreAfter(&at.tier, d); wait != apiproto.Never {
 		seconds := wholeSeconds(wait)
 		b = strconv.AppendInt(append(b, ";t="...), seconds, 10)
 		if !d.Allowed {
@@ -139,7 +141,7 @@ func setXRateLimit(h http.Header, r *rule, d *quota.Decision) {
 	at := r.decided(d)
 	h["X-Ratelimit-Limit"] = []string{strconv.FormatInt(at.tier.Burst, 10)}
 	h["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(max(0, d.Remaining), 10)}
-	if wait := moreAfter(&at.tier, d); wait != never {
+	if wait := moreAfter(&at.tier, d); wait != apiproto.Never {
 		h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(wholeSeconds(wait), 10)}
 	}
 }
@@ -150,7 +152,7 @@ func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
 	case !d.Allowed:
 		return d.RetryAfter
 	case t.Kind == quota.Concurrency:
-		return never
+		return apiproto.Never
 	case d.Remaining >= t.Burst:
 		return 0
 	case t.Kind.Windowed():
@@ -186,7 +188,7 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 		b = append(b, `{"response":`...)
 		d, rule, f := r.decide(&checks[i])
 		if f != nil {
-			b = append(appendString(append(b, `null,"error":`...), f.Error()), '}')
+			b = append(apijson.AppendString(append(b, `null,"error":`...), f.Error()), '}')
 			continue
 		}
 		b = append(appendAllow(b, rule, &d), `,"error":""}`...)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/missing"
 )
@@ -74,7 +75,7 @@ func query(req *http.Request, known ...string) (url.Values, error) {
 	}
 	out := url.Values{}
 	for given, values := range q {
-		i := fieldIndex(known, given)
+		i := apijson.FieldIndex(known, given)
 		if i < 0 {
 			there := "none are"
 			if len(known) > 0 {

@@ -15,13 +15,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 func serveHTTP(t testing.TB, n Node) *httptest.Server {
 	t.Helper()
-	srv := httptest.NewServer(NewHTTP(n, Options{ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits, Version: "test"}).Handler)
+	srv := httptest.NewServer(NewHTTP(n, Options{ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits, Version: "test"}).Handler)
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -66,7 +68,7 @@ const (
 )
 
 func TestAllowAdmitsThenRefuses(t *testing.T) {
-	srv := serveHTTP(t, newFake(t))
+	srv := serveHTTP(t, apitest.New(t))
 	const body = `{"namespace":"web","limit":"per_client","key":"203.0.113.7","cost":15}`
 	a := call(t, "POST", srv.URL+"/v1/allow", body)
 	const want = `{"allowed":true,"limit":{"namespace":"web","name":"per_client","rate":"10/s","burst":20,"ceiling":"soft"` + restOfLimit +
@@ -97,7 +99,7 @@ func TestAllowAdmitsThenRefuses(t *testing.T) {
 
 // TestRequestFaults has one row per way to get a call wrong.
 func TestRequestFaults(t *testing.T) {
-	srv := serveHTTP(t, newFake(t))
+	srv := serveHTTP(t, apitest.New(t))
 	long := strings.Repeat("x", quota.MaxKeyLen+1)
 	ok := func(extra string) string { return `{"namespace":"web","limit":"per_client","key":"k"` + extra + `}` }
 	for _, c := range []struct {
@@ -144,7 +146,7 @@ func TestRequestFaults(t *testing.T) {
 		{"/v1/allow:batch", `{"checks":[` + ok("") + `,` + ok(`,"cost":true`) + `]}`, "checks[1].cost", "is true; must be", 400},
 		{"/v1/allow:batch", `{"checks":[1]}`, "checks[0]", "is 1; must be an object", 400},
 		{"/v1/allow:batch", `{"check":[]}`, "check", "unknown field \"check\"; did you mean \"checks\"?", 400},
-		{"/v1/allow:batch", batch(MaxBatch + 1), "checks", "more than 1000 checks", 400},
+		{"/v1/allow:batch", batch(apiproto.MaxBatch + 1), "checks", "more than 1000; send at most 1000", 400},
 	} {
 		a := call(t, "POST", srv.URL+c.path, c.body)
 		detail, _ := a.fields["detail"].(string)
@@ -163,13 +165,13 @@ func batch(n int) string {
 }
 
 func TestBatch(t *testing.T) {
-	srv := serveHTTP(t, newFake(t))
-	a := call(t, "POST", srv.URL+"/v1/allow:batch", batch(MaxBatch))
+	srv := serveHTTP(t, apitest.New(t))
+	a := call(t, "POST", srv.URL+"/v1/allow:batch", batch(apiproto.MaxBatch))
 	results, _ := a.fields["results"].([]any)
-	if a.code != 200 || len(results) != MaxBatch {
+	if a.code != 200 || len(results) != apiproto.MaxBatch {
 		t.Fatalf("got %d with %d results", a.code, len(results))
 	}
-	if got := results[MaxBatch-1].(map[string]any)["response"].(map[string]any)["remaining"]; got != float64(0) {
+	if got := results[apiproto.MaxBatch-1].(map[string]any)["response"].(map[string]any)["remaining"]; got != float64(0) {
 		t.Errorf("remaining after the last check: %v, want 0", got)
 	}
 	a = call(t, "POST", srv.URL+"/v1/allow:batch", `{"checks":[{"namespace":"web","limit":"nope","key":"k"},{"namespace":"web","limit":"login","key":"k"},{"namespace":"web","limit":"login","key":"k","cost":-1}]}`)
@@ -181,7 +183,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestControlRoutes(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	srv := serveHTTP(t, n)
 	for _, c := range []struct {
 		method, path, body string
@@ -209,7 +211,7 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/v1/limits", "", 200, `{"version":8,"limits":[{"namespace":"web","name":"a","rate":"1/s","burst":2,"ceiling":"soft"` + restInList + `,{"namespace":"web","name":"b"`},
 		{"PUT", "/v1/limits?source=l.yaml", "bad", 400, `l.yaml:1:1: first fault\nl.yaml:2:5: second fault`},
 		{"PUT", "/v1/limits", "", 400, "the body is empty; send a limit file"},
-		{"PUT", "/v1/limits", strings.Repeat("x", MaxLimitsFile+1), 413, "larger than 4194304 bytes"},
+		{"PUT", "/v1/limits", strings.Repeat("x", apiproto.MaxLimitsFile+1), 413, "larger than 4194304 bytes"},
 		{"GET", "/v1/allow", "", 405, "GET is not for /v1/allow; use POST"},
 		{"DELETE", "/v1/limits", "", 405, "use GET, PUT"},
 		{"GET", "/v1/limits/web/a", "", 405, "GET is not for /v1/limits/{namespace}/{limit}; use DELETE"},
@@ -225,17 +227,17 @@ func TestControlRoutes(t *testing.T) {
 			t.Errorf("%s %s: no Allow header", c.method, c.path)
 		}
 	}
-	if n.asked.Top != MaxTop || n.asked.Limit != "login" || n.asked.Order != quoratev1.RateOrder_RATE_ORDER_REMAINING || n.asked.KeyPrefix != "acme/" {
-		t.Errorf("the node was asked for %v", n.asked)
+	if n.Asked.Top != apiproto.MaxTop || n.Asked.Limit != "login" || n.Asked.Order != quoratev1.RateOrder_RATE_ORDER_REMAINING || n.Asked.KeyPrefix != "acme/" {
+		t.Errorf("the node was asked for %v", n.Asked)
 	}
 }
 
 func TestClusterFaults(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	srv := serveHTTP(t, n)
 	put := func() answer { return call(t, "PUT", srv.URL+"/v1/limits", "web/a 1/s 2") }
-	for _, err := range []error{noLeader{}, fmt.Errorf("meta: %w", noLeader{}), status.Error(codes.Unavailable, "no leader")} {
-		n.setErr, n.rateErr = err, err
+	for _, err := range []error{apitest.NoLeader{}, fmt.Errorf("meta: %w", apitest.NoLeader{}), status.Error(codes.Unavailable, "no leader")} {
+		n.SetErr, n.RateErr = err, err
 		if a := put(); a.code != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "no leader") {
 			t.Errorf("%v: %d %s", err, a.code, a.body)
 		}
@@ -243,18 +245,18 @@ func TestClusterFaults(t *testing.T) {
 			t.Errorf("rates: %v: %d %s", err, a.code, a.body)
 		}
 	}
-	n.setErr = errors.New("disk full")
+	n.SetErr = errors.New("disk full")
 	if a := put(); a.code != 500 || !strings.Contains(a.body, "disk full") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	n.leaderless = "1 of 4 ranges have no leader"
+	n.Leaderless = "1 of 4 ranges have no leader"
 	for path, code := range map[string]int{"/readyz": 200, "/healthcheck": 200, "/readyz/cluster": 503} {
 		a := call(t, "GET", srv.URL+path, "")
-		if a.code != code || code == 503 && (!strings.Contains(a.body, "the cluster is not ready: "+n.leaderless) || a.header.Get("Retry-After") != "1") {
+		if a.code != code || code == 503 && (!strings.Contains(a.body, "the cluster is not ready: "+n.Leaderless) || a.header.Get("Retry-After") != "1") {
 			t.Errorf("%s of a node that decides and sees no leader: %d %s; want %d", path, a.code, a.body, code)
 		}
 	}
-	n.reason = "the node stops"
+	n.Reason = "the node stops"
 	if a := call(t, "GET", srv.URL+"/healthcheck", ""); a.code != 500 {
 		t.Errorf("/healthcheck of a node that is not ready: %+v", a)
 	}
@@ -268,7 +270,7 @@ func TestClusterFaults(t *testing.T) {
 }
 
 func TestSlowHeaderIsCutOff(t *testing.T) {
-	srv := NewHTTP(newFake(t), Options{})
+	srv := NewHTTP(apitest.New(t), Options{})
 	if srv.ReadHeaderTimeout <= 0 || srv.ReadTimeout <= 0 || srv.WriteTimeout <= 0 || srv.IdleTimeout <= 0 || srv.MaxHeaderBytes <= 0 {
 		t.Fatalf("a bound is missing: %+v", srv)
 	}
@@ -294,14 +296,14 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 // TestNotReady: a node that has just joined knows no limits; that is no word on
 // whether there are any.
 func TestNotReady(t *testing.T) {
-	n := newFake(t)
-	n.limits, n.reason = mustLimits(t, 0), "the limits of the meta group have not arrived yet"
+	n := apitest.New(t)
+	n.InForce, n.Reason = apitest.MustLimits(t, 0), "the limits of the meta group have not arrived yet"
 	srv := serveHTTP(t, n)
 	body := `{"namespace":"web","limit":"per_client","key":"k"}`
-	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusServiceUnavailable || !strings.Contains(a.body, n.reason) {
+	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusServiceUnavailable || !strings.Contains(a.body, n.Reason) {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	n.reason = ""
+	n.Reason = ""
 	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusNotFound {
 		t.Errorf("a cluster without limits: %d %s", a.code, a.body)
 	}

@@ -6,11 +6,19 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, error) {
+// KeyService shows and resets single keys.
+type KeyService struct {
+	quoratev1.UnimplementedKeyServiceServer
+	*service
+}
+
+// GetKey implements quoratev1.KeyServiceServer.
+func (s *KeyService) GetKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*quoratev1.GetKeyResponse, error) {
 	k, f := s.existing(ctx, req, rbac.KeysRead)
 	if f != nil {
 		return nil, f
@@ -30,7 +38,8 @@ func (s *service) getKey(ctx context.Context, req *quoratev1.GetKeyRequest) (*qu
 	return out, nil
 }
 
-func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, error) {
+// ResetKey implements quoratev1.KeyServiceServer.
+func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) (*quoratev1.ResetKeyResponse, error) {
 	k, f := s.existing(ctx, req, rbac.KeysReset)
 	if f != nil {
 		return nil, f
@@ -46,7 +55,7 @@ func (s *service) resetKey(ctx context.Context, req *quoratev1.ResetKeyRequest) 
 // what is done to that is not for who has the permission in one of them.
 func (s *service) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
-	if f := checkLimitKey(&k); f != nil {
+	if f := apiproto.CheckLimitKey(&k); f != nil {
 		return k, f
 	}
 	limits := s.node.Limits()
@@ -73,7 +82,7 @@ func (s *service) completeRules(keys []*quoratev1.KeyRate) {
 		if !ok {
 			continue
 		}
-		rule := LimitProto(l)
+		rule := apiproto.Limit(l)
 		if k.Rule != nil {
 			rule.Rate, rule.Burst = k.Rule.Rate, k.Rule.Burst
 		}

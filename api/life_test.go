@@ -10,12 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 func TestLimitLife(t *testing.T) {
-	n := newFake(t).with(t, "web/a 1/s 1", "web/b 2/s 2")
+	n := apitest.New(t).With(t, "web/a 1/s 1", "web/b 2/s 2")
 	walk(t, n, []step{
 		{"GET", "/v1/limits", "", 200, `"yaml":""}`, `ETag: "7"`},
 		{"GET", "/v1/limits?file=true", "", 200, `"yaml":"web/a 1/s 1\nweb/b 2/s 2\n"}`, ""},
@@ -58,14 +60,14 @@ func TestLimitLife(t *testing.T) {
 }
 
 func TestValidateLimits(t *testing.T) {
-	walk(t, newFake(t), []step{
+	walk(t, apitest.New(t), []step{
 		{"POST", "/v1/limits:validate", "web/a 1/s 0\nweb/b 1/s 1", 200, `{"valid":true,"faults":"","findings":["web/a: refuses everything"],"limits":2}`, ""},
 		{"POST", "/v1/limits:validate?source=f", "bad", 200, `{"valid":false,"faults":"f:1:1: first fault\nf:2:5: second fault","findings":[],"limits":0}`, ""},
 		{"POST", "/v1/limits:validate", "web/a 1/s 1\nweb/a 1/s 1", 200, `{"valid":false,"faults":"limit web/a: is there twice"`, ""},
 		{"POST", "/v1/limits:validate", "", 400, "yaml: the body is empty", ""},
-		{"POST", "/v1/limits:validate", strings.Repeat("x", MaxLimitsFile+1), 413, "larger than", ""},
+		{"POST", "/v1/limits:validate", strings.Repeat("x", apiproto.MaxLimitsFile+1), 413, "larger than", ""},
 	})
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, newFake(t), Options{}))
+	c := quoratev1.NewLimitServiceClient(dialGRPC(t, apitest.New(t), Options{}))
 	res, err := c.ValidateLimits(t.Context(), &quoratev1.ValidateLimitsRequest{Yaml: "bad"})
 	if err != nil || res.Valid || res.Faults == "" {
 		t.Errorf("faults are an answer: %v %v", res, err)
@@ -74,7 +76,7 @@ func TestValidateLimits(t *testing.T) {
 
 // TestDeleteStartsAgain: somebody else was quicker, and no version was asked for.
 func TestDeleteStartsAgain(t *testing.T) {
-	n := newFake(t).with(t, "web/a 1/s 1", "web/b 1/s 1", "web/c 1/s 1 parent=b")
+	n := apitest.New(t).With(t, "web/a 1/s 1", "web/b 1/s 1", "web/c 1/s 1 parent=b")
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, n, Options{}))
 	del := func(names ...string) error {
 		req := &quoratev1.DeleteLimitsRequest{}
@@ -84,20 +86,20 @@ func TestDeleteStartsAgain(t *testing.T) {
 		_, err := c.DeleteLimits(t.Context(), req)
 		return err
 	}
-	n.rivals = 2
-	if err := del("a"); err != nil || n.limits.Version != 10 {
-		t.Errorf("after two rivals: %v at version %d, want 10", err, n.limits.Version)
+	n.Rivals = 2
+	if err := del("a"); err != nil || n.InForce.Version != 10 {
+		t.Errorf("after two rivals: %v at version %d, want 10", err, n.InForce.Version)
 	}
-	n.rivals = maxConflicts
+	n.Rivals = maxConflicts
 	if err := del("c"); status.Code(err) != codes.Aborted {
 		t.Errorf("after too many rivals: %v", err)
 	}
-	n.rivals = 0
+	n.Rivals = 0
 	if err := del("b"); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "parent: there is no limit web/b") {
 		t.Errorf("a parent was removed: %v", err)
 	}
-	if err := del("b", "c"); err != nil || len(n.limits.All()) != 0 {
-		t.Errorf("both: %v, left %v", err, n.limits.All())
+	if err := del("b", "c"); err != nil || len(n.InForce.All()) != 0 {
+		t.Errorf("both: %v, left %v", err, n.InForce.All())
 	}
 	if err := del(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("none: %v", err)
@@ -105,11 +107,11 @@ func TestDeleteStartsAgain(t *testing.T) {
 }
 
 func TestConflictOverGRPC(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, n, Options{}))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", "ann", "x-forwarded-user", "proxy")
-	if _, err := c.ApplyLimits(ctx, &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1"}); err != nil || n.history[0].By != "ann" {
-		t.Errorf("%v by %q, want ann", err, n.history[0].By)
+	if _, err := c.ApplyLimits(ctx, &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1"}); err != nil || n.Versions[0].By != "ann" {
+		t.Errorf("%v by %q, want ann", err, n.Versions[0].By)
 	}
 	_, err := c.ApplyLimits(ctx, &quoratev1.ApplyLimitsRequest{Yaml: "web/a 1/s 1", ExpectedVersion: proto.Uint64(7), Author: "eve"})
 	if st := status.Convert(err); st.Code() != codes.Aborted || !strings.Contains(st.Message(), "version 7, but version 8 (by ann)") {
@@ -123,7 +125,7 @@ func TestConflictOverGRPC(t *testing.T) {
 // TestHeaders: the author and the expected version may come as headers, and a
 // limit file is what is asked for with Accept.
 func TestHeaders(t *testing.T) {
-	n := newFake(t).with(t, "web/a 1/s 1")
+	n := apitest.New(t).With(t, "web/a 1/s 1")
 	srv := serveHTTP(t, n)
 	send := func(method, path, body string, headers ...string) *http.Response {
 		req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
@@ -151,8 +153,8 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("If-Match %s: %d, want %d", c.header, res.StatusCode, c.code)
 		}
 	}
-	if n.history[0].By != "proxy" {
-		t.Errorf("by %q, want proxy", n.history[0].By)
+	if n.Versions[0].By != "proxy" {
+		t.Errorf("by %q, want proxy", n.Versions[0].By)
 	}
 	if res := send("PUT", "/v1/limits?expected_version=9", "web/a 1/s 1", "If-Match", "8"); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("two versions: %d", res.StatusCode)
@@ -163,7 +165,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestOverrides(t *testing.T) {
-	n := newFake(t).with(t, "web/a 1/s 1", "web/w 5/m 5 fixed")
+	n := apitest.New(t).With(t, "web/a 1/s 1", "web/w 5/m 5 fixed")
 	set := func(o string) string { return `{"overrides":[{"namespace":"web",` + o + `}]}` }
 	walk(t, n, []step{
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"t1","burst":50,"rate":"10/s","expires":"2100-01-02T03:04:05Z","comment":"until then","author":"ann"`), 200, `{"set":1}`, ""},
@@ -197,12 +199,12 @@ func TestOverrides(t *testing.T) {
 		{"POST", "/v1/overrides:delete", `{"keys":[{"namespace":"web","limit":"a/b"}]}`, 400, "keys[0].limit:", ""},
 		{"POST", "/v1/overrides:delete", `{}`, 400, "keys: 0 keys; must be 1 to 1000", ""},
 	})
-	n.setErr = noLeader{}
+	n.SetErr = apitest.NoLeader{}
 	walk(t, n, []step{{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":1`), 503, "no leader", "Retry-After: 1"}})
 }
 
 func TestKeys(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	walk(t, n, []step{
 		{"GET", "/v1/keys?namespace=web&limit=login&key=k", "", 200, `{"counters":[{"namespace":"web","limit":"login","key":"k"`, ""},
 		{"GET", "/v1/keys?namespace=web&limit=login", "", 200, `"key":"*"`, ""},
@@ -214,10 +216,10 @@ func TestKeys(t *testing.T) {
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`, 200, "{}", ""},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"none"}`, 404, "web/none does not exist", ""},
 	})
-	if len(n.reset) != 1 || n.reset[0] != (quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "login"}, Key: "k"}) {
-		t.Errorf("reset: %v", n.reset)
+	if len(n.Reset) != 1 || n.Reset[0] != (quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "login"}, Key: "k"}) {
+		t.Errorf("reset: %v", n.Reset)
 	}
-	n.rateErr = noLeader{}
+	n.RateErr = apitest.NoLeader{}
 	walk(t, n, []step{
 		{"GET", "/v1/keys?namespace=web&limit=login&key=k", "", 503, "no leader", ""},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"login","key":"k"}`, 503, "no leader", ""},

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -21,7 +23,7 @@ func TestWordsAreTheSame(t *testing.T) {
 			t.Errorf("%s has %d values, want %d", d.Name(), d.Values().Len(), len(words)+first)
 		}
 		for i, w := range words {
-			if got := enumWord(d, protoreflect.EnumNumber(i+first)); got != w.String() {
+			if got := apijson.Word(d, protoreflect.EnumNumber(i+first)); got != w.String() {
 				t.Errorf("%s %d is %s, want %v", d.Name(), i+first, got, w)
 			}
 		}
@@ -46,7 +48,7 @@ func stringers[T fmt.Stringer](list []T) (out []fmt.Stringer) {
 // TestLimitProtoShowsEveryField: a change of any field of a limit can be seen.
 func TestLimitProtoShowsEveryField(t *testing.T) {
 	base := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a"}, Kind: quota.CalendarWindow, Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 1, Calendar: quota.Calendar{Unit: quota.Minute}}
-	before := LimitProto(&base)
+	before := apiproto.Limit(&base)
 	changes := map[string]any{
 		"LimitName": quota.LimitName{Namespace: "web", Limit: "b"}, "Kind": quota.FixedWindow, "Rate": quota.Rate{Tokens: 2, Per: time.Minute},
 		"Burst": int64(2), "Calendar": quota.Calendar{Unit: quota.Day}, "More": []quota.Tier{{Burst: 3}}, "Class": quota.Banned, "Ceiling": quota.Hard,
@@ -64,15 +66,15 @@ func TestLimitProtoShowsEveryField(t *testing.T) {
 		}
 		l := base
 		reflect.ValueOf(&l).Elem().Field(i).Set(reflect.ValueOf(value))
-		if after := LimitProto(&l); proto.Equal(before, after) {
+		if after := apiproto.Limit(&l); proto.Equal(before, after) {
 			t.Errorf("%s cannot be seen in %v", name, after)
 		}
 	}
 	then := quota.CutOff{Policy: quota.CutOffHold, After: time.Minute, Then: quota.CutOffRate, ThenRate: quota.Rate{Tokens: 3, Per: time.Second}}
-	if got := cutOffProto(then); got.ThenRate != "3/s" || got.Rate != "" || got.After.AsDuration() != time.Minute || enumWord(got.Then.Descriptor(), got.Then.Number()) != "rate" {
+	if got := apiproto.CutOffProto(then); got.ThenRate != "3/s" || got.Rate != "" || got.After.AsDuration() != time.Minute || apijson.Word(got.Then.Descriptor(), got.Then.Number()) != "rate" {
 		t.Errorf("%v", got)
 	}
-	if got := LimitProto(&quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a#2"}}); got.Name != "a" {
+	if got := apiproto.Limit(&quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "a#2"}}); got.Name != "a" {
 		t.Errorf("a tier is shown as %s, want the name of its limit", got.Name)
 	}
 }
@@ -95,7 +97,7 @@ func TestTiersOfOneLimit(t *testing.T) {
 // TestLimitProtoWithoutRate: what has no rate is told with none, and 0/0s is none.
 func TestLimitProtoWithoutRate(t *testing.T) {
 	for _, l := range []quota.Limit{{Class: quota.Unlimited}, {Class: quota.Banned}, {Kind: quota.Concurrency, Burst: 3}} {
-		if got := LimitProto(&l).Rate; got != "" {
+		if got := apiproto.Limit(&l).Rate; got != "" {
 			t.Errorf("%v %v: the rate is %q", l.Class, l.Kind, got)
 		}
 	}

@@ -46,20 +46,20 @@ var (
 func NewLocal(n Node, o Options) *Local {
 	l := &Local{service: newService(n, o), unary: map[string]localMethod{}, streams: map[string]localStream{}}
 	l.service.local = true
-	l.service.registerControl(l)
+	newServices(l.service).registerControl(l)
 	return l
 }
 
 // registerControl registers what operators call, at a server or at a Local.
-func (s *service) registerControl(srv grpc.ServiceRegistrar) {
-	quoratev1.RegisterLimitServiceServer(srv, &limitServer{service: s})
-	quoratev1.RegisterRateServiceServer(srv, &rateServer{service: s})
-	quoratev1.RegisterClusterServiceServer(srv, &clusterServer{service: s})
-	quoratev1.RegisterOverrideServiceServer(srv, &overrideServer{service: s})
-	quoratev1.RegisterKeyServiceServer(srv, &keyServer{service: s})
-	quoratev1.RegisterEventServiceServer(srv, &eventServer{service: s})
-	quoratev1.RegisterAccountAdminServiceServer(srv, &accountAdminServer{service: s})
-	quoratev1.RegisterSecurityServiceServer(srv, &securityServer{service: s})
+func (s *Services) registerControl(srv grpc.ServiceRegistrar) {
+	quoratev1.RegisterLimitServiceServer(srv, s.Limits)
+	quoratev1.RegisterRateServiceServer(srv, s.Rates)
+	quoratev1.RegisterClusterServiceServer(srv, s.Cluster)
+	quoratev1.RegisterOverrideServiceServer(srv, s.Overrides)
+	quoratev1.RegisterKeyServiceServer(srv, s.Keys)
+	quoratev1.RegisterEventServiceServer(srv, s.Events)
+	quoratev1.RegisterAccountAdminServiceServer(srv, s.AccountAdmin)
+	quoratev1.RegisterSecurityServiceServer(srv, s.Security)
 }
 
 // RegisterService implements grpc.ServiceRegistrar.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
@@ -73,7 +74,7 @@ func TestLocal(t *testing.T) {
 
 // TestLocalStream: a stream of answers ends with its context, and with an error for whoever may not.
 func TestLocalStream(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	conn := NewLocal(n, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -87,7 +88,7 @@ func TestLocalStream(t *testing.T) {
 	if watch, err = quoratev1.NewEventServiceClient(conn).Watch(ctx, &quoratev1.WatchRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	n.events <- quota.Event{Kind: quota.EventRefused, Cost: 7}
+	n.Events <- quota.Event{Kind: quota.EventRefused, Cost: 7}
 	if m, err := watch.Recv(); err != nil || m.Event.GetCost() != 7 {
 		t.Errorf("%v %v", m, err)
 	}

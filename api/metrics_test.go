@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
 )
@@ -61,8 +62,8 @@ func checkMetrics(t *testing.T, reg *prometheus.Registry, h http.Handler) {
 // one goes, and a call that still has the old limits harms neither.
 func TestCountsOutliveLimitChanges(t *testing.T) {
 	r := rules{guard: series.New(0)}
-	old := mustLimits(t, 1, "web/a 1/s 1", "web/b 1/s 1")
-	now := mustLimits(t, 2, "web/b 2/s 2", "web/c 1/s 1")
+	old := apitest.MustLimits(t, 1, "web/a 1/s 1", "web/b 1/s 1")
+	now := apitest.MustLimits(t, 2, "web/b 2/s 2", "web/c 1/s 1")
 	get := func(set *quota.Limits, name string) *rule {
 		l, ok := set.Find(quota.LimitName{Namespace: "web", Limit: name})
 		if !ok {
@@ -91,7 +92,7 @@ func TestCountsOutliveLimitChanges(t *testing.T) {
 
 // TestShadowAndNearAreCounted by limit, and those of a tier under its limit.
 func TestShadowAndNearAreCounted(t *testing.T) {
-	n := newFake(t).with(t, "web/s 1/s 1 shadow", "web/waits 1/s 3")
+	n := apitest.New(t).With(t, "web/s 1/s 1 shadow", "web/waits 1/s 3")
 	reg := prometheus.NewRegistry()
 	h := NewHTTP(n, Options{Registry: reg}).Handler
 	for range 3 {
@@ -113,7 +114,7 @@ func TestShadowAndNearAreCounted(t *testing.T) {
 // TestOverridesDoNotFillTheRules: every overridden key has a limit of its own.
 func TestOverridesDoNotFillTheRules(t *testing.T) {
 	r := rules{guard: series.New(0)}
-	set := mustLimits(t, 1, "web/a 1/s 1")
+	set := apitest.MustLimits(t, 1, "web/a 1/s 1")
 	first, most := r.of(&set.All()[0], set), 0
 	for range 3 * maxSpare {
 		changed := set.All()[0]
@@ -129,7 +130,7 @@ func TestOverridesDoNotFillTheRules(t *testing.T) {
 }
 
 func BenchmarkHTTPAllow(b *testing.B) {
-	n := newFake(b)
+	n := apitest.New(b)
 	h := NewHTTP(n, Options{}).Handler
 	body := `{"namespace":"api","limit":"per_tenant","key":"203.0.113.7"}`
 	w := httptest.NewRecorder()

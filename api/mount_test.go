@@ -9,13 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestOtherProtocols: what is mounted gets its paths and no others, what is
 // registered is asked for, and both are in the metrics.
 func TestOtherProtocols(t *testing.T) {
-	n := newFake(t)
+	n := apitest.New(t)
 	says := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusTeapot)
@@ -25,7 +26,7 @@ func TestOtherProtocols(t *testing.T) {
 	o := Options{
 		Registry: prometheus.NewRegistry(),
 		Register: func(_ grpc.ServiceRegistrar, seen func(*quota.Decision, uint64)) {
-			limit, _ := n.limits.Find(quota.LimitName{Namespace: "web", Limit: "login"})
+			limit, _ := n.InForce.Find(quota.LimitName{Namespace: "web", Limit: "login"})
 			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
 			seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
 		},
@@ -67,7 +68,7 @@ func TestOtherProtocols(t *testing.T) {
 
 // TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and others do not.
 func TestStrictTransport(t *testing.T) {
-	h := NewHTTP(newFake(t), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}}).Handler
+	h := NewHTTP(apitest.New(t), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}}).Handler
 	for target, want := range map[string]string{"https://n1/console/": "max-age=31536000", "https://n1/": "max-age=31536000", "http://n1/console/": ""} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, target, nil)

@@ -14,6 +14,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/planner"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 	"github.com/quorate/quorate/internal/series"
@@ -32,7 +33,7 @@ type Node interface {
 	EventSource
 	Accounts
 	PolicyStore
-	HistoryStore
+	planner.History
 	Operator
 	Backuper
 	attach.Host
@@ -193,15 +194,10 @@ type Options struct {
 	Fronts func(seen func(d *quota.Decision, times uint64)) map[string]http.Handler
 }
 
-// Bounds of the API.
+// Bounds of bodies over HTTP, in bytes.
 const (
-	MaxBatch      = 1000    // checks in one call
-	MaxTop        = 1000    // keys in one TopRates answer
-	DefaultTop    = 20      // keys in a TopRates answer when not said
-	MaxLimitsFile = 4 << 20 // bytes of a limit file
-	MaxList       = 1000    // overrides, keys, limits or versions in one call
-	maxCheckBody  = 16 << 10
-	maxBatchBody  = 4 << 20
+	maxCheckBody = 16 << 10
+	maxBatchBody = 4 << 20
 )
 
 // service is the state that both servers share.

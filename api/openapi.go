@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/quorate/quorate/api/apijson"
 )
 
 // protoFiles are the contract itself, for its comments: generated code has none.
@@ -246,7 +248,7 @@ func (d *document) plain(fd protoreflect.FieldDescriptor) object {
 	case protoreflect.EnumKind:
 		var words []string
 		for i := range fd.Enum().Values().Len() {
-			words = append(words, enumWord(fd.Enum(), fd.Enum().Values().Get(i).Number()))
+			words = append(words, apijson.Word(fd.Enum(), fd.Enum().Values().Get(i).Number()))
 		}
 		return object{"type": "string", "enum": words}
 	case protoreflect.BoolKind:

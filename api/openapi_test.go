@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/docs/schema"
 	"github.com/quorate/quorate/internal/golden"
@@ -21,7 +23,7 @@ import (
 
 func loadOpenAPI(t *testing.T) *openapi3.T {
 	t.Helper()
-	a := call(t, http.MethodGet, serveHTTP(t, newFake(t)).URL+"/v1/openapi.json", "")
+	a := call(t, http.MethodGet, serveHTTP(t, apitest.New(t)).URL+"/v1/openapi.json", "")
 	doc, err := openapi3.NewLoader().LoadFromData([]byte(a.body))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for path, methods := range newRouter(newService(newFake(t), Options{})).byPath {
+	for path, methods := range newRouter(newService(apitest.New(t), Options{})).byPath {
 		for method := range methods {
 			if !documented[method+" "+path] {
 				t.Errorf("%s %s is served and not documented", method, path)
@@ -86,7 +88,7 @@ func TestOpenAPIForGenerators(t *testing.T) {
 // TestOpenAPIDescribesAnswers holds real answers against the schemas.
 func TestOpenAPIDescribesAnswers(t *testing.T) {
 	doc := loadOpenAPI(t)
-	srv := serveHTTP(t, newFake(t).withAccounts())
+	srv := serveHTTP(t, apitest.New(t).WithAccounts())
 	for _, c := range []struct{ method, path, body, schema string }{
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
 		{"POST", "/v1/allow", `{"namespace":"web","limit":"login","key":"k","cost":5}`, "AllowResponse"},
@@ -160,7 +162,7 @@ func TestEveryElementHasAComment(t *testing.T) {
 // plain fields can be read.
 func TestEveryCallIsOnBothWires(t *testing.T) {
 	routed := map[string]bool{}
-	for _, r := range newRouter(newService(newFake(t), Options{})).routes() {
+	for _, r := range newRouter(newService(apitest.New(t), Options{})).routes() {
 		routed[r.rpc] = true
 		if r.req == nil {
 			continue
@@ -207,7 +209,7 @@ func FuzzDecodeProto(f *testing.F) {
 			protoreflect.ProtoMessage
 			Reset()
 		}{&quoratev1.ApplyOpsRequest{}, &quoratev1.LoadPoliciesRequest{}, &quoratev1.ReserveRequest{}, &quoratev1.SetOverridesRequest{}, &quoratev1.DiffLimitsRequest{}, &quoratev1.SettleRequest{}} {
-			if fault := decodeProto(b, m, "{}"); fault != nil {
+			if fault := apijson.Decode(b, m, "{}"); fault != nil {
 				if apierr.From(fault).Field == "" || apierr.From(fault).Detail == "" || len(fault.Error()) > 3000 {
 					t.Errorf("bad fault %q of %q", fault.Error(), b)
 				}
@@ -216,15 +218,15 @@ func FuzzDecodeProto(f *testing.F) {
 			if !json.Valid(b) {
 				t.Fatalf("%q was accepted", b)
 			}
-			text := string(FormatJSON(m))
+			text := string(apijson.Format(m))
 			if strings.Contains(text, `"unknown"`) {
 				continue // an enum that is not set has no word to be read
 			}
 			m.Reset()
-			if fault := decodeProto([]byte(text), m, "{}"); fault != nil {
+			if fault := apijson.Decode([]byte(text), m, "{}"); fault != nil {
 				t.Fatalf("%s: %v", text, fault)
 			}
-			if again := string(FormatJSON(m)); again != text {
+			if again := string(apijson.Format(m)); again != text {
 				t.Errorf("%s became %s", text, again)
 			}
 		}
@@ -235,7 +237,7 @@ func FuzzDecodeProto(f *testing.F) {
 func TestOpenAPIPublished(t *testing.T) {
 	const file = "../docs/openapi.json"
 	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(call(t, http.MethodGet, serveHTTP(t, newFake(t)).URL+"/v1/openapi.json", "").body), "", " "); err != nil {
+	if err := json.Indent(&b, []byte(call(t, http.MethodGet, serveHTTP(t, apitest.New(t)).URL+"/v1/openapi.json", "").body), "", " "); err != nil {
 		t.Fatal(err)
 	}
 	golden.Hold(t, file, b.String(), *rewriteDoc)
@@ -243,7 +245,7 @@ func TestOpenAPIPublished(t *testing.T) {
 
 // TestSchemasServed: every published schema of a file is served, as it is.
 func TestSchemasServed(t *testing.T) {
-	url := serveHTTP(t, newFake(t)).URL
+	url := serveHTTP(t, apitest.New(t)).URL
 	for _, name := range schema.Names() {
 		a := call(t, http.MethodGet, url+"/v1/schema/"+name+".json", "")
 		if a.code != http.StatusOK || strings.TrimSpace(a.body) != strings.TrimSpace(string(schema.Of(name))) {

@@ -11,14 +11,22 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 const defaultOverrides = 100 // on a page
 
-func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesRequest) (*quoratev1.SetOverridesResponse, error) {
-	if n := len(req.Overrides); n < 1 || n > MaxList {
-		return nil, apierr.Invalid("overrides", "%d overrides; must be 1 to %d", n, MaxList)
+// OverrideService keeps the overrides of the cluster.
+type OverrideService struct {
+	quoratev1.UnimplementedOverrideServiceServer
+	*service
+}
+
+// SetOverrides implements quoratev1.OverrideServiceServer.
+func (s *OverrideService) SetOverrides(ctx context.Context, req *quoratev1.SetOverridesRequest) (*quoratev1.SetOverridesResponse, error) {
+	if n := len(req.Overrides); n < 1 || n > apiproto.MaxList {
+		return nil, apierr.Invalid("overrides", "%d overrides; must be 1 to %d", n, apiproto.MaxList)
 	}
 	list := make([]quota.Override, len(req.Overrides))
 	for i, p := range req.Overrides {
@@ -37,7 +45,7 @@ func (s *service) setOverrides(ctx context.Context, req *quoratev1.SetOverridesR
 // overrideOf reads and validates an override.
 func (s *service) overrideOf(ctx context.Context, p *quoratev1.Override) (o quota.Override, f error) {
 	o = quota.Override{Key: keyOf(p), Burst: -1, Comment: p.GetComment(), At: quota.Time(time.Now().UnixNano())}
-	if f := checkLimitKey(&o.Key); f != nil {
+	if f := apiproto.CheckLimitKey(&o.Key); f != nil {
 		return o, f
 	}
 	if o.By, f = author(ctx, p.Author, p.Comment); f != nil {
@@ -95,34 +103,10 @@ func (s *service) fits(o *quota.Override, p *quoratev1.Override) error {
 	return nil
 }
 
-// checkLimitKey validates a bucket whose limit may be a default or a template.
-func checkLimitKey(k *quota.Key) error {
-	if f := checkLimitName(k.LimitName); f != nil {
-		return f
-	}
-	return checkKey(&k.Key)
-}
-
-func checkLimitName(n quota.LimitName) error {
-	if n == quota.Global {
-		return nil
-	}
-	if err := quota.CheckName("namespace", n.Namespace); err != nil {
-		return apierr.InvalidName("namespace", err)
-	}
-	if n.Limit == quota.Default || n.Limit == quota.Template {
-		return nil
-	}
-	if err := quota.CheckName("limit", n.Limit); err != nil {
-		return apierr.InvalidName("limit", err)
-	}
-	return nil
-}
-
 func overrideProto(o *quota.Override) *quoratev1.Override {
 	out := &quoratev1.Override{
 		Namespace: o.Key.Namespace, Limit: o.Key.LimitName.Limit, Key: o.Key.Key, Class: quoratev1.Class(o.Class + 1),
-		Scale: float64(o.Scale) / quota.Million, Expires: timeProto(o.Expires), Comment: o.Comment, Author: o.By, At: timeProto(o.At),
+		Scale: float64(o.Scale) / quota.Million, Expires: apiproto.Time(o.Expires), Comment: o.Comment, Author: o.By, At: apiproto.Time(o.At),
 	}
 	if o.Burst >= 0 {
 		out.Burst = &o.Burst
@@ -133,14 +117,15 @@ func overrideProto(o *quota.Override) *quoratev1.Override {
 	return out
 }
 
-func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOverridesRequest) (*quoratev1.DeleteOverridesResponse, error) {
-	if n := len(req.Keys); n < 1 || n > MaxList {
-		return nil, apierr.Invalid("keys", "%d keys; must be 1 to %d", n, MaxList)
+// DeleteOverrides implements quoratev1.OverrideServiceServer.
+func (s *OverrideService) DeleteOverrides(ctx context.Context, req *quoratev1.DeleteOverridesRequest) (*quoratev1.DeleteOverridesResponse, error) {
+	if n := len(req.Keys); n < 1 || n > apiproto.MaxList {
+		return nil, apierr.Invalid("keys", "%d keys; must be 1 to %d", n, apiproto.MaxList)
 	}
 	keys := make([]quota.Key, len(req.Keys))
 	for i, ref := range req.Keys {
 		keys[i] = keyOf(ref)
-		if f := checkLimitKey(&keys[i]); f != nil {
+		if f := apiproto.CheckLimitKey(&keys[i]); f != nil {
 			return nil, apierr.In(fmt.Sprintf("keys[%d]", i), f)
 		}
 	}
@@ -151,16 +136,17 @@ func (s *service) deleteOverrides(ctx context.Context, req *quoratev1.DeleteOver
 	return &quoratev1.DeleteOverridesResponse{Deleted: int32(n)}, nil
 }
 
-func (s *service) listOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, error) {
+// ListOverrides implements quoratev1.OverrideServiceServer.
+func (s *OverrideService) ListOverrides(_ context.Context, req *quoratev1.ListOverridesRequest) (*quoratev1.ListOverridesResponse, error) {
 	most, f := pageSize(req.Max, defaultOverrides)
 	if f != nil {
 		return nil, f
 	}
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
 	if name.Limit != "" {
-		f = checkLimitName(name)
+		f = apiproto.CheckLimitName(name)
 	} else if name.Namespace != "" {
-		f = checkLimitName(quota.LimitName{Namespace: name.Namespace, Limit: quota.Default})
+		f = apiproto.CheckLimitName(quota.LimitName{Namespace: name.Namespace, Limit: quota.Default})
 	}
 	if f != nil {
 		return nil, f
@@ -192,9 +178,10 @@ func parseAfter(s string) (quota.Key, error) {
 	return quota.Key{LimitName: quota.LimitName{Namespace: part[0], Limit: part[1]}, Key: part[2]}, nil
 }
 
-func (s *service) getOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, error) {
+// GetOverride implements quoratev1.OverrideServiceServer.
+func (s *OverrideService) GetOverride(_ context.Context, req *quoratev1.GetOverrideRequest) (*quoratev1.GetOverrideResponse, error) {
 	k := keyOf(req)
-	if f := checkLimitKey(&k); f != nil {
+	if f := apiproto.CheckLimitKey(&k); f != nil {
 		return nil, f
 	}
 	o := s.node.Override(k)

@@ -12,10 +12,11 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// loadPolicies is AccountService.LoadPolicies: the application has checked who may.
-func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
+// LoadPolicies is AccountService.LoadPolicies: the application has checked who may.
+func (s *AccountService) LoadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, f := s.loadCall(req)
 	if f != nil {
 		return nil, f
@@ -27,8 +28,8 @@ func (s *service) loadPolicies(ctx context.Context, req *quoratev1.LoadPoliciesR
 	return s.storePolicies(ctx, by, id, policies)
 }
 
-// writePolicies is loadPolicies with permissions.
-func (s *service) writePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
+// WritePolicies is loadPolicies with permissions.
+func (s *AccountAdminService) WritePolicies(ctx context.Context, req *quoratev1.LoadPoliciesRequest) (*quoratev1.LoadPoliciesResponse, error) {
 	id, policies, f := s.loadCall(req)
 	if f != nil {
 		return nil, f
@@ -93,7 +94,8 @@ func (s *service) policiesCall(ctx context.Context, p *quoratev1.PolicyConfigID,
 	return id, who, f
 }
 
-func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, error) {
+// GetPolicies implements quoratev1.AccountAdminServiceServer.
+func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.GetPoliciesRequest) (*quoratev1.GetPoliciesResponse, error) {
 	id, _, f := s.policiesCall(ctx, req.Id, access.PoliciesRead)
 	if f != nil {
 		return nil, f
@@ -108,10 +110,11 @@ func (s *service) getPolicies(ctx context.Context, req *quoratev1.GetPoliciesReq
 			Detail: fmt.Sprintf("%s~%s~%s is not loaded, or was purged", id.App, id.Realm, id.Version),
 		}
 	}
-	return &quoratev1.GetPoliciesResponse{Id: configIDProto(c.ID), Config: configProto(c.Policies), LoadedAt: timeProto(c.At), By: c.By}, nil
+	return &quoratev1.GetPoliciesResponse{Id: configIDProto(c.ID), Config: configProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil
 }
 
-func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, error) {
+// ListPolicies implements quoratev1.AccountAdminServiceServer.
+func (s *AccountAdminService) ListPolicies(ctx context.Context, req *quoratev1.ListPoliciesRequest) (*quoratev1.ListPoliciesResponse, error) {
 	if f := inRealm(req.AppId, req.Realm, atom{"page_token", req.PageToken}); f != nil {
 		return nil, f
 	}
@@ -129,7 +132,7 @@ func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesR
 	out := &quoratev1.ListPoliciesResponse{}
 	for i := range list {
 		c := &list[i]
-		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: configIDProto(c.ID), Policies: int32(c.Count), LoadedAt: timeProto(c.At), By: c.By})
+		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: configIDProto(c.ID), Policies: int32(c.Count), LoadedAt: apiproto.Time(c.At), By: c.By})
 	}
 	if len(list) == size {
 		out.NextPageToken = list[size-1].ID.Version
@@ -137,7 +140,8 @@ func (s *service) listPolicies(ctx context.Context, req *quoratev1.ListPoliciesR
 	return out, nil
 }
 
-func (s *service) purgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, error) {
+// PurgePolicies implements quoratev1.AccountAdminServiceServer.
+func (s *AccountAdminService) PurgePolicies(ctx context.Context, req *quoratev1.PurgePoliciesRequest) (*quoratev1.PurgePoliciesResponse, error) {
 	id, who, f := s.policiesCall(ctx, req.Id, access.PoliciesPurge)
 	if f != nil {
 		return nil, f

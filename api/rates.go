@@ -13,6 +13,8 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/planner"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -25,7 +27,15 @@ const (
 	maxPageToken    = 4096 // bytes
 )
 
-func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
+// RateService tells the rates of keys and, by its Planner, the history of limits and what follows from it.
+type RateService struct {
+	quoratev1.UnsafeRateServiceServer // all calls are here or of Planner
+	*service
+	*planner.Planner
+}
+
+// TopRates implements quoratev1.RateServiceServer.
+func (s *RateService) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	if f := s.checkTop(req); f != nil {
 		return nil, f
 	}
@@ -33,11 +43,11 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 		return nil, f
 	}
 	ask := proto.CloneOf(req)
-	ask.Top = min(req.Top+1, MaxTop) // one more tells whether there are more
+	ask.Top = min(req.Top+1, apiproto.MaxTop) // one more tells whether there are more
 	if req.GroupBy != "" {
-		ask.Top = MaxTop
+		ask.Top = apiproto.MaxTop
 	}
-	res, err := s.node.TopRates(ctx, ask)
+	res, err := s.service.node.TopRates(ctx, ask)
 	if err != nil {
 		return nil, apierr.From(err)
 	}
@@ -47,7 +57,7 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 	if req.GroupBy != "" {
 		group(res, req.GroupBy, quota.RateOrder(req.Order))
 	}
-	if n := len(res.Keys); n > int(req.Top) || n == MaxTop {
+	if n := len(res.Keys); n > int(req.Top) || n == apiproto.MaxTop {
 		res.Keys = res.Keys[:req.Top]
 		res.NextPageToken = PageToken(res.Keys[len(res.Keys)-1])
 	}
@@ -58,9 +68,9 @@ func (s *service) topRates(ctx context.Context, req *quoratev1.TopRatesRequest) 
 
 // neverSeen is the fault of a question about a limit that is not in force and has no keys: it is a mistake more
 // often than a limit without traffic.
-func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
+func (s *RateService) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRatesResponse) error {
 	name := quota.LimitName{Namespace: req.Namespace, Limit: req.Limit}
-	limits := s.node.Limits()
+	limits := s.service.node.Limits()
 	if req.Limit == "" || len(res.Keys) > 0 || limits == nil || limits.Version == 0 { // it knows none yet
 		return nil
 	}
@@ -71,11 +81,11 @@ func (s *service) neverSeen(req *quoratev1.TopRatesRequest, res *quoratev1.TopRa
 }
 
 // completeLimits says of each limit whether what was not admitted was refused.
-func (s *service) completeLimits(list []*quoratev1.LimitError) {
-	limits := s.node.Limits()
+func (s *RateService) completeLimits(list []*quoratev1.LimitError) {
+	limits := s.service.node.Limits()
 	for _, e := range list {
 		if l, ok := limits.Find(quota.LimitName{Namespace: e.Namespace, Limit: e.Limit}); ok {
-			e.Enforcement, e.Fraction = enforcementProto(l)
+			e.Enforcement, e.Fraction = apiproto.EnforcementProto(l)
 		}
 	}
 }
@@ -145,7 +155,7 @@ func group(res *quoratev1.TopRatesResponse, by string, order quota.RateOrder) {
 		x, y := rankedGroup(a), rankedGroup(b)
 		return cmp.Or(order.Compare(&x, &y), strings.Compare(a.Value, b.Value))
 	})
-	res.KeysGrouped, res.GroupsPartial = int32(len(res.Keys)), len(res.Keys) >= MaxTop
+	res.KeysGrouped, res.GroupsPartial = int32(len(res.Keys)), len(res.Keys) >= apiproto.MaxTop
 }
 
 func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
@@ -158,7 +168,7 @@ func rankedGroup(g *quoratev1.RateGroup) quota.KeyRate {
 
 // watchRates sends the rates again and again until ctx ends or send fails. What is not taken in
 // time is left out, not kept.
-func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
+func (s *RateService) watchRates(ctx context.Context, req *quoratev1.WatchRatesRequest, send func(*quoratev1.WatchRatesResponse) error) error {
 	pause := minWatchPause
 	if req.Interval != nil {
 		if pause = req.Interval.AsDuration(); pause < minWatchPause || pause > maxWatchPause {
@@ -189,7 +199,7 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 		if f := s.still(ctx, &known); f != nil {
 			return f
 		}
-		res, f := s.topRates(ctx, ask)
+		res, f := s.TopRates(ctx, ask)
 		switch {
 		case f != nil && (first || apierr.From(f).Code == codes.InvalidArgument):
 			return f
@@ -205,4 +215,15 @@ func (s *service) watchRates(ctx context.Context, req *quoratev1.WatchRatesReque
 		}
 		tick.Reset(time.Until(next))
 	}
+}
+
+// WatchRates implements the service.
+func (s *RateService) WatchRates(req *quoratev1.WatchRatesRequest, stream quoratev1.RateService_WatchRatesServer) error {
+	return unlessStuck(s.stuck, func(around func(func() error) error) error {
+		send := func(m *quoratev1.WatchRatesResponse) error { return around(func() error { return stream.Send(m) }) }
+		if f := s.watchRates(stream.Context(), req, send); f != nil {
+			return f
+		}
+		return stream.Context().Err()
+	})
 }

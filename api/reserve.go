@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -32,7 +33,8 @@ func ttlOf(d *durationpb.Duration) (time.Duration, error) {
 	return ttl, nil
 }
 
-func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, error) {
+// Reserve implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*quoratev1.ReserveResponse, error) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -53,7 +55,7 @@ func (s *service) reserve(ctx context.Context, req *quoratev1.ReserveRequest) (*
 	if f != nil {
 		return nil, f
 	}
-	res := &quoratev1.ReserveResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: pause(made.Expires)}
+	res := &quoratev1.ReserveResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires)}
 	res.Results, res.Wait, res.RetryAfter = s.results(p, allowed)
 	return res, nil
 }
@@ -76,7 +78,8 @@ func (s *service) reserved(ctx context.Context, p *plan, ttl time.Duration) (quo
 	return made, allowed, nil
 }
 
-func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
+// Acquire implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
 	ttl, f := ttlOf(req.Ttl)
 	if f != nil {
 		return nil, f
@@ -94,7 +97,7 @@ func (s *service) acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*
 		return nil, f
 	}
 	d, r := s.result(p.out, allowed)
-	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: pause(made.Expires), Result: r.response(&d)}, nil
+	return &quoratev1.AcquireResponse{Allowed: allowed, Handle: made.Handle, ExpiresIn: apiproto.Pause(made.Expires), Result: r.response(&d)}, nil
 }
 
 // kindWords is a kind as people say it.
@@ -130,7 +133,8 @@ func (s *service) checkHandle(ctx context.Context, p rbac.Permission, handle str
 	return nil
 }
 
-func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*quoratev1.SettleResponse, error) {
+// Settle implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Settle(ctx context.Context, req *quoratev1.SettleRequest) (*quoratev1.SettleResponse, error) {
 	used := int64(-1)
 	if req.Used != nil {
 		if used = *req.Used; used < 0 || used > quota.MaxTokens {
@@ -140,7 +144,8 @@ func (s *service) settle(ctx context.Context, req *quoratev1.SettleRequest) (*qu
 	return &quoratev1.SettleResponse{}, s.end(ctx, rbac.Report, req.Handle, used)
 }
 
-func (s *service) release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, error) {
+// Release implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Release(ctx context.Context, req *quoratev1.ReleaseRequest) (*quoratev1.ReleaseResponse, error) {
 	return &quoratev1.ReleaseResponse{}, s.end(ctx, rbac.Check, req.Handle, 0)
 }
 
@@ -154,7 +159,8 @@ func (s *service) end(ctx context.Context, p rbac.Permission, handle string, use
 	return nil
 }
 
-func (s *service) renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
+// Renew implements quoratev1.QuotaServiceServer.
+func (s *QuotaService) Renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
 	if f := s.checkHandle(ctx, rbac.Report, req.Handle); f != nil {
 		return nil, f
 	}

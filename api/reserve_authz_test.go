@@ -28,8 +28,8 @@ func TestReservationOfOthers(t *testing.T) {
 		if err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
-		if s.owner != "token:"+as { // it counts for that identity
-			t.Errorf("a reservation of %q counts for %q", as, s.owner)
+		if s.Owner != "token:"+as { // it counts for that identity
+			t.Errorf("a reservation of %q counts for %q", as, s.Owner)
 		}
 		return res.Handle
 	}

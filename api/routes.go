@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -43,30 +45,30 @@ func (r *router) routes() []route {
 	return append(slices.Concat(r.accountRoutes(), r.securityRoutes(), r.clusterRoutes(), r.rateRoutes(), r.forwardRoutes(), schemaRoutes()), []route{
 		{method: post, path: "/v1/allow", rpc: "QuotaService.Allow", in: fromJSON, req: &quoratev1.AllowRequest{}, res: &quoratev1.AllowResponse{}, serve: r.postAllow},
 		{method: post, path: "/v1/allow:batch", rpc: "QuotaService.AllowBatch", in: fromJSON, req: &quoratev1.AllowBatchRequest{}, res: &quoratev1.AllowBatchResponse{}, serve: r.postBatch},
-		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.allowAll),
-		ordinary(post, "/v1/refund", "QuotaService.Refund", fromJSON, r.refund),
-		ordinary(post, "/v1/report", "QuotaService.Report", fromJSON, r.report),
-		ordinary(post, "/v1/reserve", "QuotaService.Reserve", fromJSON, r.reserve),
-		ordinary(post, "/v1/settle", "QuotaService.Settle", fromJSON, r.settle),
-		ordinary(post, "/v1/renew", "QuotaService.Renew", fromJSON, r.renew),
-		ordinary(post, "/v1/acquire", "QuotaService.Acquire", fromJSON, r.acquire),
-		ordinary(post, "/v1/release", "QuotaService.Release", fromJSON, r.release),
+		ordinary(post, "/v1/allow:all", "QuotaService.AllowAll", fromJSON, r.Quota.AllowAll),
+		ordinary(post, "/v1/refund", "QuotaService.Refund", fromJSON, r.Quota.Refund),
+		ordinary(post, "/v1/report", "QuotaService.Report", fromJSON, r.Quota.Report),
+		ordinary(post, "/v1/reserve", "QuotaService.Reserve", fromJSON, r.Quota.Reserve),
+		ordinary(post, "/v1/settle", "QuotaService.Settle", fromJSON, r.Quota.Settle),
+		ordinary(post, "/v1/renew", "QuotaService.Renew", fromJSON, r.Quota.Renew),
+		ordinary(post, "/v1/acquire", "QuotaService.Acquire", fromJSON, r.Quota.Acquire),
+		ordinary(post, "/v1/release", "QuotaService.Release", fromJSON, r.Quota.Release),
 		{method: get, path: "/v1/limits", rpc: "LimitService.GetLimits", req: &quoratev1.GetLimitsRequest{}, res: &quoratev1.GetLimitsResponse{}, serve: r.serveLimits},
-		ordinary(put, "/v1/limits", "LimitService.ApplyLimits", fromFile, r.apply),
-		ordinary(post, "/v1/limits:validate", "LimitService.ValidateLimits", fromFile, r.validate),
-		ordinary(post, "/v1/limits:diff", "LimitService.DiffLimits", fromJSON, r.diff),
-		ordinary(post, "/v1/limits:rollback", "LimitService.RollbackLimits", fromJSON, r.rollback),
-		ordinary(get, "/v1/limits/versions", "LimitService.ListVersions", fromQuery, r.versions),
+		ordinary(put, "/v1/limits", "LimitService.ApplyLimits", fromFile, r.Limits.ApplyLimits),
+		ordinary(post, "/v1/limits:validate", "LimitService.ValidateLimits", fromFile, r.Limits.ValidateLimits),
+		ordinary(post, "/v1/limits:diff", "LimitService.DiffLimits", fromJSON, r.Limits.DiffLimits),
+		ordinary(post, "/v1/limits:rollback", "LimitService.RollbackLimits", fromJSON, r.Limits.RollbackLimits),
+		ordinary(get, "/v1/limits/versions", "LimitService.ListVersions", fromQuery, r.Limits.ListVersions),
 		{method: del, path: limitPath, rpc: "LimitService.DeleteLimits", req: &quoratev1.DeleteLimitsRequest{}, without: "limits", res: &quoratev1.DeleteLimitsResponse{}, serve: r.deleteLimit},
-		ordinary(get, "/v1/overrides", "OverrideService.ListOverrides", fromQuery, r.listOverrides),
-		ordinary(put, "/v1/overrides", "OverrideService.SetOverrides", fromJSON, r.setOverrides),
+		ordinary(get, "/v1/overrides", "OverrideService.ListOverrides", fromQuery, r.Overrides.ListOverrides),
+		ordinary(put, "/v1/overrides", "OverrideService.SetOverrides", fromJSON, r.Overrides.SetOverrides),
 		{method: del, path: "/v1/overrides", rpc: "OverrideService.DeleteOverrides", req: &quoratev1.KeyRef{}, res: &quoratev1.DeleteOverridesResponse{}, serve: r.deleteOverride},
-		ordinary(post, "/v1/overrides:delete", "OverrideService.DeleteOverrides", fromJSON, r.deleteOverrides),
-		ordinary(get, "/v1/overrides:get", "OverrideService.GetOverride", fromQuery, r.getOverride),
-		ordinary(get, "/v1/keys", "KeyService.GetKey", fromQuery, r.getKey),
-		ordinary(post, "/v1/keys:reset", "KeyService.ResetKey", fromJSON, r.resetKey),
+		ordinary(post, "/v1/overrides:delete", "OverrideService.DeleteOverrides", fromJSON, r.Overrides.DeleteOverrides),
+		ordinary(get, "/v1/overrides:get", "OverrideService.GetOverride", fromQuery, r.Overrides.GetOverride),
+		ordinary(get, "/v1/keys", "KeyService.GetKey", fromQuery, r.Keys.GetKey),
+		ordinary(post, "/v1/keys:reset", "KeyService.ResetKey", fromJSON, r.Keys.ResetKey),
 		{method: get, path: "/v1/events", rpc: "EventService.Watch", req: &quoratev1.WatchRequest{}, res: &quoratev1.WatchResponse{}, serve: r.getEvents},
-		ordinary(get, "/v1/status", "ClusterService.GetStatus", fromQuery, r.status),
+		ordinary(get, "/v1/status", "ClusterService.GetStatus", fromQuery, r.Cluster.GetStatus),
 		{method: get, path: "/v1/backup", rpc: "BackupService.Backup", req: &quoratev1.BackupRequest{}, serve: r.getBackup},
 		{method: get, path: "/v1/openapi.json", summary: "This document.", serve: r.getOpenAPI},
 		{method: get, path: "/healthz", summary: "Whether the node runs.", serve: getHealth},
@@ -112,7 +114,7 @@ func ordinary[Q, R any, PQ interface {
 			if f != nil {
 				return writeFault(w, f)
 			}
-			return writeJSON(w, statusOf(w, res), FormatJSON(res))
+			return writeJSON(w, statusOf(w, res), apijson.Format(res))
 		},
 	}
 }
@@ -172,12 +174,12 @@ func readJSON(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 	if f := s.read(w, req, maxBatchBody); f != nil {
 		return f
 	}
-	return decodeProto(s.in.Bytes(), q, exampleOf(q))
+	return apijson.Decode(s.in.Bytes(), q, exampleOf(q))
 }
 
 // exampleOf shows the names of a message's fields.
 func exampleOf(m proto.Message) string {
-	return `{"` + strings.Join(fieldsOf(m.ProtoReflect().Descriptor()), `": ..., "`) + `": ...}`
+	return `{"` + strings.Join(apijson.FieldsOf(m.ProtoReflect().Descriptor()), `": ..., "`) + `": ...}`
 }
 
 // readFile reads a body that is a limit file.
@@ -186,7 +188,7 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 		return f
 	}
 	var s scratch // limit files are rare and large: not pooled
-	if f := s.read(w, req, MaxLimitsFile); f != nil {
+	if f := s.read(w, req, apiproto.MaxLimitsFile); f != nil {
 		return f
 	}
 	if s.in.Len() == 0 {
@@ -200,8 +202,8 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 // readQuery reads a message from the query, but for some of its fields.
 func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	var known []string
-	for _, name := range fieldsOf(m.ProtoReflect().Descriptor()) {
-		if index(without, name) < 0 {
+	for _, name := range apijson.FieldsOf(m.ProtoReflect().Descriptor()) {
+		if apijson.Index(without, name) < 0 {
 			known = append(known, name)
 		}
 	}
@@ -209,7 +211,7 @@ func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	if f != nil {
 		return f
 	}
-	return decodeQuery(q, m)
+	return apijson.DecodeQuery(q, m)
 }
 
 // readIfMatch takes the header If-Match as expected_version: a version, in
@@ -243,13 +245,13 @@ func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) int {
 	if f := admit(req.Context(), q); f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.getLimits(req.Context(), q)
+	res, f := r.Limits.GetLimits(req.Context(), q)
 	if f != nil {
 		return writeFault(w, f)
 	}
 	w.Header().Set("ETag", `"`+strconv.FormatUint(res.Version, 10)+`"`)
 	if !file {
-		return writeJSON(w, http.StatusOK, FormatJSON(res))
+		return writeJSON(w, http.StatusOK, apijson.Format(res))
 	}
 	w.Header()["Content-Type"] = yamlType
 	w.Write([]byte(res.Yaml)) //nolint:errcheck // as in writeJSON
@@ -268,19 +270,19 @@ func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) int {
 		return writeFault(w, f)
 	}
 	namespace, limit, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/v1/limits/"), "/")
-	if f := checkLimitName(quota.LimitName{Namespace: namespace, Limit: limit}); f != nil {
+	if f := apiproto.CheckLimitName(quota.LimitName{Namespace: namespace, Limit: limit}); f != nil {
 		return writeFault(w, f)
 	}
 	q.Limits = []*quoratev1.LimitRef{{Namespace: namespace, Limit: limit}}
 	if f = admit(req.Context(), q); f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.deleteLimits(authorContext(req), q)
+	res, f := r.Limits.DeleteLimits(authorContext(req), q)
 	visitOf(req.Context()).ended(res, f)
 	if f != nil {
 		return writeFault(w, f)
 	}
-	return writeJSON(w, http.StatusOK, FormatJSON(res))
+	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }
 
 func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
@@ -292,10 +294,10 @@ func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
 	if f := admit(req.Context(), q); f != nil {
 		return writeFault(w, f)
 	}
-	res, f := r.deleteOverrides(req.Context(), q)
+	res, f := r.Overrides.DeleteOverrides(req.Context(), q)
 	visitOf(req.Context()).ended(res, f)
 	if f != nil {
 		return writeFault(w, within(f, "keys[0]"))
 	}
-	return writeJSON(w, http.StatusOK, FormatJSON(res))
+	return writeJSON(w, http.StatusOK, apijson.Format(res))
 }

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/series"
 )
@@ -152,7 +154,7 @@ func (r *rules) each(f func(quota.LimitName, *counts)) {
 
 func newRule(l *quota.Limit, c *counts) *rule {
 	pb := shortLimit(l)
-	r := &rule{pb: pb, json: FormatJSON(pb), wire: wireLimit(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
+	r := &rule{pb: pb, json: apijson.Format(pb), wire: wireLimit(pb), quoted: strconv.Quote(pb.Name), counts: c} // a name has nothing to escape
 	for _, t := range l.Tiers() {
 		r.tiers = append(r.tiers, tierRule{tier: t, policy: []string{policyOf(r.quoted, &t)}})
 	}
@@ -191,4 +193,26 @@ func wholeSeconds(d time.Duration) int64 {
 		s++
 	}
 	return s
+}
+
+// shortLimit is the limit as answers to checks show it: without what is as in
+// every other limit.
+func shortLimit(l *quota.Limit) *quoratev1.Limit {
+	out := apiproto.Limit(l)
+	if l.Class == quota.Counted {
+		out.Class = quoratev1.Class_CLASS_UNSPECIFIED
+	}
+	if l.Enforcement == quota.Enforce {
+		out.Enforcement = quoratev1.Enforcement_ENFORCEMENT_UNSPECIFIED
+	}
+	if out.Fraction == 1 {
+		out.Fraction = 0
+	}
+	if out.Near == quota.DefaultNear {
+		out.Near = 0
+	}
+	if l.Decide == quota.Locally {
+		out.Decide = quoratev1.Decide_DECIDE_UNSPECIFIED
+	}
+	return out
 }

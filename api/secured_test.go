@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	gubernatorpb "github.com/quorate/quorate/api/gen/pb/gubernator"
 	pb "github.com/quorate/quorate/api/gen/quotaservice"
@@ -27,7 +28,7 @@ import (
 
 // securedNode keeps bindings and tokens, besides what a fakeNode does.
 type securedNode struct {
-	*fakeNode
+	*apitest.Node
 	mu       sync.Mutex
 	bindings []rbac.Binding
 	tokens   []rbac.Token
@@ -91,7 +92,7 @@ type secured struct {
 // newSecured binds each name's identity, token:NAME, as the bindings say.
 func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	t.Helper()
-	s := &secured{securedNode: &securedNode{fakeNode: newFake(t).withAccounts()}, tokens: map[string]string{}}
+	s := &secured{securedNode: &securedNode{Node: apitest.New(t).WithAccounts()}, tokens: map[string]string{}}
 	for _, name := range slices.Sorted(maps.Keys(bindings)) {
 		text, id, hash := pki.NewBearer()
 		s.tokens[name] = text
@@ -106,7 +107,7 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.opts = Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: parseTestLimits, FormatLimits: formatTestLimits, Lint: lintTestLimits}
+	s.opts = Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits}
 	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) {
 		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
 		gubernatorpb.RegisterV1Server(srv, gubernatorpb.UnimplementedV1Server{})

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
@@ -19,7 +20,14 @@ import (
 
 const maxTokenTTL = 3650 * 24 * time.Hour
 
-func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, error) {
+// SecurityService keeps who may do what.
+type SecurityService struct {
+	quoratev1.UnimplementedSecurityServiceServer
+	*service
+}
+
+// WhoAmI implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) WhoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quoratev1.WhoAmIResponse, error) {
 	if s.guard == nil {
 		who, f := s.caller(ctx)
 		if f != nil {
@@ -35,7 +43,8 @@ func (s *service) whoAmI(ctx context.Context, _ *quoratev1.WhoAmIRequest) (*quor
 	return out, nil
 }
 
-func (s *service) listRoles(context.Context, *quoratev1.ListRolesRequest) (*quoratev1.ListRolesResponse, error) {
+// ListRoles implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) ListRoles(context.Context, *quoratev1.ListRolesRequest) (*quoratev1.ListRolesResponse, error) {
 	out := &quoratev1.ListRolesResponse{}
 	for _, r := range rbac.Roles() {
 		out.Roles = append(out.Roles, &quoratev1.Role{Name: r.Name, Summary: r.Summary, Permissions: r.Permissions.Names()})
@@ -45,11 +54,12 @@ func (s *service) listRoles(context.Context, *quoratev1.ListRolesRequest) (*quor
 
 func bindingProto(b *rbac.Binding, in auth.Kept) *quoratev1.Binding {
 	return &quoratev1.Binding{
-		Identity: b.Identity, Role: b.Role, Permissions: b.Permissions, Scope: string(b.Scope), By: b.By, At: timeProto(b.At), KeptIn: string(in),
+		Identity: b.Identity, Role: b.Role, Permissions: b.Permissions, Scope: string(b.Scope), By: b.By, At: apiproto.Time(b.At), KeptIn: string(in),
 	}
 }
 
-func (s *service) setBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, error) {
+// SetBinding implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBindingRequest) (*quoratev1.SetBindingResponse, error) {
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -80,7 +90,8 @@ func scopeOf(text string) rbac.Scope {
 	return rbac.Scope(text)
 }
 
-func (s *service) deleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, error) {
+// DeleteBinding implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) DeleteBinding(ctx context.Context, req *quoratev1.DeleteBindingRequest) (*quoratev1.DeleteBindingResponse, error) {
 	b := rbac.Binding{Identity: req.Identity, Role: req.Role, Scope: scopeOf(req.Scope)}
 	was, err := s.node.DeleteBinding(ctx, b)
 	if err != nil {
@@ -111,7 +122,8 @@ func (s *service) noBinding(b *rbac.Binding) *apierr.Error {
 	}
 }
 
-func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, error) {
+// ListBindings implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) ListBindings(_ context.Context, req *quoratev1.ListBindingsRequest) (*quoratev1.ListBindingsResponse, error) {
 	var list []auth.KeptBinding
 	if s.guard != nil {
 		list = s.guard.Bindings(nil)
@@ -132,7 +144,8 @@ func (s *service) listBindings(_ context.Context, req *quoratev1.ListBindingsReq
 	return out, nil
 }
 
-func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, error) {
+// CreateToken implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.CreateTokenRequest) (*quoratev1.CreateTokenResponse, error) {
 	by, f := author(ctx, "", "")
 	if f != nil {
 		return nil, f
@@ -161,10 +174,11 @@ func (s *service) createToken(ctx context.Context, req *quoratev1.CreateTokenReq
 }
 
 func tokenProto(t *rbac.Token) *quoratev1.BearerToken {
-	return &quoratev1.BearerToken{Id: t.ID, Name: t.Name, ExpiresAt: timeProto(t.Expires), Comment: t.Comment, By: t.By, CreatedAt: timeProto(t.At)}
+	return &quoratev1.BearerToken{Id: t.ID, Name: t.Name, ExpiresAt: apiproto.Time(t.Expires), Comment: t.Comment, By: t.By, CreatedAt: apiproto.Time(t.At)}
 }
 
-func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, error) {
+// ListTokens implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) ListTokens(context.Context, *quoratev1.ListTokensRequest) (*quoratev1.ListTokensResponse, error) {
 	tokens := slices.Clone(s.node.Security().Tokens())
 	slices.SortStableFunc(tokens, func(a, b rbac.Token) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
@@ -179,7 +193,8 @@ func (s *service) listTokens(context.Context, *quoratev1.ListTokensRequest) (*qu
 	return out, nil
 }
 
-func (s *service) revokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, error) {
+// RevokeToken implements quoratev1.SecurityServiceServer.
+func (s *SecurityService) RevokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, error) {
 	if strings.HasPrefix(req.Id, "quorate1t.") {
 		return nil, apierr.Invalid("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
 	}

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
@@ -185,7 +186,7 @@ func TestSmallBodies(t *testing.T) {
 func TestStrangersMessages(t *testing.T) {
 	for name, o := range map[string]Options{"secured": newSecured(t, everyRole()).opts, "open": {}} {
 		t.Run(name, func(t *testing.T) {
-			conn := dialGRPC(t, newFake(t), o)
+			conn := dialGRPC(t, apitest.New(t), o)
 			long := strings.Repeat("x", maxStrangerMessage)
 			_, health := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: long})
 			_, join := quoratev1.NewClusterServiceClient(conn).Join(t.Context(), &quoratev1.JoinRequest{Node: long})

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/api/apierr"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -37,7 +38,7 @@ func (s *service) throttle(v *visit) error {
 		Detail: "too many control calls of " + key + ": the limit quorate/api refuses them",
 		Meta:   map[string]string{"limit": "quorate/api", "key": key},
 	}
-	if d.RetryAfter != never && d.RetryAfter > 0 {
+	if d.RetryAfter != apiproto.Never && d.RetryAfter > 0 {
 		f.Retry = max(d.RetryAfter, time.Millisecond)
 	}
 	return f

@@ -8,13 +8,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // dynamicNode has limits that names and keys without number resolve to, and an
 // override of every key with 77 in it.
 type dynamicNode struct {
-	*fakeNode
+	*apitest.Node
 	set *quota.Limits
 }
 
@@ -34,7 +35,7 @@ func (n *dynamicNode) Check(k quota.Key, cost int64) quota.Decision {
 // Here a million keys, names and overridden keys add no series and no rule beyond
 // those of the limits that there are.
 func TestTrapSeriesPerKey(t *testing.T) {
-	named := mustLimits(t, 1, "web/listed 10/s 20").All()[0]
+	named := apitest.MustLimits(t, 1, "web/listed 10/s 20").All()[0]
 	template, fallback := named, named
 	template.LimitName = quota.LimitName{Namespace: "dynamic", Limit: quota.Template}
 	fallback.LimitName = quota.Global
@@ -43,7 +44,7 @@ func TestTrapSeriesPerKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	s := newService(&dynamicNode{newFake(t), set}, Options{Registry: reg, Logger: slog.New(slog.DiscardHandler)})
+	s := newService(&dynamicNode{apitest.New(t), set}, Options{Registry: reg, Logger: slog.New(slog.DiscardHandler)})
 	ask := func(i int) {
 		id := "k" + strconv.Itoa(i)
 		for _, k := range []quota.Key{

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -91,7 +92,7 @@ func (p *plainBatch) read(s string) bool {
 	ascii := isASCII(s)
 	names := "" // the fields of the last check that name its limit
 	for len(s) > 0 {
-		if s[0] != tagChecks || len(p.spends) == MaxBatch {
+		if s[0] != tagChecks || len(p.spends) == apiproto.MaxBatch {
 			return false
 		}
 		n, size := varint(s[1:])

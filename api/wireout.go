@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -46,7 +47,7 @@ func (r *rule) appendWire(b []byte, d *quota.Decision) []byte {
 	}
 	b = append(b, r.wire...)
 	b = wireNumber(b, fieldRemaining, uint64(d.Remaining))
-	if !d.Allowed && d.RetryAfter != never && d.Limit != nil {
+	if !d.Allowed && d.RetryAfter != apiproto.Never && d.Limit != nil {
 		b = wireDuration(b, fieldRetryAfter, d.RetryAfter)
 	}
 	b = wireNumber(b, fieldWhy, uint64(d.Why))
@@ -73,7 +74,7 @@ func wireNumber(b []byte, field protowire.Number, n uint64) []byte {
 
 // wirePause is pause.
 func wirePause(b []byte, field protowire.Number, d time.Duration) []byte {
-	if d <= 0 || d == never {
+	if d <= 0 || d == apiproto.Never {
 		return b
 	}
 	return wireDuration(b, field, d)

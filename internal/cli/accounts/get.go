@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -174,7 +174,7 @@ func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 // returns a page, of which it has added the rows, and the token of the next.
 func printPages(cmd *cobra.Command, pages *render.List, most int, fetch func(size int32) ([]proto.Message, string, error)) error {
 	for shown := 0; ; {
-		size := api.MaxList
+		size := apiproto.MaxList
 		if most > 0 {
 			size = min(most-shown, size)
 		}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -48,7 +48,7 @@ type watcher struct {
 func NewEventsCommand() *cobra.Command {
 	var e watcher
 	var follow bool
-	_, kinds := api.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
+	_, kinds := apijson.EnumOf(quoratev1.EventKind(0).Descriptor(), "")
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print what happens, as it happens",
@@ -99,7 +99,7 @@ func (e *watcher) request(args []string) (err error) {
 		}
 	}
 	for _, k := range e.kinds {
-		n, words := api.EnumOf(quoratev1.EventKind(0).Descriptor(), k)
+		n, words := apijson.EnumOf(quoratev1.EventKind(0).Descriptor(), k)
 		if n == 0 {
 			return exit.Usagef("--kind %q: must be one of %s", k, strings.Join(words, ", "))
 		}
@@ -229,7 +229,7 @@ func (e *watcher) watch(ctx context.Context, addr string) (reached bool, err err
 }
 
 func (e *watcher) print(addr string, res *quoratev1.WatchResponse) bool {
-	data := fmt.Appendf(nil, `{"node":%q,"event":%s,"lost":%d}`, addr, api.FormatJSON(res.Event), res.Lost)
+	data := fmt.Appendf(nil, `{"node":%q,"event":%s,"lost":%d}`, addr, apijson.Format(res.Event), res.Lost)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err := e.out.Print(json.RawMessage(data), func(p *render.Page) {

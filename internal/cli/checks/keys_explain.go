@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -100,13 +100,13 @@ type keyStanding struct {
 }
 
 func (e *keyStanding) json() (json.RawMessage, error) {
-	out := map[string]json.RawMessage{"key": json.RawMessage(api.FormatJSON(e.key))}
+	out := map[string]json.RawMessage{"key": json.RawMessage(apijson.Format(e.key))}
 	if e.now != nil {
 		why, err := json.Marshal(whyText[render.Word(e.now.Why)])
 		if err != nil {
 			return nil, err
 		}
-		out["now"], out["why"] = json.RawMessage(api.FormatJSON(e.now)), why
+		out["now"], out["why"] = json.RawMessage(apijson.Format(e.now)), why
 	}
 	return json.Marshal(out)
 }

@@ -13,8 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -34,8 +35,8 @@ type ratesOptions struct {
 
 func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	r.Targets.AddFlags(cmd)
-	cmd.Flags().Int32Var(&r.top, "top", api.DefaultTop, fmt.Sprintf("how many keys, 1 to %d", api.MaxTop))
-	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
+	cmd.Flags().Int32Var(&r.top, "top", apiproto.DefaultTop, fmt.Sprintf("how many keys, 1 to %d", apiproto.MaxTop))
+	_, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
 	cmd.Flags().StringVar(&r.by, "by", "demand", "what is first: the most of "+strings.Join(orders, ", ")+" (of that the least)")
 	render.CompleteWords(cmd, "by", orders...)
 	cmd.Flags().StringVar(&r.prefix, "prefix", "", "only keys that begin with this")
@@ -70,10 +71,10 @@ columns count tokens since the leader of the key's range first saw the key.`,
 }
 
 func (r *ratesOptions) run(cmd *cobra.Command) error {
-	if r.top < 1 || r.top > api.MaxTop {
-		return exit.Usagef("--top %d: must be 1 to %d", r.top, api.MaxTop)
+	if r.top < 1 || r.top > apiproto.MaxTop {
+		return exit.Usagef("--top %d: must be 1 to %d", r.top, apiproto.MaxTop)
 	}
-	order, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), r.by)
+	order, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), r.by)
 	if order == 0 {
 		return exit.Usagef("--by %q: must be one of %s", r.by, strings.Join(orders, ", "))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -60,7 +60,7 @@ rest. --once prints one screen, and needs no terminal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.AddFlags(cmd)
-	_, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
+	_, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), "")
 	cmd.Flags().StringVar(&o.by, "by", "demand", "how keys are sorted at first: "+strings.Join(orders, ", "))
 	render.CompleteWords(cmd, "by", orders...)
 	cmd.Flags().DurationVar(&o.every, "every", time.Second, "how often to ask, 200ms to 1h")
@@ -72,7 +72,7 @@ func (o *topFlags) run(cmd *cobra.Command) error {
 	if o.every < minEvery || o.every > maxEvery {
 		return exit.Usagef("--every %v: must be %v to %v", o.every, minEvery, maxEvery)
 	}
-	order, orders := api.EnumOf(quoratev1.RateOrder(0).Descriptor(), o.by)
+	order, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), o.by)
 	if order == 0 {
 		return exit.Usagef("--by %q: must be one of %s", o.by, strings.Join(orders, ", "))
 	}

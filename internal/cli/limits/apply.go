@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -43,7 +43,7 @@ conflict, exit code 3. Findings of the linter are printed as warnings.`,
 	}
 	expect := render.ExpectFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		data, err := ReadInput(args[0], cmd.InOrStdin(), api.MaxLimitsFile)
+		data, err := ReadInput(args[0], cmd.InOrStdin(), apiproto.MaxLimitsFile)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/render"
 )
@@ -37,7 +37,7 @@ note, 1 that there are some, 2 that the file is not valid.`,
 			if !slices.Contains(forms, from) {
 				return exit.Usagef("--from %q: must be %s", from, strings.Join(forms, ", "))
 			}
-			data, err := ReadInput(args[0], cmd.InOrStdin(), api.MaxLimitsFile)
+			data, err := ReadInput(args[0], cmd.InOrStdin(), apiproto.MaxLimitsFile)
 			if err != nil {
 				return err
 			}

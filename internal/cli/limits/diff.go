@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -91,7 +91,7 @@ func sides(args []string, against *uint64, stdin io.Reader) (from, to *quoratev1
 	case len(numbers) == 1:
 		return numbers[0], nil, nil
 	}
-	data, err := ReadInput(args[0], stdin, api.MaxLimitsFile)
+	data, err := ReadInput(args[0], stdin, apiproto.MaxLimitsFile)
 	if against != nil {
 		from = &quoratev1.LimitSet{Version: against}
 	}

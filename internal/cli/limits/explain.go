@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -129,7 +129,7 @@ func (o *explainOptions) find(cmd *cobra.Command, name quota.LimitName, e *expla
 }
 
 func (o *explainOptions) read(cmd *cobra.Command) ([]quota.Limit, error) {
-	data, err := ReadInput(o.file, cmd.InOrStdin(), api.MaxLimitsFile)
+	data, err := ReadInput(o.file, cmd.InOrStdin(), apiproto.MaxLimitsFile)
 	if err != nil {
 		return nil, err
 	}

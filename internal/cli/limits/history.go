@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -33,8 +33,8 @@ a version back.`,
   quorate limits history -n 100 --before 50 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if count < 1 || count > api.MaxList {
-				return exit.Usagef("-n %d: must be 1 to %d", count, api.MaxList)
+			if count < 1 || count > apiproto.MaxList {
+				return exit.Usagef("-n %d: must be 1 to %d", count, apiproto.MaxList)
 			}
 			var res *quoratev1.ListVersionsResponse
 			err := callLimits(cmd.Context(), &t, func(ctx context.Context, c quoratev1.LimitServiceClient) (err error) {
@@ -48,7 +48,7 @@ a version back.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().IntVarP(&count, "number", "n", 20, fmt.Sprintf("how many versions, 1 to %d", api.MaxList))
+	cmd.Flags().IntVarP(&count, "number", "n", 20, fmt.Sprintf("how many versions, 1 to %d", apiproto.MaxList))
 	cmd.Flags().Uint64Var(&before, "before", 0, "only versions below this one")
 	output.AddFlags(cmd, "table", "json")
 	return cmd
@@ -166,8 +166,8 @@ changed the limits meanwhile (exit code 3).`,
 // confirmDelete shows what would go, and makes the version that it showed the
 // one that must still be in force.
 func confirmDelete(cmd *cobra.Command, t *remote.Targets, req *quoratev1.DeleteLimitsRequest, names choice, yes bool) error {
-	if len(names) > api.MaxList {
-		return exit.Usagef("%d limits: at most %d in one call", len(names), api.MaxList)
+	if len(names) > apiproto.MaxList {
+		return exit.Usagef("%d limits: at most %d in one call", len(names), apiproto.MaxList)
 	}
 	now, err := GetLimits(cmd.Context(), t, nil)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -80,7 +80,7 @@ func ReadInput(path string, stdin io.Reader, most int) ([]byte, error) {
 
 // ApplyLimits replaces the limits of the cluster.
 func ApplyLimits(ctx context.Context, t *remote.Targets, path string, stdin io.Reader) (*quoratev1.ApplyLimitsResponse, error) {
-	data, err := ReadInput(path, stdin, api.MaxLimitsFile)
+	data, err := ReadInput(path, stdin, apiproto.MaxLimitsFile)
 	if err != nil {
 		return nil, err
 	}

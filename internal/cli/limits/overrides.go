@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -199,8 +199,8 @@ code 5 says that one of the keys had none; the others are deleted.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys := args[1:]
-			if len(keys) > api.MaxList {
-				return exit.Usagef("%d keys: at most %d in one call", len(keys), api.MaxList)
+			if len(keys) > apiproto.MaxList {
+				return exit.Usagef("%d keys: at most %d in one call", len(keys), apiproto.MaxList)
 			}
 			req := &quoratev1.DeleteOverridesRequest{}
 			for _, key := range keys {

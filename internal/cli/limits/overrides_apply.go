@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -99,7 +99,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 
 func (a *overrideApply) send(ctx context.Context, t *remote.Targets, list []quota.Override) error {
 	for len(list) > 0 {
-		n := min(len(list), api.MaxList)
+		n := min(len(list), apiproto.MaxList)
 		batch := make([]*quoratev1.Override, n)
 		for i := range batch {
 			batch[i] = overrideProto(&list[i], a.author)
@@ -168,7 +168,7 @@ func (a *overrideApply) parts(f io.Reader, use func([]quota.Override) error) err
 		switch {
 		case item && indent < 0:
 			indent, p.begin = in, line
-		case item && (p.count == api.MaxList || p.items.Len() > config.MaxFileBytes/2):
+		case item && (p.count == apiproto.MaxList || p.items.Len() > config.MaxFileBytes/2):
 			if err := a.parse(&p, use); err != nil {
 				return err
 			}

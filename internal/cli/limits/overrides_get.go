@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -91,9 +91,9 @@ func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOve
 	file := output.Format == render.FormatYAML
 	shown := 0
 	for {
-		req.Max = api.MaxList
+		req.Max = apiproto.MaxList
 		if most > 0 {
-			req.Max = int32(min(most-shown, api.MaxList))
+			req.Max = int32(min(most-shown, apiproto.MaxList))
 		}
 		var res *quoratev1.ListOverridesResponse
 		err := callOverrides(cmd.Context(), t, func(ctx context.Context, c quoratev1.OverrideServiceClient) (err error) {

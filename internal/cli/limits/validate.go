@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -97,7 +97,7 @@ findings, 2 that one is not valid.`,
 }
 
 func validateFile(cmd *cobra.Command, t *remote.Targets, path string, server bool) (*validation, error) {
-	data, err := ReadInput(path, cmd.InOrStdin(), api.MaxLimitsFile)
+	data, err := ReadInput(path, cmd.InOrStdin(), apiproto.MaxLimitsFile)
 	if err != nil {
 		return nil, err
 	}

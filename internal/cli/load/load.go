@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -87,7 +87,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 	f.StringVar(&l.dist, "dist", "uniform", "how often each key comes: uniform or zipf (s = 1.1)")
 	render.CompleteWords(cmd, "dist", "uniform", "zipf")
 	f.StringVar(&l.skew, "spread", "even", "weights of the nodes, such as 90/5/5, or even")
-	f.IntVar(&l.batch, "batch", 1, fmt.Sprintf("checks per call, 1 to %d; above 1 they go through AllowBatch", api.MaxBatch))
+	f.IntVar(&l.batch, "batch", 1, fmt.Sprintf("checks per call, 1 to %d; above 1 they go through AllowBatch", apiproto.MaxBatch))
 	f.IntVar(&l.conns, "conns", 2, fmt.Sprintf("connections per node, 1 to %d", maxLoadConns))
 	f.Uint64Var(&l.seed, "seed", 1, "seed of the choice of keys")
 	f.StringVar(&l.prefix, "key-prefix", "", "prefix of all keys (default: r and the time in seconds, so that every run has fresh buckets)")
@@ -108,8 +108,8 @@ func (l *loader) check() (s *spread, err error) {
 		return nil, exit.Usagef("--duration %v: must be more than 0, at most %v", l.duration, maxLoadDuration)
 	case l.keys < 1 || l.keys > maxLoadKeys:
 		return nil, exit.Usagef("--keys %d: must be 1 to %d", l.keys, maxLoadKeys)
-	case l.batch < 1 || l.batch > api.MaxBatch:
-		return nil, exit.Usagef("--batch %d: must be 1 to %d", l.batch, api.MaxBatch)
+	case l.batch < 1 || l.batch > apiproto.MaxBatch:
+		return nil, exit.Usagef("--batch %d: must be 1 to %d", l.batch, apiproto.MaxBatch)
 	case l.conns < 1 || l.conns > maxLoadConns:
 		return nil, exit.Usagef("--conns %d: must be 1 to %d", l.conns, maxLoadConns)
 	case l.dist != "uniform" && l.dist != "zipf":

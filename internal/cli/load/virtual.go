@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -118,7 +118,7 @@ func (r *replayer) checkVirtual(cmd *cobra.Command) error {
 // readLimits returns the limits to play: the one that is named, or all that say
 // which HTTP requests they are for.
 func (r *replayer) readLimits(stdin io.Reader) ([]quota.Limit, error) {
-	data, err := limits.ReadInput(r.limits, stdin, api.MaxLimitsFile)
+	data, err := limits.ReadInput(r.limits, stdin, apiproto.MaxLimitsFile)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/planner"
 )
 
 // looking are the flags of commands that look back.
@@ -99,7 +100,7 @@ func fetch[R proto.Message](cmd *cobra.Command, o *looking, call func(context.Co
 	if text := incompleteText(c); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
 	}
-	if begun := api.BegunText(c); begun != "" {
+	if begun := planner.BegunText(c); begun != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %s: the cluster began then, or it is kept no more\n", begun)
 	}
 	return res, nil
@@ -123,7 +124,7 @@ func incompleteText(c *quoratev1.Coverage) string {
 	}
 	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("not all of the %s is complete: a node has not told all of it, or it began before the history", seconds(c.SecondsTotal)))
-	} else if total := api.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
+	} else if total := planner.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("all nodes have told of %s of %s", seconds(c.SecondsComplete), seconds(total)))
 	}
 	if len(c.Missing) > 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
@@ -102,7 +102,7 @@ func newWhatIfCommand() *cobra.Command {
 	var o looking
 	var rate, kind string
 	var burst int64
-	_, kinds := api.EnumOf(quoratev1.Kind(0).Descriptor(), "")
+	_, kinds := apijson.EnumOf(quoratev1.Kind(0).Descriptor(), "")
 	cmd := &cobra.Command{
 		Use:   "what-if LIMIT",
 		Short: "Print what another rule would have refused of recorded demand",
@@ -126,7 +126,7 @@ is the best single number, made so that the rule in force refuses what it did.`,
 				req.Burst = &burst
 			}
 			if kind != "" {
-				n, _ := api.EnumOf(req.Kind.Descriptor(), kind)
+				n, _ := apijson.EnumOf(req.Kind.Descriptor(), kind)
 				if n == 0 {
 					return exit.Usagef("--kind %q: must be one of %s", kind, strings.Join(kinds[:5], ", "))
 				}

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/internal/jsontext"
 )
 
@@ -139,7 +139,7 @@ func jsonText(data any) ([]byte, error) {
 	case json.RawMessage:
 		return d, nil
 	case proto.Message:
-		return api.FormatJSON(d), nil
+		return apijson.Format(d), nil
 	}
 	return json.MarshalIndent(data, "", "  ")
 }
@@ -217,7 +217,7 @@ func (l *List) jsonPart(items []proto.Message) (piece []byte) {
 		if l.items++; l.items > 1 {
 			piece = append(piece, ',')
 		}
-		piece = append(piece, api.FormatJSON(m)...)
+		piece = append(piece, apijson.Format(m)...)
 	}
 	return piece
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -148,7 +148,7 @@ func ExpectFlag(cmd *cobra.Command) func() *uint64 {
 }
 
 // Word is an enum as limit files and JSON have it: soft of CEILING_SOFT.
-func Word(e protoreflect.Enum) string { return api.EnumWord(e) }
+func Word(e protoreflect.Enum) string { return apijson.EnumWord(e) }
 
 // When prints a moment in UTC, to the second.
 func When(t *timestamppb.Timestamp) string {

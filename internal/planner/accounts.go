@@ -1,0 +1,149 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/history"
+	planning "github.com/quorate/quorate/internal/plan"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// ofAccounts reports whether a name is that of accounts with a policy.
+func ofAccounts(name quota.LimitName) bool { return name.Namespace == quota.AccountNamespace }
+
+// lookedAtConfigs bounds the configs of which the newest that has a policy is looked for.
+const lookedAtConfigs = 16
+
+// accountRule returns what one account may take by a policy, as a limit; nil if none of that name is loaded that
+// refills. Of the versions that are loaded it is the newest.
+func (s *Planner) accountRule(name quota.LimitName) *quota.Limit {
+	parts := strings.Split(name.Limit, "~")
+	if len(parts) != 5 {
+		return nil
+	}
+	ctx := context.Background() // what is loaded is on this node
+	configs, err := s.node.ListPolicies(ctx, parts[0], parts[1], "", apiproto.MaxList)
+	if err != nil {
+		return nil
+	}
+	slices.SortFunc(configs, func(a, b account.Config) int { return cmp.Compare(b.At, a.At) })
+	for i := range configs[:min(len(configs), lookedAtConfigs)] {
+		c, err := s.node.Policies(ctx, configs[i].ID)
+		if err != nil || c == nil {
+			continue
+		}
+		if p, ok := c.Policies[account.PolicyKey{Namespace: parts[2], Name: parts[3], Resource: parts[4]}]; ok {
+			return accountLimit(name, &p)
+		}
+	}
+	return nil
+}
+
+// accountLimit is a policy as a limit: a window from midnight UTC where each refill fills the account up, else a
+// bucket. The offset of the refill is left out.
+func accountLimit(name quota.LimitName, p *account.Policy) *quota.Limit {
+	r := p.Refill
+	if r.Units <= 0 || r.Interval == 0 || p.Limit <= 0 {
+		return nil
+	}
+	l := &quota.Limit{LimitName: name}
+	t := quota.Tier{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: p.Limit, Per: time.Duration(r.Interval) * time.Second}, Burst: p.Limit}
+	if r.Units < p.Limit {
+		t.Kind, t.Rate.Tokens = quota.TokenBucket, r.Units
+	}
+	l.SetFirst(t)
+	return l
+}
+
+// accountHeadroom says how full accounts with a policy were. How much each was asked for is not recorded: if all
+// together were asked for less than one may take, none was fuller than that; if one was refused, it was used up.
+func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit) {
+	if l == nil {
+		out.Statement = "no policy of this name is loaded that refills by time; " + refusedText(out)
+		return
+	}
+	out.Rule, out.Refill = apiproto.Limit(l), refill(l)
+	together := inTokens(u.Attempted) / capacity(l, u.Seconds)
+	text := fmt.Sprintf("all accounts together were asked for %.0f%% of what one may take in the time", 100*together)
+	if together <= 1 {
+		out.Saturation = together
+		text += ", so none for more than that on the average"
+	}
+	if u.Refused() > 0 {
+		out.Saturation = 1
+		text += "; at least one was used up"
+	} else {
+		text += "; none was used up"
+	}
+	out.ManyKeys, out.Headroom = together > 1, 1-out.Saturation
+	out.Statement = text + "; what each was asked for is not recorded; " + refusedText(out)
+}
+
+// capacity is what one key or account may take in a stretch: what is refilled, and in a short one what it can
+// hold; of several tiers, the least.
+func capacity(l *quota.Limit, seconds int) float64 {
+	least := math.Inf(1)
+	for _, t := range l.Tiers() {
+		least = min(least, passes(&t, seconds))
+	}
+	return least
+}
+
+// passes is what one tier lets pass in a stretch.
+func passes(t *quota.Tier, seconds int) float64 {
+	return max(float64(t.Burst), float64(t.Rate.Tokens)/max(t.Rate.Per.Seconds(), 1e-9)*float64(seconds))
+}
+
+// alike is of how many accounts, each asked for the same, a rule would have refused no more than was refused: the least
+// such number. 0 says that there is no rule.
+func (d *demand) alike(now *quota.Limit) int64 {
+	if now == nil {
+		return 0
+	}
+	total := totalOf(d.answer.Points)
+	t := now.First()
+	few, enough := int64(0), total.Attempted.Tokens()/t.Burst+1 // of so many no refill is needed
+	for enough-few > 1 {
+		n := few + (enough-few)/2
+		if o := d.replayOne([]quota.Tier{times(t, n)}); o.RefusedAtMost > total.Refused() {
+			few = n
+		} else {
+			enough = n
+		}
+	}
+	return enough
+}
+
+// times is what so many accounts may take together.
+func times(t quota.Tier, n int64) quota.Tier {
+	t.Rate.Tokens, t.Burst = t.Rate.Tokens*n, t.Burst*n
+	return t
+}
+
+// replayAccounts returns what tiers would have done with the demand of accounts: at most what they would have done with that of
+// one, and likely what with that of d.accounts, each asked for the same.
+func (d *demand) replayAccounts(tiers []quota.Tier) planning.Outcome {
+	out := d.replayOne(tiers)
+	all := make([]quota.Tier, len(tiers))
+	for i := range tiers {
+		all[i] = times(tiers[i], d.accounts)
+	}
+	likely := d.replayOne(all).RefusedAtMost
+	out.RefusedAtLeast, out.RefusedIfEven, out.Likely, out.Estimate = 0, likely, likely, true
+	return out
+}
+
+// sureOfAccounts says how sure an outcome is.
+func (d *demand) sureOfAccounts(o *quoratev1.WhatIfOutcome) string {
+	return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts were asked for the same each: of so many the rule in force refuses what was refused; at most %d, if one was asked for all",
+		o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
+}

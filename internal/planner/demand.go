@@ -1,0 +1,216 @@
+package planner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/api/apierr"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
+	planning "github.com/quorate/quorate/internal/plan"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// demand is what is recorded of a limit in a stretch.
+type demand struct {
+	stretch
+	answer history.Answer
+	step   int
+	// Of a limit that is counted for many keys.
+	keyed   *planning.Keyed
+	part    history.Second     // of which keys are listed
+	seen    *planning.Observed // nil: the rule has not been in force all the time, or refuses by more than itself
+	many    bool
+	unknown bool // nobody knows of keys
+	// Of accounts it is not known what each was asked for: as if there were so many alike. 0: it is a limit.
+	accounts int64
+}
+
+// recorded reads the demand of a limit.
+func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, error) {
+	d := &demand{stretch: t, step: s.stepFor(t, MaxPoints)}
+	all, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
+	if err != nil && !apierr.IsNoLeader(err) { // without the keys there is something to say all the same
+		return nil, apierr.From(err)
+	}
+	d.unknown = len(all.Keys) == 0 || ofAccounts(name)
+	d.many = !d.unknown && (len(all.Keys) > 1 || all.Rest > 0)
+	if d.many {
+		d.from -= d.from % d.grain()
+	}
+	if f := s.readPoints(ctx, name, d); f != nil {
+		return nil, f
+	}
+	if ofAccounts(name) {
+		d.accounts = d.alike(s.ruleOf(name))
+	}
+	if !d.many {
+		return d, nil
+	}
+	parts, f := s.listed(ctx, name, d, all.AsOf)
+	if f == nil {
+		d.seen, f = s.observed(ctx, name, d)
+	}
+	if f != nil {
+		return nil, f
+	}
+	d.keyed = planning.NewKeyed(d.answer.Points, parts, d.seen)
+	return d, nil
+}
+
+// readPoints reads the points of the step. Where minutes are not kept as long as they usually are, it reads hours.
+func (s *Planner) readPoints(ctx context.Context, name quota.LimitName, d *demand) error {
+	q := history.Query{Limit: name, From: d.from, End: d.end, Step: d.step}
+	var err error
+	if d.answer, err = s.node.History(ctx, q); err != nil {
+		return apierr.From(err)
+	}
+	if q.Step = 3600; d.step != 60 || d.begins() < d.from+3600 {
+		return nil
+	}
+	hours := *d
+	hours.step = q.Step
+	if hours.answer, err = s.node.History(ctx, q); err != nil {
+		return apierr.From(err)
+	}
+	if hours.begins()+3600 <= d.begins() {
+		*d = hours
+	}
+	return nil
+}
+
+// begins is from when on something is known.
+func (d *demand) begins() history.Second {
+	if len(d.answer.Points) == 0 {
+		return d.end
+	}
+	return d.answer.Points[0].Start
+}
+
+// grain is by how many seconds keys are listed.
+func (d *demand) grain() history.Second {
+	if d.step == 1 {
+		return 60
+	}
+	return 3600
+}
+
+// listed reads what the busiest keys were asked for in each minute, or in at most maxKeyPoints times some
+// hours. What came later than a list of minutes can tell is left out, as long as it is little.
+func (s *Planner) listed(ctx context.Context, name quota.LimitName, d *demand, asOf history.Second) ([]planning.Part, error) {
+	end := min(d.end, d.answer.AsOf)
+	if rest := end - asOf - planning.Late; asOf > 0 && rest > 0 && rest <= 180 && d.step == 1 {
+		end = asOf + planning.Late
+		d.answer.Points = slices.DeleteFunc(slices.Clone(d.answer.Points), func(p history.Point) bool { return p.Start >= end })
+	}
+	d.part = d.grain()
+	if d.step > 1 {
+		d.part *= max(1, (end-d.from+maxKeyPoints*d.part-1)/(maxKeyPoints*d.part))
+	}
+	var out []planning.Part
+	for at := d.from; at+d.part <= end; at += d.part {
+		a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: at, End: at + d.part, Top: plannedKeys})
+		if err != nil {
+			return nil, apierr.From(err)
+		}
+		if a.Unattributed == 0 {
+			out = append(out, planning.Part{At: at, Seconds: int(d.part), Keys: a.Keys, Rest: a.Rest})
+		}
+	}
+	return out, nil
+}
+
+// observed is what the rule in force did with the demand, if it alone decided on it.
+func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand) (*planning.Observed, error) {
+	now := s.ruleOf(name)
+	total := totalOf(d.answer.Points)
+	if now == nil || len(now.More) > 0 || now.Parent != "" || now.MaxWait > 0 || len(total.Missing) > 0 || !s.unchanged(ctx, now, d.from) {
+		return nil, nil
+	}
+	t := now.First()
+	back := t.Rate.Per.Seconds()
+	if t.Kind == quota.TokenBucket {
+		back *= float64(t.Burst) / float64(max(1, t.Rate.Tokens))
+	}
+	before := stretch{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
+	if err != nil {
+		return nil, apierr.From(err)
+	}
+	return &planning.Observed{
+		Rule: t, Attempted: total.Attempted, Admitted: total.Admitted, Over: total.Over, Needless: max(total.Needless, total.NeedlessAtMost),
+		Before: totalOf(a.Points).Admitted,
+	}, nil
+}
+
+// seenVersions is how many versions are looked at to find out whether a rule has changed.
+const seenVersions = 8
+
+// unchanged reports whether a rule was in force all the time since a moment, or nothing, and no key had
+// another one. What cannot be found out counts as a change.
+func (s *Planner) unchanged(ctx context.Context, now *quota.Limit, from history.Second) bool {
+	if list, _ := s.node.ListOverrides(now.LimitName, quota.Key{}, 1); len(list) > 0 {
+		return false
+	}
+	versions, err := s.node.LimitVersions(ctx, 0, seenVersions)
+	if err != nil {
+		return false
+	}
+	for _, v := range versions {
+		_, list, err := s.node.LimitsAt(ctx, v.Number)
+		if err != nil || !sameRule(list, now) {
+			return false
+		}
+		if v.At < quota.Time(from)*quota.Time(time.Second) || v.Number == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// sameRule reports whether limits have one with the same rule, or none, nor any that would stand in for it.
+func sameRule(list []quota.Limit, now *quota.Limit) bool {
+	for i := range list {
+		l := &list[i]
+		switch {
+		case l.LimitName == now.LimitName:
+			return slices.Equal(l.Tiers(), now.Tiers()) && l.Parent == now.Parent && l.Class == now.Class
+		case l.Namespace == now.Namespace && (l.Limit == quota.Default || l.Limit == quota.Template), l.LimitName == quota.Global:
+			return false
+		}
+	}
+	return true
+}
+
+// basis is what answers on this demand are made of.
+func (d *demand) basis() quoratev1.Basis {
+	switch {
+	case d.many:
+		return quoratev1.Basis_BASIS_KEYS
+	case d.step == 1:
+		return quoratev1.Basis_BASIS_SECONDS
+	case d.step == 60:
+		return quoratev1.Basis_BASIS_MINUTES
+	}
+	return quoratev1.Basis_BASIS_HOURS
+}
+
+// replay returns what tiers would have done with the demand.
+func (d *demand) replay(tiers []quota.Tier) planning.Outcome {
+	switch {
+	case d.many:
+		return d.keyed.Replay(tiers)
+	case d.accounts > 0:
+		return d.replayAccounts(tiers)
+	}
+	return d.replayOne(tiers)
+}
+
+// replayOne is replay for one key.
+func (d *demand) replayOne(tiers []quota.Tier) planning.Outcome {
+	if d.step == 1 {
+		return planning.ReplayAll(tiers, planning.Whole(d.answer.Points))
+	}
+	return planning.ReplayPoints(tiers, d.answer.Points)
+}

@@ -1,0 +1,156 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/api/apierr"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
+	planning "github.com/quorate/quorate/internal/plan"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of forecasts.
+const (
+	usualDays  = 56
+	maxDays    = 730
+	usualAhead = 90
+	maxAhead   = 365
+	dayHours   = 12 // hours that have to be known of a day, for it to count
+)
+
+// Forecast implements quoratev1.RateServiceServer.
+func (s *Planner) Forecast(ctx context.Context, req *quoratev1.ForecastRequest) (*quoratev1.ForecastResponse, error) {
+	name, f := s.pastLimit(req)
+	if f != nil {
+		return nil, f
+	}
+	days, f := mostOf("days", req.Days, maxDays, usualDays)
+	if f == nil && days < planning.MinDays {
+		f = apierr.Invalid("days", "%d; must be 7 to %d, or 0 for %d", days, maxDays, usualDays)
+	}
+	if f != nil {
+		return nil, f
+	}
+	ahead, f := mostOf("ahead", req.Ahead, maxAhead, usualAhead)
+	if f != nil {
+		return nil, f
+	}
+	today := s.clock().UTC().Truncate(day)
+	t := stretch{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
+	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: 3600})
+	if err != nil {
+		return nil, apierr.From(err)
+	}
+	if s.neverWas(name, a.Points) {
+		return nil, s.noLimit(name)
+	}
+	k, f := s.busiest(ctx, name, t)
+	if f != nil {
+		return nil, f
+	}
+	l := s.ruleOf(name)
+	out := &quoratev1.ForecastResponse{Coverage: coverage(t, &a), Refill: refill(l)}
+	whole := k.many || l == nil || slow(l)
+	out.Measure = "the 99th percentile of the demand of a second, in the busiest hour of a day"
+	if whole {
+		out.Measure = "the mean demand of a second in the busiest hour of a day, all keys together"
+	}
+	return s.fit(out, byDay(a.Points, t.from, days, whole), ahead, name, k.many, &k.key)
+}
+
+// byDay is one number of each day; days of which too little is known are NaN.
+func byDay(points []history.Point, from history.Second, days int, mean bool) []float64 {
+	out, hours := make([]float64, days), make([]int, days)
+	for i := range points {
+		p := &points[i]
+		d := int((p.Start - from) / history.Second(day/time.Second))
+		if d < 0 || d >= days {
+			continue
+		}
+		v := inTokens(p.P99)
+		if mean {
+			v = inTokens(p.Mean)
+		}
+		out[d] = max(out[d], v)
+		hours[d] += max(1, p.Seconds/3600)
+	}
+	for d := range out {
+		if hours[d] < dayHours {
+			out[d] = math.NaN()
+		}
+	}
+	return out
+}
+
+// fit forecasts days to come.
+func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int, name quota.LimitName, many bool, key *history.KeyTotal) (*quoratev1.ForecastResponse, error) {
+	first := 0 // the first day with demand: what came before it is no gap, and no trend
+	for first < len(days) && (math.IsNaN(days[first]) || days[first] == 0) {
+		first++
+	}
+	days = days[first:]
+	fc, err := planning.Fit(days)
+	if errors.Is(err, planning.ErrTooFewDays) {
+		missing := planning.MinDays - fc.Days
+		return nil, apierr.NotNow("there are %d days of history of %v, and a forecast needs %d; ask again in %d days, on %s",
+			fc.Days, name, planning.MinDays, missing, s.clock().UTC().Add(time.Duration(missing)*day).Format(time.DateOnly))
+	}
+	if err != nil {
+		return nil, apierr.From(err)
+	}
+	out.DaysUsed, out.GrowthPerDay, out.Weekdays = int32(fc.Days), fc.Slope, fc.Days >= 21
+	begin := s.clock().UTC().Truncate(day).Add(-time.Duration(len(days)) * day)
+	for d := range len(days) + ahead {
+		v := fc.At(d)
+		one := &quoratev1.ForecastDay{Day: secondProto(history.Second(begin.Add(time.Duration(d) * day).Unix())), Expected: max(0, v), Low: max(0, v+fc.Low), High: max(0, v+fc.High)}
+		if d < len(days) && !math.IsNaN(days[d]) {
+			one.Demand = &days[d]
+		}
+		out.Days = append(out.Days, one)
+	}
+	out.Statements = append(out.Statements, fmt.Sprintf("made of %d days; it changes by %+.3g tokens/s a day", fc.Days, fc.Slope))
+	switch {
+	case ofAccounts(name):
+		out.Statements = append(out.Statements, fmt.Sprintf("each account has %.4g units/s of its own, so their sum has no limit to reach; what each was asked for is not recorded", out.Refill))
+	case many:
+		out.Statements = append(out.Statements, fmt.Sprintf("the limit is counted for many keys, each with %.4g tokens/s of its own, so their sum has no limit to reach; its busiest key is %q", out.Refill, apierr.Clip(key.Key)))
+	case out.Refill == 0:
+		out.Statements = append(out.Statements, "there is no rule in force that refills by the second, so there is nothing to reach")
+	default:
+		reach(out, &fc, len(days), ahead)
+	}
+	if !out.Weekdays {
+		out.Statements = append(out.Statements, "weekdays are not told apart: that takes three weeks")
+	}
+	if text := incomplete(out.Coverage); text != "" {
+		out.Statements = append(out.Statements, text)
+	}
+	return out, nil
+}
+
+// reach says when demand is more than what is refilled.
+func reach(out *quoratev1.ForecastResponse, fc *planning.Forecast, today, ahead int) {
+	expected, earliest := fc.Reaches(out.Refill, today, ahead)
+	days := func(d int) *int32 {
+		if d < 0 {
+			return nil
+		}
+		n := int32(d - today)
+		return &n
+	}
+	out.DaysUntilFull, out.DaysUntilFullEarliest = days(expected), days(earliest)
+	at := func(d int) string { return out.Days[d].Day.AsTime().Format(time.DateOnly) }
+	switch {
+	case expected >= 0:
+		out.Statements = append(out.Statements, fmt.Sprintf("demand is expected to reach the refill of %.4g tokens/s in %d days, on %s; it may in %d", out.Refill, expected-today, at(expected), earliest-today))
+	case earliest >= 0:
+		out.Statements = append(out.Statements, fmt.Sprintf("demand is not expected to reach the refill of %.4g tokens/s within %d days; a busy day may in %d, on %s", out.Refill, ahead, earliest-today, at(earliest)))
+	default:
+		out.Statements = append(out.Statements, fmt.Sprintf("demand does not reach the refill of %.4g tokens/s within %d days", out.Refill, ahead))
+	}
+}

@@ -1,0 +1,310 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/api/apierr"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/history"
+	planning "github.com/quorate/quorate/internal/plan"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// fullest is what is known of a limit's busiest keys.
+type fullest struct {
+	key  history.KeyTotal // of the whole stretch
+	peak history.KeyPeak  // of one minute or hour; maybe another key
+	many bool             // there are others
+}
+
+// busiest asks what is known of a limit's busiest keys.
+func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, f error) {
+	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
+	if err != nil && !apierr.IsNoLeader(err) { // as in recorded
+		return k, apierr.From(err)
+	}
+	if len(a.Keys) > 0 {
+		k.key = a.Keys[0]
+	}
+	k.peak, k.many = a.Peak, len(a.Keys) > 1 || len(a.Keys) == 1 && a.Rest > 0
+	return k, nil
+}
+
+// Headroom implements quoratev1.RateServiceServer.
+func (s *Planner) Headroom(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, error) {
+	out, _, f := s.headroomAndUse(ctx, req)
+	return out, f
+}
+
+// headroomAndUse is headroom, and all limits that were asked for, also those that are not in the answer.
+func (s *Planner) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomRequest) (*quoratev1.HeadroomResponse, []history.UsedLimit, error) {
+	top, f := mostOf("top", req.Top, maxHeadroom, usualHeadroom)
+	if f != nil {
+		return nil, nil, f
+	}
+	if req.Limit != "" {
+		if _, f := s.pastLimit(req); f != nil {
+			return nil, nil, f
+		}
+	}
+	list, a, t, f := s.used(ctx, req.Namespace, req.From, req.To, week)
+	if f != nil {
+		return nil, nil, f
+	}
+	if req.Limit != "" {
+		list = slices.DeleteFunc(list, func(u history.UsedLimit) bool { return u.Limit.Limit != req.Limit })
+	}
+	out := &quoratev1.HeadroomResponse{Total: int32(len(list)), Coverage: usedCoverage(t, &a, list)}
+	for i := range list[:min(len(list), maxHeadroom)] {
+		h, f := s.headroomOf(ctx, &list[i], t)
+		if f != nil {
+			return nil, nil, f
+		}
+		out.Limits = append(out.Limits, h)
+	}
+	slices.SortStableFunc(out.Limits, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Saturation, x.Saturation) })
+	out.Limits = out.Limits[:min(top, len(out.Limits))]
+	return out, list, nil
+}
+
+func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretch) (*quoratev1.LimitHeadroom, error) {
+	out := &quoratev1.LimitHeadroom{Namespace: u.Limit.Namespace, Limit: u.Limit.Limit, Use: pointProto(&u.Point)}
+	if u.Attempted > 0 {
+		out.RefusedPart = float64(u.Refused()) / float64(u.Attempted)
+	}
+	l := s.ruleOf(u.Limit)
+	if ofAccounts(u.Limit) {
+		accountHeadroom(out, l, u)
+		return out, nil
+	}
+	out.Refill = refill(l)
+	if l == nil {
+		out.Statement = "there is no such limit any more; " + refusedText(out)
+		return out, nil
+	}
+	out.Rule, out.Shadow = apiproto.Limit(l), passesAll(l)
+	k, f := s.busiest(ctx, u.Limit, t)
+	if f != nil {
+		return nil, f
+	}
+	out.ManyKeys, out.BusiestKey = k.many, k.key.Key
+	if f := s.saturate(ctx, out, l, u, &k, t); f != nil {
+		return nil, f
+	}
+	if k.key.Key == "" && u.Attempted > 0 {
+		out.Statement += "; its keys are not recorded, so all demand was taken for one key's"
+	}
+	return out, nil
+}
+
+// passesAll reports whether what a limit refuses passes all the same.
+func passesAll(l *quota.Limit) bool { return l != nil && l.Enforcement != quota.Enforce }
+
+// saturate compares demand with what the rule lets pass, and says so.
+func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) error {
+	text := ""
+	switch {
+	case out.Refill == 0:
+		text = "it refills nothing by the second"
+	case k.many:
+		text = ofKeys(out, l, u, k)
+		if u.Refused() > 0 && out.Saturation < 1 { // some key was full for longer than a minute
+			fuller, f := s.ofPeriods(ctx, out, l, u, t)
+			if f != nil {
+				return f
+			}
+			text = cmp.Or(fuller, text)
+		}
+	default:
+		step := s.stepFor(t, usualPoints)
+		a, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
+		switch {
+		case err != nil:
+			return apierr.From(err)
+		case slow(l):
+			text = ofWindows(out, l, u, a.Points, step)
+		default:
+			text = ofSeconds(out, u, a.Points)
+		}
+	}
+	text = fullIfRefused(out, text)
+	if out.Refill > 0 {
+		out.Headroom = max(0, 1-out.Saturation)
+	}
+	out.Statement = text + "; " + refusedText(out)
+	return nil
+}
+
+// ofKeys goes by the key that was asked for most in a minute, or in an hour where that is all that is kept; by the
+// busiest of the whole stretch where that is more, as of windows of a day.
+func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest) string {
+	out.Saturation = inTokens(k.key.Attempted) / capacity(l, max(1, u.Seconds))
+	peak := 0.0
+	if k.peak.Seconds > 0 {
+		peak = inTokens(k.peak.Attempted) / capacity(l, int(k.peak.Seconds))
+	}
+	if peak <= out.Saturation {
+		return fmt.Sprintf("its busiest key %q was asked for %.0f%% of what it may take", apierr.Clip(out.BusiestKey), 100*out.Saturation)
+	}
+	part := "minute"
+	if k.peak.Seconds >= 3600 {
+		part = "hour"
+	}
+	out.BusiestKey, out.Saturation = k.peak.Key, peak
+	return fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
+}
+
+// maxPeriods bounds the periods of a tier that headroom examines individually: each is one read of every range.
+const maxPeriods = 5
+
+// ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. It examines
+// the periods with the most refusals until one is full. It returns no text if the saturation did not rise.
+func (s *Planner) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, error) {
+	step := s.stepFor(t, usualPoints)
+	points, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
+	if err != nil {
+		return "", apierr.From(err)
+	}
+	text := ""
+	for _, tier := range l.Tiers() {
+		span := history.Second(tier.Rate.Per.Seconds())
+		if fill := history.Second(min(float64(tier.Burst)/max(out.Refill, 1e-9), 1e9)); !tier.Kind.Windowed() {
+			span = max(span, fill)
+		}
+		if span <= 60 || span >= t.end-t.from {
+			continue
+		}
+		if n := history.Second(step); span < n { // points cannot resolve shorter periods
+			span = (n + span - 1) / span * span
+		}
+		for _, from := range refusing(points.Points, span) {
+			a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: u.Limit, From: max(from, t.from), End: min(from+span, t.end), Top: 1})
+			if err != nil && !apierr.IsNoLeader(err) {
+				return "", apierr.From(err)
+			}
+			if len(a.Keys) == 0 {
+				continue
+			}
+			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
+				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
+				text = fmt.Sprintf("its key %q was asked for %.0f%% of what it may take in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+			}
+			if out.Saturation >= 1 {
+				return text, nil
+			}
+		}
+	}
+	return text, nil
+}
+
+// refusing returns the starts of periods with refusals, those with the most first, at most maxPeriods.
+func refusing(points []history.Point, span history.Second) []history.Second {
+	refused := map[history.Second]quota.Units{}
+	for i := range points {
+		p := &points[i]
+		if p.Refused() > 0 {
+			from := p.Start - p.Start%span
+			refused[from] = refused[from].Plus(p.Refused())
+		}
+	}
+	out := slices.SortedFunc(maps.Keys(refused), func(a, b history.Second) int {
+		return cmp.Or(cmp.Compare(refused[b], refused[a]), cmp.Compare(b, a))
+	})
+	return out[:min(maxPeriods, len(out))]
+}
+
+// fewRefused is the largest refused part of the demand at which a limit may still be reported as less than full. It
+// matches the busiest 1% of seconds that a bucket's saturation leaves out.
+const fewRefused = .01
+
+// fullIfRefused reports a limit that refused more than fewRefused as full, even if the recorded keys and points do not
+// show it.
+func fullIfRefused(out *quoratev1.LimitHeadroom, text string) string {
+	if out.RefusedPart <= fewRefused || out.Saturation >= 1 {
+		return text
+	}
+	out.Saturation = 1
+	return "it was full at times: what it refused came faster than is recorded, above its burst, to keys with a rule of their own, or it was refused without need; " + text
+}
+
+// ofWindows goes by the fullest window. Where points do not tell windows apart, or windows slide, it goes by the points
+// that follow each other and are as long as one, or by one that is longer.
+func ofWindows(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, points []history.Point, step int) string {
+	for _, t := range l.Tiers() {
+		most, known := planning.Fullest(&t, points)
+		span := step * max(1, int(t.Rate.Per.Seconds())/step)
+		if !known {
+			most = mostOfRun(points, history.Second(span))
+		}
+		out.Saturation = max(out.Saturation, inTokens(most)/max(1, passes(&t, span)))
+	}
+	return fmt.Sprintf("its fullest window was asked for %.0f%% of what it lets pass, on the average %.0f%%", 100*out.Saturation, 100*inTokens(u.Mean)/out.Refill)
+}
+
+// mostOfRun is the most that points within so many seconds have together.
+func mostOfRun(points []history.Point, span history.Second) (most quota.Units) {
+	sum, first := quota.Units(0), 0
+	for i := range points {
+		for sum = sum.Plus(points[i].Attempted); points[first].Start+span <= points[i].Start; first++ {
+			sum -= points[first].Attempted
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// ofSeconds goes by the second that 99 of 100 busy ones did not exceed. Of seconds that are not kept it is as exact
+// as the percentiles of points are.
+func ofSeconds(out *quoratev1.LimitHeadroom, u *history.UsedLimit, points []history.Point) string {
+	out.IdlePart, u.P99 = busySeconds(points)
+	out.Saturation, out.PeakSaturation = inTokens(u.P99)/out.Refill, inTokens(u.Peak)/out.Refill
+	if out.IdlePart < .005 {
+		return fmt.Sprintf("99 of 100 seconds asked for at most %.0f%% of the refill, the highest for %.0f%%", 100*out.Saturation, 100*out.PeakSaturation)
+	}
+	return fmt.Sprintf("99 of 100 busy seconds asked for at most %.0f%% of the refill, the highest for %.0f%%; idle %.4g%% of the time", 100*out.Saturation, 100*out.PeakSaturation, 100*out.IdlePart)
+}
+
+// busySeconds takes a point for four sizes of seconds: half of them as its median, and so on.
+func busySeconds(points []history.Point) (idle float64, p99 quota.Units) {
+	type size struct {
+		u       quota.Units
+		seconds float64
+	}
+	var sizes []size
+	silent, asked := 0.0, 0.0
+	for i := range points {
+		p := &points[i]
+		for _, one := range []size{{p.P50, .5}, {p.P95, .45}, {p.P99, .04}, {p.Peak, .01}} {
+			if one.seconds *= float64(p.Seconds); one.u == 0 {
+				silent += one.seconds
+				continue
+			}
+			asked += one.seconds
+			sizes = append(sizes, one)
+		}
+	}
+	if asked == 0 {
+		return 1, 0
+	}
+	slices.SortFunc(sizes, func(a, b size) int { return cmp.Compare(b.u, a.u) })
+	above := 0.0
+	for _, one := range sizes {
+		if p99, above = one.u, above+one.seconds; above > asked/100 {
+			break
+		}
+	}
+	return silent / (silent + asked), p99
+}
+
+func refusedText(h *quoratev1.LimitHeadroom) string {
+	if h.Shadow {
+		return fmt.Sprintf("%.3g%% would have been refused, and all passed: it is not enforced", 100*h.RefusedPart)
+	}
+	return fmt.Sprintf("%.3g%% was refused", 100*h.RefusedPart)
+}

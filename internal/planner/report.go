@@ -1,0 +1,196 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api/apierr"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Bounds of a report.
+const (
+	reportLimits = 20 // in a table
+	reportNoisy  = 5  // limits that are searched for noisy keys, and forecast
+)
+
+//go:embed report.html
+var reportHTML string
+
+var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
+
+// reportData is what a report says.
+type reportData struct {
+	Title, From, To, Made, Coverage string
+	Limits                          int
+	Attempted, Refused              string
+	Fullest, Refusing, Shadow       []reportRow
+	Noisy, Forecast                 []reportLine
+}
+
+type reportRow struct {
+	Limit, Rule, Asked, Peak, Refused, Full, Statement string
+	Width                                              int // of a bar, 0 to 100
+}
+
+type reportLine struct{ Limit, Text string }
+
+// Report implements quoratev1.RateServiceServer.
+func (s *Planner) Report(ctx context.Context, req *quoratev1.RateServiceReportRequest) (*quoratev1.RateServiceReportResponse, error) {
+	if quoratev1.ReportFormat_name[int32(req.Format)] == "" {
+		return nil, apierr.Invalid("format", "%d; must be text or html", req.Format)
+	}
+	all, used, f := s.headroomAndUse(ctx, &quoratev1.HeadroomRequest{Namespace: req.Namespace, From: req.From, To: req.To, Top: maxHeadroom})
+	if f != nil {
+		return nil, f
+	}
+	t, f := s.stretchOf(req.From, req.To, week)
+	if f != nil {
+		return nil, f
+	}
+	d := s.reportOf(req.Namespace, t, all, used)
+	s.searchedFor(ctx, &d, all.Limits, t)
+	out := &quoratev1.RateServiceReportResponse{Coverage: all.Coverage, MediaType: "text/plain; charset=utf-8"}
+	var b strings.Builder
+	if req.Format == quoratev1.ReportFormat_REPORT_FORMAT_HTML {
+		out.MediaType = "text/html; charset=utf-8"
+		if err := reportTemplate.Execute(&b, &d); err != nil {
+			return nil, apierr.From(err)
+		}
+	} else {
+		d.text(&b)
+	}
+	out.Content = b.String()
+	return out, nil
+}
+
+func (s *Planner) reportOf(namespace string, t stretch, all *quoratev1.HeadroomResponse, used []history.UsedLimit) reportData {
+	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
+	d := reportData{
+		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
+		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: every node that lived in this time has told all of it"),
+	}
+	if namespace != "" {
+		d.Title = "namespace " + namespace
+	}
+	attempted, refused := s.sums(used)
+	refusing := slices.Clone(all.Limits)
+	slices.SortStableFunc(refusing, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Refused, x.Use.Refused) })
+	for i, h := range all.Limits {
+		if i < reportLimits && h.Refill > 0 {
+			d.Fullest = append(d.Fullest, rowOf(h))
+		}
+	}
+	for _, h := range refusing {
+		switch {
+		case h.Use.Refused == 0:
+		case h.Shadow && len(d.Shadow) < reportLimits:
+			d.Shadow = append(d.Shadow, rowOf(h))
+		case !h.Shadow && len(d.Refusing) < reportLimits:
+			d.Refusing = append(d.Refusing, rowOf(h))
+		}
+	}
+	d.Attempted, d.Refused = grouped(attempted), grouped(refused)+" ("+partText(refused, attempted)+")"
+	return d
+}
+
+// sums are the tokens that limits were asked for, and what they refused indeed.
+func (s *Planner) sums(used []history.UsedLimit) (attempted, refused int64) {
+	for i := range used {
+		u := &used[i]
+		attempted += u.Attempted.Tokens()
+		if !passesAll(s.ruleOf(u.Limit)) {
+			refused += u.Refused().Tokens()
+		}
+	}
+	return attempted, refused
+}
+
+func rowOf(h *quoratev1.LimitHeadroom) reportRow {
+	rule := "-"
+	if h.Rule != nil {
+		rule = fmt.Sprintf("%s burst %s", h.Rule.Rate, grouped(h.Rule.Burst))
+	}
+	return reportRow{
+		Limit: h.Namespace + "/" + h.Limit, Rule: rule, Asked: grouped(h.Use.Attempted), Peak: fmt.Sprintf("%.4g/s", h.Use.Peak),
+		Refused: grouped(h.Use.Refused) + " (" + partText(h.Use.Refused, h.Use.Attempted) + ")", Full: fmt.Sprintf("%.0f%%", 100*h.Saturation),
+		Statement: h.Statement, Width: int(100 * min(1, h.Saturation)),
+	}
+}
+
+// searchedFor adds noisy keys and forecasts of the limits that were asked for most. What cannot be
+// said of one of them is left out: a report is made of what there is.
+func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quoratev1.LimitHeadroom, t stretch) {
+	busy := slices.Clone(limits)
+	slices.SortStableFunc(busy, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Attempted, x.Use.Attempted) })
+	for _, h := range busy[:min(len(busy), reportNoisy)] {
+		name := quota.LimitName{Namespace: h.Namespace, Limit: h.Limit}
+		if n, f := s.noisyIn(ctx, name, t, usualTimes); f == nil {
+			for _, k := range n.Keys[:min(3, len(n.Keys))] {
+				d.Noisy = append(d.Noisy, reportLine{name.String(), fmt.Sprintf("%q %s", apierr.Clip(k.Use.Key), k.Statement)})
+			}
+		}
+		fc, f := s.Forecast(ctx, &quoratev1.ForecastRequest{Namespace: h.Namespace, Limit: h.Limit})
+		if f == nil {
+			d.Forecast = append(d.Forecast, reportLine{name.String(), strings.Join(fc.Statements[:min(2, len(fc.Statements))], "; ")})
+		} else if e := apierr.From(f); e.Reason == "NOT_NOW" {
+			d.Forecast = append(d.Forecast, reportLine{name.String(), e.Detail})
+		}
+	}
+}
+
+// grouped is a whole number with its thousands apart.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Asked says how many limits were asked.
+func (d *reportData) Asked() string {
+	if d.Limits == 1 {
+		return "1 limit was asked"
+	}
+	return fmt.Sprintf("%d limits were asked", d.Limits)
+}
+
+// text writes the report for a terminal or a mail.
+func (d *reportData) text(b *strings.Builder) {
+	fmt.Fprintf(b, "Limits of %s, %s to %s UTC\n\n", d.Title, d.From, d.To)
+	fmt.Fprintf(b, "%s for %s tokens; %s were refused.\n%s\n", d.Asked(), d.Attempted, d.Refused, d.Coverage)
+	rows := func(title string, list []reportRow) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "\n%s\n%s\n", title, strings.Repeat("-", len(title)))
+		for _, r := range list {
+			fmt.Fprintf(b, "%-32s %-20s asked for %s, at most %s\n    %s\n", r.Limit, r.Rule, r.Asked, r.Peak, r.Statement)
+		}
+	}
+	rows("The fullest", d.Fullest)
+	rows("What refused most", d.Refusing)
+	rows("In shadow: what would have been refused, and passed", d.Shadow)
+	lines := func(title string, list []reportLine) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "\n%s\n%s\n", title, strings.Repeat("-", len(title)))
+		for _, l := range list {
+			fmt.Fprintf(b, "%s: %s\n", l.Limit, l.Text)
+		}
+	}
+	lines("Noisy keys", d.Noisy)
+	lines("Forecast", d.Forecast)
+	fmt.Fprintf(b, "\nMade %s.\n", d.Made)
+}

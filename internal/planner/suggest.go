@@ -1,0 +1,69 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quorate/quorate/api/apierr"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	planning "github.com/quorate/quorate/internal/plan"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Suggest implements quoratev1.RateServiceServer.
+func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*quoratev1.SuggestResponse, error) {
+	name, f := s.pastLimit(req)
+	if f != nil {
+		return nil, f
+	}
+	if req.RefusedPpm < 0 || req.RefusedPpm >= quota.Million {
+		return nil, apierr.Invalid("refused_ppm", "is %d; must be 0 to 999999 parts per million", req.RefusedPpm)
+	}
+	now, f := s.plannedRule(name)
+	if f != nil {
+		return nil, f
+	}
+	t, f := s.stretchOf(req.From, req.To, hour)
+	if f != nil {
+		return nil, f
+	}
+	d, f := s.recorded(ctx, name, t)
+	if f != nil {
+		return nil, f
+	}
+	first, ok := planning.SuggestBy(now.First(), func(t *quota.Tier) bool {
+		return ctx.Err() != nil || d.enough(d.replay([]quota.Tier{*t}), float64(req.RefusedPpm)/quota.Million)
+	})
+	if ctx.Err() != nil {
+		return nil, apierr.From(ctx.Err())
+	}
+	next := *now
+	next.SetFirst(first)
+	out := &quoratev1.SuggestResponse{
+		Outcome: outcomeProto(&next, d.replay(next.Tiers())), Now: outcomeProto(now, d.replay(now.Tiers())), Basis: d.basis(), Coverage: coverage(t, &d.answer),
+	}
+	switch {
+	case out.Now.Attempted == 0:
+		return nil, apierr.NotNow("nothing was asked of %v in this time, so no rate can be suggested; ask for a longer time", name)
+	case !ok:
+		return nil, apierr.NotNow("no rate refuses so little of what %v was asked for; allow more to be refused", name)
+	}
+	if len(next.More) > 0 {
+		out.Statements = append(out.Statements, "the suggestion is for the first tier; the others stay as they are, and may refuse more")
+	}
+	if d.many {
+		out.Statements = append(out.Statements, fmt.Sprintf("the rate is the least of which the estimate is no more than %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, partText(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))
+	}
+	out.Statements = append(out.Statements, d.statements(now, &next, out.Outcome, out.Coverage)...)
+	return out, nil
+}
+
+// enough reports whether so little is refused: of many keys by the best estimate, as their bounds are
+// wide; else even in the worst case.
+func (d *demand) enough(o planning.Outcome, part float64) bool {
+	refused := o.RefusedAtMost
+	if d.many || d.accounts > 0 {
+		refused = o.Likely
+	}
+	return float64(refused) <= part*float64(o.Attempted)
+}
